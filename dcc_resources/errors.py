@@ -1,0 +1,174 @@
+"""Every error the platform raises, in one tree.
+
+A message names the thing, says what is wrong and what to do next. `exit_code` is what the `dcc` command ends
+with when the error reaches it. The class name is the `short_name` under which the tracker's `an_exception` table
+knows the error, and the first line of its docstring is the description stored there.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class DccError(Exception):
+    """Something went wrong in the platform."""
+
+    exit_code: ClassVar[int] = 1
+
+    @classmethod
+    def short_name(cls) -> str:
+        """Name of this error in the tracker's `an_exception` table."""
+        return cls.__name__
+
+    @classmethod
+    def summary(cls) -> str:
+        """One line that describes this kind of error, whatever it happened to."""
+        return (cls.__doc__ or cls.__name__).strip().splitlines()[0]
+
+
+class ConfigurationError(DccError):
+    """A setting or an argument is missing or wrong."""
+
+    exit_code = 2
+
+
+class TrackerOutdatedError(ConfigurationError):
+    """The tracker database has not the schema that this version works with."""
+
+
+class NotFoundError(ConfigurationError):
+    """The named centre, file source, zip action or session does not exist."""
+
+
+class SessionActiveError(DccError):
+    """Another crawling session is active."""
+
+    exit_code = 3
+
+
+class SessionLostError(DccError):
+    """The crawling session lost its lock to another one."""
+
+    exit_code = 3
+
+
+class UnreachableError(DccError):
+    """A file source or a database could not be reached."""
+
+    exit_code = 4
+
+
+class TrackerUnreachableError(UnreachableError):
+    """The tracker database could not be reached."""
+
+
+class SourceError(UnreachableError):
+    """A file source did not do what was asked of it."""
+
+
+class SourceUnreachableError(SourceError):
+    """The file source's server could not be connected to."""
+
+
+class SourceTimeoutError(SourceError):
+    """The file source's server did not answer within the time limit."""
+
+
+class LoginRefusedError(SourceError):
+    """The file source's server refused the user name, password or key."""
+
+
+class HostKeyUnknownError(SourceError):
+    """The file source's host key has never been accepted."""
+
+
+class HostKeyChangedError(SourceError):
+    """The file source shows another host key than the one that was accepted."""
+
+
+class CertificateRefusedError(SourceError):
+    """The file source's TLS certificate could not be verified."""
+
+
+class ListingFailedError(SourceError):
+    """A directory of the file source could not be listed."""
+
+
+class FileMissingError(SourceError):
+    """The file is no longer on the file source."""
+
+
+class TransferFailedError(SourceError):
+    """The transfer of a file broke off."""
+
+
+class SizeMismatchError(TransferFailedError):
+    """The file received has not the size that was listed."""
+
+
+class ChecksumMismatchError(TransferFailedError):
+    """The file received has not the checksum that the centre published beside it."""
+
+
+class DiskFullError(DccError):
+    """The staging area has not enough free space."""
+
+
+class FaultyDataError(DccError):
+    """What a centre submitted is at fault."""
+
+
+class BadFileNameError(FaultyDataError):
+    """The file name does not follow the naming convention."""
+
+
+class ArchiveError(FaultyDataError):
+    """The zip archive could not be read."""
+
+
+class CorruptArchiveError(ArchiveError):
+    """The zip archive is damaged."""
+
+
+class EncryptedArchiveError(ArchiveError):
+    """The zip archive is encrypted."""
+
+
+class UnsafeArchiveError(ArchiveError):
+    """The zip archive holds paths, links or names that could write outside its folder."""
+
+
+class OversizedArchiveError(ArchiveError):
+    """The zip archive would unpack to more than the limits allow."""
+
+
+class EmptyArchiveError(ArchiveError):
+    """The zip archive holds no XML document."""
+
+
+class DuplicateMemberError(ArchiveError):
+    """The zip archive holds two entries of the same name."""
+
+
+class MemberIgnoredError(FaultyDataError):
+    """An entry of the zip archive was left aside."""
+
+
+class DocumentError(FaultyDataError):
+    """The document could not be accepted."""
+
+
+class NotWellFormedError(DocumentError):
+    """The document is not well-formed XML."""
+
+
+class SchemaViolationError(DocumentError):
+    """The document does not follow the XML schema."""
+
+
+class WrongDocumentKindError(DocumentError):
+    """The document's root element is not the one that its file name announces."""
+
+
+class ForbiddenMarkupError(DocumentError):
+    """The document has a document type declaration, which is refused."""

@@ -1,0 +1,118 @@
+"""What every file source can do, whatever its protocol: one small interface.
+
+A `Connection` is used by one thread at a time. Opening, listing and fetching obey the time limits of the settings
+and raise only SourceError (or DiskFullError and the caller's own errors out of `sink`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import TracebackType
+from typing import Protocol, Self
+
+from pydantic import SecretStr
+
+from dcc_resources.naming import Action
+
+
+class SourceProtocol(StrEnum):
+    """Protocols that a file source may speak, as in the tracker's `source_protocol`."""
+
+    FTP = "ftp"
+    SFTP = "sftp"
+    HTTP = "http"
+    FTPS = "ftps"
+    HTTPS = "https"
+    FILE = "file"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceAddress:
+    """Where a file source is and how to log in; a row of `file_source`, ready to use.
+
+    `hostname` may be `host`, `host:port` or `[ipv6]:port`. `accesskey` is a password, the path of a private key,
+    `env:NAME` or `file:PATH`; its value never shows in a repr. `host_keys` are the pinned SSH host keys, each as
+    `<type> <base64>`.
+    """
+
+    id: int
+    centre: str
+    protocol: SourceProtocol
+    hostname: str
+    username: str
+    accesskey: SecretStr
+    base_path: str
+    host_keys: tuple[str, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """How messages name the source: `file source 3 (H, sftp://host:port)`."""
+        return f"file source {self.id} ({self.centre}, {self.protocol}://{self.hostname})"
+
+
+@dataclass(frozen=True, slots=True)
+class ListedFile:
+    """One archive in an action directory.
+
+    `size_bytes` and `modified` (whole seconds since 1970, UTC) are None where the server does not tell them.
+    `has_md5`: a file `<name>.md5` lies beside it. `name` is printable text: bytes that are not UTF-8 and control
+    characters stand as `\\xNN` escapes.
+    """
+
+    name: str
+    size_bytes: int | None
+    modified: int | None
+    has_md5: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ActionListing:
+    """What one of the three action directories holds.
+
+    `missing`: the directory is not there, which is no fault. `zips` are the regular files ending `.zip`, by name.
+    `ignored` counts everything else (sub-directories, links to directories, other names); `ignored_examples` are up to 20 of their names, each
+    with the reason: `("notes.txt", "not a .zip file")`. `.md5` files beside a zip are neither.
+    """
+
+    action: Action
+    zips: tuple[ListedFile, ...] = ()
+    missing: bool = False
+    ignored: int = 0
+    ignored_examples: tuple[tuple[str, str], ...] = field(default=())
+
+
+class Connection(Protocol):
+    """A logged-in connection to a file source. A context manager that closes it."""
+
+    def list_action(self, action: Action) -> ActionListing:
+        """List one action directory. Raises ListingFailedError, SourceTimeoutError, SourceUnreachableError."""
+        ...
+
+    def fetch(
+        self, action: Action, name: str, sink: Callable[[bytes], object], *, size: int | None, offset: int = 0
+    ) -> None:
+        """Pass the bytes of a file from `offset` on to `sink`, in order, in blocks of at most 1 MiB.
+
+        `size` is the listed size, which saves asking for it. Never passes more than `size - offset` bytes plus one
+        block (a server may send without end). Raises FileMissingError, TransferFailedError, SourceTimeoutError.
+        """
+        ...
+
+    def read_md5(self, action: Action, name: str) -> str | None:
+        """The checksum (32 lower-case hexadecimal digits) in `<name>.md5`; None if there is no such file.
+
+        Reads `md5sum`'s and BSD's format, at most 4 KiB. Raises TransferFailedError if it holds no checksum.
+        """
+        ...
+
+    def close(self) -> None:
+        """Close the connection; never raises and never waits longer than a second."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...

@@ -1,0 +1,140 @@
+"""The file naming convention (reference data_format section 1; seed 000 section 3).
+
+`<centre>.<yyyy-mm-dd>.<increment>.impc.zip` for archives, with `.specimen` or `.experiment` before `.impc.xml` for
+documents. A name conforms as a whole or not at all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container
+from dataclasses import dataclass, field
+from datetime import date
+from enum import StrEnum
+
+from dcc_resources.errors import BadFileNameError, ConfigurationError
+
+
+class Action(StrEnum):
+    """What a centre asks to be done with an archive: the directory it put it into."""
+
+    ADD = "add"
+    EDIT = "edit"
+    DELETE = "delete"
+
+
+class DocumentKind(StrEnum):
+    """What an XML document describes."""
+
+    SPECIMEN = "specimen"
+    EXPERIMENT = "experiment"
+
+
+@dataclass(frozen=True, slots=True)
+class ZipName:
+    """A conforming archive name, taken apart."""
+
+    file_name: str
+    centre: str
+    created: date
+    inc: int
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentName:
+    """A conforming document name, taken apart."""
+
+    file_name: str
+    centre: str
+    created: date
+    inc: int
+    kind: DocumentKind
+
+    @property
+    def processing_order(self) -> tuple[bool, date, int, str]:
+        """Sort key: specimens first, then by date, increment and centre."""
+        return (self.kind is not DocumentKind.SPECIMEN, self.created, self.inc, self.centre)
+
+
+_STEM = r"(?P<centre>[A-Za-z_]+)\.(?P<date>[0-9]{4}-[0-9]{2}-[0-9]{2})\.(?P<inc>[0-9]{1,5})"
+DEFAULT_ZIP_PATTERN = _STEM + r"\.impc\.zip"
+DEFAULT_DOCUMENT_PATTERN = _STEM + r"\.(?P<kind>specimen|experiment)\.impc\.xml"
+
+
+def _compile(pattern: str, groups: set[str], subject: str) -> re.Pattern[str]:
+    try:
+        compiled = re.compile(pattern)
+    except re.error as error:
+        raise ConfigurationError(
+            f"The {subject} name pattern {pattern!r} is no regular expression ({error}). Correct the setting."
+        ) from error
+    missing = groups - set(compiled.groupindex)
+    if missing:
+        raise ConfigurationError(
+            f"The {subject} name pattern {pattern!r} lacks the named groups {sorted(missing)}. Correct the setting."
+        )
+    return compiled
+
+
+@dataclass(frozen=True)
+class NamingConvention:
+    """How archives and documents are named, as regular expressions with named groups.
+
+    Both patterns need the groups `centre`, `date` and `inc`; the document pattern also `kind`. They are matched
+    against the whole name. Raises ConfigurationError for a pattern that cannot serve.
+    """
+
+    zip_pattern: str = DEFAULT_ZIP_PATTERN
+    document_pattern: str = DEFAULT_DOCUMENT_PATTERN
+    _zip: re.Pattern[str] = field(init=False, repr=False, compare=False)
+    _document: re.Pattern[str] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        needed = {"centre", "date", "inc"}
+        object.__setattr__(self, "_zip", _compile(self.zip_pattern, needed, "zip"))
+        object.__setattr__(self, "_document", _compile(self.document_pattern, needed | {"kind"}, "document"))
+
+    def parse_zip_name(self, name: str, centres: Container[str]) -> ZipName:
+        """Take an archive name apart.
+
+        `centres` holds the short names of all registered centres. Raises BadFileNameError with the reason.
+        """
+        match = self._zip.fullmatch(name)
+        if match is None:
+            raise BadFileNameError(
+                f"{name!r} does not follow <centre>.<yyyy-mm-dd>.<increment>.impc.zip. "
+                "Rename the file and upload it again."
+            )
+        centre, created, inc = _stem(name, match, centres)
+        return ZipName(name, centre, created, inc)
+
+    def parse_document_name(self, name: str, centres: Container[str]) -> DocumentName:
+        """Take a document name apart.
+
+        `centres` holds the short names of all registered centres. Raises BadFileNameError with the reason.
+        """
+        match = self._document.fullmatch(name)
+        if match is None:
+            raise BadFileNameError(
+                f"{name!r} does not follow <centre>.<yyyy-mm-dd>.<increment>.(specimen|experiment).impc.xml. "
+                "Rename the document and submit it in a new archive."
+            )
+        centre, created, inc = _stem(name, match, centres)
+        return DocumentName(name, centre, created, inc, DocumentKind(match["kind"]))
+
+
+def _stem(name: str, match: re.Match[str], centres: Container[str]) -> tuple[str, date, int]:
+    try:
+        created = date.fromisoformat(match["date"])
+    except ValueError as error:
+        raise BadFileNameError(
+            f"{name!r} names the date {match['date']}, which is not in the calendar. "
+            "Use the day on which the data were exported."
+        ) from error
+    centre = match["centre"]
+    if centre not in centres:
+        raise BadFileNameError(
+            f"{name!r} names the centre {centre!r}, which is not registered (codes are case-sensitive). "
+            "Use the producing centre's ILAR code, or have the centre registered: dcc centre add."
+        )
+    return centre, created, int(match["inc"])

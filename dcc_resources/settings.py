@@ -1,0 +1,159 @@
+"""Every setting of the platform, its default and its meaning.
+
+Each field is read from the environment variable `DCC_` + its name in capitals (`DCC_DOWNLOADERS=8`). Nothing else
+is read: no file, so that two processes with the same environment have the same settings.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+
+from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from dcc_resources.errors import ConfigurationError
+from dcc_resources.naming import DEFAULT_DOCUMENT_PATTERN, DEFAULT_ZIP_PATTERN, NamingConvention
+
+_MEGABYTE = 1024 * 1024
+
+
+class Settings(BaseSettings):
+    """Settings of one installation; immutable. Build with `load_settings`."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="DCC_", frozen=True, extra="ignore", hide_input_in_errors=True
+    )
+
+    home: Path = Field(
+        default_factory=lambda: Path.home() / ".dcc",
+        description="Where the embedded database, staging and the Dagster instance live.",
+    )
+    tracker_url: SecretStr | None = Field(
+        default=None,
+        description="SQLAlchemy URL of the tracker database; by default SQLite in DCC_HOME/tracker.db. "
+        "mysql://user:password@host/phenodcc_tracker for MySQL or MariaDB.",
+    )
+    staging: Path | None = Field(
+        default=None, description="Where archives and their contents are kept; by default DCC_HOME/staging."
+    )
+    xsd_dir: Path | None = Field(
+        default=None,
+        description="Directory with specimen_definition.xsd and procedure_definition.xsd to use "
+        "instead of the schemas that come with the platform.",
+    )
+
+    zip_pattern: str = Field(
+        default=DEFAULT_ZIP_PATTERN, description="Archive names: a regular expression with centre, date, inc."
+    )
+    document_pattern: str = Field(
+        default=DEFAULT_DOCUMENT_PATTERN,
+        description="Document names: a regular expression with centre, date, inc, kind.",
+    )
+
+    downloaders: int = Field(default=4, ge=1, le=64, description="Downloads under way at once, in all.")
+    downloads_per_source: int = Field(
+        default=2, ge=1, le=16, description="Downloads at once from one file source."
+    )
+    workers: int = Field(default=2, ge=1, le=64, description="Archives and documents checked at once.")
+    max_retries: int = Field(
+        default=1,
+        ge=0,
+        le=20,
+        description="Further tries at one file source within a session after a failure.",
+    )
+    retry_delay: float = Field(
+        default=2.0, ge=0, description="Seconds before the first further try; doubled for each one after it."
+    )
+    source_failure_limit: int = Field(
+        default=3,
+        ge=1,
+        description="Connection failures in a row after which a session leaves a source alone.",
+    )
+
+    connect_timeout: float = Field(default=15.0, gt=0, description="Seconds to connect to a server.")
+    login_timeout: float = Field(default=20.0, gt=0, description="Seconds for a server to accept a login.")
+    list_timeout: float = Field(default=120.0, gt=0, description="Seconds for one directory listing, in all.")
+    idle_timeout: float = Field(
+        default=60.0, gt=0, description="Seconds without a byte before a transfer is given up."
+    )
+    known_hosts: Path | None = Field(
+        default=None, description="Further host keys to trust, in OpenSSH's known_hosts format."
+    )
+    tls_ca_file: Path | None = Field(
+        default=None, description="Certificate authorities for ftps, in PEM; by default the system's."
+    )
+
+    min_free_bytes: int = Field(
+        default=500 * _MEGABYTE, ge=0, description="Bytes that must stay free on the staging disk."
+    )
+    max_archive_bytes: int = Field(
+        default=100 * 1024 * _MEGABYTE, gt=0, description="Bytes that one archive may unpack to, in all."
+    )
+    max_archive_ratio: int = Field(
+        default=200, gt=0, description="Times its size that an archive may unpack to."
+    )
+    max_archive_entries: int = Field(default=100_000, gt=0, description="Entries that one archive may hold.")
+    max_document_errors: int = Field(default=1_000, ge=1, description="Errors recorded for one document.")
+    max_tree_bytes: int = Field(
+        default=4 * _MEGABYTE,
+        ge=0,
+        description="Documents above this size are validated as a stream, in flat memory.",
+    )
+
+    database_retry: float = Field(
+        default=60.0, ge=0, description="Seconds for which a lost database connection is tried again."
+    )
+    lease_timeout: float = Field(
+        default=60.0, gt=1, description="Seconds without a sign of life after which a session counts as dead."
+    )
+    crawl_interval: str = Field(
+        default="0 * * * *", description="When Dagster crawls all sources: a cron expression."
+    )
+    dagster_events: bool = Field(
+        default=True,
+        description="Whether `dcc` shows its work in Dagster too; the tracker has it in any case.",
+    )
+
+    @field_validator("home", "staging", "xsd_dir", "known_hosts", "tls_ca_file")
+    @classmethod
+    def _absolute(cls, path: Path | None) -> Path | None:
+        return None if path is None else path.expanduser().absolute()
+
+    @property
+    def tracker_database_url(self) -> str:
+        """URL of the tracker database, with its password: never print it."""
+        if self.tracker_url is not None:
+            return self.tracker_url.get_secret_value()
+        return f"sqlite:///{self.home / 'tracker.db'}"
+
+    @property
+    def staging_directory(self) -> Path:
+        """Where archives are kept, as `<action>/<zip>` and `<action>/<zip>.contents/`."""
+        return self.staging if self.staging is not None else self.home / "staging"
+
+    @property
+    def dagster_home(self) -> Path:
+        """The Dagster instance's directory."""
+        return self.home / "dagster"
+
+    @cached_property
+    def naming(self) -> NamingConvention:
+        """The naming convention in force."""
+        return NamingConvention(self.zip_pattern, self.document_pattern)
+
+
+def load_settings(**overrides: object) -> Settings:
+    """Read the settings from the environment; `overrides` (field names) win.
+
+    Raises ConfigurationError that names each wrong setting and what it must be.
+    """
+    try:
+        settings = Settings(**{name: value for name, value in overrides.items() if value is not None})  # type: ignore[arg-type]
+    except ValidationError as error:
+        problems = "; ".join(
+            f"DCC_{str(item['loc'][0]).upper()}: {item['msg']}" for item in error.errors() if item["loc"]
+        )
+        raise ConfigurationError(f"{problems}. Correct the setting and start again.") from error
+    _ = settings.naming
+    return settings
