@@ -21,9 +21,7 @@ _MEGABYTE = 1024 * 1024
 class Settings(BaseSettings):
     """Settings of one installation; immutable. Build with `load_settings`."""
 
-    model_config = SettingsConfigDict(
-        env_prefix="DCC_", frozen=True, extra="ignore", hide_input_in_errors=True
-    )
+    model_config = SettingsConfigDict(env_prefix="DCC_", frozen=True, extra="ignore", hide_input_in_errors=True)
 
     home: Path = Field(
         default_factory=lambda: Path.home() / ".dcc",
@@ -52,9 +50,7 @@ class Settings(BaseSettings):
     )
 
     downloaders: int = Field(default=4, ge=1, le=64, description="Downloads under way at once, in all.")
-    downloads_per_source: int = Field(
-        default=2, ge=1, le=16, description="Downloads at once from one file source."
-    )
+    downloads_per_source: int = Field(default=2, ge=1, le=16, description="Downloads at once from one file source.")
     workers: int = Field(default=2, ge=1, le=64, description="Archives and documents checked at once.")
     max_retries: int = Field(
         default=1,
@@ -74,9 +70,7 @@ class Settings(BaseSettings):
     connect_timeout: float = Field(default=15.0, gt=0, description="Seconds to connect to a server.")
     login_timeout: float = Field(default=20.0, gt=0, description="Seconds for a server to accept a login.")
     list_timeout: float = Field(default=120.0, gt=0, description="Seconds for one directory listing, in all.")
-    idle_timeout: float = Field(
-        default=60.0, gt=0, description="Seconds without a byte before a transfer is given up."
-    )
+    idle_timeout: float = Field(default=60.0, gt=0, description="Seconds without a byte before a transfer is given up.")
     known_hosts: Path | None = Field(
         default=None, description="Further host keys to trust, in OpenSSH's known_hosts format."
     )
@@ -90,9 +84,7 @@ class Settings(BaseSettings):
     max_archive_bytes: int = Field(
         default=100 * 1024 * _MEGABYTE, gt=0, description="Bytes that one archive may unpack to, in all."
     )
-    max_archive_ratio: int = Field(
-        default=200, gt=0, description="Times its size that an archive may unpack to."
-    )
+    max_archive_ratio: int = Field(default=200, gt=0, description="Times its size that an archive may unpack to.")
     max_archive_entries: int = Field(default=100_000, gt=0, description="Entries that one archive may hold.")
     max_document_errors: int = Field(default=1_000, ge=1, description="Errors recorded for one document.")
     max_tree_bytes: int = Field(
@@ -107,9 +99,7 @@ class Settings(BaseSettings):
     lease_timeout: float = Field(
         default=60.0, gt=1, description="Seconds without a sign of life after which a session counts as dead."
     )
-    crawl_interval: str = Field(
-        default="0 * * * *", description="When Dagster crawls all sources: a cron expression."
-    )
+    crawl_interval: str = Field(default="0 * * * *", description="When Dagster crawls all sources: a cron expression.")
     dagster_events: bool = Field(
         default=True,
         description="Whether `dcc` shows its work in Dagster too; the tracker has it in any case.",

@@ -1,0 +1,135 @@
+"""What became of a source's crawl, a zip action and a document: the facts that every view of the platform shows."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from datetime import datetime
+
+from dcc_resources.naming import Action
+from dcc_resources.tracker.reference import Phase, Status
+
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f]|\.\.\.")
+_LONGEST_KEY = 64
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ZipKey:
+    """A zip action by name: what users type and see as `<action>/<file name>`."""
+
+    action: Action
+    file_name: str
+
+    def __str__(self) -> str:
+        return f"{self.action}/{self.file_name}"
+
+    @property
+    def partition(self) -> str:
+        """The Dagster partition key of the zip action.
+
+        The same as `str(self)` for every conforming name. Dagster refuses control characters and `...` in keys, and
+        tells keys apart by their first 64 characters on MySQL: other names are escaped, long ones end in a digest.
+        """
+        key = _UNPRINTABLE.sub(lambda found: "".join(f"\\x{ord(c):02x}" for c in found.group()), str(self))
+        if len(key) > _LONGEST_KEY:
+            digest = hashlib.sha256(str(self).encode()).hexdigest()[:12]
+            key = f"{key[: _LONGEST_KEY - 13]}~{digest}"
+        return key
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing wrong with an archive or document.
+
+    `kind` is the error's name in `an_exception`; line and column count from 1 and are None where there is none.
+    """
+
+    kind: str
+    message: str
+    line: int | None = None
+    column: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentOutcome:
+    """What became of one XML document. `errors` are as recorded in `xml_log`, in document order."""
+
+    file_name: str
+    phase: Phase
+    status: Status
+    size_bytes: int
+    errors: tuple[Problem, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ZipOutcome:
+    """What became of one zip action when its processing ended.
+
+    `reasons` are what `zip_log` and `zip_action_log` hold for the attempts of this processing, oldest first.
+    `seconds` is from the request of the last download to the last validation; `source` the label of the file source
+    that delivered (None when none did), `attempts` the download attempts made. `downloaded`: bytes arrived with the right size and
+    checksum; `extracted`: the archive's documents are in staging.
+    """
+
+    key: ZipKey
+    centre: str | None
+    phase: Phase
+    status: Status
+    downloaded: bool
+    extracted: bool
+    size_bytes: int | None
+    md5: str | None
+    source: str | None
+    attempts: int
+    seconds: float
+    finished: datetime
+    documents: tuple[DocumentOutcome, ...] = ()
+    reasons: tuple[Problem, ...] = ()
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether every document passed XSD validation."""
+        return self.phase >= Phase.XSD and self.status is Status.DONE
+
+    @property
+    def failed(self) -> bool:
+        """Whether the zip action ended in a failure."""
+        return self.status is Status.FAILED
+
+
+@dataclass(frozen=True, slots=True)
+class SourceCrawl:
+    """What one crawl of one file source found: a row of `source_crawl` with its new zip actions.
+
+    `outcome` is `ok`, `partial` (some directory could not be listed) or `failed`; `error` says why. Counts are of
+    archives: `listed` in all; of these `new`, `known`, `changed` (size or time differ from the last listing),
+    `refused` (name does not conform, newly so); `ignored` counts other entries, `gone` archives listed before and
+    not any more. `findings` are sentences for a wrangler. `new_zips` are the zip actions first seen here;
+    `refused_zips` those of them whose names do not conform, with the reason.
+    """
+
+    source_id: int
+    partition: str
+    label: str
+    centre: str
+    outcome: str
+    error: Problem | None
+    listed: int
+    new: int
+    known: int
+    changed: int
+    refused: int
+    ignored: int
+    gone: int
+    seconds: float
+    finished: datetime
+    new_zips: tuple[ZipKey, ...] = ()
+    refused_zips: tuple[tuple[ZipKey, str], ...] = ()
+    ignored_examples: tuple[tuple[str, str], ...] = ()
+    findings: tuple[str, ...] = ()
+
+
+def source_partition(centre: str, source_id: int) -> str:
+    """The Dagster partition key of a file source: `<centre>-<id>`."""
+    return f"{centre}-{source_id}"
