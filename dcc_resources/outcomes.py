@@ -68,8 +68,8 @@ class ZipOutcome:
 
     `reasons` are what `zip_log` and `zip_action_log` hold for the attempts of this processing, oldest first.
     `seconds` is from the request of the last download to the last validation; `source` the label of the file source
-    that delivered (None when none did), `attempts` the download attempts made. `downloaded`: bytes arrived with the right size and
-    checksum; `extracted`: the archive's documents are in staging.
+    that delivered (None when none did), `attempts` the download attempts made. `downloaded`: bytes arrived with the
+    right size and checksum; `extracted`: the archive's documents are in staging.
     """
 
     key: ZipKey
