@@ -1,0 +1,31 @@
+# Everything here makes its own environment in .venv first, and works offline once that is there.
+BIN := .venv/bin
+
+.PHONY: help install demo ui test bench clean
+
+help: ## What can be made
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 10
+
+install: ## The environment in .venv; the command is .venv/bin/dcc
+	@.ci/install
+
+demo: install ## A crawling session on demonstration servers of this machine
+	@$(BIN)/dcc demo
+
+ui: install ## The Dagster UI on DCC_HOME: make ui DCC_HOME=.demo/home
+	@$(BIN)/dcc ui
+
+test: install ## Style, types and tests, against real servers where they are installed
+	@.ci/install-servers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/pytest -n 2 $(PYTEST_ARGS)
+
+bench: install ## The platform beside sftp, unzip, md5sum and xmllint, as a table
+	@.ci/install-servers
+	@$(BIN)/python -m benchmarks $(BENCH_ARGS)
+
+clean: ## Remove the demonstration, results and caches; .venv stays
+	rm -rf .demo .bench build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -path ./.venv -prune -o -name __pycache__ -type d -exec rm -rf {} +
