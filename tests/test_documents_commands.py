@@ -1,0 +1,167 @@
+"""The commands that README.md and docs/ show are run, or at least exist.
+
+Every block of commands in a document is opened with one of two lines:
+
+    ```console run              its commands are run, in order, and their output compared
+    ```console run exit=1       the same, and the last command ends with 1
+    ```console shown            its commands are only looked up: each `dcc` command and option, each `make` target
+
+In a block, `$ ` starts a command and the other lines are what it prints: each must be found in the output, in that
+order, where `...` stands for anything. All blocks of a document run in one temporary directory with a DCC_HOME of its
+own, so that a document tells one story; `.venv/bin/` before a command may be left out or not.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import click
+import pytest
+
+from dcc_cli.main import dcc
+
+ROOT = Path(__file__).parent.parent
+DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").glob("**/*.md")])
+BLOCK = re.compile(r"^```console(?P<marks>[^\n]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
+COMMAND_SECONDS = 120
+
+
+@dataclass
+class Command:
+    """A command of a block, with the lines that it is said to print."""
+
+    text: str
+    printed: list[str] = field(default_factory=list)
+    exit_code: int = 0
+
+
+@dataclass
+class Block:
+    """A block of commands; `marks` are the words after `console`."""
+
+    marks: list[str]
+    commands: list[Command]
+
+
+def blocks(document: str) -> list[Block]:
+    """The blocks of commands of a document in Markdown."""
+    found = []
+    for match in BLOCK.finditer(document):
+        commands: list[Command] = []
+        for line in match["body"].splitlines():
+            if line.startswith("$ "):
+                commands.append(Command(line[2:]))
+            elif commands and commands[-1].text.endswith("\\"):
+                commands[-1].text = f"{commands[-1].text[:-1]}{line.strip()}"
+            elif line.strip():
+                assert commands, f"The block prints {line!r} before any command"
+                commands[-1].printed.append(line.strip())
+        marks = match["marks"].split()
+        for mark in marks:
+            if mark.startswith("exit="):
+                commands[-1].exit_code = int(mark.removeprefix("exit="))
+        found.append(Block(marks, commands))
+    return found
+
+
+def missing_line(output: str, printed: list[str]) -> str | None:
+    """The first of `printed` that the output does not hold, after those before it; None if it holds all."""
+    lines = iter(re.sub(r"\s+", " ", line).strip() for line in output.splitlines())
+    for expected in printed:
+        words = re.sub(r"\s+", " ", expected)
+        pattern = ".*".join(re.escape(part) for part in words.split("..."))
+        if not any(re.fullmatch(pattern, line) for line in lines):
+            return expected
+    return None
+
+
+def run(command: Command, folder: Path) -> None:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("DCC_", "DAGSTER_"))}
+    environment = {**kept, "PATH": path, "DCC_HOME": str(folder / "home"), "COLUMNS": "120"}
+    ended = subprocess.run(
+        ["bash", "-c", command.text.replace(".venv/bin/", "")],
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=COMMAND_SECONDS,
+    )
+    assert ended.returncode == command.exit_code, f"$ {command.text}\n{ended.stdout}"
+    missing = missing_line(ended.stdout, command.printed)
+    assert missing is None, f"$ {command.text}\ndoes not print {missing!r} but\n{ended.stdout}"
+
+
+def look_up_dcc(words: list[str]) -> None:
+    """Check that the command and the options of `dcc WORDS` exist."""
+    command: click.Command = dcc
+    context = click.Context(command, info_name="dcc")
+    for word in words:
+        options = {name for option in command.get_params(context) for name in (*option.opts, *option.secondary_opts)}
+        if word.startswith("--"):
+            assert word.split("=")[0] in options, f"`{context.command_path}` has no option {word}"
+        elif isinstance(command, click.Group):
+            found = command.get_command(context, word)
+            assert found is not None, f"`{context.command_path}` has no command {word}"
+            command = found
+            context = click.Context(command, info_name=word, parent=context)
+
+
+def look_up(command: Command) -> None:
+    """Check that the `dcc` commands and `make` targets of a shell command exist."""
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
+    for part in re.split(r"&&|\|\||[|;]", command.text):
+        words = shlex.split(part, comments=True)
+        while words and re.fullmatch(r"[A-Z_]+=.*", words[0]):
+            words.pop(0)
+        if words[:1] == ["make"]:
+            assert [word for word in words[1:] if "=" not in word and word not in targets] == [], command.text
+        if words and words[0].removeprefix(".venv/bin/") == "dcc":
+            look_up_dcc(words[1:])
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_the_commands_of_a_document_do_what_it_says(document: Path, tmp_path: Path) -> None:
+    found = blocks(document.read_text("utf-8"))
+    for block in found:
+        assert block.marks[:1] in (["run"], ["shown"]), f"Mark the block {block.commands} run or shown"
+        for command in block.commands:
+            if block.marks[0] == "run":
+                run(command, tmp_path)
+            else:
+                look_up(command)
+
+
+def test_a_command_that_prints_something_else_is_found_out(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="does not print 'two'"):
+        run(Command("echo one", ["one", "two"]), tmp_path)
+    with pytest.raises(AssertionError, match="false"):
+        run(Command("false"), tmp_path)
+    run(Command("echo one; echo some three; exit 3", ["one", "some ..."], exit_code=3), tmp_path)
+
+
+@pytest.mark.parametrize("text", ["dcc nonsense", "make nonsense", "dcc crawl --nonsense"])
+def test_a_command_that_does_not_exist_is_found_out(text: str) -> None:
+    with pytest.raises(AssertionError, match="nonsense"):
+        look_up(Command(text))
+
+
+def test_commands_that_exist_are_found() -> None:
+    look_up(Command("DCC_HOME=.demo/home .venv/bin/dcc status --json | head"))
+    look_up(Command("dcc source add --centre H --protocol sftp"))
+    look_up(Command("make install && make test"))
+
+
+def test_blocks_are_read_with_their_marks_output_and_continued_lines() -> None:
+    text = "Text.\n\n```console run exit=1\n$ one \\\n    --two\nprinted\n\n$ three\n```\n\n```sh\n$ no\n```\n"
+    (block,) = blocks(text)
+    assert block.marks == ["run", "exit=1"]
+    assert block.commands == [Command("one --two", ["printed"]), Command("three", [], 1)]

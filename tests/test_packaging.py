@@ -1,0 +1,103 @@
+"""What a fresh clone installs: the pinned versions, the package's contents, and the commands that build on it."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from importlib.metadata import distribution, requires, version
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = ("dcc_resources", "dcc_assets", "dcc_sensors", "dcc_cli")
+PIN = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)==(?P<version>[0-9][A-Za-z0-9.+!]*)")
+EXTRAS = ("", "demo", "test")
+
+
+def pins() -> dict[str, str]:
+    lines = (ROOT / "constraints.txt").read_text("utf-8").splitlines()
+    found = [PIN.fullmatch(line) for line in lines if not line.startswith("#")]
+    assert None not in found, "constraints.txt holds a line that is no name==version"
+    return {canonicalize_name(match["name"]): match["version"] for match in found if match}
+
+
+def needed(name: str, extras: tuple[str, ...], seen: set[tuple[str, tuple[str, ...]]]) -> set[str]:
+    """All distributions that an installed one with its extras needs here, by canonical name."""
+    if (canonicalize_name(name), extras) in seen:
+        return set()
+    seen.add((canonicalize_name(name), extras))
+    names = set()
+    for text in requires(name) or []:
+        requirement = Requirement(text)
+        if requirement.marker is None or any(requirement.marker.evaluate({"extra": extra}) for extra in extras):
+            names.add(canonicalize_name(requirement.name))
+            names |= needed(requirement.name, ("", *sorted(requirement.extras)), seen)
+    return names
+
+
+def test_every_direct_dependency_is_pinned_to_a_version_that_it_allows() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    listed = [*project["build-system"]["requires"], *project["project"]["dependencies"]]
+    for extra in project["project"]["optional-dependencies"].values():
+        listed += extra
+    pinned = pins()
+    for text in listed:
+        requirement = Requirement(text)
+        assert pinned[canonicalize_name(requirement.name)] in requirement.specifier, text
+
+
+def test_everything_that_the_installation_needs_is_installed_in_the_pinned_version() -> None:
+    names = needed("dcc", EXTRAS, set())
+    assert len(names) > 50
+    pinned = pins()
+    assert sorted(names - set(pinned)) == []
+    assert {name: version(name) for name in names} == {name: pinned[name] for name in names}
+
+
+def test_no_file_of_the_installation_names_a_host() -> None:
+    files = [ROOT / "constraints.txt", ROOT / "pyproject.toml", ROOT / "Makefile", *(ROOT / ".ci").iterdir()]
+    naming = [str(path) for path in files if "://" in path.read_text("utf-8")]
+    assert naming == []
+
+
+def test_the_wheel_holds_every_file_of_the_packages(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    for name in PACKAGES:
+        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__", ".*"))
+    for name in ("pyproject.toml", "README.md", "dcc_definitions.py"):
+        shutil.copy(ROOT / name, source / name)
+    command = ["pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index", "-w", str(tmp_path), "."]
+    subprocess.run([sys.executable, "-m", *command], cwd=source, check=True, timeout=120)
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as opened:
+        packed = set(opened.namelist())
+    here = {str(path.relative_to(ROOT)) for name in PACKAGES for path in (ROOT / name).rglob("*") if path.is_file()}
+    here = {path for path in here if "__pycache__" not in path and not Path(path).name.startswith(".")}
+    assert "dcc_resources/documents/schemas/procedure_definition.xsd" in here
+    assert sorted(here - packed) == []
+    assert "dcc_definitions.py" in packed
+
+
+def test_the_command_tells_its_version() -> None:
+    command = [str(Path(sys.executable).parent / "dcc"), "--version"]
+    told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert told.stdout.split() == ["dcc", distribution("dcc").version]
+
+
+def test_make_install_does_nothing_when_nothing_changed() -> None:
+    """The stamp holds what was installed: a second run neither asks a network nor touches the environment."""
+    stamp = ROOT / ".venv" / "installed"
+    if not stamp.exists():
+        pytest.skip("The environment was not made by `make install`.")
+    before = stamp.stat().st_mtime_ns
+    told = subprocess.run(["make", "install"], cwd=ROOT, capture_output=True, text=True, timeout=120, check=True)
+    assert (told.stdout, told.stderr) == ("", "")
+    assert stamp.stat().st_mtime_ns == before
