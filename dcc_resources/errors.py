@@ -26,6 +26,10 @@ class DccError(Exception):
         return (cls.__doc__ or cls.__name__).strip().splitlines()[0]
 
 
+class InternalFaultError(DccError):
+    """The platform itself is at fault."""
+
+
 class ConfigurationError(DccError):
     """A setting or an argument is missing or wrong."""
 
@@ -108,6 +112,10 @@ class SizeMismatchError(TransferFailedError):
 
 class ChecksumMismatchError(TransferFailedError):
     """The file received has not the checksum that the centre published beside it."""
+
+
+class DagsterStorageError(UnreachableError):
+    """Dagster's own storage could not be written."""
 
 
 class DiskFullError(DccError):

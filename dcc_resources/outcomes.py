@@ -106,7 +106,8 @@ class SourceCrawl:
     archives: `listed` in all; of these `new`, `known`, `changed` (size or time differ from the last listing),
     `refused` (name does not conform, newly so); `ignored` counts other entries, `gone` archives listed before and
     not any more. `findings` are sentences for a wrangler. `new_zips` are the zip actions first seen here;
-    `refused_zips` those of them whose names do not conform, with the reason.
+    `refused_zips` those of them whose names do not conform, with the reason; `accepted_zips` those refused before
+    whose names conform by now (their centre has been registered since).
     """
 
     source_id: int
@@ -126,6 +127,7 @@ class SourceCrawl:
     finished: datetime
     new_zips: tuple[ZipKey, ...] = ()
     refused_zips: tuple[tuple[ZipKey, str], ...] = ()
+    accepted_zips: tuple[ZipKey, ...] = ()
     ignored_examples: tuple[tuple[str, str], ...] = ()
     findings: tuple[str, ...] = ()
 

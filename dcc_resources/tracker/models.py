@@ -64,7 +64,7 @@ class UtcDateTime(TypeDecorator[datetime]):
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
         """SQLite keeps the same text as it does for CURRENT_TIMESTAMP."""
         if dialect.name == "sqlite":
-            return dialect.type_descriptor(sqlite.DATETIME(truncate_microseconds=True))
+            return dialect.type_descriptor(sqlite.DATETIME(truncate_microseconds=True))  # type: ignore[no-untyped-call]
         return dialect.type_descriptor(DateTime())
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002

@@ -1,0 +1,269 @@
+"""Events about partitions, stored in batches while a step works.
+
+One run covers hundreds of zip actions, and which of them succeeded is known only as they finish. So the step tells a
+recorder about each, and the recorder's own thread stores the events together, about once a second. The events are the
+ones that `context.log_event` would have stored one at a time (architecture note, "Partitions and runs").
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import threading
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from dagster import (
+    AssetCheckEvaluation,
+    AssetCheckKey,
+    AssetCheckSeverity,
+    AssetKey,
+    AssetMaterialization,
+    AssetRecordsFilter,
+    DagsterEvent,
+    DagsterEventType,
+    DagsterInstance,
+    EventLogEntry,
+)
+from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetCheckEvaluationTargetMaterializationData
+from dagster._core.events import StepMaterializationData
+from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
+
+from dcc_resources.errors import DagsterStorageError
+
+if TYPE_CHECKING:
+    from dagster._core.definitions.metadata import RawMetadataValue
+
+log = logging.getLogger(__name__)
+
+_MOST_AT_ONCE = 100
+_SECONDS_BETWEEN_WRITES = 1.0
+
+Target = AssetCheckEvaluationTargetMaterializationData
+
+
+@dataclass(frozen=True, slots=True)
+class Materialised:
+    """An asset's partition that is there (again)."""
+
+    asset: AssetKey
+    metadata: Mapping[str, RawMetadataValue]
+    description: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a check says of a partition. One that is not `told` is stored only where the check failed before."""
+
+    check: AssetCheckKey
+    passed: bool
+    description: str
+    metadata: Mapping[str, RawMetadataValue] = field(default_factory=dict)
+    told: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What became of one partition. `timestamp`: when, in seconds since 1970; None for the present."""
+
+    partition: str
+    materialised: Sequence[Materialised] = ()
+    verdicts: Sequence[Verdict] = ()
+    timestamp: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The step on whose behalf events are stored."""
+
+    run_id: str
+    job_name: str
+    step_key: str
+
+
+class EventRecorder:
+    """Stores reports as Dagster events. A context manager; on leaving, everything told is stored.
+
+    `planned` are the checks that the run announced for its partitions: for these every verdict is stored. A failure to
+    store never holds up the work, which the tracker has in any case: it is raised on leaving, as DagsterStorageError.
+    """
+
+    def __init__(self, instance: DagsterInstance, step: Step, planned: Collection[AssetCheckKey] = ()) -> None:
+        self._instance = instance
+        self._step = step
+        self._planned = frozenset(planned)
+        self._told: queue.SimpleQueue[Report | None] = queue.SimpleQueue()
+        self._error: Exception | None = None
+        self._thread = threading.Thread(target=self._write_all, name="dagster events", daemon=True)
+
+    def tell(self, report: Report) -> None:
+        """Have a report stored soon; returns at once."""
+        if self._error is None:
+            self._told.put(report)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._told.put(None)
+        self._thread.join()
+        if self._error is not None:
+            failure = DagsterStorageError(
+                f"Dagster could not store what happened in run {self._step.run_id} ({self._error}). The tracker has it "
+                "all. See to the disk or database of the Dagster instance, then rebuild it: dcc rebuild."
+            )
+            if error is None:
+                raise failure from self._error
+            log.error("%s", failure)
+
+    def _write_all(self) -> None:
+        try:
+            for reports in _batches(self._told):
+                self._write(reports)
+        except Exception as error:
+            log.exception("Events could not be stored in Dagster")
+            self._error = error
+
+    def _write(self, reports: Sequence[Report]) -> None:
+        self._store(
+            self._materialisation(report, materialised) for report in reports for materialised in report.materialised
+        )
+        wanted = self._wanted(reports)
+        targets = self._targets(wanted)
+        self._store(
+            self._evaluation(report, verdict, targets.get((verdict.check.asset_key, report.partition)))
+            for report, verdict in wanted
+        )
+
+    def _wanted(self, reports: Sequence[Report]) -> list[tuple[Report, Verdict]]:
+        conditional: dict[AssetCheckKey, set[str]] = {}
+        for report in reports:
+            for verdict in report.verdicts:
+                if not verdict.told and verdict.check not in self._planned:
+                    conditional.setdefault(verdict.check, set()).add(report.partition)
+        red = {
+            (info.check_key, info.partition_key)
+            for check, partitions in conditional.items()
+            for info in self._instance.event_log_storage.get_asset_check_partition_info(
+                [check], partition_keys=sorted(partitions)
+            )
+            if info.latest_execution_status is AssetCheckExecutionRecordStatus.FAILED
+        }
+        return [
+            (report, verdict)
+            for report in reports
+            for verdict in report.verdicts
+            if verdict.told or verdict.check in self._planned or (verdict.check, report.partition) in red
+        ]
+
+    def _targets(self, wanted: Sequence[tuple[Report, Verdict]]) -> dict[tuple[AssetKey, str], Target]:
+        """The latest materialisation of each partition: without it the web page takes a check for out of date."""
+        partitions: dict[AssetKey, set[str]] = {}
+        for report, verdict in wanted:
+            partitions.setdefault(verdict.check.asset_key, set()).add(report.partition)
+        targets: dict[tuple[AssetKey, str], Target] = {}
+        for asset, keys in partitions.items():
+            newest = self._instance.event_log_storage.get_latest_storage_id_by_partition(
+                asset, DagsterEventType.ASSET_MATERIALIZATION, keys
+            )
+            if newest:
+                found = self._instance.fetch_materializations(
+                    AssetRecordsFilter(asset, storage_ids=list(newest.values())), limit=len(newest)
+                )
+                targets |= {
+                    (asset, record.partition_key): Target(
+                        storage_id=record.storage_id, run_id=record.run_id, timestamp=record.timestamp
+                    )
+                    for record in found.records
+                    if record.partition_key is not None
+                }
+        return targets
+
+    def _materialisation(self, report: Report, materialised: Materialised) -> EventLogEntry:
+        data = StepMaterializationData(
+            AssetMaterialization(
+                materialised.asset,
+                description=materialised.description,
+                metadata=materialised.metadata,
+                partition=report.partition,
+            )
+        )
+        message = materialised.description or f"Materialized {report.partition}."
+        return self._entry(DagsterEventType.ASSET_MATERIALIZATION, data, message, report.timestamp)
+
+    def _evaluation(self, report: Report, verdict: Verdict, target: Target | None) -> EventLogEntry:
+        data = AssetCheckEvaluation(
+            verdict.check.asset_key,
+            verdict.check.name,
+            verdict.passed,
+            metadata=verdict.metadata,
+            target_materialization_data=target,
+            severity=AssetCheckSeverity.ERROR,
+            description=verdict.description,
+            blocking=False,
+            partition=report.partition,
+        )
+        word = "passed" if verdict.passed else "failed"
+        message = f"{report.partition} {word} {verdict.check.name}: {verdict.description}"
+        return self._entry(DagsterEventType.ASSET_CHECK_EVALUATION, data, message, report.timestamp)
+
+    def _entry(
+        self,
+        kind: DagsterEventType,
+        data: StepMaterializationData | AssetCheckEvaluation,
+        message: str,
+        timestamp: float | None,
+    ) -> EventLogEntry:
+        step = self._step
+        event = DagsterEvent(
+            event_type_value=kind.value,
+            job_name=step.job_name,
+            event_specific_data=data,
+            message=message,
+            pid=os.getpid(),
+            step_key=step.step_key,
+        )
+        return EventLogEntry(  # type: ignore[no-untyped-call]
+            error_info=None,
+            level=logging.INFO,
+            user_message=message,
+            run_id=step.run_id,
+            timestamp=timestamp or time.time(),
+            step_key=step.step_key,
+            job_name=step.job_name,
+            dagster_event=event,
+        )
+
+    def _store(self, entries: Iterator[EventLogEntry]) -> None:
+        batch = list(entries)
+        if batch:
+            self._instance.event_log_storage.store_event_batch(batch)
+
+
+def _batches(told: queue.SimpleQueue[Report | None]) -> Iterator[list[Report]]:
+    """Gather reports until there are many or a second has passed since the first; end at None."""
+    while True:
+        report = told.get()
+        if report is None:
+            return
+        batch = [report]
+        deadline = time.monotonic() + _SECONDS_BETWEEN_WRITES
+        while len(batch) < _MOST_AT_ONCE:
+            try:
+                report = told.get(timeout=max(deadline - time.monotonic(), 0))
+            except queue.Empty:
+                break
+            if report is None:
+                yield batch
+                return
+            batch.append(report)
+        yield batch
+
+

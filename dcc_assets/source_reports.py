@@ -1,0 +1,83 @@
+"""What a crawl of a file source shows in Dagster: the source's own partition and those of the archives it found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+from dagster import MetadataValue, TableColumn, TableMetadataValue, TableRecord, TableSchema
+
+from dcc_assets.catalogue import CHECK_OF_PHASE, FILE_SOURCE_LISTINGS, REACHABLE, ZIP_ACTIONS_ASSET
+from dcc_assets.event_recorder import Materialised, Report, Verdict
+from dcc_resources.outcomes import SourceCrawl
+from dcc_resources.tracker.reference import Phase
+
+_OK = "ok"
+_NEW_SHOWN = 50
+_NAME = CHECK_OF_PHASE[Phase.ZIP_NAME]
+
+
+def utc_timestamp(time: datetime) -> float:
+    """Seconds since 1970 of a time as the tracker stores it: naive, in UTC."""
+    return time.replace(tzinfo=UTC).timestamp() if time.tzinfo is None else time.timestamp()
+
+
+def source_report(crawl: SourceCrawl) -> Report:
+    """What became of a file source: materialised when all its directories could be listed, else a failed check."""
+    reason = "" if crawl.error is None else crawl.error.message
+    verdict = Verdict(
+        REACHABLE,
+        crawl.outcome == _OK,
+        f"{crawl.label} was listed in {crawl.seconds:.1f} s." if crawl.outcome == _OK else reason,
+        {"file source": crawl.label, "outcome": crawl.outcome, "seconds": MetadataValue.float(round(crawl.seconds, 3))}
+        | ({} if crawl.error is None else {"error": crawl.error.kind, "reason": MetadataValue.md(reason)}),
+    )
+    materialised = () if crawl.outcome != _OK else (Materialised(FILE_SOURCE_LISTINGS, _counts(crawl), _summary(crawl)),)
+    return Report(crawl.partition, materialised, (verdict,), utc_timestamp(crawl.finished))
+
+
+def found_zip_reports(crawl: SourceCrawl) -> Iterator[Report]:
+    """What a crawl says of zip actions: those new, those refused by their names, those accepted after all."""
+    refused = dict(crawl.refused_zips)
+    finished = utc_timestamp(crawl.finished)
+    found_on = {"file source": crawl.label, "centre": crawl.centre}
+    for key in dict.fromkeys((*crawl.new_zips, *crawl.accepted_zips)):
+        if key not in refused:
+            there = Materialised(ZIP_ACTIONS_ASSET, {"action": key.action.value, **found_on}, f"Found on {crawl.label}.")
+            fine = Verdict(_NAME, True, f"{key.file_name} follows the naming convention.", told=False)
+            yield Report(key.partition, (there,), (fine,), finished)
+    for key, reason in refused.items():
+        verdict = Verdict(
+            _NAME,
+            False,
+            reason,
+            {"zip": str(key), "phase": Phase.ZIP_NAME.short_name, "reason": MetadataValue.md(reason), **found_on},
+        )
+        yield Report(key.partition, (), (verdict,), finished)
+
+
+def _summary(crawl: SourceCrawl) -> str:
+    return f"{crawl.listed:,} archives, of these {crawl.new:,} new"
+
+
+def _counts(crawl: SourceCrawl) -> dict[str, object]:
+    counts: dict[str, object] = {
+        "file source": crawl.label,
+        "archives": MetadataValue.int(crawl.listed),
+        "new": MetadataValue.int(crawl.new),
+        "known": MetadataValue.int(crawl.known),
+        "changed": MetadataValue.int(crawl.changed),
+        "refused": MetadataValue.int(crawl.refused),
+        "gone": MetadataValue.int(crawl.gone),
+        "other entries": MetadataValue.int(crawl.ignored),
+        "seconds": MetadataValue.float(round(crawl.seconds, 3)),
+    }
+    if crawl.new_zips:
+        counts["new archives"] = _table(
+            ("action", "file name"), [(key.action.value, key.file_name) for key in crawl.new_zips[:_NEW_SHOWN]]
+        )
+    if crawl.ignored_examples:
+        counts["left aside"] = _table(("entry", "reason"), crawl.ignored_examples)
+    if crawl.findings:
+        counts["findings"] = MetadataValue.md("\n".join(f"- {finding}" for finding in crawl.findings))
+    return counts

@@ -1,0 +1,104 @@
+"""`dcc centre`: the research centres that take part."""
+
+from __future__ import annotations
+
+import click
+
+from dcc_cli.context import json_option, open_tracker, settings_from_environment
+from dcc_cli.group import CommandGroup
+from dcc_cli.output import echo_json, echo_table
+
+
+@click.group(cls=CommandGroup)
+def centre() -> None:
+    """Register research centres, list them, activate or deactivate them.
+
+    A centre is known by its ILAR code, the first part of its files' names. Only the file sources of active centres
+    are crawled.
+    """
+
+
+@centre.command()
+@click.argument("code")
+@click.option("--name", default="", help="Full name; not needed for a centre that the platform knows.")
+@click.option("--email", default="", help="Whom to write to about the centre's data.")
+@click.option("--imits", help="The centre's code in iMits.")
+@click.option("--phone", help="With country and area code, at most 14 characters.")
+@click.option("--address", help="Postal address.")
+@json_option
+def add(code: str, name: str, email: str, imits: str | None, phone: str | None, address: str | None, as_json: bool) -> None:
+    """Register the centre with the ILAR code CODE.
+
+    Names that were refused because the centre was not registered are accepted by the next crawl.
+
+    \b
+    Example:
+      dcc centre add H --name "MRC Harwell" --email wrangler@example.org
+
+    Exit codes: 0 registered; 2 the code is not one, or is registered already.
+    """
+    from dcc_resources.tracker import registry
+    from dcc_resources.tracker.database import writing
+
+    new = registry.NewCentre(code, name, imits, email, phone, address)
+    with open_tracker(settings_from_environment()) as tracker, writing(tracker) as connection:
+        registry.add_centre(connection, new)
+        entry = next(entry for entry in registry.list_centres(connection) if entry.short_name == code)
+    if as_json:
+        echo_json(entry)
+    else:
+        click.echo(f"Registered centre {entry.short_name}, {entry.full_name}.")
+
+
+@centre.command("list")
+@json_option
+def list_centres(as_json: bool) -> None:
+    """List the registered centres.
+
+    Exit codes: 0.
+    """
+    from dcc_resources.tracker import registry
+
+    with open_tracker(settings_from_environment()) as tracker, tracker.connect() as connection:
+        entries = registry.list_centres(connection)
+    if as_json:
+        echo_json(entries)
+        return
+    echo_table(
+        ("code", "name", "iMits", "e-mail", "active", "sources"),
+        [
+            (e.short_name, e.full_name, e.imits_name, e.email, "yes" if e.is_active else "no", e.sources)
+            for e in entries
+        ],
+    )
+    if not entries:
+        click.echo("No centre is registered. Add one: dcc centre add H")
+
+
+@centre.command()
+@click.argument("code")
+def activate(code: str) -> None:
+    """Have the file sources of centre CODE crawled (again).
+
+    Exit codes: 0; 2 there is no such centre.
+    """
+    _set_active(code, active=True)
+
+
+@centre.command()
+@click.argument("code")
+def deactivate(code: str) -> None:
+    """Leave the file sources of centre CODE alone; nothing is deleted.
+
+    Exit codes: 0; 2 there is no such centre.
+    """
+    _set_active(code, active=False)
+
+
+def _set_active(code: str, *, active: bool) -> None:
+    from dcc_resources.tracker import registry
+    from dcc_resources.tracker.database import writing
+
+    with open_tracker(settings_from_environment()) as tracker, writing(tracker) as connection:
+        registry.set_centre_active(connection, code, active)
+    click.echo(f"Centre {code} is {'active' if active else 'not active'}.")

@@ -1,0 +1,64 @@
+"""What most commands begin with: the settings of the environment and the tracker that they name."""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+from dcc_resources.errors import ConfigurationError
+from dcc_resources.naming import Action
+from dcc_resources.outcomes import ZipKey
+
+if TYPE_CHECKING:
+    from sqlalchemy import Engine
+
+    from dcc_resources.settings import Settings
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output.")
+"""The option of every command that reports."""
+
+
+def settings_from_environment(**overrides: object) -> Settings:
+    """The settings; raises ConfigurationError that names each wrong one."""
+    from dcc_resources.settings import load_settings
+
+    return load_settings(**overrides)
+
+
+@contextmanager
+def open_tracker(settings: Settings) -> Iterator[Engine]:
+    """The tracker, which must have this version's schema; its connections are closed afterwards.
+
+    Raises TrackerOutdatedError, TrackerUnreachableError.
+    """
+    from dcc_resources.tracker import database
+
+    engine = database.open_tracker(settings)
+    try:
+        database.require_current(engine)
+        yield engine
+    finally:
+        engine.dispose()
+
+
+def parse_zip_key(text: str) -> ZipKey:
+    """`add/H.2013-10-31.1.impc.zip` taken apart. Raises ConfigurationError that says how to write it."""
+    action, _, file_name = text.partition("/")
+    if action not in set(Action) or not file_name:
+        raise ConfigurationError(
+            f"{text!r} names no zip action. Write it as <action>/<file name>, the action one of "
+            f"{', '.join(Action)}: add/H.2013-10-31.1.impc.zip."
+        )
+    return ZipKey(Action(action), file_name)
+
+
+def user_name() -> str:
+    """Who runs this command, for the tracker's records."""
+    try:
+        return getpass.getuser()[:64]
+    except (KeyError, OSError):
+        return "unknown"

@@ -1,0 +1,118 @@
+"""How `dcc` finds its commands and how it ends: exit codes, one-line errors, interrupts.
+
+Commands are imported when they are needed, and import what is heavy (Dagster, lxml, paramiko) when they run.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import traceback
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from dcc_cli.output import printable
+from dcc_resources.errors import DccError, TrackerUnreachableError
+
+INTERRUPTED = 130
+PIPE_CLOSED = 141
+INTERNAL_FAULT = 70
+
+EXIT_CODES = """\b
+Exit codes:
+  0  all well
+  1  data problems were found
+  2  wrong use or configuration
+  3  another session is active
+  4  a file source or database could not be reached
+"""
+
+
+class CommandFailedError(click.ClickException):
+    """A command ended with an error: one line on standard error and an exit code."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+    def show(self, file: Any = None) -> None:  # noqa: ANN401 - click's own signature
+        """Print the message on standard error."""
+        click.echo(f"Error: {printable(self.message)}", file=file, err=file is None)
+
+
+class CommandGroup(click.Group):
+    """A group whose commands are imported on first use.
+
+    `places` maps a command's name to `module:attribute`; the order is the one that `--help` shows.
+    """
+
+    def __init__(self, *args: Any, places: Mapping[str, str] | None = None, **options: Any) -> None:  # noqa: ANN401
+        super().__init__(*args, **options)
+        self._places = dict(places or {})
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All command names, in the order given."""
+        return [*self._places, *super().list_commands(ctx)]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of that name, imported; None if there is none."""
+        place = self._places.get(cmd_name)
+        if place is None:
+            return super().get_command(ctx, cmd_name)
+        module, attribute = place.split(":")
+        command: click.Command = getattr(importlib.import_module(module), attribute)
+        return command
+
+
+class RootGroup(CommandGroup):
+    """The `dcc` command itself: turns every way to end into an exit code."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the command; raises only click's own exceptions, which carry the exit code."""
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+        except (click.exceptions.Exit, click.ClickException):
+            raise
+        except (KeyboardInterrupt, click.Abort) as error:
+            _show_traceback(ctx)
+            click.echo("Interrupted.", err=True)
+            raise click.exceptions.Exit(INTERRUPTED) from error
+        except BrokenPipeError as error:
+            _silence_stdout()
+            raise click.exceptions.Exit(PIPE_CLOSED) from error
+        except DccError as error:
+            _show_traceback(ctx)
+            raise CommandFailedError(str(error), error.exit_code) from error
+        except Exception as error:
+            _show_traceback(ctx)
+            raise _unexpected(error) from error
+        return result
+
+
+def _show_traceback(ctx: click.Context) -> None:
+    if ctx.params.get("debug"):
+        traceback.print_exc()
+
+
+def _silence_stdout() -> None:
+    # The interpreter flushes standard output once more as it ends, and would complain then.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _unexpected(error: Exception) -> CommandFailedError:
+    sqlalchemy_errors = sys.modules.get("sqlalchemy.exc")
+    if sqlalchemy_errors is not None and isinstance(error, sqlalchemy_errors.OperationalError):
+        return CommandFailedError(
+            f"The tracker database did not answer as it should: {error.orig}. "
+            "See that its server runs and has space, then run the command again.",
+            TrackerUnreachableError.exit_code,
+        )
+    return CommandFailedError(
+        f"The platform itself is at fault: {type(error).__name__}: {error}. "
+        "Run `dcc --debug` with the same command and report what it prints.",
+        INTERNAL_FAULT,
+    )

@@ -1,0 +1,151 @@
+"""`dcc init`, `demo`, `instance` and `settings`: setting up, and what is set."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import click
+
+from dcc_cli.context import json_option, open_tracker, settings_from_environment
+from dcc_cli.group import CommandGroup
+from dcc_cli.output import echo_json, echo_table, printable
+
+if TYPE_CHECKING:
+    from dcc_resources.settings import Settings
+
+
+@click.command()
+@json_option
+def init(as_json: bool) -> None:
+    """Make the tracker database, or bring an older one up to this version.
+
+    The database is SQLite in DCC_HOME unless DCC_TRACKER_URL names one on a MySQL or MariaDB server. Running it again
+    changes nothing. No other command changes the schema.
+
+    \b
+    Examples:
+      dcc init
+      DCC_TRACKER_URL=mysql://dcc:secret@db.example.org/phenodcc_tracker dcc init
+
+    Exit codes: 0; 2 the database is of a newer version, or a setting is wrong; 4 it cannot be reached.
+    """
+    from dcc_resources.tracker import database
+
+    settings = settings_from_environment()
+    engine = database.open_tracker(settings)
+    try:
+        report = database.init_tracker(engine)
+    finally:
+        engine.dispose()
+    shown = shown_database_url(settings)
+    if as_json:
+        echo_json({"tracker": shown, "created": report.created, "from": report.from_revision, "to": report.to_revision})
+    elif report.created:
+        click.echo(f"Made the tracker database {shown}.")
+        click.echo("Next: dcc centre add, dcc source add, dcc crawl.")
+    elif report.from_revision == report.to_revision:
+        click.echo(f"The tracker database {shown} is up to date (schema {report.to_revision}).")
+    else:
+        click.echo(f"Brought the tracker database {shown} from schema {report.from_revision} to {report.to_revision}.")
+
+
+def shown_database_url(settings: Settings) -> str:
+    """The tracker's URL without its password."""
+    from sqlalchemy.engine import make_url
+    from sqlalchemy.exc import ArgumentError
+
+    try:
+        url = make_url(settings.tracker_database_url)
+    except ArgumentError:
+        return "***"
+    hidden = {name: "***" if "pass" in name.lower() else value for name, value in url.query.items()}
+    return url.set(query=hidden).render_as_string(hide_password=True)
+
+
+@click.command()
+@json_option
+def show_settings(as_json: bool) -> None:
+    """List every setting: its environment variable, its value, and whether it was set. Secrets are masked.
+
+    \b
+    Example:
+      DCC_DOWNLOADERS=8 dcc settings
+
+    Exit codes: 0; 2 a setting is wrong.
+    """
+    settings = settings_from_environment()
+    entries = _setting_entries(settings)
+    if as_json:
+        echo_json(entries)
+        return
+    for entry in entries:
+        origin = click.style("set", fg="green") if entry["from"] == "environment" else "default"
+        click.echo(f"{click.style(str(entry['variable']), bold=True)} = {printable(entry['value'])} ({origin})")
+        click.echo(f"    {entry['description']}")
+
+
+def _setting_entries(settings: Settings) -> list[dict[str, object]]:
+    in_effect = {
+        "tracker_url": shown_database_url(settings),
+        "staging": settings.staging_directory,
+    }
+    present = {name.upper() for name in os.environ}
+    entries: list[dict[str, object]] = []
+    for name, field in type(settings).model_fields.items():
+        variable = f"DCC_{name.upper()}"
+        entries.append(
+            {
+                "name": name,
+                "variable": variable,
+                "value": in_effect.get(name, getattr(settings, name)),
+                "from": "environment" if variable in present else "default",
+                "description": field.description,
+            }
+        )
+    return entries
+
+
+@click.group(cls=CommandGroup)
+def instance() -> None:
+    """Look after the Dagster instance, which shows what the tracker knows."""
+
+
+@instance.command()
+@json_option
+def rebuild(as_json: bool) -> None:
+    """Build the Dagster instance anew from the tracker, after it was lost.
+
+    The tracker is the truth: this writes partitions, materialisations and failed checks for everything in it. Stop
+    `dcc ui` meanwhile.
+
+    \b
+    Example:
+      rm -rf ~/.dcc/dagster && dcc instance rebuild
+
+    Exit codes: 0; 2 the tracker is not initialised; 4 it cannot be reached.
+    """
+    from dcc_assets.instance import open_instance
+    from dcc_assets.session_runs import rebuild_instance
+
+    settings = settings_from_environment()
+    with open_tracker(settings) as tracker, open_instance(settings) as dagster:
+        report = rebuild_instance(settings, tracker, dagster, None if as_json else _say)
+    if as_json:
+        echo_json(report)
+
+
+def _say(message: object) -> None:
+    click.echo(printable(message), err=True)
+
+
+@click.command()
+@click.pass_context
+def demo(ctx: click.Context) -> None:
+    """Show a whole crawling session on demonstration servers, in .demo of this directory.
+
+    Exit codes: 0 the outcome was the expected one; 1 it was not.
+    """
+    from dcc_cli.demo import run_demo
+
+    ctx.exit(run_demo())

@@ -1,0 +1,75 @@
+"""The `dcc` command: the list of its commands. What each does is in the module named beside it."""
+
+from __future__ import annotations
+
+import sys
+from typing import NoReturn
+
+import click
+
+from dcc_cli.group import EXIT_CODES, INTERRUPTED, RootGroup
+
+_COMMANDS = {
+    "init": "dcc_cli.installation:init",
+    "centre": "dcc_cli.centres:centre",
+    "source": "dcc_cli.sources:source",
+    "crawl": "dcc_cli.crawl:crawl",
+    "status": "dcc_cli.reports:status",
+    "zips": "dcc_cli.reports:zips",
+    "show": "dcc_cli.story:show",
+    "retry": "dcc_cli.crawl:retry",
+    "sessions": "dcc_cli.reports:sessions",
+    "validate": "dcc_cli.validate:validate",
+    "ui": "dcc_cli.ui:ui",
+    "demo": "dcc_cli.installation:demo",
+    "instance": "dcc_cli.installation:instance",
+    "settings": "dcc_cli.installation:show_settings",
+}
+
+
+def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if not wanted or ctx.resilient_parsing:
+        return
+    from importlib.metadata import version
+
+    click.echo(f"dcc {version('dcc')}")
+    ctx.exit()
+
+
+@click.command(
+    cls=RootGroup,
+    places=_COMMANDS,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog=EXIT_CODES,
+)
+@click.option("--debug", is_flag=True, help="Print the Python traceback of an error too.")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Print the version and exit.",
+)
+def dcc(debug: bool) -> None:  # noqa: ARG001 - RootGroup reads it from the context
+    """Data coordination: collect, check and track the data that research centres publish.
+
+    The first steps: `dcc init` makes the tracker database, `dcc centre add` and `dcc source add` register who takes
+    part and where their archives are, `dcc crawl` collects and checks what is new, `dcc status` says how far
+    everything is, and `dcc show` tells the whole story of one archive.
+
+    Everything is set by environment variables; `dcc settings` lists them. Without any, all data are in ~/.dcc.
+
+    An error is one line on standard error, `Error: ` and what to do; standard output is then empty, with --json too.
+    Times are in UTC.
+    """
+
+
+def main() -> NoReturn:
+    """Run the command line of this process."""
+    try:
+        dcc.main(prog_name="dcc")
+    except KeyboardInterrupt:
+        click.echo("Interrupted.", err=True)
+        sys.exit(INTERRUPTED)
+    sys.exit(0)

@@ -1,0 +1,113 @@
+"""How `dcc` prints: JSON for programs, plain columns for people.
+
+Times are UTC: `2026-11-21T07:28:31Z` in JSON, `2026-11-21 07:28` in tables. Text from outside (names on a server,
+a server's answer) is printed with its control characters escaped, so that it cannot steer a terminal.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime
+from enum import Enum, IntEnum
+from pathlib import Path
+
+import click
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_COLOURS = {
+    "failed": "red",
+    "invalid": "red",
+    "partial": "yellow",
+    "pending": "yellow",
+    "running": "blue",
+    "done": "green",
+    "ok": "green",
+    "valid": "green",
+    "succeeded": "green",
+}
+
+
+def printable(value: object) -> str:
+    """The text of a value on one line, its control characters as `\\xNN`; None is the empty text."""
+    if value is None:
+        return ""
+    if isinstance(value, datetime):
+        return value.strftime("%Y-%m-%d %H:%M")
+    text = " ".join(str(json_ready(value)).splitlines())
+    return _CONTROL.sub(lambda found: f"\\x{ord(found.group()):02x}", text)
+
+
+def json_ready(value: object) -> object:
+    """A value as JSON's own types: dataclasses are objects, times ISO 8601 in UTC, phases and statuses their names."""
+    if isinstance(value, datetime):
+        return value.isoformat(timespec="seconds") + "Z"
+    if isinstance(value, date | Path):
+        return str(value)
+    if isinstance(value, IntEnum):
+        return value.name.lower()
+    if isinstance(value, Enum):
+        return json_ready(value.value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: json_ready(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): json_ready(item) for key, item in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [json_ready(item) for item in value]
+    return value
+
+
+def echo_json(value: object) -> None:
+    """Print a value as indented JSON on standard output."""
+    click.echo(json.dumps(json_ready(value), indent=2, ensure_ascii=False))
+
+
+def echo_table(headers: Sequence[str], rows: Sequence[Sequence[object]], *, indent: str = "") -> None:
+    """Print rows in columns under their headers; numbers stand to the right. Nothing for no rows."""
+    if not rows:
+        return
+    cells = [[printable(value) for value in row] for row in rows]
+    widths = [max(len(header), *(len(row[i]) for row in cells)) for i, header in enumerate(headers)]
+    numeric = [all(isinstance(row[i], int | float) or row[i] is None for row in rows) for i in range(len(headers))]
+    click.echo(indent + click.style(_line(headers, widths, numeric), bold=True))
+    for row in cells:
+        click.echo(indent + _line(row, widths, numeric, coloured=True))
+
+
+def _line(cells: Sequence[str], widths: Sequence[int], numeric: Sequence[bool], *, coloured: bool = False) -> str:
+    parts = []
+    for i, cell in enumerate(cells):
+        last = i == len(cells) - 1
+        part = cell.rjust(widths[i]) if numeric[i] else cell if last else cell.ljust(widths[i])
+        parts.append(click.style(part, fg=_COLOURS[cell]) if coloured and cell in _COLOURS else part)
+    return "  ".join(parts)
+
+
+def warn(message: str) -> None:
+    """Print a warning on standard error, on one line."""
+    click.echo(f"Warning: {printable(message)}", err=True)
+
+
+def count_of(number: int, noun: str) -> str:
+    """`1 zip`, `2 zips`."""
+    return f"{number:,} {noun if number == 1 else noun + 's'}"
+
+
+def byte_size(size: int | None) -> str:
+    """A number of bytes as people read it: `812 B`, `1.4 MB`; `-` when it is not known."""
+    if size is None:
+        return "-"
+    value = float(size)
+    for unit in ("B", "kB", "MB", "GB"):
+        if value < 1000:
+            return f"{value:.0f} B" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1000
+    return f"{value:.1f} TB"
+
+
+def on_terminal() -> bool:
+    """Whether standard error is a terminal that a progress bar can be drawn on."""
+    return sys.stderr.isatty()

@@ -1,0 +1,246 @@
+"""`dcc status`, `zips` and `sessions`: how far everything is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from dcc_cli.context import json_option, open_tracker, settings_from_environment
+from dcc_cli.output import byte_size, count_of, echo_json, echo_table, json_ready, printable
+from dcc_resources.naming import Action
+from dcc_resources.tracker.reference import Phase, Status
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dcc_resources.tracker.queries import CrawlEntry, Finding, SessionEntry, StateCount
+    from dcc_resources.tracker.registry import SourceEntry
+
+_FINDINGS_SHOWN = 20
+
+
+@click.command()
+@json_option
+def status(as_json: bool) -> None:
+    """Say how far everything is: zip actions and documents by phase and status, file sources, the last session.
+
+    Documents counted are those of each zip action's latest download. Findings are what the latest crawl of each
+    source noticed.
+
+    \b
+    JSON: an object with
+      zip_actions, xml_files  lists of {"phase", "status", "count"}
+      sources                 a list of {"id", "centre", "protocol", "hostname", "username", "base_path", "state",
+                              "centre_active", "hosted", "last_crawl"}; last_crawl is null or {"session", "outcome"
+                              (ok, partial, failed), "error": null or {"kind", "message"}, "started", "finished",
+                              "listed", "new", "known", "changed", "refused", "ignored", "gone"}
+      session                 {"active": a session or null, "last": a session or null}
+      findings                a list of {"session", "source", "file_name", "kind", "message", "created"}
+
+    Exit codes: 0; 2 the tracker is not initialised; 4 it cannot be reached.
+    """
+    from dcc_resources.tracker import queries, registry
+
+    with open_tracker(settings_from_environment()) as tracker, tracker.connect() as connection:
+        zip_actions = queries.count_zip_actions(connection)
+        xml_files = queries.count_documents(connection)
+        entries = registry.list_sources(connection)
+        crawls = queries.latest_crawls(connection)
+        findings = queries.latest_findings(connection)
+        latest = queries.list_sessions(connection, limit=2)
+    active = next((entry for entry in latest if entry.outcome == "active"), None)
+    last = next((entry for entry in latest if entry.outcome != "active"), None)
+    if as_json:
+        echo_json(
+            {
+                "zip_actions": zip_actions,
+                "xml_files": xml_files,
+                "sources": [_source_json(entry, crawls.get(entry.id)) for entry in entries],
+                "session": {"active": session_json(active), "last": session_json(last)},
+                "findings": findings,
+            }
+        )
+        return
+    _print_states("Zip actions", zip_actions)
+    _print_states("Documents", xml_files)
+    _print_sources(entries, crawls)
+    _print_findings(findings)
+    for entry in (active, last):
+        if entry is not None:
+            click.echo(f"\n{_session_line(entry)}")
+
+
+def _source_json(entry: SourceEntry, crawl: CrawlEntry | None) -> dict[str, object]:
+    return {
+        "id": entry.id,
+        "centre": entry.centre,
+        "protocol": entry.protocol,
+        "hostname": entry.hostname,
+        "username": entry.username,
+        "base_path": entry.base_path,
+        "state": entry.state,
+        "centre_active": entry.centre_active,
+        "hosted": entry.hosted,
+        "last_crawl": None if crawl is None else crawl_json(crawl),
+    }
+
+
+def crawl_json(crawl: CrawlEntry) -> dict[str, object]:
+    """A crawl of a source as JSON shows it: its error without the line and column, which it has not."""
+    error = None if crawl.error is None else {"kind": crawl.error.kind, "message": crawl.error.message}
+    fields = json_ready(crawl)
+    assert isinstance(fields, dict)
+    return {**fields, "error": error}
+
+
+def _print_states(title: str, counts: Sequence[StateCount]) -> None:
+    total = sum(state.count for state in counts)
+    click.echo(f"{click.style(title, bold=True)}: {total:,}")
+    echo_table(
+        ("phase", "status", "count"),
+        [(state.phase, state.status, state.count) for state in counts],
+        indent="  ",
+    )
+    click.echo()
+
+
+def _print_sources(entries: Sequence[SourceEntry], crawls: dict[int, CrawlEntry]) -> None:
+    if not entries:
+        click.echo("No file source is registered. Add one: dcc source add --help")
+        return
+    click.echo(click.style("File sources", bold=True))
+    rows = []
+    for entry in entries:
+        crawl = crawls.get(entry.id)
+        rows.append(
+            (
+                entry.id,
+                entry.centre,
+                f"{entry.protocol}://{entry.hostname}",
+                entry.state if entry.centre_active else f"{entry.state}, centre inactive",
+                entry.hosted,
+                crawl.outcome if crawl else "never crawled",
+                crawl.started if crawl else None,
+                crawl.error.message if crawl and crawl.error else "",
+            )
+        )
+    echo_table(("id", "centre", "server", "state", "hosts", "last crawl", "when", "error"), rows, indent="  ")
+
+
+def _print_findings(findings: Sequence[Finding]) -> None:
+    if not findings:
+        return
+    click.echo(f"\n{click.style('Findings', bold=True)}")
+    for finding in findings[:_FINDINGS_SHOWN]:
+        click.echo(f"  {printable(finding.message)}")
+    if len(findings) > _FINDINGS_SHOWN:
+        click.echo(f"  ... and {len(findings) - _FINDINGS_SHOWN:,} more: dcc status --json")
+
+
+@click.command()
+@click.option("--centre", help="Only of this producing centre (ILAR code).")
+@click.option("--action", type=click.Choice([action.value for action in Action]), help="Only of this action.")
+@click.option("--phase", type=click.Choice([phase.short_name for phase in Phase]), help="Only in this phase.")
+@click.option("--status", "state", type=click.Choice([s.short_name for s in Status]), help="Only in this status.")
+@json_option
+def zips(centre: str | None, action: str | None, phase: str | None, state: str | None, as_json: bool) -> None:
+    """List zip actions, oldest first, with the file sources that host them at present.
+
+    \b
+    Examples:
+      dcc zips --status failed
+      dcc zips --centre H --phase xsd --status done
+
+    \b
+    JSON: a list of {"file_name", "action", "centre" (null where the name tells none), "phase", "status",
+      "sources" (ids of the file sources that host it at present), "size_bytes"}
+
+    Exit codes: 0, also when there are none; 2 there is no such centre; 4 the tracker cannot be reached.
+    """
+    from dcc_resources.tracker import queries
+
+    wanted = queries.ZipFilter(
+        centre=centre,
+        action=Action(action) if action else None,
+        phase=Phase[phase.upper()] if phase else None,
+        status=Status[state.upper()] if state else None,
+    )
+    with open_tracker(settings_from_environment()) as tracker, tracker.connect() as connection:
+        entries = queries.find_zips(connection, wanted)
+    if as_json:
+        echo_json(entries)
+        return
+    echo_table(
+        ("zip action", "centre", "phase", "status", "size", "sources"),
+        [
+            (
+                f"{entry.action}/{entry.file_name}",
+                entry.centre,
+                entry.phase,
+                entry.status,
+                byte_size(entry.size_bytes),
+                " ".join(map(str, entry.sources)) or "none",
+            )
+            for entry in entries
+        ],
+    )
+    click.echo(f"{count_of(len(entries), 'zip action')}.", err=True)
+
+
+@click.command()
+@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="How many, newest first.")
+@json_option
+def sessions(limit: int, as_json: bool) -> None:
+    """List crawling sessions, newest first, with what each found.
+
+    \b
+    JSON: a list of {"id", "started", "finished", "outcome", "failed_phase", "tasks": [{"phase", "comment",
+      "started", "finished", "outcome"}], "crawls": [as last_crawl of `dcc status --json`, with "source"]}
+    A session's outcome: active (a process is at it), open (waits for a run to go on with it), succeeded,
+    failed (failed_phase tells of which task), unfinished (its process died and no session has followed).
+
+    Exit codes: 0; 4 the tracker cannot be reached.
+    """
+    from dcc_resources.tracker import queries
+
+    with open_tracker(settings_from_environment()) as tracker, tracker.connect() as connection:
+        entries = queries.list_sessions(connection, limit=limit)
+    if as_json:
+        echo_json([session_json(entry) for entry in entries])
+        return
+    if not entries:
+        click.echo("There has been no session. Run one: dcc crawl")
+    echo_table(
+        ("id", "started", "finished", "outcome", "failed phase", "sources", "new zips", "refused"),
+        [
+            (
+                entry.id,
+                entry.started,
+                entry.finished,
+                entry.outcome,
+                entry.failed_phase,
+                len(entry.crawls),
+                sum(crawl.new for crawl in entry.crawls),
+                sum(crawl.refused for crawl in entry.crawls),
+            )
+            for entry in entries
+        ],
+    )
+
+
+def session_json(entry: SessionEntry | None) -> object:
+    """A session as JSON shows it."""
+    if entry is None:
+        return None
+    fields = json_ready(entry)
+    assert isinstance(fields, dict)
+    return {**fields, "crawls": [crawl_json(crawl) for crawl in entry.crawls]}
+
+
+def _session_line(entry: SessionEntry) -> str:
+    text = f"Session {entry.id}: {entry.outcome}"
+    if entry.failed_phase is not None:
+        text += f" ({entry.failed_phase.short_name})"
+    text += f", started {printable(entry.started)}"
+    return text + (f", finished {printable(entry.finished)}." if entry.finished else ".")

@@ -1,0 +1,258 @@
+"""Receiving one archive from one file source, and the threads that do so for each source.
+
+Every file source in use has its own few threads, each with a connection of its own, so that two accounts on one
+server never share a login (defect 33) and a slow source holds up no other. A semaphore bounds all of them together.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import queue
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from dcc_resources.errors import ChecksumMismatchError, DccError, SizeMismatchError, SourceError
+from dcc_resources.file_sources.base import Connection, SourceAddress
+from dcc_resources.file_sources.connect import connect
+from dcc_resources.outcomes import ZipKey
+from dcc_resources.settings import Settings
+from dcc_resources.staging import Origin, Staging, disk_errors
+
+_BLOCK = 1024 * 1024
+_PROGRESS_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Hosting:
+    """A zip action at one file source: a row of `file_source_has_zip` with what was listed there.
+
+    `failed_before`: an earlier attempt there failed, so that the next one counts as a retry.
+    """
+
+    id: int
+    source_id: int
+    size_bytes: int | None
+    modified: int | None
+    has_md5: bool
+    failed_before: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """One download attempt: a row of `zip_download` that is to be carried out."""
+
+    download_id: int
+    key: ZipKey
+    hosting: Hosting
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """An archive that arrived whole: its size and checksum are those of the source, as far as it tells them.
+
+    `resumed`: its beginning came from an earlier attempt.
+    """
+
+    path: Path
+    size_bytes: int
+    md5: str
+    seconds: float
+    resumed: bool
+
+
+class Stopped(Exception):  # noqa: N818 - not an error: the session is ending
+    """The session is being stopped; the transfer is left where it is."""
+
+
+def receive(
+    connection: Connection, transfer: Transfer, staging: Staging, on_bytes: Callable[[int], object]
+) -> Received:
+    """Fetch an archive into staging, going on where an earlier attempt broke off, and check what arrived.
+
+    `on_bytes` is told the bytes received so far, about once a second. Raises SizeMismatchError and
+    ChecksumMismatchError (the part is dropped then), any SourceError of the connection (the part is kept), and
+    DiskFullError.
+    """
+    key, hosting = transfer.key, transfer.hosting
+    began = time.monotonic()
+    origin = Origin(hosting.source_id, hosting.size_bytes, hosting.modified)
+    staging.prepare(key)
+    offset = staging.resumable(key, origin)
+    with staging.room_for(key, (hosting.size_bytes or 0) - offset), disk_errors(key):
+        if offset == 0:
+            staging.begin_part(key, origin)
+        with staging.part(key).open("ab") as part:
+            sink = _Sink(part, key, hosting.size_bytes, on_bytes)
+            sink.take_in(staging.part(key), offset)
+            if hosting.size_bytes is None or offset < hosting.size_bytes:
+                connection.fetch(key.action, key.file_name, sink, size=hosting.size_bytes, offset=offset)
+    try:
+        sink.check_size()
+        if hosting.has_md5:
+            _check_md5(key, sink.digest.hexdigest(), connection.read_md5(key.action, key.file_name))
+    except (SizeMismatchError, ChecksumMismatchError):
+        staging.drop_part(key)
+        raise
+    path = staging.finish_part(key)
+    return Received(path, sink.received, sink.digest.hexdigest(), time.monotonic() - began, resumed=offset > 0)
+
+
+class _Sink:
+    """Writes what arrives, and hashes and counts it on the way."""
+
+    def __init__(self, part: BinaryIO, key: ZipKey, expected: int | None, on_bytes: Callable[[int], object]) -> None:
+        self.digest = hashlib.md5(usedforsecurity=False)
+        self.received = 0
+        self._part, self._key, self._expected, self._on_bytes = part, key, expected, on_bytes
+        self._told = time.monotonic()
+
+    def take_in(self, part: Path, length: int) -> None:
+        """Hash what an earlier attempt received."""
+        with part.open("rb") as known:
+            while self.received < length:
+                block = known.read(min(_BLOCK, length - self.received))
+                self.digest.update(block)
+                self.received += len(block)
+
+    def __call__(self, block: bytes) -> None:
+        self._part.write(block)
+        self.digest.update(block)
+        self.received += len(block)
+        if self._expected is not None and self.received > self._expected:
+            self.check_size()
+        now = time.monotonic()
+        if now - self._told >= _PROGRESS_SECONDS:
+            self._told = now
+            self._on_bytes(self.received)
+
+    def check_size(self) -> None:
+        """Raise SizeMismatchError when what was received has not the size that was listed."""
+        if self._expected is not None and self.received != self._expected:
+            raise SizeMismatchError(
+                f"{self._key}: {self.received:,} bytes arrived where {self._expected:,} were listed. The file is "
+                "fetched anew; if this happens again, ask the centre whether it was still being uploaded."
+            )
+
+
+def _check_md5(key: ZipKey, received: str, published: str | None) -> None:
+    if published is not None and published != received:
+        raise ChecksumMismatchError(
+            f"{key}: what arrived has the MD5 {received}, the centre published {published}. The file is fetched anew; "
+            "if this happens again, the centre must correct the file or its .md5."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A transfer has begun."""
+
+    transfer: Transfer
+
+
+@dataclass(frozen=True, slots=True)
+class Progressed:
+    """So many bytes of a transfer have been received."""
+
+    transfer: Transfer
+    received: int
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """A transfer brought the archive."""
+
+    transfer: Transfer
+    received: Received
+
+
+@dataclass(frozen=True, slots=True)
+class Broke:
+    """A transfer failed; `connecting`: already the connection could not be made."""
+
+    transfer: Transfer
+    error: Exception
+    connecting: bool
+
+
+DownloadMessage = Started | Progressed | Arrived | Broke
+
+
+class SourceDownloads:
+    """The threads that download from one file source.
+
+    `tell` is called from those threads with each DownloadMessage; `allowance` bounds the transfers of all sources.
+    """
+
+    def __init__(
+        self,
+        address: SourceAddress,
+        settings: Settings,
+        staging: Staging,
+        allowance: threading.Semaphore,
+        tell: Callable[[DownloadMessage], object],
+    ) -> None:
+        self.address = address
+        self._settings, self._staging, self._allowance, self._tell = settings, staging, allowance, tell
+        self._transfers: queue.SimpleQueue[Transfer | None] = queue.SimpleQueue()
+        self._threads: list[threading.Thread] = []
+        self._stopping = threading.Event()
+
+    def put(self, transfer: Transfer) -> None:
+        """Queue a transfer; another thread is started for it while the source's bound allows."""
+        self._transfers.put(transfer)
+        if len(self._threads) < self._settings.downloads_per_source:
+            name = f"download {self.address.id}.{len(self._threads) + 1}"
+            thread = threading.Thread(target=self._work, name=name, daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def stop(self) -> None:
+        """End the threads; transfers under way break off where they are, to be resumed by a later session."""
+        self._stopping.set()
+        for _ in self._threads:
+            self._transfers.put(None)
+
+    def join(self, timeout: float) -> None:
+        """Wait for the threads to end, `timeout` seconds at most for each."""
+        for thread in self._threads:
+            thread.join(timeout)
+
+    def _work(self) -> None:
+        connection: Connection | None = None
+        while (transfer := self._transfers.get()) is not None and not self._stopping.is_set():
+            with self._allowance:
+                connection = self._carry_out(transfer, connection)
+        if connection is not None:
+            connection.close()
+
+    def _carry_out(self, transfer: Transfer, connection: Connection | None) -> Connection | None:
+        """Carry out one transfer; returns the connection if it can serve for the next."""
+
+        def on_bytes(received: int) -> None:
+            if self._stopping.is_set():
+                raise Stopped
+            self._tell(Progressed(transfer, received))
+
+        self._tell(Started(transfer))
+        connecting = connection is None
+        try:
+            if connection is None:
+                connection = connect(self.address, self._settings)
+                connecting = False
+            received = receive(connection, transfer, self._staging, on_bytes)
+        except Stopped:
+            pass
+        except Exception as error:  # whatever it is, the coordinator must hear of it: nobody else waits for the thread
+            self._tell(Broke(transfer, error, connecting and isinstance(error, SourceError)))
+            if isinstance(error, DccError) and not isinstance(error, SourceError):
+                return connection
+        else:
+            self._tell(Arrived(transfer, received))
+            return connection
+        if connection is not None:
+            connection.close()
+        return None

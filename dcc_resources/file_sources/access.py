@@ -1,0 +1,169 @@
+"""Where a file source is and what it is logged into with: the `hostname` and `accesskey` of a `file_source` row.
+
+`accesskey` is either the secret itself or says where it is, so that no secret need be in the database:
+
+- `env:NAME`: the value of an environment variable;
+- `file:PATH`: the contents of a file, without blanks and line ends around them;
+- `key:PATH` or `key:PATH?passphrase=env:NAME` (or `=file:PATH`): a private key file;
+- the plain path of a private key file;
+- empty: the SSH agent's keys (sftp), or no password (ftp, ftps);
+- anything else: a password.
+
+What `env:` and `file:` yield may be a password or the text of a private key. A key with a passphrase and none
+named takes DCC_KEY_PASSPHRASE.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from pydantic import SecretStr
+
+from dcc_resources.errors import ConfigurationError
+
+_PRIVATE_KEY = re.compile(r"\A\s*-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----")
+_MAX_SECRET_BYTES = 64 * 1024
+
+
+class Endpoint(NamedTuple):
+    """A host (name or address, without brackets) and a TCP port."""
+
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Credential:
+    """What to log in with: a password, or the text of a private key and its passphrase, or none of them."""
+
+    password: SecretStr | None = None
+    private_key: SecretStr | None = None
+    passphrase: SecretStr | None = None
+    origin: str = "the access key"
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """The secret texts, for taking them out of what a server says."""
+        held = (self.password, self.private_key, self.passphrase)
+        return tuple(secret.get_secret_value() for secret in held if secret is not None)
+
+
+def parse_hostname(hostname: str, default_port: int) -> Endpoint:
+    """Take `host`, `host:port`, `[ipv6]`, `[ipv6]:port` or a bare IPv6 address apart.
+
+    Raises ConfigurationError, which does not repeat a host name that holds a user name or password.
+    """
+    if "@" in hostname:
+        raise ConfigurationError(
+            "The host name of the file source holds an '@'. Give the host alone, "
+            "and the user name and access key in their own fields."
+        )
+    text = hostname.strip()
+    host, port = text, ""
+    bracketed = re.fullmatch(r"\[([^\[\]]+)\](?::(.*))?", text)
+    if bracketed is not None:
+        host, port = bracketed[1], bracketed[2] if bracketed[2] is not None else str(default_port)
+    elif text.count(":") == 1:
+        host, port = text.split(":")
+    else:
+        port = str(default_port)
+    if not host or re.search(r"[\s/\[\]\x00-\x1f\x7f]", host):
+        raise ConfigurationError(f"{hostname!r} is no host name. Write host, host:port or [ipv6]:port.")
+    if not re.fullmatch(r"[0-9]{1,5}", port) or not 1 <= int(port) <= 65_535:
+        raise ConfigurationError(
+            f"{hostname!r} has no port between 1 and 65535. Write host, host:port or [ipv6]:port."
+        )
+    return Endpoint(host, int(port))
+
+
+def resolve_accesskey(accesskey: SecretStr, fallback_passphrase: SecretStr | None = None) -> Credential:
+    """Find the password or private key that an `accesskey` stands for.
+
+    `fallback_passphrase` opens an encrypted key for which `accesskey` names none. Raises ConfigurationError if what
+    it refers to is not there; the message names the variable or file and never a secret.
+    """
+    text = accesskey.get_secret_value()
+    if not text:
+        return Credential(origin="an empty access key")
+    if text.startswith(("env:", "file:")):
+        return _credential(_referenced(text), _reference_name(text), fallback_passphrase)
+    if text.startswith("key:"):
+        path, _, passphrase_reference = text.removeprefix("key:").partition("?passphrase=")
+        passphrase = SecretStr(_referenced(passphrase_reference)) if passphrase_reference else fallback_passphrase
+        key = _read_text(Path(path).expanduser(), f"the private key {path}")
+        if _PRIVATE_KEY.match(key) is None:
+            raise ConfigurationError(f"The file {path} is no private key. Name a private key in OpenSSH or PEM format.")
+        return Credential(private_key=SecretStr(key), passphrase=passphrase, origin=f"the private key {path}")
+    key = _private_key_at(text)
+    if key is not None:
+        return Credential(
+            private_key=SecretStr(key), passphrase=fallback_passphrase, origin=f"the private key {text}"
+        )
+    return Credential(password=accesskey)
+
+
+def redact(text: str, secrets: tuple[str, ...]) -> str:
+    """Replace every secret that occurs in `text`, for what a server says may repeat what it was sent."""
+    for secret in sorted(secrets, key=len, reverse=True):
+        if secret:
+            text = text.replace(secret, "***")
+    return text
+
+
+def _credential(value: str, origin: str, passphrase: SecretStr | None) -> Credential:
+    if _PRIVATE_KEY.match(value) is not None:
+        return Credential(private_key=SecretStr(value + "\n"), passphrase=passphrase, origin=origin)
+    return Credential(password=SecretStr(value), origin=origin)
+
+
+def _reference_name(reference: str) -> str:
+    kind, _, name = reference.partition(":")
+    return f"the environment variable {name}" if kind == "env" else f"the file {name}"
+
+
+def _referenced(reference: str) -> str:
+    kind, _, name = reference.partition(":")
+    if kind == "env" and name:
+        value = os.environ.get(name)
+        if value is None:
+            raise ConfigurationError(
+                f"The environment variable {name}, to which an access key refers, is not set. Set it and try again."
+            )
+        return value
+    if kind == "file" and name:
+        return _read_text(Path(name).expanduser(), f"the file {name}, to which an access key refers,").strip()
+    raise ConfigurationError("An access key refers to nothing. Write env:NAME or file:PATH.")
+
+
+def _read_text(path: Path, what: str) -> str:
+    try:
+        with path.open("rb") as file:
+            content = file.read(_MAX_SECRET_BYTES + 1)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "its path holds a null character"
+        raise ConfigurationError(
+            f"{what[0].upper()}{what[1:]} cannot be read ({reason}). Correct its path or its permissions."
+        ) from error
+    if len(content) > _MAX_SECRET_BYTES:
+        raise ConfigurationError(f"{what[0].upper()}{what[1:]} is too large to hold a secret. Correct its path.")
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError:
+        # The cause would quote the contents.
+        raise ConfigurationError(f"{what[0].upper()}{what[1:]} is not text in UTF-8. Correct its path.") from None
+
+
+def _private_key_at(text: str) -> str | None:
+    """Contents of the private key file of this path; None if the text is no such path."""
+    try:
+        path = Path(text).expanduser()
+        if not path.is_file():
+            return None
+        content = path.read_bytes()[:_MAX_SECRET_BYTES].decode("utf-8", "replace")
+    except (OSError, ValueError, RuntimeError):
+        return None
+    return content if _PRIVATE_KEY.match(content) is not None else None

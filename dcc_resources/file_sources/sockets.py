@@ -1,0 +1,99 @@
+"""Sockets to file sources: connecting within a time limit, and what counts as a stalled transfer."""
+
+from __future__ import annotations
+
+import queue
+import socket
+import threading
+import time
+
+from dcc_resources.errors import SourceTimeoutError, SourceUnreachableError
+from dcc_resources.file_sources.access import Endpoint
+
+_Address = tuple[socket.AddressFamily, tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]]
+
+
+def open_socket(label: str, endpoint: Endpoint, timeout: float) -> socket.socket:
+    """Connect by TCP, trying each address of the host in turn, within `timeout` seconds in all.
+
+    Raises SourceTimeoutError or SourceUnreachableError, naming `label`.
+    """
+    deadline = time.monotonic() + timeout
+    addresses = _resolve(label, endpoint, timeout)
+    failure: OSError | None = None
+    for index, (family, address) in enumerate(addresses):
+        remaining = deadline - time.monotonic()
+        if remaining <= 0:
+            break
+        attempt = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            attempt.settimeout(remaining / (len(addresses) - index))
+            attempt.connect(address)
+            attempt.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        except OSError as error:
+            attempt.close()
+            failure = error
+        except BaseException:
+            attempt.close()
+            raise
+        else:
+            return attempt
+    where = f"{endpoint.host} port {endpoint.port}"
+    if failure is None or isinstance(failure, TimeoutError):
+        raise SourceTimeoutError(
+            f"{label}: no connection to {where} within {timeout:g} seconds. Check the host name and port, that the "
+            "server is up and that no firewall stands between; DCC_CONNECT_TIMEOUT sets the limit."
+        ) from failure
+    raise SourceUnreachableError(
+        f"{label}: no connection to {where} ({failure.strerror or failure}). "
+        "Check the host name and port, and that the server is up."
+    ) from failure
+
+
+def _resolve(label: str, endpoint: Endpoint, timeout: float) -> list[_Address]:
+    """Addresses of a host. In a thread of its own, for the system's resolver knows no time limit."""
+    answers: queue.SimpleQueue[list[_Address] | Exception] = queue.SimpleQueue()
+
+    def look_up() -> None:
+        try:
+            found = socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
+            answers.put([(family, address) for family, _, _, _, address in found])
+        except Exception as error:
+            answers.put(error)
+
+    threading.Thread(target=look_up, name=f"resolve {endpoint.host}", daemon=True).start()
+    try:
+        answer = answers.get(timeout=timeout)
+    except queue.Empty:
+        raise SourceTimeoutError(
+            f"{label}: the name service did not answer for {endpoint.host} within {timeout:g} seconds. Try again."
+        ) from None
+    if isinstance(answer, Exception):
+        reason = answer.strerror if isinstance(answer, OSError) else "no valid host name"
+        raise SourceUnreachableError(
+            f"{label}: the host {endpoint.host!r} could not be found ({reason}). Check the host name."
+        ) from answer
+    return answer
+
+
+class Pace:
+    """Notices a transfer that has all but stopped: fewer bytes than `rate` a second over `period` seconds of waiting.
+
+    Only time spent waiting for the server counts, not what the receiver does with the bytes.
+    """
+
+    def __init__(self, rate: int, period: float) -> None:
+        self._rate = rate
+        self._period = period
+        self._waited = 0.0
+        self._received = 0
+
+    def add(self, received: int, waited: float) -> None:
+        """Account for `received` bytes got after `waited` seconds. Raises TimeoutError for a stalled transfer."""
+        self._waited += waited
+        self._received += received
+        if self._waited >= self._period:
+            if self._received < self._rate * self._waited:
+                raise TimeoutError(f"only {self._received} bytes in {self._waited:.0f} seconds")
+            self._waited = 0.0
+            self._received = 0

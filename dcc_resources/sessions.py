@@ -1,0 +1,275 @@
+"""Crawling sessions: one at a time, held by a lease in the tracker that outlives no crash (seed 000 section 5).
+
+The lease is the single row of `session_lock`. Its holder renews it while it lives; a lease whose holder is dead (its
+process is gone, or it has not been renewed for `lease_timeout`) is taken over, and the dead session finished as
+failed. A session may be handed over: it stays open without a holder until a later run resumes it, or until the next
+session, which finishes it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection, Engine, Row, func, select, update
+from sqlalchemy.exc import DBAPIError
+
+from dcc_resources.errors import DccError, SessionActiveError, SessionLostError
+from dcc_resources.settings import Settings
+from dcc_resources.tracker.database import insert_rows, run_writing, writing
+from dcc_resources.tracker.models import CrawlingSession, SessionLock, SessionTask, utc_now
+from dcc_resources.tracker.reference import Phase
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+SUCCESS = 0
+UNFINISHED = -1
+_COMMENT_LENGTH = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """The process that holds the lease, well enough described to tell from its host whether it lives."""
+
+    token: str
+    host: str
+    pid: int
+    pid_started: str
+
+    @classmethod
+    def this_process(cls) -> Holder:
+        """A new holder in this process."""
+        return cls(uuid.uuid4().hex, _host(), os.getpid(), _process_start(os.getpid()) or "")
+
+
+def _host() -> str:
+    # Containers may share a host name but not their process ids: the namespace tells them apart.
+    try:
+        namespace = str(Path("/proc/self/ns/pid").readlink())
+    except OSError:
+        namespace = ""
+    return f"{socket.gethostname()} {namespace}".strip()[:128]
+
+
+def _process_start(pid: int) -> str | None:
+    """When a process of this machine started, in clock ticks since boot with the boot's id; None if it is gone."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+    except OSError:
+        return None
+    state, started = fields[0], fields[19]
+    return None if state == "Z" else f"{boot[:8]}:{started}"[:32]
+
+
+@dataclass
+class Session:
+    """A crawling session held by this process. Made by `open_session`."""
+
+    id: int
+    holder: Holder
+    notices: tuple[str, ...]
+    _tracker: Engine = field(repr=False)
+    _settings: Settings = field(repr=False)
+    failed_phase: Phase | None = None
+    _lost: threading.Event = field(default_factory=threading.Event, repr=False)
+    _handed_over: bool = False
+
+    def check(self) -> None:
+        """Raise SessionLostError if the lease went to someone else: stop working at once."""
+        if self._lost.is_set():
+            raise SessionLostError(
+                f"Session {self.id} lost its lock: it gave no sign of life for {self._settings.lease_timeout:g} s, or "
+                "another session took over. Its work is taken up by the next session; look at `dcc sessions`."
+            )
+
+    def hand_over(self) -> None:
+        """Leave the session open when this process is done with it, for a later run to resume."""
+        self._handed_over = True
+
+    def fail(self, phase: Phase) -> None:
+        """Note that a task of this phase failed: the session will be recorded as failed with the earliest one."""
+        if self.failed_phase is None or phase < self.failed_phase:
+            self.failed_phase = phase
+
+    def start_task(self, phase: Phase, comment: str) -> int:
+        """Record that a task begins; returns its id."""
+        now = utc_now()
+        row = {
+            "session_id": self.id,
+            "phase_id": int(phase),
+            "comment": comment[:_COMMENT_LENGTH],
+            "start_time": now,
+            "status": UNFINISHED,
+            "created": now,
+        }
+        return self._write(lambda connection: insert_rows(connection, SessionTask.__table__, [row])[0])
+
+    def finish_task(self, task_id: int, phase: Phase, *, failed: bool) -> None:
+        """Record how a task ended; a failed one fails the session."""
+        if failed:
+            self.fail(phase)
+        statement = (
+            update(SessionTask).where(SessionTask.id == task_id).values(finish_time=utc_now(), status=int(failed))
+        )
+        self._write(lambda connection: connection.execute(statement) and None)
+
+    @contextmanager
+    def task(self, phase: Phase, comment: str) -> Iterator[None]:
+        """A task of the session, recorded with its times; an exception out of it fails it."""
+        task_id = self.start_task(phase, comment)
+        failed = True
+        try:
+            yield
+            failed = False
+        finally:
+            self.finish_task(task_id, phase, failed=failed)
+
+    def _write(self, work: Callable[[Connection], T]) -> T:
+        return run_writing(self._tracker, work, patience_seconds=self._settings.database_retry)
+
+
+@contextmanager
+def open_session(tracker: Engine, settings: Settings, *, resume: int | None = None) -> Iterator[Session]:
+    """Open a crawling session and hold it while the block runs.
+
+    `resume` names a session that was handed over, to go on with; if it is over, a new one is opened. Raises
+    SessionActiveError while another process holds a session, and SessionLostError when the lease was lost meanwhile.
+    """
+    holder = Holder.this_process()
+    session_id, notices = run_writing(
+        tracker,
+        lambda connection: _acquire(connection, holder, settings, resume),
+        patience_seconds=settings.database_retry,
+    )
+    session = Session(session_id, holder, tuple(notices), tracker, settings)
+    stop = threading.Event()
+    beat = threading.Thread(target=_keep_alive, args=(session, stop), name="session lease", daemon=True)
+    beat.start()
+    completed = False
+    try:
+        yield session
+        session.check()
+        completed = True
+    finally:
+        stop.set()
+        beat.join()
+        if not session._lost.is_set():
+            _release(session, completed)
+
+
+def _acquire(connection: Connection, holder: Holder, settings: Settings, resume: int | None) -> tuple[int, list[str]]:
+    lock = connection.execute(
+        select(SessionLock.__table__, func.current_timestamp().label("now")).with_for_update()
+    ).one()
+    notices = []
+    if lock.holder is not None:
+        if _alive(lock, settings):
+            raise SessionActiveError(
+                f"Session {lock.session_id} is active: process {lock.pid} on {lock.host.split(' ')[0]} holds it since "
+                f"{lock.acquired} UTC. Wait until it ends (`dcc sessions`), or stop that process."
+            )
+        notices.append(
+            f"Session {lock.session_id} died (process {lock.pid} on {lock.host.split(' ')[0]}, last sign of life "
+            f"{lock.heartbeat} UTC). It is recorded as failed and its unfinished work is taken up."
+        )
+        _finish(connection, lock.session_id, status=int(_unfinished_phase(connection, lock.session_id)))
+    elif lock.session_id is not None and lock.session_id != resume:
+        _finish(connection, lock.session_id, status=SUCCESS)
+    session_id = lock.session_id if lock.holder is None and lock.session_id == resume else None
+    if session_id is None:
+        session_id = _new_session(connection)
+    connection.execute(
+        update(SessionLock).values(
+            session_id=session_id,
+            holder=holder.token,
+            host=holder.host,
+            pid=holder.pid,
+            pid_started=holder.pid_started,
+            acquired=func.current_timestamp(),
+            heartbeat=func.current_timestamp(),
+        )
+    )
+    return session_id, notices
+
+
+def _new_session(connection: Connection) -> int:
+    now = utc_now()
+    row = {"start_time": now, "status": UNFINISHED, "created": now}
+    return insert_rows(connection, CrawlingSession.__table__, [row])[0]
+
+
+def _alive(lock: Row[Any], settings: Settings) -> bool:
+    if lock.host == _host() and _process_start(lock.pid) != lock.pid_started:
+        return False
+    now = lock.now if isinstance(lock.now, datetime) else datetime.fromisoformat(lock.now)
+    return now.replace(tzinfo=None) - lock.heartbeat < timedelta(seconds=settings.lease_timeout)
+
+
+def _unfinished_phase(connection: Connection, session_id: int) -> Phase:
+    """The phase that a dead session was busy with: of its earliest unfinished task."""
+    phase = connection.scalar(
+        select(func.min(SessionTask.phase_id)).where(
+            SessionTask.session_id == session_id, SessionTask.finish_time.is_(None)
+        )
+    )
+    return Phase(phase or Phase.DOWNLOAD)
+
+
+def _finish(connection: Connection, session_id: int, *, status: int) -> None:
+    now = utc_now()
+    connection.execute(
+        update(SessionTask)
+        .where(SessionTask.session_id == session_id, SessionTask.finish_time.is_(None))
+        .values(finish_time=now, status=1)
+    )
+    connection.execute(
+        update(CrawlingSession)
+        .where(CrawlingSession.id == session_id, CrawlingSession.finish_time.is_(None))
+        .values(finish_time=now, status=status)
+    )
+
+
+def _release(session: Session, completed: bool) -> None:
+    if not completed:
+        session.fail(Phase.DOWNLOAD)
+
+    def release(connection: Connection) -> None:
+        mine = update(SessionLock).where(SessionLock.holder == session.holder.token)
+        keep = session.id if completed and session._handed_over else None
+        if connection.execute(mine.values(holder=None, session_id=keep)).rowcount and keep is None:
+            _finish(connection, session.id, status=int(session.failed_phase or SUCCESS))
+
+    session._write(release)
+
+
+def _keep_alive(session: Session, stop: threading.Event) -> None:
+    timeout = session._settings.lease_timeout
+    renewed = time.monotonic()
+    renewal = (
+        update(SessionLock).where(SessionLock.holder == session.holder.token).values(heartbeat=func.current_timestamp())
+    )
+    while not stop.wait(timeout / 6):
+        try:
+            with writing(session._tracker) as connection:
+                if connection.execute(renewal).rowcount == 0:
+                    session._lost.set()
+                    return
+            renewed = time.monotonic()
+        except (DccError, DBAPIError) as error:
+            # The database may come back before the lease runs out.
+            log.warning("Session %s could not renew its lock: %s", session.id, error)
+            if time.monotonic() - renewed > timeout:
+                session._lost.set()
+                return

@@ -1,0 +1,140 @@
+"""Where archives and their contents lie on disk: `<staging>/<action>/<zip>` and `<zip>.contents/` beside it.
+
+An archive stands under its own name only when it has been received whole. While it is being received it is
+`<zip>.part`, with what is known of its origin in `<zip>.part.json`, so that a later attempt can go on with it.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from dcc_resources.errors import BadFileNameError, DiskFullError
+from dcc_resources.outcomes import ZipKey
+
+_PRIVATE = 0o700
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What a partly received archive is a part of: it may be resumed only from exactly this."""
+
+    source_id: int
+    size_bytes: int | None
+    modified: int | None
+
+
+class Staging:
+    """The staging area below `root`; `min_free_bytes` stay free on its disk."""
+
+    def __init__(self, root: Path, *, min_free_bytes: int = 0) -> None:
+        self.root = root
+        self._min_free = min_free_bytes
+        self._reserved = 0
+        self._lock = threading.Lock()
+
+    def archive(self, key: ZipKey) -> Path:
+        """Path of the whole archive. Raises BadFileNameError for a name that would lead elsewhere."""
+        name = key.file_name
+        if name in {"", ".", ".."} or "/" in name or "\\" in name or "\0" in name:
+            raise BadFileNameError(f"{name!r} cannot be the name of a file in staging. Correct DCC_ZIP_PATTERN.")
+        return self.root / key.action / name
+
+    def contents(self, key: ZipKey) -> Path:
+        """Path of the directory with the archive's documents, private to the archive."""
+        archive = self.archive(key)
+        return archive.with_name(f"{archive.name}.contents")
+
+    def part(self, key: ZipKey) -> Path:
+        """Path of the archive while it is being received."""
+        archive = self.archive(key)
+        return archive.with_name(f"{archive.name}.part")
+
+    def prepare(self, key: ZipKey) -> None:
+        """Make the directory that the archive goes into, readable by this user only."""
+        self.root.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
+        (self.root / key.action).mkdir(mode=_PRIVATE, exist_ok=True)
+
+    def resumable(self, key: ZipKey, origin: Origin) -> int:
+        """How many bytes of this very archive are here already; 0 to begin at the beginning."""
+        if origin.size_bytes is None or origin.modified is None:
+            return 0
+        part = self.part(key)
+        try:
+            known = json.loads(self._origin_file(part).read_text("utf-8"))
+            received = part.stat().st_size
+        except (FileNotFoundError, ValueError):
+            return 0
+        return received if known == asdict(origin) and received <= origin.size_bytes else 0
+
+    def begin_part(self, key: ZipKey, origin: Origin) -> None:
+        """Note the origin of the part that is about to be written from its beginning."""
+        part = self.part(key)
+        part.unlink(missing_ok=True)
+        self._origin_file(part).write_text(json.dumps(asdict(origin)), "utf-8")
+
+    def finish_part(self, key: ZipKey) -> Path:
+        """Give the part, which is whole, the archive's name; contents of an earlier one go. Returns the path."""
+        part, archive = self.part(key), self.archive(key)
+        shutil.rmtree(self.contents(key), ignore_errors=True)
+        part.replace(archive)
+        self._origin_file(part).unlink(missing_ok=True)
+        return archive
+
+    def drop_part(self, key: ZipKey) -> None:
+        """Remove what was received of an archive, so that the next attempt begins anew."""
+        part = self.part(key)
+        part.unlink(missing_ok=True)
+        self._origin_file(part).unlink(missing_ok=True)
+
+    @contextmanager
+    def room_for(self, key: ZipKey, needed: int) -> Iterator[None]:
+        """Hold `needed` bytes of the disk for one transfer. Raises DiskFullError when they are not free."""
+        with self._lock:
+            free = shutil.disk_usage(self.root).free - self._reserved
+            if free - needed < self._min_free:
+                raise DiskFullError(
+                    f"{key} needs {needed:,} bytes in staging ({self.root}), where {max(free, 0):,} are free and "
+                    f"{self._min_free:,} must stay so. Free some space; the next session takes the archive up again."
+                )
+            self._reserved += needed
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._reserved -= needed
+
+    @staticmethod
+    def _origin_file(part: Path) -> Path:
+        return part.with_name(f"{part.name}.json")
+
+
+@contextmanager
+def disk_errors(key: ZipKey) -> Iterator[None]:
+    """Turn a full disk or quota into DiskFullError; let other errors through."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
+            raise
+        raise DiskFullError(
+            f"The disk filled up while {key} was being written ({os.strerror(error.errno)}). Free some space; "
+            "the next session takes the archive up again."
+        ) from error
+
+
+def remove_leftovers(root: Path) -> int:
+    """Remove half-written contents that a killed session left in staging. Returns how many there were."""
+    removed = 0
+    for leftover in root.glob("*/.*.unpacking-*"):
+        with suppress(FileNotFoundError):
+            shutil.rmtree(leftover)
+            removed += 1
+    return removed

@@ -1,0 +1,294 @@
+"""Which zip actions are to be downloaded or taken up again, and from where.
+
+Seed 000 section 4; existing_system_defects rows 3, 4, 5, 38 and 42.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, Row, Select, and_, case, exists, func, select
+from sqlalchemy.orm import aliased
+
+from dcc_resources.downloading import Hosting
+from dcc_resources.errors import ConfigurationError, NotFoundError
+from dcc_resources.outcomes import ZipKey
+from dcc_resources.tracker import progress
+from dcc_resources.tracker.listings import REFUSED, WAITING
+from dcc_resources.tracker.models import (
+    Centre,
+    FileSource,
+    FileSourceHasZip,
+    FileSourceStatistics,
+    ResourceStateRow,
+    SourceCrawlRow,
+    XmlFile,
+    ZipAction,
+    ZipDownload,
+    ZipFile,
+)
+from dcc_resources.tracker.progress import State
+from dcc_resources.tracker.reference import ACTION_IDS, Phase, Status
+from dcc_resources.tracker.sources import AVAILABLE
+
+TRANSFER_FAILED = State(Phase.DOWNLOAD, Status.FAILED)
+_ACTIONS = {number: action for action, number in ACTION_IDS.items()}
+_CHUNK = 500
+_Host = aliased(Centre)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedZip:
+    """A zip action that waits to be downloaded, with the file sources that host it, best first."""
+
+    za_id: int
+    zip_id: int
+    key: ZipKey
+    centre: str | None
+    hostings: tuple[Hosting, ...]
+
+
+class KnownDocument(NamedTuple):
+    """A document that has a row in `xml_file` already."""
+
+    id: int
+    state: State
+
+
+@dataclass(frozen=True, slots=True)
+class InterruptedZip:
+    """A zip action whose archive had arrived when its session died, to be taken up from staging.
+
+    `documents` are those that were recorded, by file name; `size_bytes` and `md5` are of the archive as it arrived.
+    """
+
+    za_id: int
+    zip_id: int
+    key: ZipKey
+    centre: str | None
+    download_id: int
+    source_id: int
+    requested: datetime
+    size_bytes: int
+    md5: str | None
+    documents: dict[str, KnownDocument]
+
+
+def sources_to_use(connection: Connection, session_id: int) -> set[int] | None:
+    """The file sources that this session could list; None, meaning all available ones, when it crawled none."""
+    rows = connection.execute(
+        select(SourceCrawlRow.file_source_id, SourceCrawlRow.outcome).where(SourceCrawlRow.session_id == session_id)
+    ).all()
+    if not rows:
+        return None
+    return {source_id for source_id, outcome in rows if outcome != "failed"}
+
+
+def cancel_orphans(connection: Connection) -> int:
+    """Cancel the downloads that a dead session left pending or running; returns how many.
+
+    For the holder of the session lock only: no other download can be alive.
+    """
+    query = select(ZipDownload.id).where(
+        ZipDownload.phase_id == int(Phase.DOWNLOAD),
+        ZipDownload.status_id.in_([int(Status.PENDING), int(Status.RUNNING)]),
+    )
+    orphans = list(connection.scalars(query))
+    if orphans:
+        progress.cancel_downloads(connection, orphans)
+    return len(orphans)
+
+
+def reopen_failed_downloads(connection: Connection, sources: set[int] | None) -> int:
+    """The retry policy: what failed to arrive is tried again from the sources of this session. Returns how many."""
+    query = _hosted(select(ZipAction.id).distinct(), sources).where(
+        ZipAction.phase_id == int(TRANSFER_FAILED.phase), ZipAction.status_id == int(TRANSFER_FAILED.status)
+    )
+    failed = list(connection.scalars(query))
+    if failed:
+        progress.reopen(
+            connection, failed, requested_by="retry policy", reason="The download failed in an earlier session."
+        )
+    return len(failed)
+
+
+def reopen_named(connection: Connection, keys: Sequence[ZipKey], requested_by: str) -> list[int]:
+    """Re-open zip actions that a person wants processed again; returns their ids.
+
+    Raises NotFoundError for one that the tracker does not know, ConfigurationError for one whose name is refused.
+    """
+    ids = []
+    for key in keys:
+        row = connection.execute(
+            select(ZipAction.id, ZipAction.phase_id, ZipAction.status_id)
+            .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+            .where(ZipFile.file_name == key.file_name, ZipAction.todo_id == ACTION_IDS[key.action])
+        ).one_or_none()
+        if row is None:
+            raise NotFoundError(f"The tracker knows no {key}. Look for it with: dcc zips")
+        if (row.phase_id, row.status_id) == REFUSED:
+            raise ConfigurationError(
+                f"{key} is refused for its name and cannot be processed. See the reason with: dcc show {key}"
+            )
+        ids.append(row.id)
+    progress.reopen(connection, ids, requested_by=requested_by, reason="Processing was asked for again.")
+    return ids
+
+
+def load_waiting(
+    connection: Connection, sources: set[int] | None, za_ids: Sequence[int] | None = None
+) -> list[PlannedZip]:
+    """The zip actions that wait for download, oldest first, each with its hostings in order of preference.
+
+    Preferred are the producing centre's own sources, then those with the fewest failures, then the fastest measured;
+    ties go to the older source. A source that lists another size than the preferred one hosts another file: it is
+    left out. `sources` and `za_ids` leave out all others.
+    """
+    rows: list[Row[Any]] = []
+    query = _plan_query(sources).where(
+        ZipAction.phase_id == int(WAITING.phase), ZipAction.status_id == int(WAITING.status)
+    )
+    if za_ids is None:
+        rows.extend(connection.execute(query))
+    else:
+        for start in range(0, len(za_ids), _CHUNK):
+            rows.extend(connection.execute(query.where(ZipAction.id.in_(za_ids[start : start + _CHUNK]))))
+    return _planned(rows)
+
+
+def load_interrupted(connection: Connection) -> list[InterruptedZip]:
+    """The zip actions left unfinished between the arrival of their archive and the end of XSD validation."""
+    done = and_(ZipAction.phase_id == int(Phase.XSD), ZipAction.status_id == int(Status.DONE))
+    latest = (
+        select(func.max(ZipDownload.id))
+        .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
+        .join(ZipAction, ZipAction.id == FileSourceHasZip.za_id)
+        .where(
+            ZipAction.phase_id.between(int(Phase.ZIP_MD5), int(Phase.XSD)),
+            ZipAction.status_id.in_([int(Status.PENDING), int(Status.RUNNING), int(Status.DONE)]),
+            ~done,
+        )
+        .group_by(FileSourceHasZip.za_id)
+    )
+    query = (
+        select(
+            ZipAction.id,
+            ZipAction.zip_id,
+            ZipAction.todo_id,
+            ZipFile.file_name,
+            Centre.short_name.label("centre"),
+            ZipDownload.id.label("download_id"),
+            ZipDownload.request,
+            ZipDownload.downloaded_size_bytes,
+            FileSourceHasZip.file_source_id,
+            ZipFile.content_md5,
+        )
+        .join(FileSourceHasZip, FileSourceHasZip.za_id == ZipAction.id)
+        .join(ZipDownload, ZipDownload.zf_id == FileSourceHasZip.id)
+        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+        .outerjoin(Centre, Centre.id == ZipFile.centre_id)
+        .where(ZipDownload.id.in_(latest))
+        .order_by(ZipDownload.id)
+    )
+    return [
+        InterruptedZip(
+            za_id=row.id,
+            zip_id=row.zip_id,
+            key=ZipKey(_ACTIONS[row.todo_id], row.file_name),
+            centre=row.centre,
+            download_id=row.download_id,
+            source_id=row.file_source_id,
+            requested=row.request,
+            size_bytes=row.downloaded_size_bytes,
+            md5=row.content_md5,
+            documents=_documents(connection, row.download_id),
+        )
+        for row in connection.execute(query).all()
+    ]
+
+
+def _documents(connection: Connection, download_id: int) -> dict[str, KnownDocument]:
+    query = select(XmlFile.fname, XmlFile.id, XmlFile.phase_id, XmlFile.status_id).where(XmlFile.zip_id == download_id)
+    return {
+        row.fname: KnownDocument(row.id, State(Phase(row.phase_id), Status(row.status_id)))
+        for row in connection.execute(query)
+    }
+
+
+def _plan_query(sources: set[int] | None) -> Select[Any]:
+    """Zip actions with each of their live hostings, best first; one row a hosting."""
+    failed_before = exists().where(
+        ZipDownload.zf_id == FileSourceHasZip.id, ZipDownload.status_id == int(Status.FAILED)
+    )
+    failures = func.coalesce(FileSourceStatistics.failures, 0)
+    speed = func.coalesce(FileSourceStatistics.bytes / func.nullif(FileSourceStatistics.seconds, 0), 0)
+    columns = select(
+        ZipAction.id,
+        ZipAction.zip_id,
+        ZipAction.todo_id,
+        ZipFile.file_name,
+        Centre.short_name.label("centre"),
+        FileSourceHasZip.id.label("hosting_id"),
+        FileSourceHasZip.file_source_id,
+        FileSourceHasZip.size_bytes,
+        FileSourceHasZip.modified,
+        FileSourceHasZip.has_md5,
+        failed_before.label("failed_before"),
+    )
+    return (
+        _hosted(columns, sources)
+        .outerjoin(Centre, Centre.id == ZipFile.centre_id)
+        .outerjoin(FileSourceStatistics, FileSourceStatistics.file_source_id == FileSource.id)
+        .order_by(
+            ZipFile.created,
+            ZipFile.inc,
+            Centre.short_name,
+            ZipAction.id,
+            case((FileSource.centre_id == ZipFile.centre_id, 0), else_=1),
+            failures,
+            speed.desc(),
+            FileSource.id,
+        )
+    )
+
+
+def _hosted(query: Select[Any], sources: set[int] | None) -> Select[Any]:
+    """Join the live hostings: at available sources of active centres, not gone, and in `sources` if given."""
+    query = (
+        query.select_from(ZipAction)
+        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+        .join(FileSourceHasZip, FileSourceHasZip.za_id == ZipAction.id)
+        .join(FileSource, FileSource.id == FileSourceHasZip.file_source_id)
+        .join(ResourceStateRow, ResourceStateRow.id == FileSource.state_id)
+        .join(_Host, _Host.id == FileSource.centre_id)
+        .where(
+            FileSourceHasZip.gone_since.is_(None),
+            ResourceStateRow.short_name == AVAILABLE,
+            _Host.is_active.is_(True),
+        )
+    )
+    return query if sources is None else query.where(FileSource.id.in_(sources))
+
+
+def _planned(rows: Iterable[Row[Any]]) -> list[PlannedZip]:
+    """Gather the rows of `_plan_query`: one PlannedZip for each zip action, in the rows' order."""
+    plans: dict[int, PlannedZip] = {}
+    for row in rows:
+        hosting = Hosting(
+            id=row.hosting_id,
+            source_id=row.file_source_id,
+            size_bytes=row.size_bytes,
+            modified=row.modified,
+            has_md5=bool(row.has_md5),
+            failed_before=bool(row.failed_before),
+        )
+        plan = plans.get(row.id)
+        if plan is None:
+            key = ZipKey(_ACTIONS[row.todo_id], row.file_name)
+            plans[row.id] = PlannedZip(row.id, row.zip_id, key, row.centre, (hosting,))
+        elif hosting.size_bytes == plan.hostings[0].size_bytes:
+            plans[row.id] = replace(plan, hostings=(*plan.hostings, hosting))
+    return list(plans.values())

@@ -1,0 +1,216 @@
+"""Connections to the tracker database: how each database is spoken to, and what its failures mean.
+
+Both databases hold times in UTC, enforce foreign keys, compare names by their bytes and refuse what does not fit. No
+message made here holds a password or a statement's parameters.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+import pymysql
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy.engine import ExceptionContext
+from sqlalchemy.exc import ArgumentError, DBAPIError
+
+from dcc_resources.errors import ConfigurationError, TrackerUnreachableError
+from dcc_resources.settings import Settings
+from dcc_resources.tracker.models import MYSQL_FAMILY
+
+WRITES: Final = "tracker_writes"
+"""Execution option of a connection whose next transaction writes."""
+
+BUSY_SECONDS: Final = 30.0
+"""How long a statement waits for another writer's lock."""
+
+_CONNECT_SECONDS = 10
+_ANSWER_SECONDS = 300
+_SESSION = (
+    "SET SESSION time_zone = '+00:00', "
+    "SESSION sql_mode = 'STRICT_TRANS_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION', "
+    f"SESSION innodb_lock_wait_timeout = {int(BUSY_SECONDS)}"
+)
+
+_MYSQL_CONTENTION = frozenset({1020, 1205, 1213})
+_MYSQL_REFUSED = {
+    1044: "Check the user's rights in the database.",
+    1045: "Check the user name and password in DCC_TRACKER_URL.",
+    1049: "Create it with: dcc init.",
+    1130: "Have the server accept connections from this machine.",
+    1698: "Check the user name and password in DCC_TRACKER_URL.",
+}
+_MYSQL_AWAY = frozenset({0, 1021, 1040, 1042, 1043, 1047, 1053, 1077, 1129, 1152, 1158, 1159, 1160, 1161, 1203, 1226})
+_MYSQL_AWAY |= {1290, 1836, 1927, 2000, 2002, 2003, 2005, 2006, 2012, 2013, 2055, 4031}
+_SQLITE_CONTENTION = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL})
+_SQLITE_AWAY = {
+    sqlite3.SQLITE_CANTOPEN: "Check the path and its permissions; a new tracker is made by: dcc init.",
+    sqlite3.SQLITE_IOERR: "Check the disk.",
+    sqlite3.SQLITE_FULL: "Free some space on its disk.",
+}
+_SQLITE_UNFIT = {
+    sqlite3.SQLITE_READONLY: "Check the permissions of the file and its folder.",
+    sqlite3.SQLITE_CORRUPT: "Restore it from a backup.",
+    sqlite3.SQLITE_NOTADB: "Check DCC_TRACKER_URL and DCC_HOME.",
+}
+
+
+def open_tracker(settings: Settings) -> Engine:
+    """The engine of the tracker database that the settings name; connects on first use only.
+
+    SQLite and MySQL or MariaDB are known (`mysql://` and `mariadb://`, with or without `+pymysql`). Connecting or
+    working raises TrackerUnreachableError when the database cannot be reached, at any time. Raises
+    ConfigurationError for a URL that names no such database.
+    """
+    try:
+        url = make_url(settings.tracker_database_url)
+    except (ArgumentError, ValueError):
+        # The driver's message may quote the URL, and with it the password.
+        raise ConfigurationError(
+            "DCC_TRACKER_URL is not a database URL. Write mysql://user:password@host:port/database "
+            "(with special characters of the password percent-encoded) or sqlite:////path/of/tracker.db."
+        ) from None
+    return open_url(url)
+
+
+def open_url(url: URL, *, answer_seconds: int | None = _ANSWER_SECONDS) -> Engine:
+    """The engine of a tracker database by URL; a statement may take `answer_seconds` (None: any time)."""
+    backend = url.get_backend_name()
+    if backend == "sqlite":
+        engine = _open_sqlite(url)
+    elif backend in MYSQL_FAMILY:
+        engine = _open_mysql(url, answer_seconds)
+    else:
+        raise ConfigurationError(
+            f"DCC_TRACKER_URL names a database of the kind {backend!r}. Use sqlite, mysql or mariadb."
+        )
+    event.listen(engine, "handle_error", _explain_failure)
+    return engine
+
+
+def database_label(url: URL) -> str:
+    """How messages name a tracker database: its path, or user, host and name without the password."""
+    if url.get_backend_name() == "sqlite":
+        return str(url.database)
+    user = f"{url.username}@" if url.username else ""
+    port = f":{url.port}" if url.port else ""
+    return f"{url.get_backend_name()}://{user}{url.host or 'localhost'}{port}/{url.database or ''}"
+
+
+def _open_sqlite(url: URL) -> Engine:
+    if not url.database or url.database == ":memory:":
+        raise ConfigurationError(
+            "DCC_TRACKER_URL names a SQLite database in memory, which one process could not share with another. "
+            "Name a file: sqlite:////path/of/tracker.db."
+        )
+    path = Path(url.database).expanduser().absolute()
+    address = f"file:{quote(str(path))}?mode=rw"
+
+    def connect() -> sqlite3.Connection:
+        return sqlite3.connect(address, uri=True, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+
+    engine = create_engine(
+        URL.create("sqlite", database=str(path)),
+        creator=connect,
+        hide_parameters=True,
+        pool_size=8,
+        max_overflow=-1,
+    )
+    event.listen(engine, "connect", _prepare_sqlite)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _prepare_sqlite(connection: sqlite3.Connection, record: object) -> None:  # noqa: ARG001
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = NORMAL")
+    connection.execute("PRAGMA foreign_keys = ON")
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    # A writer that began as a reader could not go on once another has written: it takes the write lock at once.
+    writes = connection.get_execution_options().get(WRITES, False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def _open_mysql(url: URL, answer_seconds: int | None) -> Engine:
+    arguments: dict[str, Any] = {
+        "charset": "utf8mb4",
+        "connect_timeout": _CONNECT_SECONDS,
+        "init_command": _SESSION,
+        "read_timeout": answer_seconds,
+        "write_timeout": answer_seconds,
+    }
+    return create_engine(
+        url.set(drivername="mysql+pymysql").difference_update_query(["charset"]),
+        connect_args=arguments,
+        hide_parameters=True,
+        isolation_level="READ COMMITTED",
+        max_overflow=-1,
+        pool_pre_ping=True,
+        pool_size=8,
+    )
+
+
+def _explain_failure(context: ExceptionContext) -> None:
+    """Turn a driver's failure to reach or use the database into TrackerUnreachableError."""
+    engine = context.engine
+    if context.is_pre_ping or engine is None:
+        return
+    cause = context.original_exception
+    advice = _advice(cause, context.is_disconnect)
+    if advice is not None:
+        context.chained_exception = TrackerUnreachableError(
+            f"The tracker database {database_label(engine.url)} could not be reached: {_reason(cause)}. {advice}"
+        )
+
+
+def _advice(cause: BaseException, disconnected: bool) -> str | None:
+    """What to do about a failure to reach the database; None when the failure is of another kind."""
+    code = _code(cause)
+    if isinstance(cause, sqlite3.Error):
+        return _SQLITE_AWAY.get(code) or _SQLITE_UNFIT.get(code)
+    if not isinstance(cause, pymysql.err.Error):
+        return None
+    if code in _MYSQL_REFUSED:
+        return _MYSQL_REFUSED[code]
+    if disconnected or code in _MYSQL_AWAY:
+        return "Check that the server runs and that DCC_TRACKER_URL is right."
+    return None
+
+
+def _code(cause: BaseException | None) -> int:
+    if isinstance(cause, sqlite3.Error):
+        return getattr(cause, "sqlite_errorcode", 0) & 0xFF
+    if isinstance(cause, pymysql.err.Error) and cause.args and isinstance(cause.args[0], int):
+        return cause.args[0]
+    return -1
+
+
+def _reason(cause: BaseException) -> str:
+    text = str(cause.args[-1]) if cause.args else ""
+    return (text or "the connection was lost").rstrip(".")
+
+
+def _driver_failure(error: BaseException) -> BaseException | None:
+    return error.orig if isinstance(error, DBAPIError) else error.__cause__
+
+
+def is_contention(error: BaseException) -> bool:
+    """Whether the database refused because of another writer: busy, a lock wait too long, a deadlock."""
+    cause = _driver_failure(error)
+    code = _code(cause)
+    return code in (_SQLITE_CONTENTION if isinstance(cause, sqlite3.Error) else _MYSQL_CONTENTION)
+
+
+def is_passing(error: BaseException) -> bool:
+    """Whether a failure may well be over in a moment, so that the whole transaction is worth another try."""
+    if is_contention(error):
+        return True
+    cause = _driver_failure(error)
+    code = _code(cause)
+    if isinstance(cause, sqlite3.Error):
+        return code in _SQLITE_AWAY
+    return isinstance(error, TrackerUnreachableError) and code not in _MYSQL_REFUSED

@@ -1,0 +1,355 @@
+"""What a file source showed, written to the tracker set by set (seed 000 section 4; defects 6, 7, 20, 38, 39).
+
+One source's listing is compared with what is known of that source in one query; the number of statements depends on
+how much is new, in steps of `_CHUNK` names, never on how much is known.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from sqlalchemy import Connection, bindparam, select, update
+
+from dcc_resources.errors import BadFileNameError
+from dcc_resources.file_sources.base import ActionListing, ListedFile, SourceAddress
+from dcc_resources.naming import NamingConvention, ZipName
+from dcc_resources.outcomes import ZipKey
+from dcc_resources.tracker import progress
+from dcc_resources.tracker.database import exception_id, insert_rows
+from dcc_resources.tracker.models import CrawlFinding, FileSourceHasZip, ZipAction, ZipActionLog, ZipFile
+from dcc_resources.tracker.progress import NewZipAction, State
+from dcc_resources.tracker.reference import ACTION_IDS, Phase, Status
+
+WAITING = State(Phase.ZIP_NAME, Status.DONE)
+REFUSED = State(Phase.ZIP_NAME, Status.FAILED)
+
+_CHUNK = 500
+_LONGEST_NAME = 128
+_MOST_FINDINGS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A zip action that this source has hosted before."""
+
+    hosting_id: int
+    za_id: int
+    zip_id: int
+    size_bytes: int | None
+    modified: int | None
+    has_md5: bool
+    gone: bool
+    state: State
+    content_md5: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something about a listed archive that a wrangler must know."""
+
+    kind: str
+    key: ZipKey
+    za_id: int | None
+    message: str
+
+
+@dataclass
+class RecordedListing:
+    """What recording one listing came to; counts are of archives."""
+
+    listed: int = 0
+    known: int = 0
+    gone: int = 0
+    changed: int = 0
+    new_zips: list[ZipKey] = field(default_factory=list)
+    refused_zips: list[tuple[ZipKey, str]] = field(default_factory=list)
+    accepted_zips: list[ZipKey] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class ListingRecorder:
+    """Writes listings within the caller's write transaction.
+
+    `centres` maps the short names of all registered centres to their ids.
+    """
+
+    connection: Connection
+    session_id: int
+    naming: NamingConvention
+    centres: Mapping[str, int]
+    now: datetime
+
+    def record(self, address: SourceAddress, listings: Sequence[ActionListing]) -> RecordedListing:
+        """Record what `listings`, each a directory that could be listed, show of one source."""
+        known = self._load_known(address.id)
+        listed = {ZipKey(listing.action, stored_name(file.name)): file for listing in listings for file in listing.zips}
+        covered = {listing.action for listing in listings}
+        new = {key: file for key, file in listed.items() if key not in known}
+        result = RecordedListing(listed=len(listed), known=len(listed) - len(new))
+        result.gone = self._record_gone(
+            entry for key, entry in known.items() if key.action in covered and key not in listed and not entry.gone
+        )
+        self._record_seen_again(address, {key: (known[key], listed[key]) for key in listed if key in known}, result)
+        self._reconsider_names(known, listed, result)
+        self._record_new(address, new, result)
+        self._write_findings(address, result.findings)
+        return result
+
+    def _load_known(self, source_id: int) -> dict[ZipKey, _Known]:
+        actions = {number: action for action, number in ACTION_IDS.items()}
+        query = (
+            select(
+                ZipAction.todo_id,
+                ZipFile.file_name,
+                FileSourceHasZip.id,
+                ZipAction.id,
+                ZipFile.id,
+                FileSourceHasZip.size_bytes,
+                FileSourceHasZip.modified,
+                FileSourceHasZip.has_md5,
+                FileSourceHasZip.gone_since,
+                ZipAction.phase_id,
+                ZipAction.status_id,
+                ZipFile.content_md5,
+            )
+            .join(ZipAction, ZipAction.id == FileSourceHasZip.za_id)
+            .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+            .where(FileSourceHasZip.file_source_id == source_id)
+        )
+        return {
+            ZipKey(actions[todo], name): _Known(
+                hosting, za, zip_id, size, modified, has_md5, gone is not None, State(Phase(phase), Status(status)), md5
+            )
+            for todo, name, hosting, za, zip_id, size, modified, has_md5, gone, phase, status, md5 in (
+                self.connection.execute(query)
+            )
+        }
+
+    def _record_gone(self, entries: Iterable[_Known]) -> int:
+        gone = [{"hosting": entry.hosting_id, "since": self.now} for entry in entries]
+        if gone:
+            self.connection.execute(
+                update(FileSourceHasZip.__table__)
+                .where(FileSourceHasZip.id == bindparam("hosting"))
+                .values(gone_since=bindparam("since")),
+                gone,
+            )
+        return len(gone)
+
+    def _record_seen_again(
+        self, address: SourceAddress, seen: Mapping[ZipKey, tuple[_Known, ListedFile]], result: RecordedListing
+    ) -> None:
+        """Report what changed since it was last listed, and note how it is listed at present."""
+        rows, sizes = [], []
+        for key, (entry, file) in seen.items():
+            changed = _differs(entry.size_bytes, file.size_bytes) or _differs(entry.modified, file.modified)
+            if not changed and not entry.gone and entry.has_md5 == file.has_md5:
+                continue
+            rows.append(_hosting_values(entry.hosting_id, file))
+            if not changed:
+                continue
+            result.changed += 1
+            result.findings.append(Finding("changed", key, entry.za_id, _change_message(address, key, entry, file)))
+            if entry.content_md5 is None and file.size_bytes is not None:
+                sizes.append({"zip": entry.zip_id, "size": file.size_bytes})
+        if rows:
+            self.connection.execute(_UPDATE_HOSTING, rows)
+        if sizes:
+            self.connection.execute(
+                update(ZipFile.__table__).where(ZipFile.id == bindparam("zip")).values(size_bytes=bindparam("size")),
+                sizes,
+            )
+
+    def _reconsider_names(
+        self, known: Mapping[ZipKey, _Known], listed: Mapping[ZipKey, ListedFile], result: RecordedListing
+    ) -> None:
+        """Accept archives refused before whose names conform by now, their centre having been registered."""
+        accepted: dict[ZipKey, tuple[_Known, ZipName]] = {}
+        for key, entry in known.items():
+            if entry.state == REFUSED and key in listed:
+                name, _ = self._parse(key.file_name)
+                if name is not None:
+                    accepted[key] = entry, name
+        if not accepted:
+            return
+        self.connection.execute(
+            update(ZipFile.__table__)
+            .where(ZipFile.id == bindparam("zip"))
+            .values(centre_id=bindparam("centre"), created=bindparam("day"), inc=bindparam("number")),
+            [
+                {"zip": entry.zip_id, "centre": self.centres[name.centre], "day": name.created, "number": name.inc}
+                for entry, name in accepted.values()
+            ],
+        )
+        progress.reopen(
+            self.connection,
+            [entry.za_id for entry, _ in accepted.values()],
+            requested_by="crawl",
+            reason="The file name conforms: its centre or the naming convention has been registered since.",
+        )
+        result.accepted_zips.extend(accepted)
+
+    def _record_new(self, address: SourceAddress, new: Mapping[ZipKey, ListedFile], result: RecordedListing) -> None:
+        if not new:
+            return
+        zips = self._zip_files(new)
+        actions, added = self._zip_actions(new, zips)
+        insert_rows(
+            self.connection,
+            FileSourceHasZip.__table__,
+            [
+                {
+                    "za_id": actions[key],
+                    "file_source_id": address.id,
+                    "num_retries": 0,
+                    "size_bytes": file.size_bytes,
+                    "modified": file.modified,
+                    "has_md5": file.has_md5,
+                }
+                for key, file in new.items()
+            ],
+        )
+        for key, reason in added.items():
+            if reason is None:
+                result.new_zips.append(key)
+            else:
+                result.refused_zips.append((key, reason))
+        for key, file in new.items():
+            listed_before = zips[key.file_name][1]
+            if _differs(listed_before, file.size_bytes):
+                result.findings.append(
+                    Finding("size_differs", key, actions[key], _size_message(address, key, listed_before, file))
+                )
+
+    def _zip_files(self, new: Mapping[ZipKey, ListedFile]) -> dict[str, tuple[int, int | None]]:
+        """Id and size so far of every archive in `new`, by file name; those not known yet are added."""
+        sizes = {key.file_name: file.size_bytes for key, file in new.items()}
+        found: dict[str, tuple[int, int | None]] = {}
+        for names in _chunks(list(sizes)):
+            query = select(ZipFile.file_name, ZipFile.id, ZipFile.size_bytes).where(ZipFile.file_name.in_(names))
+            found.update({name: (number, size) for name, number, size in self.connection.execute(query)})
+        missing = [name for name in sizes if name not in found]
+        rows = []
+        for file_name in missing:
+            name, _ = self._parse(file_name)
+            rows.append(
+                {
+                    "file_name": file_name,
+                    "centre_id": name and self.centres[name.centre],
+                    "created": name and name.created,
+                    "inc": name and name.inc,
+                    "size_bytes": sizes[file_name],
+                }
+            )
+        ids = insert_rows(self.connection, ZipFile.__table__, rows) if rows else []
+        found.update({name: (number, sizes[name]) for name, number in zip(missing, ids, strict=True)})
+        return found
+
+    def _zip_actions(
+        self, new: Mapping[ZipKey, ListedFile], zips: Mapping[str, tuple[int, int | None]]
+    ) -> tuple[dict[ZipKey, int], dict[ZipKey, str | None]]:
+        """Ids of the zip actions in `new`; and those first seen here, each with the reason if it is refused."""
+        names = {number: name for name, (number, _) in zips.items()}
+        actions = {number: action for action, number in ACTION_IDS.items()}
+        ids: dict[ZipKey, int] = {}
+        for zip_ids in _chunks(list(names)):
+            query = select(ZipAction.zip_id, ZipAction.todo_id, ZipAction.id).where(ZipAction.zip_id.in_(zip_ids))
+            for zip_id, todo, za_id in self.connection.execute(query):
+                ids[ZipKey(actions[todo], names[zip_id])] = za_id
+        added = {key: self._parse(key.file_name)[1] for key in new if key not in ids}
+        rows = [
+            NewZipAction(zips[key.file_name][0], key.action, WAITING if reason is None else REFUSED)
+            for key, reason in added.items()
+        ]
+        ids.update(zip(added, progress.add_zip_actions(self.connection, rows), strict=True))
+        self._log_refusals({ids[key]: reason for key, reason in added.items() if reason is not None})
+        return ids, added
+
+    def _log_refusals(self, reasons: Mapping[int, str]) -> None:
+        if not reasons:
+            return
+        kind = exception_id(self.connection, BadFileNameError.short_name(), BadFileNameError.summary())
+        insert_rows(
+            self.connection,
+            ZipActionLog.__table__,
+            [{"za_id": za_id, "exception_id": kind, "message": reason} for za_id, reason in reasons.items()],
+        )
+
+    def _write_findings(self, address: SourceAddress, findings: Sequence[Finding]) -> None:
+        if not findings:
+            return
+        rows = [
+            {
+                "session_id": self.session_id,
+                "file_source_id": address.id,
+                "za_id": finding.za_id,
+                "file_name": str(finding.key)[:160],
+                "kind": finding.kind,
+                "message": finding.message,
+                "created": self.now,
+            }
+            for finding in findings[:_MOST_FINDINGS]
+        ]
+        insert_rows(self.connection, CrawlFinding.__table__, rows)
+
+    def _parse(self, file_name: str) -> tuple[ZipName | None, str | None]:
+        try:
+            return self.naming.parse_zip_name(file_name, self.centres), None
+        except BadFileNameError as error:
+            return None, str(error)
+
+
+_UPDATE_HOSTING = (
+    update(FileSourceHasZip.__table__)
+    .where(FileSourceHasZip.id == bindparam("hosting"))
+    .values(size_bytes=bindparam("size"), modified=bindparam("time"), has_md5=bindparam("checksum"), gone_since=None)
+)
+
+
+def _hosting_values(hosting_id: int, file: ListedFile) -> dict[str, object]:
+    return {"hosting": hosting_id, "size": file.size_bytes, "time": file.modified, "checksum": file.has_md5}
+
+
+def stored_name(name: str) -> str:
+    """The name under which the tracker keeps an archive: shortened, with a digest, where the column is too short."""
+    if len(name) <= _LONGEST_NAME:
+        return name
+    digest = hashlib.sha256(name.encode("utf-8", "backslashreplace")).hexdigest()[:12]
+    return f"{name[: _LONGEST_NAME - 13]}~{digest}"
+
+
+def _differs(before: int | None, now: int | None) -> bool:
+    return before is not None and now is not None and before != now
+
+
+def _chunks(items: list[str] | list[int]) -> Iterator[list[str] | list[int]]:
+    for start in range(0, len(items), _CHUNK):
+        yield items[start : start + _CHUNK]
+
+
+def _time(seconds: int | None) -> str:
+    return "unknown" if seconds is None else f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _change_message(address: SourceAddress, key: ZipKey, entry: _Known, file: ListedFile) -> str:
+    sizes = f"{entry.size_bytes:,} bytes of {_time(entry.modified)}" if entry.size_bytes is not None else "unknown size"
+    then = (
+        "It has not been downloaded yet; the new content is."
+        if entry.content_md5 is None
+        else f"What was downloaded before stands. If the new content is meant, take it with: dcc retry {key}"
+    )
+    return (
+        f"{key} has changed on {address.label}: it was {sizes}, and is {file.size_bytes or 0:,} bytes of "
+        f"{_time(file.modified)}. {then}"
+    )
+
+
+def _size_message(address: SourceAddress, key: ZipKey, before: int | None, file: ListedFile) -> str:
+    return (
+        f"{key} is {file.size_bytes or 0:,} bytes on {address.label} but {before or 0:,} where it was listed before. "
+        "Only the copy of the preferred source is taken. Ask the centre which one is right."
+    )

@@ -1,0 +1,175 @@
+"""One zip action on its way through a session: its attempts, its archive, its documents.
+
+A job is only ever touched by the coordinating thread (zip_processing). What threads find out reaches it as messages.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Container, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dcc_resources.archives import ArchiveLimits, ExtractedArchive, extract_archive
+from dcc_resources.documents.schema_set import SchemaSet
+from dcc_resources.documents.validation import validate_document
+from dcc_resources.downloading import Hosting, Transfer
+from dcc_resources.errors import BadFileNameError, MemberIgnoredError
+from dcc_resources.naming import DocumentName
+from dcc_resources.outcomes import DocumentOutcome, Problem, ZipKey, ZipOutcome
+from dcc_resources.settings import Settings
+from dcc_resources.tracker.download_plan import InterruptedZip, KnownDocument, PlannedZip
+from dcc_resources.tracker.listings import stored_name
+from dcc_resources.tracker.models import utc_now
+from dcc_resources.tracker.progress import State
+from dcc_resources.tracker.reference import Phase, Status
+
+REFUSED_BY_NAME = State(Phase.XML_NAME, Status.FAILED)
+TO_VALIDATE = State(Phase.XSD, Status.PENDING)
+VALID = State(Phase.XSD, Status.DONE)
+INVALID = State(Phase.XSD, Status.FAILED)
+
+
+@dataclass
+class Document:
+    """A document of the archive. `name` and `path` are None when its name was refused."""
+
+    file_name: str
+    size_bytes: int
+    md5: str | None
+    name: DocumentName | None
+    path: Path | None
+    state: State
+    problems: tuple[Problem, ...] = ()
+    row_id: int | None = None
+
+
+@dataclass
+class Job:
+    """A zip action being processed, and all that this session knows of it."""
+
+    za_id: int
+    zip_id: int
+    key: ZipKey
+    centre: str | None
+    untried: Iterator[tuple[int, Hosting]] = field(default_factory=lambda: iter(()))
+    download_id: int | None = None
+    source_id: int | None = None
+    transfer: Transfer | None = None
+    attempts: int = 0
+    began: float = field(default_factory=time.monotonic)
+    size_bytes: int | None = None
+    md5: str | None = None
+    resumed: bool = False
+    downloaded: bool = False
+    extracted: bool = False
+    documents: list[Document] = field(default_factory=list)
+    unchecked: int = 0
+    known_documents: dict[str, KnownDocument] = field(default_factory=dict)
+    reasons: list[Problem] = field(default_factory=list)
+    failed_hostings: set[int] = field(default_factory=set)
+    lost_hostings: set[int] = field(default_factory=set)
+
+    @classmethod
+    def planned(cls, plan: PlannedZip, max_retries: int) -> Job:
+        """A job that begins with a download: each hosting in order of preference, `max_retries` times over again."""
+        rounds = ((turn, hosting) for turn in range(max_retries + 1) for hosting in plan.hostings)
+        return cls(plan.za_id, plan.zip_id, plan.key, plan.centre, untried=rounds)
+
+    @classmethod
+    def taken_up(cls, interrupted: InterruptedZip) -> Job:
+        """A job that goes on with an archive in staging."""
+        return cls(
+            interrupted.za_id,
+            interrupted.zip_id,
+            interrupted.key,
+            interrupted.centre,
+            download_id=interrupted.download_id,
+            source_id=interrupted.source_id,
+            size_bytes=interrupted.size_bytes,
+            md5=interrupted.md5,
+            downloaded=True,
+            known_documents=interrupted.documents,
+        )
+
+    def next_hosting(self) -> tuple[int, Hosting] | None:
+        """The hosting to try next, with how many times it was tried before; None when there is none left."""
+        return next(((turn, hosting) for turn, hosting in self.untried if hosting.id not in self.lost_hostings), None)
+
+    def take_documents(self, archive: ExtractedArchive) -> None:
+        """Note what the archive holds; documents that a dead session finished with need no second look."""
+        self.extracted = True
+        for found in archive.documents:
+            document = Document(found.name.file_name, found.size_bytes, found.md5, found.name, found.path, TO_VALIDATE)
+            self._recall(document)
+            self.documents.append(document)
+        for file_name, size_bytes, reason in archive.refused:
+            problem = Problem(BadFileNameError.short_name(), reason)
+            document = Document(stored_name(file_name), size_bytes, None, None, None, REFUSED_BY_NAME, (problem,))
+            self._recall(document)
+            self.documents.append(document)
+        self.reasons.extend(
+            Problem(MemberIgnoredError.short_name(), f"{member}: {reason}") for member, reason in archive.ignored
+        )
+        self.unchecked = sum(document.state == TO_VALIDATE for document in self.documents)
+
+    def _recall(self, document: Document) -> None:
+        known = self.known_documents.get(document.file_name)
+        if known is not None:
+            document.row_id = known.id
+            if known.state in {VALID, INVALID}:
+                document.state = known.state
+
+    def outcome(self, state: State, source: str | None) -> ZipOutcome:
+        """What became of the zip action, which ended in `state`."""
+        return ZipOutcome(
+            key=self.key,
+            centre=self.centre,
+            phase=state.phase,
+            status=state.status,
+            downloaded=self.downloaded,
+            extracted=self.extracted,
+            size_bytes=self.size_bytes,
+            md5=self.md5,
+            source=source,
+            attempts=self.attempts,
+            seconds=time.monotonic() - self.began,
+            finished=utc_now(),
+            documents=tuple(
+                DocumentOutcome(
+                    document.file_name,
+                    document.state.phase,
+                    document.state.status,
+                    document.size_bytes,
+                    document.problems,
+                )
+                for document in self.documents
+            ),
+            reasons=tuple(self.reasons),
+        )
+
+
+@dataclass(frozen=True)
+class Checker:
+    """Extracts archives and validates documents: the work that needs no tracker. Safe to share between threads."""
+
+    settings: Settings
+    schemas: SchemaSet
+    centres: Container[str]
+    limits: ArchiveLimits
+
+    def extract(self, archive: Path, target: Path) -> ExtractedArchive:
+        """Extract an archive's documents to `target`. Raises ArchiveError and DiskFullError."""
+        return extract_archive(archive, target, limits=self.limits, naming=self.settings.naming, centres=self.centres)
+
+    def validate(self, document: Document) -> list[Problem]:
+        """Validate a document whose name conforms; the problems found, none if it is valid."""
+        assert document.name is not None  # noqa: S101 - for the type checker: refused documents are not validated
+        assert document.path is not None  # noqa: S101
+        return validate_document(
+            document.path,
+            document.name.kind,
+            self.schemas,
+            max_errors=self.settings.max_document_errors,
+            max_tree_bytes=self.settings.max_tree_bytes,
+        )
