@@ -1,0 +1,108 @@
+"""`make bench`: run the benchmarks, print them as Markdown, and keep them under .bench/.
+
+python -m benchmarks [session] [transfer] [memory] [--runs N]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+from benchmarks.measuring import Comparison
+from benchmarks.session import SCRIPT, session_comparison
+from benchmarks.transfer import transfer_comparisons
+
+RESULTS = Path(__file__).parent.parent / ".bench"
+BENCHMARKS = ("session", "transfer", "memory")
+_TOOLS = {
+    "OpenSSH": ["ssh", "-V"],
+    "UnZip": ["unzip", "-v"],
+    "md5sum": ["md5sum", "--version"],
+    "libxml2 (xmllint)": ["xmllint", "--version"],
+}
+_PACKAGES = ("dcc", "dagster", "lxml", "paramiko", "sqlalchemy")
+
+
+def main() -> None:
+    """Run the benchmarks that the command line names, or all."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="BENCHMARK", help=f"of {', '.join(BENCHMARKS)}; without any, all")
+    parser.add_argument("--runs", type=int, default=5, help="counted runs of each contender (default: 5)")
+    given = parser.parse_args()
+    unknown = set(given.names) - set(BENCHMARKS)
+    if unknown or given.runs < 1:
+        parser.error(f"no such benchmark: {', '.join(sorted(unknown))}" if unknown else "--runs must be 1 or more")
+    names = given.names or BENCHMARKS
+    missing = sorted(words[0] for words in _TOOLS.values() if shutil.which(words[0]) is None)
+    if missing:
+        sys.exit(f"Not installed: {', '.join(missing)}. As root, make bench installs them.")
+    comparisons = _run(names, given.runs)
+    memory = _memory() if "memory" in names else ""
+    _keep(comparisons, memory, given.runs)
+
+
+def _run(names: list[str], runs: int) -> list[Comparison]:
+    comparisons: list[Comparison] = []
+    with tempfile.TemporaryDirectory(prefix="dcc-bench-") as scratch:
+        if "session" in names:
+            _say(f"Session: 3 contenders, {runs} runs each and one that is not counted.")
+            comparisons.append(session_comparison(Path(scratch) / "session", runs))
+        if "transfer" in names:
+            _say(f"Transfer: 2 contenders, {runs} runs each and one that is not counted.")
+            comparisons += transfer_comparisons(Path(scratch) / "transfer", runs)
+    return comparisons
+
+
+def _memory() -> str:
+    """What the benchmark of the memory that validation takes prints."""
+    _say("Memory: documents of 200 MB, one of them full of errors.")
+    command = [sys.executable, "-m", "benchmarks.validate_memory"]
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+
+
+def _keep(comparisons: list[Comparison], memory: str, runs: int) -> None:
+    """Print the results, and write them to .bench/results.md and .bench/results.json."""
+    facts = _circumstances(runs)
+    parts = ["\n".join(f"- {name}: {value}" for name, value in facts.items())]
+    parts += [comparison.as_markdown() for comparison in comparisons]
+    if memory:
+        parts.append(f"### Memory of validation\n\n{memory}")
+    parts.append(f"The shell's side of the session:\n\n```sh\n{SCRIPT}```")
+    text = "\n\n".join(parts) + "\n"
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / "results.md").write_text(text, "utf-8")
+    record = {"circumstances": facts, "comparisons": [each.as_json() for each in comparisons], "memory": memory}
+    (RESULTS / "results.json").write_text(json.dumps(record, indent=2) + "\n", "utf-8")
+    sys.stdout.write(text)
+
+
+def _circumstances(runs: int) -> dict[str, str]:
+    facts = {
+        "measured": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "machine": f"{os.cpu_count()} processors, {platform.machine()}, {platform.system()} {platform.release()}",
+        "runs": f"{runs} of each contender in turns, after one that is not counted",
+        "load before": f"{os.getloadavg()[1]:.2f} (5 minutes)",
+        "Python": platform.python_version(),
+    }
+    facts |= {package: version(package) for package in _PACKAGES}
+    for name, command in _TOOLS.items():
+        told = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        facts[name] = told.stdout.splitlines()[0]
+    return facts
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,152 @@
+"""A crawling session against a shell script that fetches, extracts and validates the same archives.
+
+200 archives of 5 documents of 50 KB lie on a local OpenSSH server. The script does, one after the other and with
+nothing recorded: one `sftp -b` for all archives; for each `md5sum` and `unzip`; for each document `xmllint --schema`.
+The platform does `dcc crawl`: every document to (xsd, done) in the tracker, once with Dagster's events and once without.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from benchmarks.measuring import Comparison, Contender, Timing, clean_environment, timed
+from benchmarks.openssh import OpenSsh, openssh_server
+from dcc_cli.demo.submissions import archive, experiment_document, specimen_document
+
+ARCHIVES = 200
+DOCUMENTS = 5
+DOCUMENT_BYTES = 50_000
+SCHEMAS = Path(__file__).parent.parent / "dcc_resources" / "documents" / "schemas"
+DCC = str(Path(sys.executable).with_name("dcc"))
+
+SHELL = "sftp, unzip, md5sum, xmllint"
+PLAIN = "dcc crawl, no Dagster events"
+EVENTS = "dcc crawl"
+GOALS = {PLAIN: 0.5, EVENTS: 1.2}
+
+# $SFTP, $DESTINATION, $REMOTE, $SCHEMAS are set by the caller; the working directory is empty.
+SCRIPT = """\
+set -eu
+echo "get $REMOTE/add/*.zip" >batch
+$SFTP -b batch $DESTINATION >/dev/null
+for zip in *.zip; do
+    md5sum "$zip" >"$zip.md5sum"
+    unzip -q "$zip" -d "$zip.contents"
+    for document in "$zip.contents"/*.xml; do
+        case $document in
+            *.specimen.impc.xml) schema=specimen_definition.xsd ;;
+            *) schema=procedure_definition.xsd ;;
+        esac
+        xmllint --noout --schema "$SCHEMAS/$schema" "$document"
+    done
+done
+"""
+
+
+class SessionBenchmark:
+    """The session in `folder`, with the archives of a centre behind a local server."""
+
+    def __init__(self, folder: Path, server: OpenSsh, archives: int) -> None:
+        self._folder = folder
+        self._server = server
+        self._archives = archives
+        self._remote = folder / "centre"
+        self._numbers = itertools.count()
+        (self._remote / "add").mkdir(parents=True)
+        for number in range(archives):
+            name, content = _submission(number)
+            (self._remote / "add" / name).write_bytes(content)
+
+    def comparison(self) -> Comparison:
+        """The three contenders; the shell script is the measure."""
+        contenders = [
+            Contender(SHELL, self.run_shell),
+            Contender(PLAIN, lambda: self.run_crawl(events=False)),
+            Contender(EVENTS, lambda: self.run_crawl(events=True)),
+        ]
+        title = f"A crawling session: {self._archives} archives of {DOCUMENTS} documents of {DOCUMENT_BYTES // 1000} KB"
+        return Comparison(title, contenders, GOALS)
+
+    def run_shell(self) -> Timing:
+        """The script, in an empty directory."""
+        place = self._fresh("shell")
+        environment = clean_environment(
+            SFTP=shlex.join(self._server.sftp_command),
+            DESTINATION=self._server.destination,
+            REMOTE=str(self._remote),
+            SCHEMAS=str(SCHEMAS),
+        )
+        script = ["sh", "-c", f"cd {shlex.quote(str(place))}\n{SCRIPT}"]
+        log = place.with_suffix(".log")
+        timing = timed(script, log=log, environment=environment)
+        valid = log.read_text().count(" validates\n")
+        _require(valid == self._archives * DOCUMENTS, f"xmllint found {valid} documents valid; see {log}")
+        shutil.rmtree(place)
+        return timing
+
+    def run_crawl(self, *, events: bool, wrapper: tuple[str, ...] = ()) -> Timing:
+        """`dcc crawl`, with the tracker and the source registered beforehand; `wrapper` runs it (a profiler)."""
+        home = self._fresh("dcc")
+        environment = clean_environment(DCC_HOME=str(home), DCC_DAGSTER_EVENTS=str(events).lower())
+        source = {
+            "--centre": "H",
+            "--protocol": "sftp",
+            "--hostname": self._server.hostname,
+            "--username": self._server.username,
+            "--accesskey": f"key:{self._server.key}",
+            "--base-path": str(self._remote),
+        }
+        for command in (
+            ["init"],
+            ["centre", "add", "H"],
+            ["source", "add", *(word for option in source.items() for word in option), "--accept-host-key"],
+        ):
+            subprocess.run([DCC, *command], env=environment, check=True, capture_output=True)
+        timing = timed([*wrapper, DCC, "crawl"], log=home.with_suffix(".log"), environment=environment)
+        told = subprocess.run([DCC, "status", "--json"], env=environment, check=True, capture_output=True)
+        for kind, count in (("zip_actions", self._archives), ("xml_files", self._archives * DOCUMENTS)):
+            found = json.loads(told.stdout)[kind]
+            _require(found == [{"phase": "xsd", "status": "done", "count": count}], f"{kind} of {home}: {found}")
+        shutil.rmtree(home)
+        return timing
+
+    def _fresh(self, kind: str) -> Path:
+        place = self._folder / f"{kind}-{next(self._numbers)}"
+        place.mkdir()
+        return place
+
+
+def session_comparison(folder: Path, runs: int, archives: int = ARCHIVES) -> Comparison:
+    """Measure the session `runs` times in `folder`, which is made."""
+    folder.mkdir(parents=True)
+    with openssh_server(folder / "sshd") as server:
+        comparison = SessionBenchmark(folder, server, archives).comparison()
+        comparison.measure(runs)
+    return comparison
+
+
+def _submission(number: int) -> tuple[str, bytes]:
+    """Archive `number`: a specimen document and experiment documents of four procedures on its animals."""
+    first = number * 1000
+    documents = {
+        f"H.2013-10-31.{number * DOCUMENTS}.specimen.impc.xml": specimen_document(
+            "H", first=first, at_least=DOCUMENT_BYTES
+        )
+    }
+    procedures = ("IMPC_CBC_001", "IMPC_HEM_001", "IMPC_GRS_001", "IMPC_IPG_001")
+    for offset, procedure in enumerate(procedures, start=1):
+        documents[f"H.2013-10-31.{number * DOCUMENTS + offset}.experiment.impc.xml"] = experiment_document(
+            "H", procedure=procedure, first=first, at_least=DOCUMENT_BYTES
+        )
+    return f"H.2013-10-31.{number}.impc.zip", archive(documents)
+
+
+def _require(truth: bool, problem: str) -> None:
+    if not truth:
+        raise RuntimeError(f"{problem}. The work was not done, so its time means nothing.")
