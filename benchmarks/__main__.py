@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -50,7 +51,7 @@ def main() -> None:
     _keep(comparisons, memory, given.runs)
 
 
-def _run(names: list[str], runs: int) -> list[Comparison]:
+def _run(names: Sequence[str], runs: int) -> list[Comparison]:
     comparisons: list[Comparison] = []
     with tempfile.TemporaryDirectory(prefix="dcc-bench-") as scratch:
         if "session" in names:

@@ -16,16 +16,15 @@ from dcc_resources.naming import Action
 from dcc_resources.settings import load_settings
 
 
-def fetch_all(hostname: str, username: str, key: str, known_hosts: str, base_path: str, folder: Path) -> None:
-    """Fetch every archive to `folder` under its own name."""
+def fetch_all(hostname: str, username: str, key: str, known_hosts: str, base_path: str, local_folder: str) -> None:
+    """Fetch every archive to `local_folder` under its own name."""
     accesskey = SecretStr(f"key:{key}")
     address = SourceAddress(1, "H", SourceProtocol.SFTP, hostname, username, accesskey, base_path)
     with connect(address, load_settings(known_hosts=known_hosts)) as connection:
         for listed in connection.list_action(Action.ADD).zips:
-            with (folder / listed.name).open("wb") as received:
+            with Path(local_folder, listed.name).open("wb") as received:
                 connection.fetch(Action.ADD, listed.name, received.write, size=listed.size_bytes)
 
 
 if __name__ == "__main__":
-    *server, local_folder = sys.argv[1:]
-    fetch_all(*server, folder=Path(local_folder))
+    fetch_all(*sys.argv[1:])

@@ -1,4 +1,4 @@
-"""A private OpenSSH server on loopback, for this user, with a key of its own: what both sides of a benchmark talk to."""
+"""A private OpenSSH server on loopback, for this user, with keys of its own."""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 200 archives of 5 documents of 50 KB lie on a local OpenSSH server. The script does, one after the other and with
 nothing recorded: one `sftp -b` for all archives; for each `md5sum` and `unzip`; for each document `xmllint --schema`.
-The platform does `dcc crawl`: every document to (xsd, done) in the tracker, once with Dagster's events and once without.
+The platform does `dcc crawl`, every document to (xsd, done) in the tracker, once with Dagster's events and once
+without.
 """
 
 from __future__ import annotations
