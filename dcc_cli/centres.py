@@ -26,7 +26,9 @@ def centre() -> None:
 @click.option("--phone", help="With country and area code, at most 14 characters.")
 @click.option("--address", help="Postal address.")
 @json_option
-def add(code: str, name: str, email: str, imits: str | None, phone: str | None, address: str | None, as_json: bool) -> None:
+def add(
+    code: str, name: str, email: str, imits: str | None, phone: str | None, address: str | None, as_json: bool
+) -> None:
     """Register the centre with the ILAR code CODE.
 
     Names that were refused because the centre was not registered are accepted by the next crawl.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -62,3 +63,13 @@ def user_name() -> str:
         return getpass.getuser()[:64]
     except (KeyError, OSError):
         return "unknown"
+
+
+def read_accesskey(given: str) -> str:
+    """The access key that an option gives; `-` reads it from standard input, unseen on a terminal."""
+    if given != "-":
+        return given
+    if sys.stdin.isatty():
+        typed: str = click.prompt("Access key", hide_input=True, err=True)
+        return typed
+    return sys.stdin.readline().rstrip("\r\n")

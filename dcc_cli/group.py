@@ -36,9 +36,9 @@ class CommandFailedError(click.ClickException):
 
     def __init__(self, message: str, exit_code: int) -> None:
         super().__init__(message)
-        self.exit_code = exit_code
+        self.exit_code = exit_code  # type: ignore[misc]
 
-    def show(self, file: Any = None) -> None:  # noqa: ANN401 - click's own signature
+    def show(self, file: Any = None) -> None:
         """Print the message on standard error."""
         click.echo(f"Error: {printable(self.message)}", file=file, err=file is None)
 
@@ -49,7 +49,7 @@ class CommandGroup(click.Group):
     `places` maps a command's name to `module:attribute`; the order is the one that `--help` shows.
     """
 
-    def __init__(self, *args: Any, places: Mapping[str, str] | None = None, **options: Any) -> None:  # noqa: ANN401
+    def __init__(self, *args: Any, places: Mapping[str, str] | None = None, **options: Any) -> None:
         super().__init__(*args, **options)
         self._places = dict(places or {})
 

@@ -9,7 +9,7 @@ import click
 
 from dcc_cli.context import json_option, open_tracker, settings_from_environment
 from dcc_cli.group import CommandGroup
-from dcc_cli.output import echo_json, echo_table, printable
+from dcc_cli.output import echo_json, printable
 
 if TYPE_CHECKING:
     from dcc_resources.settings import Settings

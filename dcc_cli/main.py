@@ -51,7 +51,7 @@ def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None
     callback=_print_version,
     help="Print the version and exit.",
 )
-def dcc(debug: bool) -> None:  # noqa: ARG001 - RootGroup reads it from the context
+def dcc(debug: bool) -> None:
     """Data coordination: collect, check and track the data that research centres publish.
 
     The first steps: `dcc init` makes the tracker database, `dcc centre add` and `dcc source add` register who takes

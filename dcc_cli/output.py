@@ -60,6 +60,14 @@ def json_ready(value: object) -> object:
     return value
 
 
+def json_object(value: object) -> dict[str, object]:
+    """A dataclass or mapping as a JSON object (see `json_ready`)."""
+    ready = json_ready(value)
+    if not isinstance(ready, dict):
+        raise TypeError(f"{type(value).__name__} is no object in JSON.")
+    return ready
+
+
 def echo_json(value: object) -> None:
     """Print a value as indented JSON on standard output."""
     click.echo(json.dumps(json_ready(value), indent=2, ensure_ascii=False))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dcc_cli.context import json_option, open_tracker, settings_from_environment
-from dcc_cli.output import byte_size, count_of, echo_json, echo_table, json_ready, printable
+from dcc_cli.output import byte_size, count_of, echo_json, echo_table, json_object, printable
 from dcc_resources.naming import Action
 from dcc_resources.tracker.reference import Phase, Status
 
@@ -89,9 +89,7 @@ def _source_json(entry: SourceEntry, crawl: CrawlEntry | None) -> dict[str, obje
 def crawl_json(crawl: CrawlEntry) -> dict[str, object]:
     """A crawl of a source as JSON shows it: its error without the line and column, which it has not."""
     error = None if crawl.error is None else {"kind": crawl.error.kind, "message": crawl.error.message}
-    fields = json_ready(crawl)
-    assert isinstance(fields, dict)
-    return {**fields, "error": error}
+    return {**json_object(crawl), "error": error}
 
 
 def _print_states(title: str, counts: Sequence[StateCount]) -> None:
@@ -233,9 +231,7 @@ def session_json(entry: SessionEntry | None) -> object:
     """A session as JSON shows it."""
     if entry is None:
         return None
-    fields = json_ready(entry)
-    assert isinstance(fields, dict)
-    return {**fields, "crawls": [crawl_json(crawl) for crawl in entry.crawls]}
+    return {**json_object(entry), "crawls": [crawl_json(crawl) for crawl in entry.crawls]}
 
 
 def _session_line(entry: SessionEntry) -> str:

@@ -3,32 +3,26 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
 
 import click
 
-from dcc_cli.context import json_option, open_tracker, settings_from_environment
+from dcc_cli.context import json_option, open_tracker, read_accesskey, settings_from_environment
 from dcc_cli.group import CommandGroup
-from dcc_cli.output import count_of, echo_json, echo_table, printable, warn
-from dcc_resources.errors import ConfigurationError, SourceError, UnreachableError
+from dcc_cli.output import count_of, echo_json, echo_table
+from dcc_resources.errors import ConfigurationError
 
-if TYPE_CHECKING:
-    from sqlalchemy import Engine
-
-    from dcc_resources.crawling import SourceListing
-    from dcc_resources.file_sources.base import SourceAddress
-    from dcc_resources.settings import Settings
-    from dcc_resources.tracker.registry import PinnedKey
-
-_PROTOCOLS = ("sftp", "ftp", "ftps", "file")
 _STATES = ("available", "maintenance", "removed")
+_COMMANDS = {
+    "add": "dcc_cli.source_connection:add",
+    "list": "dcc_cli.sources:list_sources",
+    "test": "dcc_cli.source_connection:test",
+    "change": "dcc_cli.sources:change",
+    "set-state": "dcc_cli.sources:set_state",
+    "remove": "dcc_cli.sources:remove",
+}
 
-_accept_option = click.option(
-    "--accept-host-key", is_flag=True, help="Accept the host key that an sftp server shows, and pin it."
-)
 
-
-@click.group(cls=CommandGroup)
+@click.command(cls=CommandGroup, places=_COMMANDS)
 def source() -> None:
     """Register file sources, list them, test them, set their state or remove them.
 
@@ -37,165 +31,7 @@ def source() -> None:
     """
 
 
-@source.command()
-@click.option("--centre", required=True, help="ILAR code of the centre that hosts it.")
-@click.option("--protocol", required=True, type=click.Choice(_PROTOCOLS), help="What the server speaks.")
-@click.option("--hostname", default="", help="HOST, HOST:PORT or [IPV6]:PORT; not needed for a folder.")
-@click.option("--username", default="", help="Whom to log in as; empty for anonymous FTP and for a folder.")
-@click.option("--accesskey", default="", help="env:NAME, file:PATH, key:PATH, a password, or - to be asked for it.")
-@click.option("--base-path", default="", help="The directory that holds add, edit and delete.")
-@_accept_option
-@click.option("--no-test", is_flag=True, help="Register it without connecting to it.")
-@json_option
-def add(accesskey: str, accept_host_key: bool, no_test: bool, as_json: bool, **place: str) -> None:
-    """Register a file source and print its id.
-
-    The server is connected to. The host key of an sftp server is shown and, when you accept it, pinned: another one is
-    refused from then on. A source that cannot be used yet is registered all the same, with a warning; only an sftp
-    server whose host key was neither seen nor accepted unseen (--accept-host-key) is not.
-
-    \b
-    What --accesskey takes, best first:
-      env:NAME       the environment variable NAME holds the password
-      file:PATH      the file holds the password
-      key:PATH       a private key; key:PATH?passphrase=env:NAME if it has a passphrase
-      -              a password, read from standard input: it shows neither on the screen nor in `ps`
-      VALUE          a password, kept in the tracker; empty for the SSH agent's keys
-
-    \b
-    Examples:
-      dcc source add --centre H --protocol sftp --hostname sftp.example.org:2222 --username dcc
-        --accesskey env:HARWELL_PASSWORD --base-path /impc
-      dcc source add --centre J --protocol file --base-path /data/jax
-
-    \b
-    Exit codes: 0 registered; 2 wrong use, or a host key that nobody accepted; 4 the sftp server could not be
-    reached, so that its host key is unknown.
-    """
-    from dcc_resources.tracker import registry
-    from dcc_resources.tracker.database import writing
-
-    settings = settings_from_environment()
-    address = _address(_read_accesskey(accesskey), **place)
-    with open_tracker(settings) as tracker:
-        with tracker.connect() as connection:
-            registry.check_new_source(connection, address)
-        keys: list[PinnedKey] = []
-        warnings: list[str] = []
-        if address.protocol == "sftp" and not no_test:
-            try:
-                keys = _new_host_keys(address, settings, accept=accept_host_key)
-            except UnreachableError as error:
-                if not accept_host_key:
-                    raise
-                warnings.append(f"{error} Its host key is not known yet.")
-        with writing(tracker) as connection:
-            source_id = registry.add_source(connection, address, keys)
-        if not no_test and not warnings:
-            warnings = _trial(tracker, settings, source_id)
-    _report_addition(source_id, keys, warnings, as_json)
-
-
-def _read_accesskey(given: str) -> str:
-    if given != "-":
-        return given
-    if sys.stdin.isatty():
-        typed: str = click.prompt("Access key", hide_input=True, err=True)
-        return typed
-    return sys.stdin.readline().rstrip("\r\n")
-
-
-def _address(accesskey: str, *, centre: str, protocol: str, hostname: str, username: str, base_path: str) -> SourceAddress:
-    from pydantic import SecretStr
-
-    from dcc_resources.file_sources.access import parse_hostname
-    from dcc_resources.file_sources.base import SourceAddress, SourceProtocol
-
-    if protocol == SourceProtocol.FILE:
-        hostname = hostname or "localhost"
-        if not base_path:
-            raise ConfigurationError("A source of the protocol file needs the folder's path: --base-path.")
-    elif not hostname:
-        raise ConfigurationError(f"A source of the protocol {protocol} needs its server: --hostname HOST or HOST:PORT.")
-    else:
-        parse_hostname(hostname, 1)
-    return SourceAddress(
-        id=0,
-        centre=centre,
-        protocol=SourceProtocol(protocol),
-        hostname=hostname,
-        username=username,
-        accesskey=SecretStr(accesskey),
-        base_path=base_path,
-    )
-
-
-def _new_host_keys(address: SourceAddress, settings: Settings, *, accept: bool) -> list[PinnedKey]:
-    """The key to pin for a new sftp source: none if DCC_KNOWN_HOSTS has it. Raises if nobody accepts it."""
-    from dcc_resources.errors import HostKeyUnknownError
-    from dcc_resources.file_sources import host_keys
-    from dcc_resources.file_sources.access import parse_hostname
-    from dcc_resources.file_sources.ssh_transport import SSH_PORT, fetch_host_key
-    from dcc_resources.tracker.registry import PinnedKey
-
-    shown = fetch_host_key(address.hostname, settings)
-    trusted = host_keys.trusted_keys(address, parse_hostname(address.hostname, SSH_PORT), settings.known_hosts)
-    try:
-        host_keys.check_host_key(address, shown, trusted)
-    except HostKeyUnknownError:
-        _ask_for_host_key(address.hostname, str(shown), accept=accept)
-    else:
-        return []
-    return [PinnedKey(shown.type, shown.base64, shown.fingerprint)]
-
-
-def _ask_for_host_key(hostname: str, shown: str, *, accept: bool) -> None:
-    click.echo(f"The server {printable(hostname)} shows the host key {printable(shown)}.", err=True)
-    if accept:
-        return
-    if not sys.stdin.isatty():
-        raise ConfigurationError(
-            "Nobody is at a terminal to accept the host key. Compare its fingerprint with the one that the centre's "
-            "administrator gives, then run the command again with --accept-host-key. Nothing was registered."
-        )
-    if not click.confirm("Is it the fingerprint that the centre's administrator gives?", err=True):
-        raise ConfigurationError("The host key was not accepted, so nothing was registered.")
-
-
-def _trial(tracker: Engine, settings: Settings, source_id: int) -> list[str]:
-    """List a source that was just registered; what stands in the way of using it."""
-    from dcc_resources.crawling import list_source
-
-    address = _stored_address(tracker, source_id)
-    try:
-        listing = list_source(address, settings)
-    except ConfigurationError as error:
-        return [str(error)]
-    _print_listing(listing, err=True)
-    return [] if listing.error is None else [str(listing.error)]
-
-
-def _report_addition(source_id: int, keys: list[PinnedKey], warnings: list[str], as_json: bool) -> None:
-    for warning in warnings:
-        warn(f"{warning} The source is registered; when it can be used: dcc source test {source_id}")
-    if as_json:
-        echo_json({"id": source_id, "fingerprints": [key.fingerprint for key in keys], "warnings": warnings})
-    else:
-        click.echo(source_id)
-
-
-def _stored_address(tracker: Engine, source_id: int) -> SourceAddress:
-    from dcc_resources.errors import NotFoundError
-    from dcc_resources.tracker.sources import load_addresses
-
-    with tracker.connect() as connection:
-        found = load_addresses(connection, ids=[source_id], only_crawlable=False)
-    if not found:
-        raise NotFoundError(f"There is no file source {source_id}. See `dcc source list`.")
-    return found[0]
-
-
-@source.command("list")
+@click.command("list")
 @json_option
 def list_sources(as_json: bool) -> None:
     """List the registered file sources.
@@ -232,86 +68,7 @@ def list_sources(as_json: bool) -> None:
         click.echo("No file source is registered. Add one: dcc source add --help")
 
 
-@source.command()
-@click.argument("source_id", metavar="ID", type=int)
-@_accept_option
-@json_option
-@click.pass_context
-def test(ctx: click.Context, source_id: int, accept_host_key: bool, as_json: bool) -> None:
-    """Connect to file source ID, log in, list its directories and say what is there. Nothing is recorded.
-
-    With --accept-host-key the host key that the server shows at present is pinned in place of the one accepted before;
-    both fingerprints are shown.
-
-    \b
-    JSON: {"id", "label", "ok", "seconds", "error": null or {"kind", "message"}, "accepted_host_key": null or
-      {"old": [fingerprints], "new": fingerprint}, "directories": [{"action", "missing", "zips", "ignored"}]}
-
-    \b
-    Exit codes: 0 all well; 2 there is no such source, or its access key refers to nothing; 4 it could not be
-    reached, or did not do what was asked.
-    """
-    from dcc_resources.crawling import list_source
-
-    settings = settings_from_environment()
-    with open_tracker(settings) as tracker:
-        address = _stored_address(tracker, source_id)
-        accepted = _accept_shown_key(tracker, settings, address) if accept_host_key else None
-        listing = list_source(_stored_address(tracker, source_id), settings)
-    if as_json:
-        echo_json(_listing_json(listing, accepted))
-    else:
-        _print_listing(listing, err=False)
-    if listing.error is not None:
-        if not as_json:
-            raise listing.error
-        ctx.exit(SourceError.exit_code)
-
-
-def _accept_shown_key(tracker: Engine, settings: Settings, address: SourceAddress) -> dict[str, object] | None:
-    """Pin the key that the server shows; what was replaced by what, None if it was pinned before."""
-    from dcc_resources.file_sources.ssh_transport import fetch_host_key
-    from dcc_resources.tracker import registry
-    from dcc_resources.tracker.database import writing
-
-    if address.protocol != "sftp":
-        raise ConfigurationError(f"{address.label} is no sftp server and has no host key. Leave --accept-host-key out.")
-    shown = fetch_host_key(address.hostname, settings)
-    with writing(tracker) as connection:
-        old = registry.pinned_keys(connection, address.id)
-        if shown.fingerprint in {key.fingerprint for key in old}:
-            return None
-        new = registry.PinnedKey(shown.type, shown.base64, shown.fingerprint)
-        registry.pin_host_keys(connection, address.id, [new])
-    before = ", ".join(key.fingerprint for key in old) or "none"
-    click.echo(f"Accepted the host key {shown} of {printable(address.label)}; before: {before}.", err=True)
-    return {"old": [key.fingerprint for key in old], "new": shown.fingerprint}
-
-
-def _listing_json(listing: SourceListing, accepted: dict[str, object] | None) -> dict[str, Any]:
-    error = listing.error
-    return {
-        "id": listing.address.id,
-        "label": listing.address.label,
-        "ok": error is None,
-        "seconds": round(listing.seconds, 3),
-        "error": None if error is None else {"kind": error.short_name(), "message": str(error)},
-        "accepted_host_key": accepted,
-        "directories": [
-            {"action": part.action, "missing": part.missing, "zips": len(part.zips), "ignored": part.ignored}
-            for part in listing.listings
-        ],
-    }
-
-
-def _print_listing(listing: SourceListing, *, err: bool) -> None:
-    for part in listing.listings:
-        held = "is not there" if part.missing else f"holds {count_of(len(part.zips), 'zip')}"
-        ignored = f", {part.ignored:,} other entries ignored" if part.ignored else ""
-        click.echo(f"{part.action}: {held}{ignored}", err=err)
-
-
-@source.command("set-state")
+@click.command("set-state")
 @click.argument("source_id", metavar="ID", type=int)
 @click.argument("state", type=click.Choice(_STATES))
 def set_state(source_id: int, state: str) -> None:
@@ -331,7 +88,7 @@ def set_state(source_id: int, state: str) -> None:
     click.echo(f"File source {source_id} is in the state {state}.")
 
 
-@source.command()
+@click.command()
 @click.argument("source_id", metavar="ID", type=int)
 @click.option("--hostname", help="HOST, HOST:PORT or [IPV6]:PORT.")
 @click.option("--username", help="Whom to log in as.")
@@ -358,7 +115,7 @@ def change(
 
     if hostname is not None:
         parse_hostname(hostname, 1)
-    secret = None if accesskey is None else SecretStr(_read_accesskey(accesskey))
+    secret = None if accesskey is None else SecretStr(read_accesskey(accesskey))
     with open_tracker(settings_from_environment()) as tracker, writing(tracker) as connection:
         registry.change_source(
             connection, source_id, hostname=hostname, username=username, accesskey=secret, base_path=base_path
@@ -366,7 +123,7 @@ def change(
     click.echo(f"Changed file source {source_id}. Try it: dcc source test {source_id}")
 
 
-@source.command()
+@click.command()
 @click.argument("source_id", metavar="ID", type=int)
 @click.option("--purge", is_flag=True, help="Delete it, with the download attempts and documents that came from it.")
 @click.option("--yes", is_flag=True, help="Answer the question that --purge asks.")
@@ -388,7 +145,8 @@ def remove(source_id: int, purge: bool, yes: bool) -> None:
                 registry.set_source_state(connection, source_id, registry.SourceState.REMOVED)
             click.echo(f"File source {source_id} is removed; its history stays.")
             return
-        _stored_address(tracker, source_id)
+        with tracker.connect() as connection:
+            registry.list_sources(connection, [source_id])
         _confirm_purge(source_id, yes=yes)
         with writing(tracker) as connection:
             deleted = registry.purge_source(connection, source_id)

@@ -36,6 +36,7 @@ from dcc_resources.tracker.models import (
 from dcc_resources.tracker.reference import ACTION_IDS, Phase, Status
 from dcc_resources.tracker.sources import AVAILABLE
 
+_AnySelect = Select[*tuple[Any, ...]]
 _ACTIONS = {number: action for action, number in ACTION_IDS.items()}
 
 
@@ -159,7 +160,7 @@ def latest_downloads() -> Subquery:
     )
 
 
-def _counts(connection: Connection, query: Select[Any]) -> list[StateCount]:
+def _counts(connection: Connection, query: _AnySelect) -> list[StateCount]:
     states = [StateCount(Phase(phase), Status(status), count) for phase, status, count in connection.execute(query)]
     return sorted(states, key=lambda state: (state.phase, state.status))
 
@@ -171,17 +172,17 @@ def find_zips(connection: Connection, wanted: ZipFilter | None = None) -> list[Z
     """
     wanted = wanted or ZipFilter()
     if wanted.centre and connection.scalar(select(Centre.id).where(Centre.short_name == wanted.centre)) is None:
-        raise NotFoundError(
-            f"There is no centre {wanted.centre!r} (codes are case-sensitive). See `dcc centre list`."
-        )
+        raise NotFoundError(f"There is no centre {wanted.centre!r} (codes are case-sensitive). See `dcc centre list`.")
     conditions = _conditions(wanted)
-    chosen = _zip_actions(ZipAction.id).where(*conditions)
     hosts: dict[int, list[int]] = defaultdict(list)
-    for za_id, source_id in connection.execute(
+    hosting = (
         select(FileSourceHasZip.za_id, FileSourceHasZip.file_source_id)
-        .where(FileSourceHasZip.gone_since.is_(None), FileSourceHasZip.za_id.in_(chosen) if conditions else True)
+        .where(FileSourceHasZip.gone_since.is_(None))
         .order_by(FileSourceHasZip.file_source_id)
-    ):
+    )
+    if conditions:
+        hosting = hosting.where(FileSourceHasZip.za_id.in_(_zip_actions(ZipAction.id).where(*conditions)))
+    for za_id, source_id in connection.execute(hosting):
         hosts[za_id].append(source_id)
     query = _zip_actions(
         ZipAction.id,
@@ -203,7 +204,7 @@ def find_zips(connection: Connection, wanted: ZipFilter | None = None) -> list[Z
 _OLDEST_FIRST = (ZipFile.created, ZipFile.inc, ZipAction.id)
 
 
-def _zip_actions(*columns: Any) -> Select[Any]:  # noqa: ANN401 - as select() itself
+def _zip_actions(*columns: Any) -> _AnySelect:
     return (
         select(*columns)
         .select_from(ZipAction)
@@ -334,7 +335,7 @@ def zip_findings(connection: Connection, za_id: int) -> list[Finding]:
     return [Finding(*row) for row in connection.execute(query)]
 
 
-def _findings() -> Select[Any]:
+def _findings() -> _AnySelect:
     return select(
         CrawlFinding.session_id,
         CrawlFinding.file_source_id,
@@ -379,7 +380,7 @@ def list_sessions(
     ]
 
 
-def _task(row: Any) -> TaskEntry:  # noqa: ANN401 - a row of session_task
+def _task(row: Any) -> TaskEntry:
     outcome = "running" if row.finish_time is None else "failed" if row.status else "succeeded"
     return TaskEntry(Phase(row.phase_id), row.comment, row.start_time, row.finish_time, outcome)
 

@@ -31,6 +31,7 @@ from dcc_resources.tracker.models import (
     ZipDownload,
     utc_now,
 )
+from dcc_resources.tracker.pinned_keys import PinnedKey, pin_host_keys
 from dcc_resources.tracker.reference import KNOWN_CENTRES
 
 MASK = "***"
@@ -73,15 +74,6 @@ class CentreEntry:
     is_active: bool
     created: datetime
     sources: int
-
-
-@dataclass(frozen=True, slots=True)
-class PinnedKey:
-    """An SSH host key that was accepted for a file source; `fingerprint` as OpenSSH prints it."""
-
-    key_type: str
-    key_base64: str
-    fingerprint: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,34 +330,6 @@ def purge_source(connection: Connection, source_id: int) -> int:
     )
     connection.execute(delete(FileSource).where(FileSource.id == source_id))
     return downloads or 0
-
-
-def pinned_keys(connection: Connection, source_id: int) -> list[PinnedKey]:
-    """The accepted host keys of a file source."""
-    query = (
-        select(HostKey.key_type, HostKey.key_base64, HostKey.fingerprint)
-        .where(HostKey.file_source_id == source_id)
-        .order_by(HostKey.id)
-    )
-    return [PinnedKey(*row) for row in connection.execute(query)]
-
-
-def pin_host_keys(connection: Connection, source_id: int, keys: Sequence[PinnedKey]) -> None:
-    """Make `keys` the accepted host keys of a file source, in place of those accepted before."""
-    connection.execute(delete(HostKey).where(HostKey.file_source_id == source_id))
-    now = utc_now()
-    rows = [
-        {
-            "file_source_id": source_id,
-            "key_type": key.key_type,
-            "key_base64": key.key_base64,
-            "fingerprint": key.fingerprint,
-            "created": now,
-        }
-        for key in keys
-    ]
-    if rows:
-        insert_rows(connection, HostKey.__table__, rows)
 
 
 def shown_accesskey(accesskey: SecretStr) -> str:

@@ -166,9 +166,7 @@ def _not_found(connection: Connection, key: ZipKey) -> str:
     if others:
         known = ", ".join(f"{action}/{key.file_name}" for action in others)
         return f"There is no zip action {key}. The tracker knows {known}."
-    return (
-        f"There is no zip action {key}: no crawl has seen it. See `dcc zips`; `dcc crawl` looks for new ones."
-    )
+    return f"There is no zip action {key}: no crawl has seen it. See `dcc zips`; `dcc crawl` looks for new ones."
 
 
 def _label(source_id: int, centre: str, protocol: str, hostname: str) -> str:
