@@ -200,6 +200,7 @@ class SourceDownloads:
         self._transfers: queue.SimpleQueue[Transfer | None] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._stopping = threading.Event()
+        self._given_up: SourceError | None = None
 
     def put(self, transfer: Transfer) -> None:
         """Queue a transfer; another thread is started for it while the source's bound allows."""
@@ -209,6 +210,10 @@ class SourceDownloads:
             thread = threading.Thread(target=self._work, name=name, daemon=True)
             self._threads.append(thread)
             thread.start()
+
+    def give_up(self, reason: SourceError) -> None:
+        """Carry out no more of what is queued: each transfer breaks with `reason` at once."""
+        self._given_up = reason
 
     def stop(self) -> None:
         """End the threads; transfers under way break off where they are, to be resumed by a later session."""
@@ -224,6 +229,9 @@ class SourceDownloads:
     def _work(self) -> None:
         connection: Connection | None = None
         while (transfer := self._transfers.get()) is not None and not self._stopping.is_set():
+            if self._given_up is not None:
+                self._tell(Broke(transfer, self._given_up, connecting=True))
+                continue
             with self._allowance:
                 connection = self._carry_out(transfer, connection)
         if connection is not None:

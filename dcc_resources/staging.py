@@ -7,6 +7,7 @@ An archive stands under its own name only when it has been received whole. While
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import shutil
@@ -110,6 +111,16 @@ class Staging:
         finally:
             with self._lock:
                 self._reserved -= needed
+
+    def holds(self, key: ZipKey, size_bytes: int, md5: str | None) -> bool:
+        """Whether the archive in staging is the one that arrived: the same size and, where known, the same MD5."""
+        try:
+            with self.archive(key).open("rb") as archive:
+                if os.fstat(archive.fileno()).st_size != size_bytes:
+                    return False
+                return md5 is None or hashlib.file_digest(archive, "md5").hexdigest() == md5
+        except FileNotFoundError:
+            return False
 
     @staticmethod
     def _origin_file(part: Path) -> Path:

@@ -5,6 +5,7 @@ A job is only ever touched by the coordinating thread (zip_processing). What thr
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from pathlib import Path
 from dcc_resources.archives import ArchiveLimits, ExtractedArchive, extract_archive
 from dcc_resources.documents.schema_set import SchemaSet
 from dcc_resources.documents.validation import validate_document
-from dcc_resources.downloading import Hosting, Transfer
+from dcc_resources.downloading import Hosting
 from dcc_resources.errors import BadFileNameError, MemberIgnoredError
 from dcc_resources.naming import DocumentName
 from dcc_resources.outcomes import DocumentOutcome, Problem, ZipKey, ZipOutcome
@@ -55,7 +56,8 @@ class Job:
     untried: Iterator[tuple[int, Hosting]] = field(default_factory=lambda: iter(()))
     download_id: int | None = None
     source_id: int | None = None
-    transfer: Transfer | None = None
+    hosting: Hosting | None = None
+    last_failure: State | None = None
     attempts: int = 0
     began: float = field(default_factory=time.monotonic)
     size_bytes: int | None = None
@@ -95,6 +97,11 @@ class Job:
     def next_hosting(self) -> tuple[int, Hosting] | None:
         """The hosting to try next, with how many times it was tried before; None when there is none left."""
         return next(((turn, hosting) for turn, hosting in self.untried if hosting.id not in self.lost_hostings), None)
+
+    def try_again_first(self) -> None:
+        """Let the latest hosting be the next one too."""
+        if self.hosting is not None:
+            self.untried = itertools.chain([(0, self.hosting)], self.untried)
 
     def take_documents(self, archive: ExtractedArchive) -> None:
         """Note what the archive holds; documents that a dead session finished with need no second look."""

@@ -1,9 +1,5 @@
 """Downloading, extracting and validating zip actions, all overlapping (seed 000 section 4, figures 4 and 5).
 
-Threads do the work: a few for each file source download, a pool extracts and validates. They never touch the tracker.
-One coordinating thread, the caller's, hears of everything they do, decides what comes next, and writes to the tracker
-about ten times a second, everything that has happened since in one transaction.
-
 A failed attempt is followed by the next file source in order of preference, then by further rounds after a delay; it
 is promoted to the zip action only when no attempt follows it in the session. An archive that arrived with the size and
 checksum of its source and cannot be read is the centre's to mend: no other source is tried.
@@ -11,94 +7,148 @@ checksum of its source and cannot be read is the centre's to mend: no other sour
 
 from __future__ import annotations
 
-import heapq
-import itertools
 import logging
-import queue
-import threading
-import time
-from collections import deque
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Engine, select
+from sqlalchemy import Connection, Engine, select
 
-from dcc_resources.archives import ArchiveLimits, ExtractedArchive
+from dcc_resources.archives import ArchiveLimits
 from dcc_resources.documents.schema_set import SchemaSet
-from dcc_resources.downloading import (
-    Arrived,
-    Broke,
-    DownloadMessage,
-    Hosting,
-    Progressed,
-    SourceDownloads,
-    Started,
-    Transfer,
-)
-from dcc_resources.errors import (
-    ArchiveError,
-    ChecksumMismatchError,
-    CorruptArchiveError,
-    DccError,
-    DiskFullError,
-    FileMissingError,
-    InternalFaultError,
-    SourceError,
-)
-from dcc_resources.file_sources.base import SourceAddress
-from dcc_resources.outcomes import Problem, ZipKey, ZipOutcome
+from dcc_resources.errors import InternalFaultError, NotFoundError
+from dcc_resources.outcomes import ZipKey, ZipOutcome
 from dcc_resources.sessions import Session
 from dcc_resources.settings import Settings
-from dcc_resources.staging import Staging
+from dcc_resources.staging import Staging, remove_leftovers
+from dcc_resources.tracker import progress
 from dcc_resources.tracker.database import run_writing
-from dcc_resources.tracker.download_plan import PlannedZip
-from dcc_resources.tracker.models import Centre, utc_now
-from dcc_resources.tracker.progress import State, Subject
-from dcc_resources.tracker.reference import Phase, Status
+from dcc_resources.tracker.download_plan import (
+    InterruptedZip,
+    PlannedZip,
+    cancel_orphans,
+    load_interrupted,
+    load_waiting,
+    reopen_failed_downloads,
+    reopen_named,
+    sources_to_use,
+)
+from dcc_resources.tracker.models import Centre
+from dcc_resources.tracker.reference import Phase
+from dcc_resources.tracker.source_statistics import record_conduct
 from dcc_resources.tracker.sources import load_addresses
-from dcc_resources.zip_jobs import INVALID, VALID, Checker, Document, Job
-from dcc_resources.zip_recording import Batch, Written
+from dcc_resources.zip_coordination import Coordinator
+from dcc_resources.zip_jobs import Checker, Job
 
 log = logging.getLogger(__name__)
 
-_COMMIT_SECONDS = 0.1
-_IDLE_SECONDS = 0.5
-_QUEUED_PER_SOURCE = 32
-_MOST_JOBS = 256
-_STOP_SECONDS = 5.0
-
-DOWNLOADING = State(Phase.DOWNLOAD, Status.RUNNING)
-NOT_DOWNLOADED = State(Phase.DOWNLOAD, Status.FAILED)
-WRONG_CHECKSUM = State(Phase.ZIP_MD5, Status.FAILED)
-EXTRACTING = State(Phase.UNZIP, Status.RUNNING)
-EXTRACTED = State(Phase.UNZIP, Status.DONE)
-NOT_EXTRACTED = State(Phase.UNZIP, Status.FAILED)
-
 
 @dataclass(frozen=True, slots=True)
-class Extracted:
-    """An archive's documents are in staging."""
+class Work:
+    """What a session has to process: archives to take up from staging, and archives to download."""
 
-    job: Job
-    archive: ExtractedArchive
+    interrupted: tuple[InterruptedZip, ...]
+    planned: tuple[PlannedZip, ...]
 
+    def __len__(self) -> int:
+        return len(self.interrupted) + len(self.planned)
 
-@dataclass(frozen=True, slots=True)
-class Checked:
-    """A document has been validated."""
+    def jobs(self, max_retries: int) -> list[Job]:
+        """A job for each, those taken up first."""
+        taken_up = [Job.taken_up(interrupted) for interrupted in self.interrupted]
+        return taken_up + [Job.planned(plan, max_retries) for plan in self.planned]
 
-    job: Job
-    document: Document
-    problems: tuple[Problem, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """An archive could not be extracted, or a document not be looked at."""
-
-    job: Job
-    error: Exception
+    def source_ids(self) -> list[int]:
+        """The file sources that have to do with it."""
+        ids = {hosting.source_id for plan in self.planned for hosting in plan.hostings}
+        return sorted(ids | {interrupted.source_id for interrupted in self.interrupted})
 
 
-Message = DownloadMessage | Extracted | Checked | Failed
+def process_zip_actions(
+    tracker: Engine,
+    settings: Settings,
+    session: Session,
+    keys: Sequence[ZipKey] | None = None,
+    *,
+    requested_by: str = "dcc",
+) -> Iterator[ZipOutcome]:
+    """Process all zip actions that wait, with what a dead session left unfinished; yield what became of each.
+
+    With `keys`, those are re-opened in the name of `requested_by` and processed, and nothing else. What is wrong
+    with an archive, a document or a file source is an outcome, not an exception. Raises NotFoundError and
+    ConfigurationError for `keys` that cannot be processed, TrackerUnreachableError, SessionLostError, and, after
+    everything else has been processed, InternalFaultError.
+    """
+    staging = Staging(settings.staging_directory)
+    if keys is None:
+        remove_leftovers(staging.root)
+    work = _take_up(tracker, settings, session, staging, keys, requested_by)
+    if not work:
+        return
+    with tracker.connect() as connection:
+        ids = work.source_ids()
+        addresses = {address.id: address for address in load_addresses(connection, ids=ids, only_crawlable=False)}
+        centres = frozenset(connection.scalars(select(Centre.short_name)))
+    schemas = SchemaSet.load(settings.xsd_dir)
+    checker = Checker(settings, schemas, centres, ArchiveLimits.from_settings(settings))
+    download = session.start_task(Phase.DOWNLOAD, f"Download of {len(work.planned)} zip actions")
+    check = session.start_task(Phase.XSD, f"Extraction and validation of up to {len(work)} zip actions")
+    with Coordinator(tracker, settings, session, checker, addresses) as coordinator:
+        yield from coordinator.run(work.jobs(settings.max_retries))
+    run_writing(
+        tracker,
+        lambda connection: record_conduct(connection, coordinator.conduct),
+        patience_seconds=settings.database_retry,
+    )
+    session.finish_task(download, Phase.DOWNLOAD, failed=coordinator.not_downloaded > 0)
+    session.finish_task(check, Phase.XSD, failed=bool(coordinator.faults))
+    _raise_first(coordinator.faults)
+
+
+def _take_up(
+    tracker: Engine,
+    settings: Settings,
+    session: Session,
+    staging: Staging,
+    keys: Sequence[ZipKey] | None,
+    requested_by: str,
+) -> Work:
+    """Find the work; what a dead session left is put right on the way."""
+    whole: list[InterruptedZip] = []
+    broken: list[int] = []
+    if keys is None:
+        with tracker.connect() as connection:
+            interrupted = load_interrupted(connection)
+        for left in interrupted:
+            if staging.holds(left.key, left.size_bytes, left.md5):
+                whole.append(left)
+            else:
+                broken.append(left.za_id)
+
+    def take_up(connection: Connection) -> list[PlannedZip]:
+        cancel_orphans(connection)
+        sources = sources_to_use(connection, session.id)
+        if keys is not None:
+            return _hosted_plans(load_waiting(connection, sources, reopen_named(connection, keys, requested_by)), keys)
+        if broken:
+            reason = "The archive is not in staging any more."
+            progress.reopen(connection, broken, requested_by=f"session {session.id}", reason=reason)
+        reopen_failed_downloads(connection, sources)
+        return load_waiting(connection, sources)
+
+    planned = run_writing(tracker, take_up, patience_seconds=settings.database_retry)
+    return Work(tuple(whole), tuple(planned))
+
+
+def _hosted_plans(plans: list[PlannedZip], keys: Sequence[ZipKey]) -> list[PlannedZip]:
+    missing = sorted(set(keys) - {plan.key for plan in plans})
+    if missing:
+        raise NotFoundError(
+            f"No available file source hosts {missing[0]} at present. See where it was with `dcc show {missing[0]}`, "
+            "and the sources with `dcc source list`; then crawl, and try again."
+        )
+    return plans
+
+
+def _raise_first(faults: Iterable[InternalFaultError]) -> None:
+    for fault in faults:
+        raise fault

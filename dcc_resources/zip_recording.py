@@ -75,29 +75,28 @@ class Batch:
         return Written(self._add_downloads(connection), document_ids, self._load_states(connection))
 
     def _write_downloads(self, connection: Connection) -> None:
-        table = ZipDownload.__table__
         if self.requested:
             connection.execute(
-                update(table)
+                update(ZipDownload)
                 .where(ZipDownload.id == bindparam("number"))
                 .values(request=bindparam("time"), received=bindparam("time")),
                 [{"number": number, "time": time} for number, time in self.requested.items()],
             )
         if self.progressed:
             connection.execute(
-                update(table)
+                update(ZipDownload)
                 .where(ZipDownload.id == bindparam("number"))
                 .values(downloaded_size_bytes=bindparam("size")),
                 [{"number": number, "size": size} for number, size in self.progressed.items()],
             )
         if self.received:
             connection.execute(
-                update(table).where(ZipDownload.id == bindparam("number")).values(received=bindparam("time")),
+                update(ZipDownload).where(ZipDownload.id == bindparam("number")).values(received=bindparam("time")),
                 [{"number": number, "time": time} for number, time in self.received.items()],
             )
         if self.arrived:
             connection.execute(
-                update(ZipFile.__table__)
+                update(ZipFile)
                 .where(ZipFile.id == bindparam("number"))
                 .values(size_bytes=bindparam("size"), content_md5=bindparam("md5")),
                 [{"number": job.zip_id, "size": job.size_bytes, "md5": job.md5} for job in self.arrived],
@@ -159,7 +158,7 @@ class Batch:
         if retries:
             more = FileSourceHasZip.num_retries
             connection.execute(
-                update(FileSourceHasZip.__table__)
+                update(FileSourceHasZip)
                 .where(FileSourceHasZip.id == bindparam("number"))
                 .values(num_retries=case((more < _MOST_RETRIES, more + 1), else_=_MOST_RETRIES)),
                 retries,

@@ -1,0 +1,386 @@
+"""The coordinating thread of a session: hears what became of each step, decides what comes next, and records it.
+
+Threads do the work: a few for each file source download, a pool extracts and validates. They never touch the tracker.
+Everything that happened since the last commit is written in one transaction, about ten times a second.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from sqlalchemy import Engine
+
+from dcc_resources.archives import ExtractedArchive
+from dcc_resources.downloading import (
+    Arrived,
+    Broke,
+    DownloadMessage,
+    Hosting,
+    Progressed,
+    SourceDownloads,
+    Started,
+    Transfer,
+)
+from dcc_resources.errors import (
+    ArchiveError,
+    ChecksumMismatchError,
+    CorruptArchiveError,
+    DccError,
+    DiskFullError,
+    FileMissingError,
+    InternalFaultError,
+)
+from dcc_resources.file_sources.base import SourceAddress
+from dcc_resources.outcomes import Problem, ZipOutcome
+from dcc_resources.sessions import Session
+from dcc_resources.settings import Settings
+from dcc_resources.source_queues import Conduct, SourceQueue
+from dcc_resources.staging import Staging
+from dcc_resources.tracker.database import run_writing
+from dcc_resources.tracker.models import utc_now
+from dcc_resources.tracker.progress import State, Subject
+from dcc_resources.tracker.reference import Phase, Status
+from dcc_resources.zip_jobs import INVALID, TO_VALIDATE, VALID, Checker, Document, Job
+from dcc_resources.zip_recording import Batch
+
+log = logging.getLogger(__name__)
+
+_COMMIT_SECONDS = 0.1
+_IDLE_SECONDS = 0.5
+_MOST_UNCHECKED = 256
+_STOP_SECONDS = 5.0
+
+DOWNLOADING = State(Phase.DOWNLOAD, Status.RUNNING)
+NOT_DOWNLOADED = State(Phase.DOWNLOAD, Status.FAILED)
+WRONG_CHECKSUM = State(Phase.ZIP_MD5, Status.FAILED)
+EXTRACTING = State(Phase.UNZIP, Status.RUNNING)
+EXTRACTED = State(Phase.UNZIP, Status.DONE)
+NOT_EXTRACTED = State(Phase.UNZIP, Status.FAILED)
+
+
+@dataclass(frozen=True, slots=True)
+class Extracted:
+    """An archive's documents are in staging."""
+
+    job: Job
+    archive: ExtractedArchive
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A document has been validated."""
+
+    job: Job
+    document: Document
+    problems: tuple[Problem, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """An archive could not be extracted, or one of its documents not be looked at."""
+
+    job: Job
+    error: Exception
+
+
+Message = DownloadMessage | Extracted | Checked | Failed
+
+
+class Coordinator:
+    """Takes jobs from waiting to their end. Used by one thread; a context manager that stops its threads."""
+
+    def __init__(
+        self,
+        tracker: Engine,
+        settings: Settings,
+        session: Session,
+        checker: Checker,
+        addresses: Mapping[int, SourceAddress],
+    ) -> None:
+        self.faults: list[InternalFaultError] = []
+        self.not_downloaded = 0
+        self._tracker, self._settings, self._session, self._checker = tracker, settings, session, checker
+        self._staging = Staging(settings.staging_directory, min_free_bytes=settings.min_free_bytes)
+        self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
+        self._pool = ThreadPoolExecutor(settings.workers, thread_name_prefix="check")
+        self._sources = self._open_queues(addresses)
+        self._unfinished: dict[int, Job] = {}
+        self._transferring: dict[int, Job] = {}
+        self._unchecked = 0
+        self._retries: list[tuple[float, int, Job, Hosting]] = []
+        self._order = itertools.count()
+        self._disk_failures = 0
+        self._batch = Batch()
+        self._committed = 0.0
+
+    def _open_queues(self, addresses: Mapping[int, SourceAddress]) -> dict[int, SourceQueue]:
+        allowance = threading.Semaphore(self._settings.downloaders)
+        return {
+            number: SourceQueue(
+                SourceDownloads(address, self._settings, self._staging, allowance, self._messages.put),
+                self._settings.source_failure_limit,
+            )
+            for number, address in addresses.items()
+        }
+
+    def __enter__(self) -> Coordinator:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for source in self._sources.values():
+            source.stop()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        deadline = time.monotonic() + _STOP_SECONDS
+        for source in self._sources.values():
+            source.join(max(deadline - time.monotonic(), 0))
+
+    @property
+    def conduct(self) -> dict[int, Conduct]:
+        """How each file source behaved, by id."""
+        return {number: source.conduct for number, source in self._sources.items()}
+
+    def run(self, jobs: Sequence[Job]) -> Iterator[ZipOutcome]:
+        """Process the jobs; yield each zip action's outcome once it is recorded.
+
+        A zip action for which no file source is left before anything was tried has no outcome: it goes on waiting.
+        Raises SessionLostError and TrackerUnreachableError; then, as when the process dies, the next session takes
+        up what was left.
+        """
+        for job in jobs:
+            self._unfinished[job.za_id] = job
+            if job.downloaded:
+                self._extract(job)
+            else:
+                self._plan_or_leave(job)
+        while self._unfinished or self._batch:
+            self._session.check()
+            self._begin_retries()
+            self._begin_attempts()
+            if self._batch and (not self._unfinished or self._until_commit() <= 0):
+                yield from self._commit()
+            else:
+                self._hear()
+
+    def _until_commit(self) -> float:
+        return self._committed + _COMMIT_SECONDS - time.monotonic()
+
+    def _hear(self) -> None:
+        """Wait for a message, no longer than until something else is to be done, and see to it."""
+        wait = self._until_commit() if self._batch else _IDLE_SECONDS
+        if self._retries:
+            wait = min(wait, self._retries[0][0] - time.monotonic())
+        try:
+            message = self._messages.get(timeout=max(wait, 0.001))
+        except queue.Empty:
+            return
+        match message:
+            case Started():
+                self._started(message)
+            case Progressed():
+                self._batch.progressed[message.transfer.download_id] = message.received
+            case Arrived():
+                self._arrived(message)
+            case Broke():
+                self._broke(message)
+            case Extracted():
+                self._extracted(message)
+            case Checked():
+                self._checked(message)
+            case Failed():
+                self._not_extracted(message)
+
+    def _plan(self, job: Job) -> bool:
+        """Let the job wait for its next attempt, at a source still in use; False when there is none."""
+        while (following := job.next_hosting()) is not None:
+            turn, hosting = following
+            source = self._sources.get(hosting.source_id)
+            if source is None or source.given_up:
+                continue
+            if turn == 0:
+                source.add(job, hosting)
+            else:
+                due = time.monotonic() + self._settings.retry_delay * 2 ** (turn - 1)
+                heapq.heappush(self._retries, (due, next(self._order), job, hosting))
+            return True
+        return False
+
+    def _plan_or_leave(self, job: Job) -> None:
+        """Let the job wait for its next attempt; if there is none, what came of the last one stands."""
+        if self._plan(job):
+            return
+        if job.download_id is not None and job.last_failure is not None:
+            self._batch.propose(Subject.ZIP_DOWNLOAD, job.download_id, job.last_failure)
+            self._finish(job)
+        else:
+            self._leave(job)
+
+    def _begin_retries(self) -> None:
+        while self._retries and self._retries[0][0] <= time.monotonic():
+            _, _, job, hosting = heapq.heappop(self._retries)
+            source = self._sources[hosting.source_id]
+            if source.given_up:
+                self._plan_or_leave(job)
+            else:
+                source.add(job, hosting)
+
+    def _begin_attempts(self) -> None:
+        """Request the downloads for which there is room."""
+        disk_full = self._disk_failures >= self._settings.source_failure_limit
+        for source in self._sources.values():
+            if source.given_up or disk_full:
+                for job, _ in source.take_all():
+                    self._leave(job) if disk_full else self._plan_or_leave(job)
+            else:
+                self._batch.downloads.extend(source.take(lambda: self._unchecked < _MOST_UNCHECKED))
+
+    def _started(self, message: Started) -> None:
+        number = message.transfer.download_id
+        self._transferring[number].attempts += 1
+        self._batch.requested[number] = utc_now()
+        self._batch.propose(Subject.ZIP_DOWNLOAD, number, DOWNLOADING, promote=False)
+
+    def _arrived(self, message: Arrived) -> None:
+        number, received = message.transfer.download_id, message.received
+        job = self._transferring.pop(number)
+        self._sources[message.transfer.hosting.source_id].note_arrival(received)
+        self._disk_failures = 0
+        job.downloaded = True
+        job.size_bytes, job.md5 = received.size_bytes, received.md5
+        job.resumed = received.resumed and not message.transfer.hosting.has_md5
+        self._batch.arrived.append(job)
+        self._batch.progressed[number] = received.size_bytes
+        self._batch.received[number] = utc_now()
+        self._batch.propose(Subject.ZIP_DOWNLOAD, number, EXTRACTING)
+        self._extract(job)
+
+    def _broke(self, message: Broke) -> None:
+        number, hosting, error = message.transfer.download_id, message.transfer.hosting, message.error
+        job = self._transferring.pop(number)
+        self._sources[hosting.source_id].note_failure(message)
+        self._log_reason(job, error)
+        job.failed_hostings.add(hosting.id)
+        if isinstance(error, FileMissingError):
+            job.lost_hostings.add(hosting.id)
+        job.last_failure = WRONG_CHECKSUM if isinstance(error, ChecksumMismatchError) else NOT_DOWNLOADED
+        self._batch.received[number] = utc_now()
+        if isinstance(error, DiskFullError):
+            self._disk_failures += 1
+            goes_on = False
+        else:
+            goes_on = self._plan(job)
+        self._batch.propose(Subject.ZIP_DOWNLOAD, number, job.last_failure, promote=not goes_on)
+        if not goes_on:
+            self._finish(job)
+
+    def _extract(self, job: Job) -> None:
+        self._unchecked += 1
+        archive, target = self._staging.archive(job.key), self._staging.contents(job.key)
+        self._pool.submit(self._do, job, lambda: Extracted(job, self._checker.extract(archive, target)))
+
+    def _validate(self, job: Job, document: Document) -> None:
+        self._pool.submit(self._do, job, lambda: Checked(job, document, tuple(self._checker.validate(document))))
+
+    def _do(self, job: Job, work: Callable[[], Message]) -> None:
+        """Run in the pool: do a piece of work and tell what came of it."""
+        try:
+            message = work()
+        except Exception as error:
+            message = Failed(job, error)
+        self._messages.put(message)
+
+    def _extracted(self, message: Extracted) -> None:
+        job = message.job
+        logged = len(job.reasons)
+        job.take_documents(message.archive)
+        if not job.known_documents and job.download_id is not None:
+            self._batch.problems.extend((job.download_id, reason) for reason in job.reasons[logged:])
+        self._batch.extracted.append(job)
+        self._batch.propose(Subject.ZIP_DOWNLOAD, job.download_id or 0, EXTRACTED)
+        for document in job.documents:
+            if document.state == TO_VALIDATE:
+                self._validate(job, document)
+        if job.unchecked == 0:
+            self._finish(job)
+
+    def _checked(self, message: Checked) -> None:
+        job, document = message.job, message.document
+        document.problems = message.problems
+        document.state = INVALID if message.problems else VALID
+        job.unchecked -= 1
+        self._batch.checked.append(document)
+        if job.unchecked == 0 and job.za_id in self._unfinished:
+            self._finish(job)
+
+    def _not_extracted(self, message: Failed) -> None:
+        job, error = message.job, message.error
+        if job.za_id not in self._unfinished:
+            return
+        number = job.download_id or 0
+        self._log_reason(job, error)
+        if isinstance(error, CorruptArchiveError) and job.resumed:
+            self._fetch_anew(job)
+            return
+        if isinstance(error, ArchiveError):
+            self._batch.propose(Subject.ZIP_DOWNLOAD, number, NOT_EXTRACTED)
+        self._finish(job)
+
+    def _fetch_anew(self, job: Job) -> None:
+        """An archive put together from two attempts is bad: before the centre is blamed, fetch it in one piece."""
+        self._unchecked -= 1
+        self._batch.propose(Subject.ZIP_DOWNLOAD, job.download_id or 0, NOT_EXTRACTED, promote=False)
+        job.last_failure = NOT_EXTRACTED
+        job.downloaded, job.resumed = False, False
+        self._staging.archive(job.key).unlink(missing_ok=True)
+        job.try_again_first()
+        self._plan_or_leave(job)
+
+    def _log_reason(self, job: Job, error: Exception) -> None:
+        if not isinstance(error, DccError):
+            log.error("%s met a fault of the platform", job.key, exc_info=error)
+            fault = InternalFaultError(
+                f"{job.key}: {type(error).__name__}: {error}. This is a fault of the platform; its next session takes "
+                "the archive up again. Report it with the log."
+            )
+            self.faults.append(fault)
+            error = fault
+        problem = Problem(error.short_name(), str(error))
+        job.reasons.append(problem)
+        if job.download_id is not None:
+            self._batch.problems.append((job.download_id, problem))
+
+    def _finish(self, job: Job) -> None:
+        """The job is at its end in this session; its outcome is yielded with the next commit."""
+        del self._unfinished[job.za_id]
+        if job.downloaded:
+            self._unchecked -= 1
+        else:
+            self.not_downloaded += 1
+        self._batch.finished.append(job)
+
+    def _leave(self, job: Job) -> None:
+        """Let a job go on waiting for the next session."""
+        del self._unfinished[job.za_id]
+        self.not_downloaded += 1
+
+    def _commit(self) -> Iterator[ZipOutcome]:
+        batch, self._batch = self._batch, Batch()
+        written = run_writing(self._tracker, batch.write, patience_seconds=self._settings.database_retry)
+        self._committed = time.monotonic()
+        for job, numbers in zip(batch.extracted, written.document_ids, strict=True):
+            for document, number in zip(job.documents, numbers, strict=True):
+                document.row_id = number
+        for (job, hosting), number in zip(batch.downloads, written.download_ids, strict=True):
+            job.download_id, job.source_id, job.hosting = number, hosting.source_id, hosting
+            self._transferring[number] = job
+            self._sources[hosting.source_id].put(Transfer(number, job.key, hosting))
+        for job in batch.finished:
+            source = self._sources.get(job.source_id or 0) if job.downloaded else None
+            yield job.outcome(written.states[job.za_id], None if source is None else source.label)
