@@ -103,9 +103,12 @@ def writing(engine: Engine) -> Iterator[Connection]:
     is away; a deadlock or a lock wait that took too long comes as SQLAlchemy's OperationalError (see `run_writing`).
     """
     if engine.dialect.name == "sqlite":
-        with _sqlite_turn(engine), engine.connect().execution_options(**{WRITES: True}) as connection:
-            with connection.begin():
-                yield connection
+        with (
+            _sqlite_turn(engine),
+            engine.connect().execution_options(**{WRITES: True}) as connection,
+            connection.begin(),
+        ):
+            yield connection
     else:
         with engine.begin() as connection:
             yield connection

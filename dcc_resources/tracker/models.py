@@ -10,7 +10,7 @@ SQLite all integers are INTEGER, ids are never given twice, and triggers (made b
 from __future__ import annotations
 
 from datetime import UTC, date, datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from sqlalchemy import (
     CHAR,
@@ -26,6 +26,7 @@ from sqlalchemy import (
     MetaData,
     SmallInteger,
     String,
+    Table,
     Text,
     UniqueConstraint,
     text,
@@ -121,6 +122,8 @@ class Base(DeclarativeBase):
         }
     )
     type_annotation_map = {datetime: UtcDateTime(), bool: Boolean(create_constraint=False)}  # noqa: RUF012
+    if TYPE_CHECKING:
+        __table__: ClassVar[Table]
 
 
 class _LastUpdated:
@@ -423,7 +426,11 @@ class ZipActionLog(_LastUpdated, Base):
 
 
 class Reopening(Base):
-    """Additive: a zip action set back to be processed again, by whom, why and from which state."""
+    """Additive: a zip action set back to be processed again, by whom, why and from which state.
+
+    `last_download_id` is its latest download at the time, null without any: the state of that and of earlier ones
+    does not concern the zip action any more. No foreign key, since it stays true when that download is gone.
+    """
 
     __tablename__ = "reopening"
     __table_args__ = _options(Index(None, "za_id"), Index(None, "from_phase_id"), Index(None, "from_status_id"))
@@ -434,6 +441,7 @@ class Reopening(Base):
     reason: Mapped[str] = mapped_column(String(256))
     from_phase_id: Mapped[int] = _small("phase.id", "RESTRICT")
     from_status_id: Mapped[int] = _small("a_status.id", "RESTRICT")
+    last_download_id: Mapped[int | None] = mapped_column(_BIG)
     created: Mapped[datetime]
 
 

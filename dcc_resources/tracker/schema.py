@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, cast
+from typing import Final
 
-from sqlalchemy import URL, Connection, Engine, Table, func, insert, inspect, select, text
+from sqlalchemy import URL, Connection, Engine, func, insert, inspect, select, text
 from sqlalchemy.exc import OperationalError, ProgrammingError
 
 from dcc_resources.errors import ConfigurationError, TrackerOutdatedError, TrackerUnreachableError
@@ -88,7 +88,8 @@ def _newer(label: str, revision: str) -> TrackerOutdatedError:
 def _revision(connection: Connection) -> str | None:
     if not inspect(connection).has_table("alembic_version"):
         return None
-    return connection.scalar(text("SELECT version_num FROM alembic_version"))
+    revision: str | None = connection.scalar(text("SELECT version_num FROM alembic_version"))
+    return revision
 
 
 def _refuse_unfit(connection: Connection, revision: str | None) -> None:
@@ -166,7 +167,7 @@ def _upgrade(connection: Connection) -> None:
 
 def _add_reference_rows(connection: Connection) -> None:
     for name, rows in REFERENCE_ROWS.items():
-        table = cast(Table, Base.metadata.tables[name])
+        table = Base.metadata.tables[name]
         present = {row.id: row.short_name for row in connection.execute(select(table.c.id, table.c.short_name))}
         for row_id, row in enumerate(rows, start=1):
             if present.get(row_id, row.short_name) != row.short_name:

@@ -11,6 +11,12 @@ from sqlalchemy import Connection, inspect, text
 from dcc_resources.errors import TrackerOutdatedError
 from dcc_resources.tracker.migrations import SCRIPTS
 
+_TRIGGER = (
+    "CREATE TRIGGER IF NOT EXISTS tr_{table}_last_update AFTER UPDATE ON {table} FOR EACH ROW "
+    "WHEN NEW.last_update = OLD.last_update AND NEW.last_update <> CURRENT_TIMESTAMP BEGIN "
+    "UPDATE {table} SET last_update = CURRENT_TIMESTAMP WHERE rowid = NEW.rowid; END"
+)
+
 
 def alembic_config(scripts: Path = SCRIPTS, versions: tuple[Path, ...] = ()) -> Config:
     """Alembic's configuration, without a file; `versions` are the folders of revisions, by default `scripts`'s own."""
@@ -51,10 +57,4 @@ def _keep_last_update(connection: Connection) -> None:
     inspector = inspect(connection)
     for table in inspector.get_table_names():
         if any(column["name"] == "last_update" for column in inspector.get_columns(table)):
-            connection.execute(
-                text(
-                    f"CREATE TRIGGER IF NOT EXISTS tr_{table}_last_update AFTER UPDATE ON {table} FOR EACH ROW "
-                    "WHEN NEW.last_update = OLD.last_update AND NEW.last_update <> CURRENT_TIMESTAMP BEGIN "
-                    f"UPDATE {table} SET last_update = CURRENT_TIMESTAMP WHERE rowid = NEW.rowid; END"
-                )
-            )
+            connection.execute(text(_TRIGGER.format(table=table)))

@@ -84,11 +84,10 @@ class Tables:
         for name, length in (("source_protocol", 8), ("resource_state", 32), ("processing_type", 32)):
             short_name = column("short_name", sa.String(length))
             self.table(name, number(SMALL), short_name, text.copy(), sa.Index(None, "short_name"))
-        named = (number(SMALL), column("short_name", sa.String(64)), text)
-        unique = sa.UniqueConstraint("short_name")
-        self.table("phase", *(part.copy() for part in named), unique.copy())
-        self.table("a_status", *(part.copy() for part in named), column("rgba", sa.CHAR(8)), unique.copy())
-        self.table("an_exception", *(part.copy() for part in named), unique.copy())
+        for name in ("phase", "a_status", "an_exception"):
+            colour = [column("rgba", sa.CHAR(8))] if name == "a_status" else []
+            named = (number(SMALL), column("short_name", sa.String(64)), text.copy(), *colour)
+            self.table(name, *named, sa.UniqueConstraint("short_name"))
 
     def _centre_tables(self) -> None:
         self.table(
@@ -283,6 +282,7 @@ class Tables:
             column("reason", sa.String(256)),
             ref("from_phase_id", SMALL, "phase.id", "RESTRICT"),
             ref("from_status_id", SMALL, "a_status.id", "RESTRICT"),
+            column("last_download_id", BIG, null=True),
             column("created", sa.DateTime()),
             sa.Index(None, "za_id"),
             sa.Index(None, "from_phase_id"),

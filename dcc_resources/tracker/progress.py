@@ -1,0 +1,419 @@
+"""Phase and status of zip actions, downloads and documents: the one module that writes them (reference tracker).
+
+States are totally ordered: without failure by phase, then by status; a failure stands above every state that is none,
+an earlier failure above a later one. A proposed state is taken when it stands above the present one (`advance`), so
+that neither the order of reports nor reporting twice matters. A parent is rolled up from its children (`roll_up`):
+documents to their download, the latest download to its zip action.
+
+Names are checked while crawling, before anything is downloaded, although `download` has the lower phase id. The
+tracker shows this as follows:
+
+- A zip action that waits for download is (zip_name, done), and one refused for its name (zip_name, failed).
+- It stays (zip_name, done) while its download is (download, pending), (download, running) or (download, done), which
+  rule 1 ignores as earlier: look at `zip_download` for what is under way.
+- From (zip_md5, ...) on, it shows the state of its latest download.
+- It becomes (download, failed), or fails in a later phase, only when no further attempt follows in the session: a
+  failed attempt that another source or try follows is recorded on its `zip_download` alone (`Proposal.promote`).
+- A retry, asked for by a person or the retry policy, sets it back to (zip_name, done) with a row in `reopening`, and
+  makes a new `zip_download`. Downloads from before a re-opening do not concern the zip action any more.
+
+Every function takes the connection of a write transaction (`dcc_resources.tracker.database.run_writing`). Writers
+beside each other are kept apart by the rows of the zip actions, locked in the order of their ids before anything
+below them is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from enum import Enum
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import BindParameter, Connection, Select, bindparam, func, select, update
+
+from dcc_resources.naming import Action
+from dcc_resources.tracker.database import insert_rows
+from dcc_resources.tracker.models import FileSourceHasZip, Reopening, XmlFile, ZipAction, ZipDownload, utc_now
+from dcc_resources.tracker.reference import ACTION_IDS, Phase, Status
+
+_CHUNK: Final = 500
+_REQUESTED_BY_LENGTH: Final = 64
+_REASON_LENGTH: Final = 256
+
+
+class State(NamedTuple):
+    """How far something has come."""
+
+    phase: Phase
+    status: Status
+
+    def __str__(self) -> str:
+        return f"({self.phase.short_name}, {self.status.short_name})"
+
+    @property
+    def failed(self) -> bool:
+        """Whether it ended in a failure."""
+        return self.status == Status.FAILED
+
+
+WAITING: Final = State(Phase.ZIP_NAME, Status.DONE)
+"""State of a zip action that waits to be downloaded."""
+
+REQUESTED: Final = State(Phase.DOWNLOAD, Status.PENDING)
+"""State of a download that has not begun."""
+
+
+def _rank(state: State) -> tuple[bool, int, int]:
+    if state.failed:
+        return True, -state.phase, 0
+    return False, state.phase, state.status
+
+
+def advance(old: State, new: State) -> State:
+    """The state after `new` is proposed over `old` (reference tracker, rules 1 to 3): the one that stands above."""
+    return new if _rank(new) > _rank(old) else old
+
+
+def roll_up(children: Iterable[State]) -> State | None:
+    """The state that children give their parent: the earliest failure, else the least advanced; None without any."""
+    states = set(children)
+    if not states:
+        return None
+    highest = max(states, key=_rank)
+    return highest if highest.failed else min(states, key=_rank)
+
+
+class Subject(Enum):
+    """What has a phase and a status."""
+
+    ZIP_ACTION = "zip_action"
+    ZIP_DOWNLOAD = "zip_download"
+    XML_FILE = "xml_file"
+
+
+class Proposal(NamedTuple):
+    """A state proposed for the row `id` of `subject`.
+
+    `promote=False` leaves the parents as they are: for a failed attempt that another one follows.
+    """
+
+    subject: Subject
+    id: int
+    state: State
+    promote: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class NewZipAction:
+    """A zip action to be added: what is to be done with the archive `zip_id`."""
+
+    zip_id: int
+    action: Action
+    state: State
+
+
+@dataclass(frozen=True, slots=True)
+class NewDocument:
+    """A document to be added. Centre, date and increment are its name's, None where the name is refused."""
+
+    zip_download_id: int
+    file_name: str
+    centre_id: int | None
+    created: date | None
+    inc: int | None
+    size_bytes: int | None
+    md5: str | None
+    state: State
+
+
+def add_zip_actions(connection: Connection, rows: Sequence[NewZipAction]) -> list[int]:
+    """Add zip actions; their ids, in order."""
+    return insert_rows(
+        connection,
+        ZipAction,
+        [{"zip_id": row.zip_id, "todo_id": ACTION_IDS[row.action]} | _columns(row.state) for row in rows],
+    )
+
+
+def add_downloads(
+    connection: Connection, hosting_ids: Sequence[int], requested: datetime, state: State = REQUESTED
+) -> list[int]:
+    """Add an attempt to download from each hosting (`file_source_has_zip.id`), and promote; their ids, in order.
+
+    `requested` is in UTC. `received`, which may not be null, starts out the same.
+    """
+    times = {"request": requested, "received": requested} | _columns(state)
+    ids = insert_rows(connection, ZipDownload, [{"zf_id": hosting_id} | times for hosting_id in hosting_ids])
+    report(connection, [Proposal(Subject.ZIP_DOWNLOAD, download_id, state) for download_id in ids])
+    return ids
+
+
+def add_documents(connection: Connection, rows: Sequence[NewDocument]) -> list[int]:
+    """Add the documents of downloads, and promote; their ids, in order."""
+    if not rows:
+        return []
+    parents = _actions_of(connection, {row.zip_download_id for row in rows})
+    actions = _lock_actions(connection, parents.values())
+    ids = insert_rows(
+        connection,
+        XmlFile,
+        [
+            {
+                "zip_id": row.zip_download_id,
+                "fname": row.file_name,
+                "centre_id": row.centre_id,
+                "created": row.created,
+                "inc": row.inc,
+                "size_bytes": row.size_bytes,
+                "content_md5": row.md5,
+            }
+            | _columns(row.state)
+            for row in rows
+        ],
+    )
+    downloads = _read_states(connection, ZipDownload, parents)
+    _apply(connection, ZipDownload, downloads, _rolled_up(connection, downloads))
+    _apply(connection, ZipAction, actions, _from_latest(connection, parents, downloads))
+    return ids
+
+
+def report(connection: Connection, proposals: Sequence[Proposal]) -> dict[tuple[Subject, int], State]:
+    """Take the proposed states where they stand above the present ones, and promote them to the parents.
+
+    Returns the states that the rows named, and the parents of each, have afterwards; a row that is not there (its
+    file source was removed) is not among them. When a row is named more than once, the last proposal for it decides
+    whether it is promoted. A row whose state stays is promoted all the same. The number of statements does not depend
+    on the number of proposals, but for one more in every `_CHUNK` rows of a table and for each state newly taken.
+    """
+    if not proposals:
+        return {}
+    proposed: dict[Subject, dict[int, State]] = {subject: {} for subject in Subject}
+    promoted: dict[Subject, dict[int, bool]] = {subject: {} for subject in Subject}
+    for subject, row_id, state, promote in proposals:
+        earlier = proposed[subject].get(row_id, state)
+        proposed[subject][row_id] = advance(earlier, state)
+        promoted[subject][row_id] = promote
+
+    lineage = _find_lineage(connection, proposed)
+    actions = _lock_actions(connection, {*proposed[Subject.ZIP_ACTION], *lineage.downloads.values()})
+    downloads = _read_states(connection, ZipDownload, lineage.downloads)
+    documents = _read_states(connection, XmlFile, lineage.documents)
+
+    _apply(connection, XmlFile, documents, proposed[Subject.XML_FILE])
+    parents = {lineage.documents[row_id] for row_id in documents if promoted[Subject.XML_FILE][row_id]}
+    rolled_up = _rolled_up(connection, parents)
+    _apply(connection, ZipDownload, downloads, proposed[Subject.ZIP_DOWNLOAD], rolled_up)
+    direct = promoted[Subject.ZIP_DOWNLOAD]
+    upwards = {row_id: state for row_id, state in downloads.items() if direct.get(row_id, row_id in rolled_up)}
+    _apply(
+        connection,
+        ZipAction,
+        actions,
+        proposed[Subject.ZIP_ACTION],
+        _from_latest(connection, lineage.downloads, upwards),
+    )
+    return {
+        (subject, row_id): state
+        for subject, states in zip(Subject, (actions, downloads, documents), strict=True)
+        for row_id, state in states.items()
+    }
+
+
+def reopen(connection: Connection, za_ids: Collection[int], requested_by: str, reason: str) -> None:
+    """Set zip actions back to waiting for download, with a row in `reopening` for each; nothing is deleted.
+
+    Their downloads that are pending or running become cancelled, and no download made so far concerns them any more.
+    `requested_by` and `reason` are cut to 64 and 256 characters.
+    """
+    actions = _lock_actions(connection, za_ids)
+    if not actions:
+        return
+    latest = {za_id: download_id for za_id, download_id, _ in _latest_downloads(connection, actions)}
+    insert_rows(
+        connection,
+        Reopening,
+        [
+            {
+                "za_id": za_id,
+                "requested_by": requested_by[:_REQUESTED_BY_LENGTH],
+                "reason": reason[:_REASON_LENGTH],
+                "from_phase_id": state.phase,
+                "from_status_id": state.status,
+                "last_download_id": latest.get(za_id),
+                "created": utc_now(),
+            }
+            for za_id, state in actions.items()
+        ],
+    )
+    _write_states(connection, ZipAction, {za_id: WAITING for za_id, state in actions.items() if state != WAITING})
+    unfinished: list[int] = []
+    for ids in _chunks(actions):
+        unfinished.extend(connection.scalars(_UNFINISHED_DOWNLOADS, {"ids": ids, "unfinished": _UNFINISHED}))
+    _cancel(connection, unfinished)
+
+
+def cancel_downloads(connection: Connection, download_ids: Collection[int]) -> None:
+    """Record that attempts were given up: those pending or running become cancelled in their phase, unpromoted."""
+    _lock_actions(connection, _actions_of(connection, download_ids).values())
+    _cancel(connection, download_ids)
+
+
+class _Lineage(NamedTuple):
+    """The parent of each document (id of a `zip_download`) and of each download (id of a `zip_action`)."""
+
+    documents: dict[int, int]
+    downloads: dict[int, int]
+
+
+_Stateful = type[ZipAction] | type[ZipDownload] | type[XmlFile]
+
+_UNFINISHED: Final = (int(Status.PENDING), int(Status.RUNNING))
+_IDS: BindParameter[Any] = bindparam("ids", expanding=True)
+_STATES = {(int(phase), int(status)): State(phase, status) for phase in Phase for status in Status}
+
+_ACTIONS_OF = (
+    select(ZipDownload.id, FileSourceHasZip.za_id)
+    .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
+    .where(ZipDownload.id.in_(_IDS))
+)
+_LINEAGE_OF = (
+    select(XmlFile.id, ZipDownload.id, FileSourceHasZip.za_id)
+    .join(ZipDownload, ZipDownload.id == XmlFile.zip_id)
+    .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
+    .where(XmlFile.id.in_(_IDS))
+)
+_LATEST_DOWNLOADS = (
+    select(
+        FileSourceHasZip.za_id,
+        func.max(ZipDownload.id),
+        select(func.max(Reopening.last_download_id))
+        .where(Reopening.za_id == FileSourceHasZip.za_id)
+        .correlate(FileSourceHasZip)
+        .scalar_subquery(),
+    )
+    .join(ZipDownload, ZipDownload.zf_id == FileSourceHasZip.id)
+    .where(FileSourceHasZip.za_id.in_(_IDS))
+    .group_by(FileSourceHasZip.za_id)
+)
+_UNFINISHED_DOWNLOADS = (
+    select(ZipDownload.id)
+    .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
+    .where(FileSourceHasZip.za_id.in_(_IDS), ZipDownload.status_id.in_(bindparam("unfinished", expanding=True)))
+)
+_CHILDREN = (
+    select(XmlFile.zip_id, XmlFile.phase_id, XmlFile.status_id)
+    .where(XmlFile.zip_id.in_(_IDS))
+    .group_by(XmlFile.zip_id, XmlFile.phase_id, XmlFile.status_id)
+)
+_READ = {
+    model: select(model.id, model.phase_id, model.status_id).where(model.id.in_(_IDS)).order_by(model.id)
+    for model in (ZipAction, ZipDownload, XmlFile)
+}
+_LOCK = _READ[ZipAction].with_for_update()
+_WRITE = {
+    model: update(model).where(model.id.in_(_IDS)).values(phase_id=bindparam("phase"), status_id=bindparam("status"))
+    for model in (ZipAction, ZipDownload, XmlFile)
+}
+_CANCEL = (
+    update(ZipDownload)
+    .where(ZipDownload.id.in_(_IDS), ZipDownload.status_id.in_(bindparam("unfinished", expanding=True)))
+    .values(status_id=int(Status.CANCELLED))
+)
+
+
+def _columns(state: State) -> dict[str, object]:
+    return {"phase_id": int(state.phase), "status_id": int(state.status)}
+
+
+def _chunks(ids: Iterable[int]) -> Iterator[list[int]]:
+    ordered = sorted(set(ids))
+    for start in range(0, len(ordered), _CHUNK):
+        yield ordered[start : start + _CHUNK]
+
+
+def _actions_of(connection: Connection, download_ids: Iterable[int]) -> dict[int, int]:
+    """The zip action of each download."""
+    found: dict[int, int] = {}
+    for ids in _chunks(download_ids):
+        found.update((row_id, za_id) for row_id, za_id in connection.execute(_ACTIONS_OF, {"ids": ids}))
+    return found
+
+
+def _find_lineage(connection: Connection, proposed: Mapping[Subject, Mapping[int, State]]) -> _Lineage:
+    lineage = _Lineage({}, _actions_of(connection, proposed[Subject.ZIP_DOWNLOAD]))
+    for ids in _chunks(proposed[Subject.XML_FILE]):
+        for row_id, download_id, za_id in connection.execute(_LINEAGE_OF, {"ids": ids}):
+            lineage.documents[row_id] = download_id
+            lineage.downloads[download_id] = za_id
+    return lineage
+
+
+def _lock_actions(connection: Connection, za_ids: Iterable[int]) -> dict[int, State]:
+    """The states of zip actions, which no other transaction can change until this one ends, nor those below them."""
+    return _states(connection, _LOCK, za_ids)
+
+
+def _read_states(connection: Connection, model: _Stateful, ids: Iterable[int]) -> dict[int, State]:
+    return _states(connection, _READ[model], ids)
+
+
+def _states(connection: Connection, query: Select[int, int, int], ids: Iterable[int]) -> dict[int, State]:
+    found: dict[int, State] = {}
+    for chunk in _chunks(ids):
+        rows = connection.execute(query, {"ids": chunk})
+        found.update((row_id, _STATES[phase, status]) for row_id, phase, status in rows)
+    return found
+
+
+def _rolled_up(connection: Connection, download_ids: Iterable[int]) -> dict[int, State]:
+    """The state that the documents of each download give it."""
+    children: dict[int, list[State]] = {}
+    for ids in _chunks(download_ids):
+        for download_id, phase, status in connection.execute(_CHILDREN, {"ids": ids}):
+            children.setdefault(download_id, []).append(_STATES[phase, status])
+    return {download_id: state for download_id, states in children.items() if (state := roll_up(states))}
+
+
+def _latest_downloads(connection: Connection, za_ids: Iterable[int]) -> Iterator[tuple[int, int, int]]:
+    """Of each zip action with downloads: its id, its latest download, and the last one before its re-opening, or 0."""
+    for ids in _chunks(za_ids):
+        for za_id, latest, before_reopening in connection.execute(_LATEST_DOWNLOADS, {"ids": ids}):
+            yield za_id, latest, before_reopening or 0
+
+
+def _from_latest(
+    connection: Connection, parents: Mapping[int, int], downloads: Mapping[int, State]
+) -> dict[int, State]:
+    """The state that each zip action takes from its latest download, where that is among `downloads`."""
+    za_ids = {parents[download_id] for download_id in downloads}
+    return {
+        za_id: downloads[latest]
+        for za_id, latest, before_reopening in _latest_downloads(connection, za_ids)
+        if latest in downloads and latest > before_reopening
+    }
+
+
+def _apply(connection: Connection, model: _Stateful, present: dict[int, State], *proposed: Mapping[int, State]) -> None:
+    """Take the proposed states that stand above the present ones, in `present` and in the database."""
+    changed: dict[int, State] = {}
+    for states in proposed:
+        for row_id, state in states.items():
+            old = present.get(row_id)
+            if old is not None and advance(old, state) != old:
+                present[row_id] = changed[row_id] = state
+    _write_states(connection, model, changed)
+
+
+def _write_states(connection: Connection, model: _Stateful, states: Mapping[int, State]) -> None:
+    rows: dict[State, list[int]] = {}
+    for row_id, state in states.items():
+        rows.setdefault(state, []).append(row_id)
+    for state, row_ids in sorted(rows.items()):
+        for ids in _chunks(row_ids):
+            connection.execute(_WRITE[model], {"ids": ids, "phase": int(state.phase), "status": int(state.status)})
+
+
+def _cancel(connection: Connection, download_ids: Iterable[int]) -> None:
+    for ids in _chunks(download_ids):
+        connection.execute(_CANCEL, {"ids": ids, "unfinished": _UNFINISHED})
