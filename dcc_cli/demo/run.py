@@ -1,0 +1,180 @@
+"""The demonstration from beginning to end: servers started, centres and sources registered, one session run."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from pydantic import SecretStr
+
+from dcc_cli.demo.centres import BASE_PATH, CENTRES, DemoSource, demo_sources
+from dcc_cli.demo.outcome import Outcome, differences, print_crawl, print_outcome
+from dcc_cli.demo.servers import Account, refusing_port, require_packages, running
+from dcc_resources.errors import ConfigurationError
+from dcc_resources.file_sources.base import SourceAddress, SourceProtocol
+from dcc_resources.settings import Settings, load_settings
+
+if TYPE_CHECKING:
+    from sqlalchemy import Engine
+
+    from dcc_resources.tracker.pinned_keys import PinnedKey
+
+_MARK = ".made-by-dcc-demo"
+_SERVERS = {SourceProtocol.SFTP: "dcc_cli.demo.sftp_server", SourceProtocol.FTP: "dcc_cli.demo.ftp_server"}
+
+
+def demonstrate(folder: Path) -> int:
+    """Run the demonstration in `folder`; see `dcc_cli.demo.run_demo`."""
+    began = time.monotonic()
+    require_packages()
+    _begin_anew(folder)
+    sources = demo_sources()
+    click.echo(
+        f"Demonstration: {len(CENTRES)} centres with {len(sources)} file sources on SFTP and FTP servers of this "
+        f"machine, all in {folder}.\n"
+    )
+    with _own_environment(folder / "home"):
+        settings = load_settings()
+        with _served(folder, sources) as addresses:
+            outcome = _session(settings, addresses)
+    print_outcome(outcome)
+    wrong = differences(outcome)
+    for difference in wrong:
+        click.secho(f"Not as expected: {difference}", fg="red")
+    _print_next_steps(folder, time.monotonic() - began)
+    return 1 if wrong else 0
+
+
+def _begin_anew(folder: Path) -> None:
+    """Make `folder` empty. Raises ConfigurationError when it holds something that no demonstration has made."""
+    if folder.exists():
+        if not (folder / _MARK).is_file() and any(folder.iterdir()):
+            raise ConfigurationError(
+                f"{folder} holds something else than a demonstration. Move it away, or run `dcc demo` elsewhere."
+            )
+        shutil.rmtree(folder)
+    folder.mkdir(mode=0o700, parents=True)
+    (folder / _MARK).touch()
+
+
+@contextmanager
+def _own_environment(home: Path) -> Iterator[None]:
+    """Work with default settings in `home`, whatever the caller's environment sets: never on a real tracker."""
+    kept = dict(os.environ)
+    for name in kept:
+        if name.upper().startswith(("DCC_", "DAGSTER_")):
+            del os.environ[name]
+    os.environ["DCC_HOME"] = str(home.absolute())
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(kept)
+
+
+@contextmanager
+def _served(folder: Path, sources: Sequence[DemoSource]) -> Iterator[list[SourceAddress]]:
+    """Fill the sources' folders and run their servers; yields how each source is reached."""
+    accounts: dict[SourceProtocol, dict[str, Account]] = {protocol: {} for protocol in _SERVERS}
+    keys = folder / "accesskeys"
+    keys.mkdir(mode=0o700)
+    for source in sources:
+        files = folder / "servers" / source.username
+        files.mkdir(parents=True)
+        source.write(files)
+        account = Account(secrets.token_urlsafe(16), files.absolute())
+        (keys / source.username).write_text(account.password, "utf-8")
+        accounts[source.protocol][source.username] = account
+    with ExitStack() as stack:
+        ports = {
+            protocol: stack.enter_context(running(module, accounts[protocol], folder / "servers" / f"{protocol}.log"))
+            for protocol, module in _SERVERS.items()
+        }
+        refusing = stack.enter_context(refusing_port())
+        yield [
+            SourceAddress(
+                id=0,
+                centre=source.centre,
+                protocol=source.protocol,
+                hostname=f"127.0.0.1:{refusing if source.refusing else ports[source.protocol]}",
+                username=source.username,
+                accesskey=SecretStr(f"file:{(keys / source.username).absolute()}"),
+                base_path=BASE_PATH,
+            )
+            for source in sources
+        ]
+
+
+def _session(settings: Settings, addresses: Sequence[SourceAddress]) -> Outcome:
+    """Register everything and run one session; raises what these raise."""
+    from dcc_assets.instance import open_instance
+    from dcc_assets.session_runs import run_session
+    from dcc_resources.outcomes import SourceCrawl, ZipOutcome
+    from dcc_resources.tracker import database
+
+    tracker = database.open_tracker(settings)
+    try:
+        database.init_tracker(tracker)
+        _register(tracker, settings, addresses)
+        crawls: list[SourceCrawl] = []
+        zips: list[ZipOutcome] = []
+
+        def crawled(crawl: SourceCrawl) -> None:
+            crawls.append(crawl)
+            print_crawl(crawl)
+
+        click.secho("File sources", bold=True)
+        with open_instance(settings) as instance:
+            run_session(settings, tracker, instance, on_crawl=crawled, on_zip=zips.append)
+        with tracker.connect() as connection:
+            return Outcome.load(connection, crawls, zips)
+    finally:
+        tracker.dispose()
+
+
+def _register(tracker: Engine, settings: Settings, addresses: Sequence[SourceAddress]) -> None:
+    """What `dcc centre add` and `dcc source add --accept-host-key` do."""
+    from dcc_resources.tracker import registry
+    from dcc_resources.tracker.database import writing
+
+    host_keys = [_host_keys(address, settings) for address in addresses]
+    with writing(tracker) as connection:
+        for code in CENTRES:
+            registry.add_centre(connection, registry.NewCentre(code, email=f"wrangler@{code.lower()}.example.org"))
+        for address, keys in zip(addresses, host_keys, strict=True):
+            registry.add_source(connection, address, keys)
+
+
+def _host_keys(address: SourceAddress, settings: Settings) -> list[PinnedKey]:
+    """The host key that an SFTP server shows; none from a server that refuses connections."""
+    from dcc_resources.errors import SourceUnreachableError
+    from dcc_resources.file_sources.ssh_transport import fetch_host_key
+    from dcc_resources.tracker.pinned_keys import PinnedKey
+
+    if address.protocol is not SourceProtocol.SFTP:
+        return []
+    try:
+        shown = fetch_host_key(address.hostname, settings)
+    except SourceUnreachableError:
+        return []
+    return [PinnedKey(shown.type, shown.base64, shown.fingerprint)]
+
+
+def _print_next_steps(folder: Path, seconds: float) -> None:
+    command = Path(sys.executable).with_name("dcc")
+    if command.is_relative_to(Path.cwd()):
+        command = command.relative_to(Path.cwd())
+    click.echo(
+        f"\nThat took {seconds:.0f} s. The servers are stopped; what they delivered is in {folder}/home. Look at it:"
+    )
+    for arguments in ("status", "show add/H.2013-11-04.3.impc.zip", "ui"):
+        click.echo(f"  DCC_HOME={folder}/home {command} {arguments}")
+    click.echo("The last of these opens the Dagster UI.")

@@ -1,0 +1,156 @@
+"""`dcc demo`: a whole session on real servers, from nothing, with the outcome that it announces."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dcc_cli.demo.centres import EXPECTED
+
+pytest.importorskip("asyncssh", reason="The demonstration's servers are not installed: pip install 'dcc[demo]'")
+pytest.importorskip("pyftpdlib", reason="The demonstration's servers are not installed: pip install 'dcc[demo]'")
+
+DCC = str(Path(sys.executable).with_name("dcc"))
+END_SECONDS = 10.0
+
+
+def environment(**variables: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("DCC_", "DAGSTER_"))}
+    return {**kept, **variables}
+
+
+def processes_in(folder: Path) -> list[str]:
+    """The commands of all processes that work in `folder`, which a demonstration's servers inherit from it."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if (process / "cwd").readlink() == folder:
+                found.append((process / "cmdline").read_text().replace("\0", " "))
+    return found
+
+
+def wait_until_alone(folder: Path) -> None:
+    end = time.monotonic() + END_SECONDS
+    while processes_in(folder) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert processes_in(folder) == []
+
+
+@contextmanager
+def demo_with_servers(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A demonstration whose servers are running."""
+    with subprocess.Popen([DCC, "demo"], cwd=folder, env=environment(), stdout=subprocess.DEVNULL) as demo:
+        try:
+            end = time.monotonic() + 30
+            while time.monotonic() < end and demo.poll() is None:
+                commands = processes_in(folder)
+                if all(any(name in command for command in commands) for name in ("sftp_server", ".ftp_server")):
+                    break
+                time.sleep(0.02)
+            assert demo.poll() is None
+            yield demo
+        finally:
+            demo.kill()
+
+
+@pytest.fixture(scope="module")
+def demonstration(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
+    """A demonstration that has run, in an environment that names a tracker which must not be touched."""
+    folder = tmp_path_factory.mktemp("demo")
+    other = environment(DCC_TRACKER_URL="mysql://nobody:secret@127.0.0.1:1/real", DCC_STAGING=str(folder / "real"))
+    ended = subprocess.run(
+        [DCC, "demo"], cwd=folder, env=other, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL
+    )
+    return folder, ended
+
+
+def told_by(folder: Path, *command: str) -> Any:
+    home = environment(DCC_HOME=str(folder / ".demo" / "home"))
+    told = subprocess.run([DCC, *command, "--json"], env=home, capture_output=True, text=True, check=True, timeout=60)
+    return json.loads(told.stdout)
+
+
+def test_the_demonstration_ends_as_expected(demonstration: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
+    _, ended = demonstration
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "Not as expected" not in ended.stdout
+    assert "Traceback" not in ended.stderr
+
+
+def test_it_tells_every_problem_and_where_to_look(
+    demonstration: tuple[Path, subprocess.CompletedProcess[str]],
+) -> None:
+    _, ended = demonstration
+    for key, expected in EXPECTED.items():
+        if expected.status.short_name == "failed":
+            assert str(key) in ended.stdout
+    assert "127.0.0.1" in next(line for line in ended.stdout.splitlines() if "failed: " in line)
+    assert "zigosity" in ended.stdout
+    assert "weights final version.xml" in ended.stdout
+    assert "DCC_HOME=.demo/home" in ended.stdout
+    assert "dcc ui" in ended.stdout
+
+
+def test_the_commands_see_what_it_has_done(demonstration: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
+    folder, _ = demonstration
+    status = told_by(folder, "status")
+    states = Counter((key.phase.short_name, key.status.short_name) for key in EXPECTED.values())
+    assert {(state["phase"], state["status"]): state["count"] for state in status["zip_actions"]} == states
+    assert Counter(source["last_crawl"]["outcome"] for source in status["sources"]) == {"ok": 4, "failed": 1}
+    told = told_by(folder, "show", "add/H.2013-11-04.3.impc.zip")
+    errors = {document["file_name"]: len(document["errors"]) for document in told["documents"]}
+    assert errors["H.2013-11-04.3.experiment.impc.xml"] == 0
+    assert errors["H.2013-11-04.1.specimen.impc.xml"] >= 2
+    assert errors["H.2013-11-04.2.experiment.impc.xml"] >= 1
+
+
+def test_it_keeps_to_its_folder_and_shows_no_password(
+    demonstration: tuple[Path, subprocess.CompletedProcess[str]],
+) -> None:
+    folder, ended = demonstration
+    assert [path.name for path in folder.iterdir()] == [".demo"]
+    passwords = [path.read_text() for path in (folder / ".demo" / "accesskeys").iterdir()]
+    assert len(passwords) == 5
+    tracker = (folder / ".demo" / "home" / "tracker.db").read_bytes()
+    for password in passwords:
+        assert password not in ended.stdout + ended.stderr
+        assert password.encode() not in tracker
+
+
+def test_it_leaves_no_process_behind(demonstration: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
+    folder, _ = demonstration
+    wait_until_alone(folder)
+
+
+def test_an_interrupted_demonstration_leaves_no_process_behind(tmp_path: Path) -> None:
+    with demo_with_servers(tmp_path) as demo:
+        demo.send_signal(signal.SIGINT)
+        assert demo.wait(END_SECONDS) == 130
+        wait_until_alone(tmp_path)
+
+
+def test_a_killed_demonstration_leaves_no_process_behind(tmp_path: Path) -> None:
+    with demo_with_servers(tmp_path) as demo:
+        demo.kill()
+        demo.wait()
+        wait_until_alone(tmp_path)
+
+
+def test_it_refuses_a_folder_that_holds_something_else(tmp_path: Path) -> None:
+    (tmp_path / ".demo").mkdir()
+    (tmp_path / ".demo" / "thesis.txt").write_text("the only copy")
+    ended = subprocess.run([DCC, "demo"], cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 2
+    assert "holds something else" in ended.stderr
+    assert (tmp_path / ".demo" / "thesis.txt").read_text() == "the only copy"
