@@ -265,5 +265,3 @@ def _batches(told: queue.SimpleQueue[Report | None]) -> Iterator[list[Report]]:
                 return
             batch.append(report)
         yield batch
-
-

@@ -11,21 +11,27 @@ Chosen in the `dagster.yaml` that `dcc_assets.instance` writes.
 from __future__ import annotations
 
 import inspect
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
-from dagster import EventLogEntry
+from dagster import EventLogEntry, Field, StringSource
 from dagster._core.events import ASSET_CHECK_EVENTS, ASSET_EVENTS, EVENT_TYPE_TO_PIPELINE_RUN_STATUS
-from dagster._core.storage.event_log import SqliteEventLogStorage, SqlEventLogStorageTable
+from dagster._core.storage.event_log import SqlEventLogStorageTable, SqliteEventLogStorage
 from sqlalchemy.pool import NullPool, StaticPool
 
 if TYPE_CHECKING:
+    from dagster._config import UserConfigSchema
     from dagster._serdes import ConfigurableClassData
     from sqlalchemy.engine import Connection, Engine
+
+EVENTS_BELOW_HOME: Final = ("history", "runs")
+"""Where events are kept in a Dagster instance's directory: as Dagster's own default is."""
 
 _INDEX = "index"
 _BUSY_SECONDS = 30
@@ -72,11 +78,17 @@ class BatchingSqliteEventLogStorage(SqliteEventLogStorage):
         super().__init__(base_dir, inst_data)
 
     @classmethod
+    def config_type(cls) -> UserConfigSchema:
+        """What `dagster.yaml` may say: `base_dir`; by default where Dagster itself keeps events in DAGSTER_HOME."""
+        return {"base_dir": Field(StringSource, is_required=False)}
+
+    @classmethod
     def from_config_value(
         cls, inst_data: ConfigurableClassData | None, config_value: Mapping[str, Any]
     ) -> BatchingSqliteEventLogStorage:
         """Build the storage from its entry in `dagster.yaml`."""
-        return cls(inst_data=inst_data, **config_value)
+        base_dir = config_value.get("base_dir") or str(Path(os.environ["DAGSTER_HOME"], *EVENTS_BELOW_HOME))
+        return cls(base_dir, inst_data)
 
     @contextmanager
     def _connect(self, shard: str) -> Iterator[Connection]:

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 
-from dagster import MetadataValue, TableColumn, TableMetadataValue, TableRecord, TableSchema
+from dagster import MetadataValue
 
 from dcc_assets.catalogue import CHECK_OF_PHASE, FILE_SOURCE_LISTINGS, REACHABLE, ZIP_ACTIONS_ASSET
 from dcc_assets.event_recorder import Materialised, Report, Verdict
+from dcc_assets.metadata import Metadata, table, utc_timestamp
 from dcc_resources.outcomes import SourceCrawl
 from dcc_resources.tracker.reference import Phase
 
 _OK = "ok"
 _NEW_SHOWN = 50
 _NAME = CHECK_OF_PHASE[Phase.ZIP_NAME]
-
-
-def utc_timestamp(time: datetime) -> float:
-    """Seconds since 1970 of a time as the tracker stores it: naive, in UTC."""
-    return time.replace(tzinfo=UTC).timestamp() if time.tzinfo is None else time.timestamp()
 
 
 def source_report(crawl: SourceCrawl) -> Report:
@@ -32,7 +27,9 @@ def source_report(crawl: SourceCrawl) -> Report:
         {"file source": crawl.label, "outcome": crawl.outcome, "seconds": MetadataValue.float(round(crawl.seconds, 3))}
         | ({} if crawl.error is None else {"error": crawl.error.kind, "reason": MetadataValue.md(reason)}),
     )
-    materialised = () if crawl.outcome != _OK else (Materialised(FILE_SOURCE_LISTINGS, _counts(crawl), _summary(crawl)),)
+    materialised = (
+        () if crawl.outcome != _OK else (Materialised(FILE_SOURCE_LISTINGS, _counts(crawl), _summary(crawl)),)
+    )
     return Report(crawl.partition, materialised, (verdict,), utc_timestamp(crawl.finished))
 
 
@@ -43,7 +40,9 @@ def found_zip_reports(crawl: SourceCrawl) -> Iterator[Report]:
     found_on = {"file source": crawl.label, "centre": crawl.centre}
     for key in dict.fromkeys((*crawl.new_zips, *crawl.accepted_zips)):
         if key not in refused:
-            there = Materialised(ZIP_ACTIONS_ASSET, {"action": key.action.value, **found_on}, f"Found on {crawl.label}.")
+            there = Materialised(
+                ZIP_ACTIONS_ASSET, {"action": key.action.value, **found_on}, f"Found on {crawl.label}."
+            )
             fine = Verdict(_NAME, True, f"{key.file_name} follows the naming convention.", told=False)
             yield Report(key.partition, (there,), (fine,), finished)
     for key, reason in refused.items():
@@ -60,8 +59,8 @@ def _summary(crawl: SourceCrawl) -> str:
     return f"{crawl.listed:,} archives, of these {crawl.new:,} new"
 
 
-def _counts(crawl: SourceCrawl) -> dict[str, object]:
-    counts: dict[str, object] = {
+def _counts(crawl: SourceCrawl) -> Metadata:
+    counts: Metadata = {
         "file source": crawl.label,
         "archives": MetadataValue.int(crawl.listed),
         "new": MetadataValue.int(crawl.new),
@@ -73,11 +72,11 @@ def _counts(crawl: SourceCrawl) -> dict[str, object]:
         "seconds": MetadataValue.float(round(crawl.seconds, 3)),
     }
     if crawl.new_zips:
-        counts["new archives"] = _table(
+        counts["new archives"] = table(
             ("action", "file name"), [(key.action.value, key.file_name) for key in crawl.new_zips[:_NEW_SHOWN]]
         )
     if crawl.ignored_examples:
-        counts["left aside"] = _table(("entry", "reason"), crawl.ignored_examples)
+        counts["left aside"] = table(("entry", "reason"), crawl.ignored_examples)
     if crawl.findings:
         counts["findings"] = MetadataValue.md("\n".join(f"- {finding}" for finding in crawl.findings))
     return counts

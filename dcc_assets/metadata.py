@@ -1,0 +1,32 @@
+"""Facts in the form in which Dagster shows them beside an event."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, TypeAlias
+
+from dagster import MetadataValue, TableColumn, TableMetadataValue, TableRecord, TableSchema
+
+if TYPE_CHECKING:
+    from dagster._core.definitions.metadata import RawMetadataValue
+
+    Metadata: TypeAlias = dict[str, RawMetadataValue]
+else:
+    Metadata = dict
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[str | int | None]]) -> TableMetadataValue:
+    """A table of text and numbers; what is None is left empty."""
+    return MetadataValue.table(
+        [
+            TableRecord({column: "" if cell is None else cell for column, cell in zip(columns, row, strict=True)})
+            for row in rows
+        ],
+        TableSchema([TableColumn(column, "any") for column in columns]),
+    )
+
+
+def utc_timestamp(time: datetime) -> float:
+    """Seconds since 1970 of a time as the tracker stores it: naive, in UTC."""
+    return time.replace(tzinfo=UTC).timestamp() if time.tzinfo is None else time.timestamp()

@@ -1,0 +1,129 @@
+"""What the steps of a run work with: the settings, the tracker, and the crawling session that they are part of.
+
+A step asks its resource `platform` for the session. In Dagster's own processes the step opens a session by itself; in
+`dcc crawl` the session spans two runs and is held by the command.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from typing import Final
+
+from sqlalchemy import Connection, Engine
+
+from dcc_resources.naming import Action
+from dcc_resources.outcomes import SourceCrawl, ZipKey, ZipOutcome
+from dcc_resources.sessions import Session, open_session
+from dcc_resources.settings import Settings, load_settings
+from dcc_resources.tracker.database import open_tracker, require_current
+from dcc_resources.tracker.queries import find_zips
+
+PLATFORM: Final = "platform"
+"""The resource's name."""
+
+
+def _ignore(_outcome: object) -> None:
+    pass
+
+
+@dataclass
+class Work:
+    """A session with what it is asked to do.
+
+    `source_ids`: the file sources to crawl, `keys`: the zip actions to process; None for all that are due.
+    `on_crawl` and `on_zip` hear of each outcome, in the step's thread. `spans_runs`: others go on with the session.
+    """
+
+    settings: Settings
+    tracker: Engine
+    session: Session
+    source_ids: Sequence[int] | None = None
+    keys: Sequence[ZipKey] | None = None
+    on_crawl: Callable[[SourceCrawl], None] = _ignore
+    on_zip: Callable[[ZipOutcome], None] = _ignore
+    spans_runs: bool = False
+    crawled: bool = field(default=False, init=False)
+    processed: bool = field(default=False, init=False)
+
+    def crawl(self, source_ids: Sequence[int] | None = None) -> Iterator[SourceCrawl]:
+        """Crawl the file sources; yield each outcome when it is in the tracker. `source_ids` narrows the work down."""
+        from dcc_resources.crawling import crawl_file_sources
+
+        wanted = self.source_ids if source_ids is None else source_ids
+        for outcome in crawl_file_sources(self.tracker, self.settings, self.session, wanted):
+            self.on_crawl(outcome)
+            yield outcome
+        self.crawled = True
+
+    def process(self, keys: Sequence[ZipKey] | None = None) -> Iterator[ZipOutcome]:
+        """Process zip actions; yield each outcome when it is in the tracker. `keys` narrows the work down."""
+        from dcc_resources.zip_processing import process_zip_actions
+
+        wanted = self.keys if keys is None else keys
+        for outcome in process_zip_actions(self.tracker, self.settings, self.session, wanted):
+            self.on_zip(outcome)
+            yield outcome
+        self.processed = True
+
+
+class Platform(ABC):
+    """Gives a step its work. The resource of every step."""
+
+    @abstractmethod
+    def work(self, resume: int | None) -> AbstractContextManager[Work]:
+        """The work, with a session that is open for as long as the block lasts.
+
+        `resume` names a session that an earlier run handed over. Raises SessionActiveError, TrackerOutdatedError and
+        TrackerUnreachableError.
+        """
+
+
+class OwnSession(Platform):
+    """For Dagster's own processes: each step opens the tracker and a session by itself."""
+
+    @contextmanager
+    def work(self, resume: int | None) -> Iterator[Work]:
+        """As Platform.work."""
+        settings = load_settings()
+        tracker = open_tracker(settings)
+        try:
+            require_current(tracker)
+            with open_session(tracker, settings, resume=resume) as session:
+                yield Work(settings, tracker, session)
+        finally:
+            tracker.dispose()
+
+
+@dataclass(frozen=True)
+class HeldSession(Platform):
+    """For runs inside a process that holds the session itself."""
+
+    held: Work
+
+    def work(self, resume: int | None) -> AbstractContextManager[Work]:  # noqa: ARG002 - the session is open
+        """As Platform.work."""
+        return nullcontext(self.held)
+
+
+def keys_of_partitions(connection: Connection, partitions: Sequence[str]) -> list[ZipKey]:
+    """The zip actions of partition keys; those that no zip action has are left out.
+
+    A key is the zip action's name itself unless the name is odd or long (ZipKey.partition): then the tracker is
+    searched.
+    """
+    keys = [_plain_key(partition) for partition in partitions]
+    if None not in keys:
+        return [key for key in keys if key is not None]
+    known = {key.partition: key for key in (ZipKey(zip_.action, zip_.file_name) for zip_ in find_zips(connection))}
+    return [known[partition] for partition in partitions if partition in known]
+
+
+def _plain_key(partition: str) -> ZipKey | None:
+    action, _, file_name = partition.partition("/")
+    if action not in set(Action):
+        return None
+    key = ZipKey(Action(action), file_name)
+    return key if key.partition == partition and "~" not in partition and "\\" not in partition else None

@@ -1,0 +1,168 @@
+"""What became of a zip action, as Dagster shows it on the zip action's partition.
+
+An asset's partition is materialised when the archive got that far. A check has a result where it failed, and where it
+passes after it had failed; the reason, the documents and the lines are in its metadata.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from dagster import MetadataValue
+
+from dcc_assets.catalogue import CHECK_OF_PHASE, VALIDATED_DOCUMENTS, XML_DOCUMENTS, ZIP_DOWNLOADS
+from dcc_assets.event_recorder import Materialised, Report, Verdict
+from dcc_assets.metadata import Metadata, table, utc_timestamp
+from dcc_resources.errors import MemberIgnoredError
+from dcc_resources.outcomes import DocumentOutcome, Problem, ZipOutcome
+from dcc_resources.staging import Staging
+from dcc_resources.tracker.reference import Phase, Status
+
+DOCUMENTS_SHOWN: Final = 200
+"""Documents in a table; the rest are counted."""
+ERRORS_SHOWN: Final = 100
+"""Error lines in a table; `dcc show` has them all."""
+
+_OF_DOCUMENTS = (Phase.XML_NAME, Phase.XSD)
+_PASSED = {
+    Phase.ZIP_NAME: "The name conforms.",
+    Phase.DOWNLOAD: "The archive was received.",
+    Phase.ZIP_MD5: "The archive is as the centre published it.",
+    Phase.UNZIP: "The archive's documents were extracted.",
+    Phase.XML_NAME: "Every document's name conforms.",
+    Phase.XSD: "Every document is valid.",
+}
+
+
+def zip_report(outcome: ZipOutcome, staging: Staging) -> Report:
+    """What became of a zip action: what it has reached, and the checks that it failed or passed on the way."""
+    return Report(
+        outcome.key.partition,
+        tuple(_materialised(outcome, staging)),
+        tuple(_verdicts(outcome, staging)),
+        utc_timestamp(outcome.finished),
+    )
+
+
+def _materialised(outcome: ZipOutcome, staging: Staging) -> Iterator[Materialised]:
+    if outcome.downloaded:
+        yield Materialised(ZIP_DOWNLOADS, _about(outcome) | _transfer(outcome) | _place(outcome, staging))
+    if outcome.extracted:
+        counts: Metadata = {
+            "documents": len(outcome.documents),
+            "bytes": sum(document.size_bytes for document in outcome.documents),
+            "folder": MetadataValue.path(str(staging.contents(outcome.key))),
+        }
+        yield Materialised(XML_DOCUMENTS, _about(outcome) | counts | _ignored(outcome))
+    if outcome.succeeded:
+        yield Materialised(VALIDATED_DOCUMENTS, _about(outcome) | _documents(outcome.documents))
+
+
+def _verdicts(outcome: ZipOutcome, staging: Staging) -> Iterator[Verdict]:
+    failed = {outcome.phase} if outcome.failed else set()
+    failed |= {document.phase for document in outcome.documents if document.status is Status.FAILED}
+    for phase, check in CHECK_OF_PHASE.items():
+        if phase in failed:
+            headline = _headline(outcome, phase)
+            yield Verdict(check, False, headline, _failure(outcome, phase, headline, staging))
+        elif _passed(outcome, phase):
+            yield Verdict(check, True, _PASSED[phase], _about(outcome), told=False)
+
+
+def _passed(outcome: ZipOutcome, phase: Phase) -> bool:
+    """Whether the check was made, given that it did not fail."""
+    if phase in {Phase.ZIP_NAME, Phase.DOWNLOAD}:
+        return outcome.downloaded
+    if phase in {Phase.ZIP_MD5, Phase.UNZIP}:
+        return outcome.extracted or (phase is Phase.ZIP_MD5 and outcome.downloaded)
+    if phase is Phase.XML_NAME:
+        return bool(outcome.documents)
+    return outcome.succeeded or any(
+        document.phase >= Phase.XSD and document.status is Status.DONE for document in outcome.documents
+    )
+
+
+def _headline(outcome: ZipOutcome, phase: Phase) -> str:
+    if phase in _OF_DOCUMENTS:
+        faulty = _failed_documents(outcome, phase)
+        if faulty:
+            what = "have names that do not conform" if phase is Phase.XML_NAME else "are not valid"
+            first = next((error for document in faulty for error in document.errors), None)
+            example = "" if first is None else f" First: {faulty[0].file_name}{_place_of(first)}: {first.message}"
+            return f"{len(faulty)} of {len(outcome.documents)} documents {what}.{example}"
+    reasons = [reason for reason in outcome.reasons if reason.kind != MemberIgnoredError.short_name()]
+    return reasons[-1].message if reasons else f"{outcome.key} failed in the phase {phase.short_name}."
+
+
+def _failure(outcome: ZipOutcome, phase: Phase, headline: str, staging: Staging) -> Metadata:
+    metadata: Metadata = {
+        **_about(outcome),
+        "phase": phase.short_name,
+        "status": Status.FAILED.short_name,
+        "reason": MetadataValue.md(headline),
+        **_transfer(outcome),
+    }
+    if outcome.downloaded:
+        metadata |= _place(outcome, staging)
+    if phase in _OF_DOCUMENTS:
+        metadata |= _documents(outcome.documents)
+        metadata |= _error_lines(_failed_documents(outcome, phase))
+    elif outcome.reasons:
+        metadata["reasons"] = table(("error", "message"), [(r.kind, r.message) for r in outcome.reasons[:ERRORS_SHOWN]])
+    return metadata
+
+
+def _failed_documents(outcome: ZipOutcome, phase: Phase) -> list[DocumentOutcome]:
+    return [d for d in outcome.documents if d.phase is phase and d.status is Status.FAILED]
+
+
+def _place_of(problem: Problem) -> str:
+    if problem.line is None:
+        return ""
+    return f", line {problem.line}" if problem.column is None else f", line {problem.line}, column {problem.column}"
+
+
+def _about(outcome: ZipOutcome) -> Metadata:
+    return {"zip": str(outcome.key), "centre": outcome.centre or "unknown"}
+
+
+def _transfer(outcome: ZipOutcome) -> Metadata:
+    facts: Metadata = {"attempts": outcome.attempts, "seconds": MetadataValue.float(round(outcome.seconds, 3))}
+    if outcome.source is not None:
+        facts["file source"] = outcome.source
+    if outcome.size_bytes is not None:
+        facts["bytes"] = outcome.size_bytes
+    if outcome.md5 is not None:
+        facts["MD5"] = outcome.md5
+    return facts
+
+
+def _place(outcome: ZipOutcome, staging: Staging) -> Metadata:
+    return {"archive": MetadataValue.path(str(staging.archive(outcome.key)))}
+
+
+def _ignored(outcome: ZipOutcome) -> Metadata:
+    ignored = [(r.message,) for r in outcome.reasons if r.kind == MemberIgnoredError.short_name()]
+    return {"left aside": table(("entry",), ignored[:ERRORS_SHOWN])} if ignored else {}
+
+
+def _documents(documents: Sequence[DocumentOutcome]) -> Metadata:
+    rows = [(d.file_name, d.phase.short_name, d.status.short_name, len(d.errors)) for d in documents]
+    rows.sort(key=lambda row: row[2] != Status.FAILED.short_name)
+    metadata: Metadata = {"documents": table(("document", "phase", "status", "errors"), rows[:DOCUMENTS_SHOWN])}
+    if len(rows) > DOCUMENTS_SHOWN:
+        metadata["documents not shown"] = len(rows) - DOCUMENTS_SHOWN
+    return metadata
+
+
+def _error_lines(documents: Sequence[DocumentOutcome]) -> Metadata:
+    lines = [
+        (document.file_name, error.line, error.column, error.message)
+        for document in documents
+        for error in document.errors
+    ]
+    metadata: Metadata = {"errors": table(("document", "line", "column", "message"), lines[:ERRORS_SHOWN])}
+    if len(lines) > ERRORS_SHOWN:
+        metadata["errors not shown"] = len(lines) - ERRORS_SHOWN
+    return metadata
