@@ -1,0 +1,151 @@
+"""`dcc crawl` and `retry`: a crawling session, and zip actions processed again."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import click
+
+from dcc_cli.context import json_option, open_tracker, parse_zip_key, settings_from_environment
+from dcc_cli.output import echo_json, printable, warn
+from dcc_cli.session_display import SessionDisplay, session_display
+from dcc_cli.session_work import crawl_and_process, process_again, sources_to_crawl
+from dcc_resources.errors import UnreachableError
+
+if TYPE_CHECKING:
+    from sqlalchemy import Engine
+
+    from dcc_resources.outcomes import ZipKey, ZipOutcome
+
+_downloaders_option = click.option(
+    "--downloaders", type=click.IntRange(1, 64), help="Downloads under way at once. [DCC_DOWNLOADERS, else 4]"
+)
+_workers_option = click.option(
+    "--workers", type=click.IntRange(1, 64), help="Archives and documents checked at once. [DCC_WORKERS, else 2]"
+)
+_retries_option = click.option(
+    "--max-retries",
+    type=click.IntRange(0, 20),
+    help="Further tries at a file source that fails. [DCC_MAX_RETRIES, else 1]",
+)
+
+
+@click.command()
+@click.option(
+    "--source", "source_ids", type=int, multiple=True, metavar="ID", help="Crawl this source only; may be repeated."
+)
+@_downloaders_option
+@_workers_option
+@_retries_option
+@json_option
+@click.pass_context
+def crawl(
+    ctx: click.Context,
+    source_ids: tuple[int, ...],
+    downloaders: int | None,
+    workers: int | None,
+    max_retries: int | None,
+    as_json: bool,
+) -> None:
+    """Run a crawling session: list the file sources, download, extract and validate what is new.
+
+    All available sources of active centres are listed at once; one that is down holds up none of the others. Then every
+    zip action that waits is processed, with what an interrupted session left unfinished. The Dagster UI shows it all.
+
+    \b
+    Examples:
+      dcc crawl
+      dcc crawl --source 3 --downloaders 8
+
+    \b
+    JSON: an object with
+      session      the session's id
+      notices      sentences on sessions before it, such as one that had died
+      seconds      how long it took
+      sources      a list of {"id", "label", "centre", "outcome" (ok, partial, failed), "error": null or {"kind",
+                   "message"}, "listed", "new", "known", "changed", "refused", "ignored", "gone", "seconds"}
+      zip_actions, xml_files  of what was processed: lists of {"phase", "status", "count"}
+      problems     a list of {"source", "zip", "document", "phase", "kind", "message", "line", "column", "errors"},
+                   null where it has none; of a document the first error, `errors` says how many there are
+
+    \b
+    Exit codes: 0 all well; 1 a zip action failed, or the crawl found something amiss (a refused name, a changed zip, an
+    unreadable directory); 2 wrong use, or the tracker is not initialised; 3 another session is active; 4 a file source
+    (the others were crawled) or the tracker could not be reached; 130 interrupted: the next session goes on.
+    """
+    settings = settings_from_environment(downloaders=downloaders, workers=workers, max_retries=max_retries)
+    with open_tracker(settings) as tracker:
+        crawlable = sources_to_crawl(tracker, source_ids)
+        if not crawlable:
+            warn(
+                "There is no available file source of an active centre. See `dcc source list`; `dcc source add --help`."
+            )
+        with session_display(len(crawlable), partial(_count_waiting, tracker), as_json=as_json) as display:
+            session_id, notices = crawl_and_process(
+                tracker, settings, list(source_ids) or None, display.on_crawl, display.on_zip
+            )
+    _conclude(display, session_id, notices, as_json)
+    ctx.exit(display.report.exit_code)
+
+
+@click.command()
+@click.argument("zip_actions", metavar="ACTION/ZIP...", nargs=-1, required=True)
+@_downloaders_option
+@_workers_option
+@_retries_option
+@json_option
+@click.pass_context
+def retry(
+    ctx: click.Context,
+    zip_actions: tuple[str, ...],
+    downloaders: int | None,
+    workers: int | None,
+    max_retries: int | None,
+    as_json: bool,
+) -> None:
+    """Process the zip action ACTION/ZIP again, from the download on, at once.
+
+    It is re-opened, which the tracker records with your user name, and what it did before stays on record.
+
+    \b
+    Example:
+      dcc retry add/H.2013-10-31.1.impc.zip
+
+    JSON: as of `dcc crawl`.
+
+    \b
+    Exit codes: 0 all well; 1 it failed again; 2 there is no such zip action, or its name is refused; 3 another session
+    is active; 4 no file source has it at present, or the tracker could not be reached.
+    """
+    keys = list(dict.fromkeys(parse_zip_key(text) for text in zip_actions))
+    settings = settings_from_environment(downloaders=downloaders, workers=workers, max_retries=max_retries)
+    processed: set[ZipKey] = set()
+    with open_tracker(settings) as tracker, session_display(0, lambda: len(keys), as_json=as_json) as display:
+
+        def on_zip(outcome: ZipOutcome) -> None:
+            processed.add(outcome.key)
+            display.on_zip(outcome)
+
+        session_id, notices = process_again(tracker, settings, keys, on_zip)
+    _conclude(display, session_id, notices, as_json)
+    missing = [key for key in keys if key not in processed]
+    for key in missing:
+        warn(f"No available file source has {key} at present. It is taken up when a crawl finds it.")
+    ctx.exit(UnreachableError.exit_code if missing else display.report.exit_code)
+
+
+def _count_waiting(tracker: Engine) -> int:
+    from dcc_resources.tracker.queries import waiting_zip_actions
+
+    with tracker.connect() as connection:
+        return len(waiting_zip_actions(connection))
+
+
+def _conclude(display: SessionDisplay, session_id: int | None, notices: tuple[str, ...], as_json: bool) -> None:
+    if as_json:
+        echo_json(display.report.as_json(session_id, notices))
+        return
+    for notice in notices:
+        click.echo(printable(notice))
+    click.echo(f"Session {session_id}: {display.report.summary()}")

@@ -1,0 +1,95 @@
+"""How far a session is, while it works: progress bars on a terminal, a line a source and a problem elsewhere."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+from dcc_cli.session_report import SessionReport, crawl_lines, problem_lines
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+    from dcc_resources.outcomes import SourceCrawl, ZipOutcome
+
+
+class SessionDisplay:
+    """Shows a session's events and gathers them in `report`.
+
+    `say` prints a line (None: say nothing); `bars` are drawn if given. `sources` is how many sources will be crawled,
+    `count_waiting` tells how many zip actions wait to be processed.
+    """
+
+    def __init__(
+        self, say: Callable[[str], None] | None, bars: Progress | None, sources: int, count_waiting: Callable[[], int]
+    ) -> None:
+        self.report = SessionReport()
+        self._say = say
+        self._bars = bars
+        self._count_waiting = count_waiting
+        self._crawled = 0
+        self._sources = sources
+        self._processed = 0
+        self._crawl_bar: TaskID | None = None
+        self._zip_bar: TaskID | None = None
+        if bars is not None and sources:
+            self._crawl_bar = bars.add_task("Crawling file sources", total=sources)
+
+    def on_crawl(self, crawl: SourceCrawl) -> None:
+        """A source was crawled."""
+        self.report.add_crawl(crawl)
+        self._crawled += 1
+        if self._say is not None:
+            for line in crawl_lines(crawl):
+                self._say(line)
+        if self._bars is not None and self._crawl_bar is not None:
+            self._bars.update(self._crawl_bar, completed=self._crawled)
+            if self._crawled == self._sources:
+                self._show_zip_bar()
+
+    def on_zip(self, outcome: ZipOutcome) -> None:
+        """A zip action was processed."""
+        before = len(self.report.problems)
+        self.report.add_zip(outcome)
+        self._processed += 1
+        if self._say is not None:
+            for line in problem_lines(self.report.problems[before:]):
+                self._say(line)
+        if self._bars is not None:
+            if self._zip_bar is None or self._processed == 1:
+                self._show_zip_bar()
+            if self._zip_bar is not None:
+                self._bars.update(self._zip_bar, completed=self._processed)
+
+    def _show_zip_bar(self) -> None:
+        if self._bars is None:
+            return
+        total = self._count_waiting() + self._processed
+        if self._zip_bar is None:
+            self._zip_bar = self._bars.add_task("Processing zip actions", total=total)
+        else:
+            self._bars.update(self._zip_bar, total=total)
+
+
+@contextmanager
+def session_display(sources: int, count_waiting: Callable[[], int], *, as_json: bool) -> Iterator[SessionDisplay]:
+    """The display that fits where standard output and error go; with `as_json` nothing goes to standard output."""
+    if not sys.stderr.isatty() or not (as_json or sys.stdout.isatty()):
+        yield SessionDisplay(None if as_json else click.echo, None, sources, count_waiting)
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.text import Text
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    console = Console(stderr=True)
+
+    def say(line: str) -> None:
+        console.print(Text.from_ansi(line), soft_wrap=True)
+
+    with Progress(*columns, console=console, transient=True, redirect_stdout=False, redirect_stderr=False) as bars:
+        yield SessionDisplay(None if as_json else say, bars, sources, count_waiting)

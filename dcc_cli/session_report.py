@@ -1,0 +1,201 @@
+"""What `dcc crawl` and `dcc retry` say of the work that they did: lines for people, an object for programs."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import click
+
+from dcc_cli.output import byte_size, count_of, printable
+from dcc_resources.errors import BadFileNameError, UnreachableError
+from dcc_resources.outcomes import DocumentOutcome, Problem, SourceCrawl, ZipOutcome
+from dcc_resources.tracker.reference import Phase, Status
+
+DATA_PROBLEMS = 1
+SOURCE_FAILED = "failed"
+
+_CRAWL_FIELDS = (
+    "label",
+    "centre",
+    "outcome",
+    "error",
+    "listed",
+    "new",
+    "known",
+    "changed",
+    "refused",
+    "ignored",
+    "gone",
+)
+
+
+@dataclass
+class SessionReport:
+    """Gathers what a session reports; made at its start.
+
+    `problems` has an entry for each source that could not be (wholly) listed, finding, refused name, failed zip
+    action and document with errors, in the order in which they turned up.
+    """
+
+    crawls: list[dict[str, object]] = field(default_factory=list)
+    zip_states: Counter[tuple[Phase, Status]] = field(default_factory=Counter)
+    document_states: Counter[tuple[Phase, Status]] = field(default_factory=Counter)
+    problems: list[dict[str, object]] = field(default_factory=list)
+    unreachable: bool = False
+    received: int = 0
+    _began: float = field(default_factory=time.monotonic)
+
+    def add_crawl(self, crawl: SourceCrawl) -> None:
+        """Take in what the crawl of one source found."""
+        shown: dict[str, object] = {name: getattr(crawl, name) for name in _CRAWL_FIELDS}
+        shown["error"] = crawl.error and {"kind": crawl.error.kind, "message": crawl.error.message}
+        self.crawls.append({"id": crawl.source_id, **shown, "seconds": round(crawl.seconds, 3)})
+        self.unreachable = self.unreachable or crawl.outcome == SOURCE_FAILED
+        if crawl.error is not None:
+            self.problems.append(_problem(crawl.error, source=crawl.source_id))
+        for key, reason in crawl.refused_zips:
+            refusal = Problem(BadFileNameError.short_name(), reason)
+            self.problems.append(_problem(refusal, source=crawl.source_id, zip_action=str(key), phase=Phase.ZIP_NAME))
+        self.problems.extend(
+            _problem(Problem("finding", message), source=crawl.source_id) for message in crawl.findings
+        )
+
+    def add_zip(self, outcome: ZipOutcome) -> None:
+        """Take in what became of one zip action."""
+        self.zip_states[outcome.phase, outcome.status] += 1
+        self.document_states.update((document.phase, document.status) for document in outcome.documents)
+        self.received += (outcome.size_bytes or 0) if outcome.downloaded and outcome.attempts else 0
+        key = str(outcome.key)
+        if outcome.failed:
+            failed = [document for document in outcome.documents if document.status is Status.FAILED]
+            if not failed or outcome.reasons:
+                reason = _main_reason(outcome)
+                self.problems.append(_problem(reason, zip_action=key, phase=outcome.phase))
+            self.problems.extend(_document_problem(key, document) for document in failed)
+
+    @property
+    def exit_code(self) -> int:
+        """4 when a source could not be reached, else 1 when there were problems, else 0."""
+        if self.unreachable:
+            return UnreachableError.exit_code
+        return DATA_PROBLEMS if self.problems else 0
+
+    def as_json(self, session_id: int | None, notices: tuple[str, ...] = ()) -> dict[str, object]:
+        """The report as `dcc crawl --json` prints it."""
+        return {
+            "session": session_id,
+            "notices": notices,
+            "seconds": round(time.monotonic() - self._began, 3),
+            "sources": sorted(self.crawls, key=lambda crawl: str(crawl["id"]).rjust(20)),
+            "zip_actions": _counts(self.zip_states),
+            "xml_files": _counts(self.document_states),
+            "problems": self.problems,
+        }
+
+    def summary(self) -> str:
+        """One line on the whole: `3 zip actions in 1.2 s: 2 valid, 1 failed (xsd); 5 documents; 1.4 MB received.`"""
+        seconds = time.monotonic() - self._began
+        total = sum(self.zip_states.values())
+        if total == 0:
+            return f"No zip action was waiting; done in {seconds:.1f} s."
+        states = ", ".join(
+            click.style(f"{count:,} {phase.short_name} {status.short_name}", fg=_COLOURS.get(status))
+            for (phase, status), count in sorted(self.zip_states.items())
+        )
+        documents = count_of(sum(self.document_states.values()), "document")
+        return (
+            f"{count_of(total, 'zip action')} in {seconds:.1f} s: {states}; {documents}; "
+            f"{byte_size(self.received)} received."
+        )
+
+
+_COLOURS = {Status.DONE: "green", Status.FAILED: "red"}
+
+
+def _counts(states: Mapping[tuple[Phase, Status], int]) -> list[dict[str, object]]:
+    return [{"phase": phase, "status": status, "count": count} for (phase, status), count in sorted(states.items())]
+
+
+def _problem(
+    problem: Problem,
+    *,
+    source: int | None = None,
+    zip_action: str | None = None,
+    phase: Phase | None = None,
+    document: str | None = None,
+    errors: int = 1,
+) -> dict[str, object]:
+    return {
+        "source": source,
+        "zip": zip_action,
+        "document": document,
+        "phase": phase,
+        "kind": problem.kind,
+        "message": problem.message,
+        "line": problem.line,
+        "column": problem.column,
+        "errors": errors,
+    }
+
+
+def _main_reason(outcome: ZipOutcome) -> Problem:
+    """Why a zip action failed: the last reason that was recorded, for earlier ones were of earlier attempts."""
+    if outcome.reasons:
+        return outcome.reasons[-1]
+    return Problem("unknown", f"It failed at {outcome.phase.short_name}. See `dcc show {outcome.key}`.")
+
+
+def _document_problem(key: str, document: DocumentOutcome) -> dict[str, object]:
+    first = document.errors[0] if document.errors else Problem("unknown", f"It failed at {document.phase.short_name}.")
+    return _problem(
+        first,
+        zip_action=key,
+        phase=document.phase,
+        document=document.file_name,
+        errors=max(len(document.errors), 1),
+    )
+
+
+def crawl_lines(crawl: SourceCrawl) -> Iterator[str]:
+    """What to print of a source's crawl: a line on it, and one for each refused name and finding."""
+    if crawl.outcome == SOURCE_FAILED and crawl.error is not None:
+        yield f"{click.style('failed', fg='red')}  {printable(crawl.error.message)}"
+        return
+    parts = [f"{count_of(crawl.listed, 'zip')} listed", f"{crawl.new:,} new"]
+    parts += [
+        f"{count:,} {word}"
+        for count, word in (
+            (crawl.changed, "changed"),
+            (crawl.refused, "refused"),
+            (crawl.gone, "gone"),
+            (crawl.ignored, "other entries ignored"),
+        )
+        if count
+    ]
+    mark = click.style("ok    ", fg="green") if crawl.error is None else click.style("partly", fg="yellow")
+    yield f"{mark}  {printable(crawl.label)}: {', '.join(parts)}"
+    if crawl.error is not None:
+        yield f"        {printable(crawl.error.message)}"
+    for key, reason in crawl.refused_zips:
+        yield f"        {printable(key)}: zip_name failed: {printable(reason)}"
+    for finding in crawl.findings:
+        yield f"        {printable(finding)}"
+
+
+def problem_lines(problems: list[dict[str, object]]) -> Iterator[str]:
+    """What to print of a zip action's problems, a line each."""
+    for problem in problems:
+        where = printable(problem["zip"])
+        if problem["document"]:
+            where += f": {printable(problem['document'])}"
+        if problem["line"] is not None:
+            where += f", line {problem['line']}, column {problem['column']}"
+        phase = problem["phase"]
+        mark = click.style("failed", fg="red")
+        errors = problem["errors"]
+        more = f" (and {errors - 1:,} more)" if isinstance(errors, int) and errors > 1 else ""
+        stage = f" at {phase.short_name}" if isinstance(phase, Phase) else ""
+        yield f"{mark}  {where}{stage}: {printable(problem['message'])}{more}"

@@ -1,0 +1,98 @@
+"""A session's work as `dcc` asks for it: through Dagster's assets and instance, or without, as the settings say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from dcc_cli.context import user_name
+from dcc_resources.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from sqlalchemy import Engine
+
+    from dcc_resources.outcomes import SourceCrawl, ZipKey, ZipOutcome
+    from dcc_resources.sessions import Session
+    from dcc_resources.settings import Settings
+
+OnCrawl = Callable[["SourceCrawl"], None]
+OnZip = Callable[["ZipOutcome"], None]
+Notices = tuple[str, ...]
+
+
+def sources_to_crawl(tracker: Engine, source_ids: Sequence[int]) -> list[int]:
+    """Ids of the file sources that a crawl of `source_ids` (all, if there are none) will list.
+
+    Raises NotFoundError for one that does not exist, ConfigurationError for one that may not be crawled.
+    """
+    from dcc_resources.tracker import registry
+    from dcc_resources.tracker.sources import load_addresses
+
+    with tracker.connect() as connection:
+        crawlable = [address.id for address in load_addresses(connection, ids=source_ids or None)]
+        wanted = registry.list_sources(connection, source_ids) if source_ids else []
+    for entry in wanted:
+        if entry.id not in crawlable:
+            state = f"in the state {entry.state}" if entry.centre_active else f"of centre {entry.centre}, not active,"
+            raise ConfigurationError(
+                f"File source {entry.id} is {state} and is not crawled. Change that with "
+                f"`dcc source set-state {entry.id} available` or `dcc centre activate {entry.centre}`."
+            )
+    return crawlable
+
+
+def crawl_and_process(
+    tracker: Engine, settings: Settings, source_ids: Sequence[int] | None, on_crawl: OnCrawl, on_zip: OnZip
+) -> tuple[int | None, Notices]:
+    """Run one whole session in this process; returns its id and what it has to say of sessions before it.
+
+    Raises SessionActiveError, SessionLostError, TrackerUnreachableError, InternalFaultError, DagsterStorageError.
+    """
+    if settings.dagster_events:
+        from dcc_assets.instance import open_instance
+        from dcc_assets.session_runs import run_session
+
+        with open_instance(settings) as instance:
+            report = run_session(settings, tracker, instance, source_ids=source_ids, on_crawl=on_crawl, on_zip=on_zip)
+        return report.session_id, report.notices
+    from dcc_resources.crawling import crawl_file_sources
+    from dcc_resources.zip_processing import process_zip_actions
+
+    with _session(tracker, settings) as session:
+        for crawl in crawl_file_sources(tracker, settings, session, source_ids):
+            on_crawl(crawl)
+        for outcome in process_zip_actions(tracker, settings, session):
+            on_zip(outcome)
+    return session.id, session.notices
+
+
+def process_again(
+    tracker: Engine, settings: Settings, keys: Sequence[ZipKey], on_zip: OnZip
+) -> tuple[int | None, Notices]:
+    """Re-open zip actions in the user's name and process them, as a session; returns as `crawl_and_process`.
+
+    Raises what it raises, NotFoundError for a zip action that is not known, ConfigurationError for one whose name is
+    refused.
+    """
+    if settings.dagster_events:
+        from dcc_assets.instance import open_instance
+        from dcc_assets.session_runs import run_zip_actions
+
+        with open_instance(settings) as instance:
+            report = run_zip_actions(settings, tracker, instance, keys, on_zip=on_zip)
+        return report.session_id, report.notices
+    from dcc_resources.zip_processing import process_zip_actions
+
+    with _session(tracker, settings) as session:
+        for outcome in process_zip_actions(tracker, settings, session, keys, requested_by=user_name()):
+            on_zip(outcome)
+    return session.id, session.notices
+
+
+@contextmanager
+def _session(tracker: Engine, settings: Settings) -> Iterator[Session]:
+    from dcc_resources.sessions import open_session
+
+    with open_session(tracker, settings) as session:
+        yield session

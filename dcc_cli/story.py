@@ -1,0 +1,130 @@
+"""`dcc show`: the whole story of one zip action."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from dcc_cli.context import json_option, open_tracker, parse_zip_key, settings_from_environment
+from dcc_cli.output import byte_size, count_of, echo_json, echo_table, json_object, printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from dcc_resources.outcomes import Problem
+    from dcc_resources.tracker.stories import DocumentStory, DownloadStory, Reason, ZipStory
+
+_ERRORS_SHOWN = 10
+
+
+@click.command()
+@click.argument("zip_action", metavar="ACTION/ZIP")
+@click.option("--all-errors", is_flag=True, help=f"Print all errors of a document, not only {_ERRORS_SHOWN}.")
+@json_option
+def show(zip_action: str, all_errors: bool, as_json: bool) -> None:
+    """Tell the whole story of the zip action ACTION/ZIP: who hosts it, every attempt, every document and error.
+
+    \b
+    Example:
+      dcc show add/H.2013-10-31.1.impc.zip
+
+    \b
+    JSON: an object with what `dcc zips` lists of it ("file_name", "action", "centre", "phase", "status", "sources",
+    "size_bytes") and
+      md5, created, inc  of the archive; the latter two as its name tells
+      hosts       a list of {"source", "label", "size_bytes", "modified", "has_md5", "retries", "gone_since"}
+      downloads   each attempt, oldest first: {"id", "source", "label", "requested", "received", "bytes", "phase",
+                  "status", "reasons", "documents"}
+      documents   those of the latest download: {"file_name", "phase", "status", "size_bytes", "md5",
+                  "errors": [{"kind", "message", "line", "column"}]}
+      reasons     why it is as it is: {"kind", "message", "recorded"}
+      reopenings  {"requested_by", "reason", "from_phase", "from_status", "created"}
+      findings    what crawls noticed: {"session", "source", "file_name", "kind", "message", "created"}
+
+    Exit codes: 0; 2 there is no such zip action; 4 the tracker cannot be reached.
+    """
+    from dcc_resources.tracker.stories import zip_story
+
+    key = parse_zip_key(zip_action)
+    with open_tracker(settings_from_environment()) as tracker, tracker.connect() as connection:
+        story = zip_story(connection, key)
+    if as_json:
+        echo_json(json_object(story))
+    else:
+        _print_story(story, None if all_errors else _ERRORS_SHOWN)
+
+
+def _print_story(story: ZipStory, most_errors: int | None) -> None:
+    key = click.style(printable(f"{story.action}/{story.file_name}"), bold=True)
+    click.echo(f"{key}  {state_text(story.phase.short_name, story.status.short_name)}")
+    size = (
+        "size not known" if story.size_bytes is None else f"{byte_size(story.size_bytes)} ({story.size_bytes:,} bytes)"
+    )
+    click.echo(f"  centre {story.centre or 'not known'}, {size}{f', MD5 {story.md5}' if story.md5 else ''}")
+    _print_reasons(story.reasons, indent="  ")
+    _print_hosts(story)
+    _print_downloads(story.downloads)
+    _print_documents(story.documents, most_errors)
+    if story.reopenings:
+        click.echo("\nRe-opened")
+        for entry in story.reopenings:
+            state = f"{entry.from_phase.short_name} {entry.from_status.short_name}"
+            click.echo(f"  {printable(entry.created)}  from {state}, {printable(entry.requested_by)}: {entry.reason}")
+    if story.findings:
+        click.echo("\nFindings")
+        for finding in story.findings:
+            click.echo(f"  {printable(finding.created)}  {printable(finding.message)}")
+
+
+def state_text(phase: str, status: str) -> str:
+    """`xsd failed`, in the status's colour."""
+    colour = {"done": "green", "failed": "red", "running": "blue", "pending": "yellow"}.get(status)
+    return click.style(f"{phase} {status}", fg=colour)
+
+
+def _print_reasons(reasons: Iterable[Reason], indent: str) -> None:
+    for reason in reasons:
+        click.echo(f"{indent}{click.style(reason.kind, fg='red')}: {printable(reason.message)}")
+
+
+def _print_hosts(story: ZipStory) -> None:
+    click.echo("\nHosted by" if story.hosts else "\nHosted by no file source.")
+    for host in story.hosts:
+        gone = f", not there any more since {printable(host.gone_since)}" if host.gone_since else ""
+        retries = f", tried again {count_of(host.retries, 'time')}" if host.retries else ""
+        click.echo(f"  {printable(host.label)}: {byte_size(host.size_bytes)}{retries}{gone}")
+
+
+def _print_downloads(downloads: Sequence[DownloadStory]) -> None:
+    click.echo("\nDownloads" if downloads else "\nNever downloaded.")
+    for download in downloads:
+        state = state_text(download.phase.short_name, download.status.short_name)
+        label = printable(download.label)
+        click.echo(f"  {printable(download.requested)}  {byte_size(download.bytes)} from {label}: {state}")
+        _print_reasons(download.reasons, indent="    ")
+
+
+def _print_documents(documents: Sequence[DocumentStory], most_errors: int | None) -> None:
+    if not documents:
+        return
+    click.echo("\nDocuments")
+    rows = [
+        (d.file_name, d.phase.short_name, d.status.short_name, byte_size(d.size_bytes), len(d.errors))
+        for d in documents
+    ]
+    echo_table(("document", "phase", "status", "size", "errors"), rows, indent="  ")
+    for document in documents:
+        if document.errors:
+            click.echo(f"\n{printable(document.file_name)}")
+            print_errors(document.errors, most_errors, hint="`dcc show --all-errors` prints them all.")
+
+
+def print_errors(errors: Sequence[Problem], most: int | None, *, hint: str) -> None:
+    """Print errors of a document with their lines and columns, at most `most` (None: all) of them."""
+    for error in errors[:most]:
+        where = f"line {error.line}" if error.line is not None else ""
+        where += f", column {error.column}" if error.column is not None else ""
+        click.echo(f"  {f'{where}: ' if where else ''}{printable(error.message)}")
+    if most is not None and len(errors) > most:
+        click.echo(f"  ... and {count_of(len(errors) - most, 'more error')}. {hint}")
