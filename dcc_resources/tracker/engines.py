@@ -143,6 +143,9 @@ def _open_mysql(url: URL, answer_seconds: int | None) -> Engine:
         "read_timeout": answer_seconds,
         "write_timeout": answer_seconds,
     }
+    if url.password:
+        # As other clients send it; the driver would encode it in Latin-1.
+        arguments["password"] = url.password.encode()
     return create_engine(
         url.set(drivername="mysql+pymysql").difference_update_query(["charset"]),
         connect_args=arguments,

@@ -80,13 +80,15 @@ class Tables:
         sa.Table(name, self.metadata, *columns, *last, *keys, sqlite_autoincrement=counted, **self._options)
 
     def _reference_tables(self) -> None:
-        text = column("description", sa.Text(), null=True)
+        def described() -> sa.Column[Any]:
+            return column("description", sa.Text(), null=True)
+
         for name, length in (("source_protocol", 8), ("resource_state", 32), ("processing_type", 32)):
             short_name = column("short_name", sa.String(length))
-            self.table(name, number(SMALL), short_name, text.copy(), sa.Index(None, "short_name"))
+            self.table(name, number(SMALL), short_name, described(), sa.Index(None, "short_name"))
         for name in ("phase", "a_status", "an_exception"):
             colour = [column("rgba", sa.CHAR(8))] if name == "a_status" else []
-            named = (number(SMALL), column("short_name", sa.String(64)), text.copy(), *colour)
+            named = (number(SMALL), column("short_name", sa.String(64)), described(), *colour)
             self.table(name, *named, sa.UniqueConstraint("short_name"))
 
     def _centre_tables(self) -> None:
