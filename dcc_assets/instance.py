@@ -18,7 +18,7 @@ from dcc_resources.errors import DagsterStorageError
 from dcc_resources.settings import Settings
 
 if TYPE_CHECKING:
-    from dagster._core.instance.config import DagsterInstanceOverrides
+    from dagster._core.instance import DagsterInstanceOverrides
 
 CONFIGURATION_FILE: Final = "dagster.yaml"
 
@@ -92,8 +92,8 @@ def open_instance(settings: Settings) -> DagsterInstance:
             return DagsterInstance.from_ref(InstanceRef.from_dir(str(home), overrides=overrides))
     except Exception as error:
         raise DagsterStorageError(
-            f"The Dagster instance in {home} could not be opened ({error}). Correct its {CONFIGURATION_FILE}; or delete "
-            "the directory and rebuild it from the tracker: dcc instance rebuild."
+            f"The Dagster instance in {home} could not be opened ({error}). Correct its {CONFIGURATION_FILE}, or "
+            "delete the directory and rebuild it from the tracker: dcc instance rebuild."
         ) from error
 
 

@@ -20,12 +20,18 @@ _NAME = CHECK_OF_PHASE[Phase.ZIP_NAME]
 def source_report(crawl: SourceCrawl) -> Report:
     """What became of a file source: materialised when all its directories could be listed, else a failed check."""
     reason = "" if crawl.error is None else crawl.error.message
+    details: Metadata = {
+        "file source": crawl.label,
+        "outcome": crawl.outcome,
+        "seconds": MetadataValue.float(round(crawl.seconds, 3)),
+    }
+    if crawl.error is not None:
+        details |= {"error": crawl.error.kind, "reason": MetadataValue.md(reason)}
     verdict = Verdict(
         REACHABLE,
         crawl.outcome == _OK,
         f"{crawl.label} was listed in {crawl.seconds:.1f} s." if crawl.outcome == _OK else reason,
-        {"file source": crawl.label, "outcome": crawl.outcome, "seconds": MetadataValue.float(round(crawl.seconds, 3))}
-        | ({} if crawl.error is None else {"error": crawl.error.kind, "reason": MetadataValue.md(reason)}),
+        details,
     )
     materialised = (
         () if crawl.outcome != _OK else (Materialised(FILE_SOURCE_LISTINGS, _counts(crawl), _summary(crawl)),)

@@ -34,7 +34,8 @@ class Work:
     """A session with what it is asked to do.
 
     `source_ids`: the file sources to crawl, `keys`: the zip actions to process; None for all that are due.
-    `on_crawl` and `on_zip` hear of each outcome, in the step's thread. `spans_runs`: others go on with the session.
+    `requested_by` is in whose name. `on_crawl` and `on_zip` hear of each outcome, in the step's thread. `crawled` and
+    `processed`: that part was done to its end. `failure`: what the work itself raised.
     """
 
     settings: Settings
@@ -42,20 +43,22 @@ class Work:
     session: Session
     source_ids: Sequence[int] | None = None
     keys: Sequence[ZipKey] | None = None
+    requested_by: str = "Dagster"
     on_crawl: Callable[[SourceCrawl], None] = _ignore
     on_zip: Callable[[ZipOutcome], None] = _ignore
-    spans_runs: bool = False
     crawled: bool = field(default=False, init=False)
     processed: bool = field(default=False, init=False)
+    failure: BaseException | None = field(default=None, init=False)
 
     def crawl(self, source_ids: Sequence[int] | None = None) -> Iterator[SourceCrawl]:
         """Crawl the file sources; yield each outcome when it is in the tracker. `source_ids` narrows the work down."""
         from dcc_resources.crawling import crawl_file_sources
 
         wanted = self.source_ids if source_ids is None else source_ids
-        for outcome in crawl_file_sources(self.tracker, self.settings, self.session, wanted):
-            self.on_crawl(outcome)
-            yield outcome
+        with self._noting_failure():
+            for outcome in crawl_file_sources(self.tracker, self.settings, self.session, wanted):
+                self.on_crawl(outcome)
+                yield outcome
         self.crawled = True
 
     def process(self, keys: Sequence[ZipKey] | None = None) -> Iterator[ZipOutcome]:
@@ -63,10 +66,24 @@ class Work:
         from dcc_resources.zip_processing import process_zip_actions
 
         wanted = self.keys if keys is None else keys
-        for outcome in process_zip_actions(self.tracker, self.settings, self.session, wanted):
-            self.on_zip(outcome)
-            yield outcome
+        with self._noting_failure():
+            for outcome in process_zip_actions(
+                self.tracker, self.settings, self.session, wanted, requested_by=self.requested_by
+            ):
+                self.on_zip(outcome)
+                yield outcome
         self.processed = True
+
+    @contextmanager
+    def _noting_failure(self) -> Iterator[None]:
+        # Dagster wraps what a step raises; the command wants it as it was.
+        try:
+            yield
+        except GeneratorExit:
+            raise
+        except BaseException as failure:
+            self.failure = failure
+            raise
 
 
 class Platform(ABC):

@@ -1,0 +1,81 @@
+"""The step that crawls: file source listings, and the zip actions that turn up in them."""
+
+from collections.abc import Iterator, Sequence
+
+from dagster import AssetExecutionContext, BackfillPolicy, MaterializeResult, multi_asset
+from sqlalchemy import Connection, select
+
+from dcc_assets.catalogue import FILE_SOURCE_CHECK_SPECS, FILE_SOURCE_SPEC, FILE_SOURCES, ZIP_ACTIONS
+from dcc_assets.event_recorder import EventRecorder
+from dcc_assets.runs import asked_partitions, planned_checks, session_to_resume, step_of, tag_session
+from dcc_assets.source_reports import found_zip_reports, source_report
+from dcc_assets.work import PLATFORM, Platform, Work
+from dcc_resources.errors import NotFoundError
+from dcc_resources.outcomes import source_partition
+from dcc_resources.tracker.models import Centre, FileSource
+from dcc_resources.tracker.queries import count_zip_actions, waiting_zip_actions
+from dcc_resources.tracker.reference import Phase, Status
+
+
+@multi_asset(
+    name="crawl",
+    specs=[FILE_SOURCE_SPEC],
+    check_specs=FILE_SOURCE_CHECK_SPECS,
+    can_subset=True,
+    required_resource_keys={PLATFORM},
+    backfill_policy=BackfillPolicy.single_run(),
+    description="List all available file sources of active centres at once, or those whose partitions are chosen.",
+)
+def crawl(context: AssetExecutionContext) -> Iterator[MaterializeResult[None]]:
+    """Crawl the file sources of the run's partitions, or all; register what is new as partitions.
+
+    Raises NotFoundError for a partition of no file source, and what Platform.work and the crawl raise.
+    """
+    platform: Platform = context.resources.platform
+    partitions = asked_partitions(context)
+    with platform.work(session_to_resume(context)) as work:
+        tag_session(context, work.session)
+        with work.tracker.connect() as connection:
+            sources = source_partitions(connection)
+        context.instance.add_dynamic_partitions(str(FILE_SOURCES.name), list(sources))
+        wanted = None if partitions is None else _source_ids(sources, partitions)
+        with EventRecorder(context.instance, step_of(context), planned_checks(context)) as recorder:
+            for outcome in work.crawl(wanted):
+                if outcome.new_zips:
+                    found = [key.partition for key in outcome.new_zips]
+                    context.instance.add_dynamic_partitions(str(ZIP_ACTIONS.name), found)
+                recorder.tell(source_report(outcome))
+                for report in found_zip_reports(outcome):
+                    recorder.tell(report)
+        _leave_to_others(work)
+    yield from ()
+
+
+def source_partitions(connection: Connection) -> dict[str, int]:
+    """The partition keys of all file sources, with their ids."""
+    query = select(Centre.short_name, FileSource.id).join(FileSource, FileSource.centre_id == Centre.id)
+    return {source_partition(centre, number): number for centre, number in connection.execute(query)}
+
+
+def _source_ids(sources: dict[str, int], partitions: Sequence[str]) -> list[int]:
+    unknown = [partition for partition in partitions if partition not in sources]
+    if unknown:
+        raise NotFoundError(
+            f"The tracker knows no file source {unknown[0]}. See `dcc source list` for those there are; their "
+            "partitions are `<centre>-<id>`."
+        )
+    return [sources[partition] for partition in partitions]
+
+
+def _leave_to_others(work: Work) -> None:
+    """Keep the session open for the run that will process what is to be done, if there is anything."""
+    with work.tracker.connect() as connection:
+        if work_is_due(connection):
+            work.session.hand_over()
+
+
+def work_is_due(connection: Connection) -> bool:
+    """Whether zip actions wait to be processed, or downloads that failed to be tried again."""
+    return bool(waiting_zip_actions(connection, limit=1)) or any(
+        state.phase is Phase.DOWNLOAD and state.status is Status.FAILED for state in count_zip_actions(connection)
+    )

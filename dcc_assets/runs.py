@@ -1,0 +1,97 @@
+"""What a step needs to know of the run that it is part of."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Final
+
+from dagster import AssetCheckKey, AssetExecutionContext, DagsterInstance, DagsterRunStatus, RunsFilter
+
+from dcc_assets.catalogue import SESSION_TAG
+from dcc_assets.event_recorder import Step
+from dcc_resources.sessions import Session
+
+_PROCESS_TAG: Final = "dcc/process"
+_UNDER_WAY = [DagsterRunStatus.STARTING, DagsterRunStatus.STARTED, DagsterRunStatus.CANCELING]
+
+
+def step_of(context: AssetExecutionContext) -> Step:
+    """The step, as events about partitions name it."""
+    execution = context.op_execution_context
+    return Step(context.run.run_id, execution.job_name, execution.get_step_execution_context().step.key)
+
+
+def asked_partitions(context: AssetExecutionContext) -> Sequence[str] | None:
+    """The partitions that the run is for; None for a run that is not for particular ones."""
+    if not context.has_partition_key and not context.has_partition_key_range:
+        return None
+    return list(context.partition_keys)
+
+
+def planned_checks(context: AssetExecutionContext) -> Collection[AssetCheckKey]:
+    """The checks that the run announced for its partitions."""
+    return frozenset() if asked_partitions(context) is None else context.selected_asset_check_keys
+
+
+def session_to_resume(context: AssetExecutionContext) -> int | None:
+    """The session that the run's tag names."""
+    tag = context.run.tags.get(SESSION_TAG, "")
+    return int(tag) if tag.isdecimal() else None
+
+
+def tag_session(context: AssetExecutionContext, session: Session) -> None:
+    """Tag the run with its session and process; finish runs of processes that died as failed."""
+    tags = session_tags(session)
+    if not tags.items() <= context.run.tags.items():
+        context.instance.add_run_tags(context.run.run_id, tags)
+    finish_dead_runs(context.instance, besides=context.run.run_id)
+
+
+def session_tags(session: Session) -> dict[str, str]:
+    """The tags of a run that is part of a session held by this process."""
+    return {SESSION_TAG: str(session.id), _PROCESS_TAG: _this_process()}
+
+
+def finish_dead_runs(instance: DagsterInstance, *, besides: str = "") -> int:
+    """Mark runs as failed whose process, on this machine, is gone without having said so; returns how many.
+
+    Otherwise Dagster would wait for them for ever.
+    """
+    dead = [
+        run
+        for run in instance.get_runs(RunsFilter(statuses=_UNDER_WAY))
+        if run.run_id != besides and not _alive(run.tags.get(_PROCESS_TAG, ""))
+    ]
+    for run in dead:
+        instance.report_run_failed(
+            run, "The process of this run died. What it had begun is taken up again by the next crawling session."
+        )
+    return len(dead)
+
+
+def _this_process() -> str:
+    return f"{_machine()}:{os.getpid()}:{_started(os.getpid())}"
+
+
+def _alive(process: str) -> bool:
+    machine, _, rest = process.partition(":")
+    pid, _, started = rest.partition(":")
+    return machine != _machine() or not pid.isdecimal() or _started(int(pid)) == started
+
+
+def _machine() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+    except OSError:
+        return os.uname().nodename
+
+
+def _started(pid: int) -> str:
+    """When a process of this machine started, in clock ticks since boot; empty if it is gone."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return "" if fields[0] == "Z" else fields[19]

@@ -1,0 +1,141 @@
+"""A whole crawling session in this process, through the same jobs and the same instance as Dagster's own processes.
+
+The tracker is the truth and Dagster shows it: when Dagster's storage fails, the work is done all the same, and the
+failure is raised at the end.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from dagster import DagsterInstance
+from sqlalchemy import Engine
+
+from dcc_assets.catalogue import ZIP_ACTIONS
+from dcc_assets.jobs import CRAWL_JOB, PROCESS_JOB, resolve_job
+from dcc_assets.runs import session_tags
+from dcc_assets.work import PLATFORM, HeldSession, Work
+from dcc_resources.errors import DagsterStorageError
+from dcc_resources.outcomes import SourceCrawl, ZipKey, ZipOutcome
+from dcc_resources.sessions import open_session
+from dcc_resources.settings import Settings
+
+log = logging.getLogger(__name__)
+
+LOCATION_NAME: Final = "dcc"
+"""The code location's name in workspace.yaml."""
+_REPOSITORY_TAG = {".dagster/repository": f"__repository__@{LOCATION_NAME}"}
+
+
+@dataclass(frozen=True, slots=True)
+class SessionReport:
+    """A session that was run: its id, what there is to say of sessions before it, and its runs in Dagster."""
+
+    session_id: int
+    notices: tuple[str, ...]
+    run_ids: tuple[str, ...]
+
+
+def _ignore(_outcome: object) -> None:
+    pass
+
+
+def run_session(
+    settings: Settings,
+    tracker: Engine,
+    instance: DagsterInstance,
+    *,
+    source_ids: Sequence[int] | None = None,
+    on_crawl: Callable[[SourceCrawl], None] = _ignore,
+    on_zip: Callable[[ZipOutcome], None] = _ignore,
+) -> SessionReport:
+    """Crawl all available file sources, or those of `source_ids`, then process every zip action that waits.
+
+    `on_crawl` and `on_zip` hear of each outcome once it is in the tracker, in the caller's thread. Raises
+    SessionActiveError, SessionLostError, TrackerUnreachableError and InternalFaultError, and, when everything is done,
+    DagsterStorageError.
+    """
+    with open_session(tracker, settings) as session:
+        work = Work(settings, tracker, session, source_ids, on_crawl=on_crawl, on_zip=on_zip)
+        runs = _Runs(instance, work)
+        runs.crawl()
+        runs.process()
+    return runs.report()
+
+
+def run_zip_actions(
+    settings: Settings,
+    tracker: Engine,
+    instance: DagsterInstance,
+    keys: Sequence[ZipKey],
+    *,
+    requested_by: str = "dcc",
+    on_zip: Callable[[ZipOutcome], None] = _ignore,
+) -> SessionReport:
+    """Re-open the zip actions of `keys` in the name of `requested_by` and process them, alone, in a session.
+
+    Raises as `run_session`, NotFoundError for a zip action that is not known or hosted, and ConfigurationError for one
+    whose name is refused.
+    """
+    with open_session(tracker, settings) as session:
+        work = Work(settings, tracker, session, keys=keys, requested_by=requested_by, on_zip=on_zip)
+        runs = _Runs(instance, work)
+        runs.process()
+    return runs.report()
+
+
+class _Runs:
+    """The runs of one session."""
+
+    def __init__(self, instance: DagsterInstance, work: Work) -> None:
+        self._instance = instance
+        self._work = work
+        self._tags = {**_REPOSITORY_TAG, **session_tags(work.session)}
+        self._run_ids: list[str] = []
+        self._storage_failure: Exception | None = None
+
+    def crawl(self) -> None:
+        self._execute(CRAWL_JOB, None)
+        if not self._work.crawled:
+            deque(self._work.crawl(), maxlen=0)
+
+    def process(self) -> None:
+        keys = self._work.keys
+        self._execute(PROCESS_JOB, keys[0].partition if keys is not None and len(keys) == 1 else None)
+        if not self._work.processed:
+            deque(self._work.process(), maxlen=0)
+
+    def report(self) -> SessionReport:
+        if self._storage_failure is not None:
+            raise DagsterStorageError(
+                f"Session {self._work.session.id} is done and in the tracker, but Dagster could not store all of it "
+                f"({self._storage_failure}). See to the disk of {self._work.settings.dagster_home}, then bring "
+                "Dagster up to date: dcc instance rebuild."
+            ) from self._storage_failure
+        session = self._work.session
+        return SessionReport(session.id, session.notices, tuple(self._run_ids))
+
+    def _execute(self, job: str, partition: str | None) -> None:
+        """Execute a job; what the work itself raises goes through, what Dagster raises is kept for the report."""
+        if self._storage_failure is not None:
+            return
+        try:
+            if partition is not None:
+                self._instance.add_dynamic_partitions(str(ZIP_ACTIONS.name), [partition])
+            result = resolve_job(job).execute_in_process(
+                instance=self._instance,
+                partition_key=partition,
+                tags=self._tags,
+                resources={PLATFORM: HeldSession(self._work)},
+            )
+        except Exception as error:
+            failure = self._work.failure
+            if failure is not None:
+                raise failure from None
+            self._storage_failure = error
+        else:
+            self._run_ids.append(result.run_id)
