@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from dcc_resources.downloading import Broke, Hosting, Received, SourceDownloads, Transfer
 from dcc_resources.errors import (
@@ -14,20 +13,11 @@ from dcc_resources.errors import (
     LoginRefusedError,
     SourceError,
 )
+from dcc_resources.tracker.source_statistics import Conduct
 from dcc_resources.zip_jobs import Job
 
 _QUEUED = 64
 _HOPELESS = (LoginRefusedError, HostKeyUnknownError, HostKeyChangedError, CertificateRefusedError)
-
-
-@dataclass
-class Conduct:
-    """How a file source behaved in this session: what orders sources in the next one (issue 2, item 6)."""
-
-    arrived: int = 0
-    failures: int = 0
-    bytes: int = 0
-    seconds: float = 0.0
 
 
 class SourceQueue:

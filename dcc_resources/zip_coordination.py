@@ -42,12 +42,13 @@ from dcc_resources.file_sources.base import SourceAddress
 from dcc_resources.outcomes import Problem, ZipOutcome
 from dcc_resources.sessions import Session
 from dcc_resources.settings import Settings
-from dcc_resources.source_queues import Conduct, SourceQueue
+from dcc_resources.source_queues import SourceQueue
 from dcc_resources.staging import Staging
 from dcc_resources.tracker.database import run_writing
 from dcc_resources.tracker.models import utc_now
 from dcc_resources.tracker.progress import State, Subject
 from dcc_resources.tracker.reference import Phase, Status
+from dcc_resources.tracker.source_statistics import Conduct
 from dcc_resources.zip_jobs import INVALID, TO_VALIDATE, VALID, Checker, Document, Job
 from dcc_resources.zip_recording import Batch
 

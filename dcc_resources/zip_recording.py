@@ -179,9 +179,9 @@ def _new_document(job: Job, document: Document, centres: Mapping[str, int]) -> N
     return NewDocument(
         zip_download_id=job.download_id or 0,
         file_name=document.file_name,
-        centre_id=name and centres.get(name.centre),
-        created=name and name.created,
-        inc=name and name.inc,
+        centre_id=None if name is None else centres.get(name.centre),
+        created=None if name is None else name.created,
+        inc=None if name is None else name.inc,
         size_bytes=document.size_bytes,
         md5=document.md5,
         state=document.state,

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from sqlalchemy import Connection, select, update
 
-from dcc_resources.source_queues import Conduct
 from dcc_resources.tracker.database import insert_rows
 from dcc_resources.tracker.models import FileSourceStatistics
+
+
+@dataclass
+class Conduct:
+    """How a file source behaved in this session: what orders sources in the next one (issue 2, item 6)."""
+
+    arrived: int = 0
+    failures: int = 0
+    bytes: int = 0
+    seconds: float = 0.0
 
 
 def record_conduct(connection: Connection, conduct: Mapping[int, Conduct]) -> None:

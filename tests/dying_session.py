@@ -1,0 +1,109 @@
+"""A session that kills itself: `python -m tests.dying_session POINT`, with the installation in the environment.
+
+The process dies by SIGKILL, so nothing of it can tidy up: no exception handler, no `finally`, no atexit.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from dcc_resources import crawling, downloading
+from dcc_resources.crawling import crawl_file_sources
+from dcc_resources.sessions import open_session
+from dcc_resources.settings import load_settings
+from dcc_resources.staging import Staging
+from dcc_resources.tracker.database import open_tracker
+from dcc_resources.zip_coordination import Coordinator
+from dcc_resources.zip_jobs import Checker
+from dcc_resources.zip_processing import process_zip_actions
+from dcc_resources.zip_recording import Batch
+
+
+def _die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _before(owner: Any, name: str, nth: int = 1) -> None:
+    _around(owner, name, nth, before=True)
+
+
+def _after(owner: Any, name: str, nth: int = 1) -> None:
+    _around(owner, name, nth, before=False)
+
+
+def _around(owner: Any, name: str, nth: int, *, before: bool) -> None:
+    original, calls = getattr(owner, name), 0
+
+    def dying(*arguments: Any, **named: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if before and calls == nth:
+            _die()
+        result = original(*arguments, **named)
+        if calls == nth:
+            _die()
+        return result
+
+    setattr(owner, name, dying)
+
+
+def _mid_transfer() -> None:
+    write = downloading._Sink.__call__
+
+    def dying(self: Any, block: bytes) -> None:
+        write(self, block[: len(block) // 2])
+        self._part.flush()
+        _die()
+
+    downloading._Sink.__call__ = dying  # type: ignore[method-assign]
+
+
+def _in_the_middle_of_the_validation() -> None:
+    """Die when some documents are recorded as valid and others are not."""
+    write = Batch.write
+
+    def dying(self: Batch, connection: Any) -> Any:
+        partly = bool(self.checked)
+        result = write(self, connection)
+        if partly:
+            connection.commit()
+            _die()
+        return result
+
+    Batch.write = dying  # type: ignore[method-assign]
+
+
+POINTS: dict[str, Callable[[], None]] = {
+    "before anything is recorded": lambda: _before(crawling, "_record"),
+    "when one source is crawled": lambda: _after(crawling, "_record"),
+    "when the downloads are planned": lambda: _before(Coordinator, "run"),
+    "in the first transaction": lambda: _after(Batch, "write"),
+    "in the second transaction": lambda: _after(Batch, "write", 2),
+    "when the downloads are requested": lambda: _before(downloading.SourceDownloads, "put"),
+    "in mid-transfer": _mid_transfer,
+    "when the part is whole": lambda: _before(Staging, "finish_part"),
+    "when an archive has arrived": lambda: _after(Staging, "finish_part"),
+    "before an archive is extracted": lambda: _before(Checker, "extract", 2),
+    "when an archive is extracted": lambda: _after(Checker, "extract", 2),
+    "before a document is validated": lambda: _before(Checker, "validate", 2),
+    "when a document is validated": lambda: _after(Checker, "validate", 2),
+    "in the middle of the validation": _in_the_middle_of_the_validation,
+}
+
+
+def main(point: str) -> None:
+    """Run a session of the installation in the environment, and die at `point`."""
+    POINTS[point]()
+    settings = load_settings()
+    tracker = open_tracker(settings)
+    with open_session(tracker, settings) as session:
+        list(crawl_file_sources(tracker, settings, session))
+        list(process_zip_actions(tracker, settings, session))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
