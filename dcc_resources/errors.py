@@ -70,6 +70,12 @@ class SourceError(UnreachableError):
     """A file source did not do what was asked of it."""
 
 
+class SourceMisconfiguredError(SourceError):
+    """The file source's address or access key cannot be used as it stands."""
+
+    exit_code = 2
+
+
 class SourceUnreachableError(SourceError):
     """The file source's server could not be connected to."""
 

@@ -74,6 +74,9 @@ class Settings(BaseSettings):
     known_hosts: Path | None = Field(
         default=None, description="Further host keys to trust, in OpenSSH's known_hosts format."
     )
+    key_passphrase: SecretStr | None = Field(
+        default=None, description="Passphrase of SSH private keys whose access key names none."
+    )
     tls_ca_file: Path | None = Field(
         default=None, description="Certificate authorities for ftps, in PEM; by default the system's."
     )

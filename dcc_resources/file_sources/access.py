@@ -63,20 +63,17 @@ def parse_hostname(hostname: str, default_port: int) -> Endpoint:
             "and the user name and access key in their own fields."
         )
     text = hostname.strip()
-    host, port = text, ""
+    host: str = text
+    port: str = str(default_port)
     bracketed = re.fullmatch(r"\[([^\[\]]+)\](?::(.*))?", text)
     if bracketed is not None:
-        host, port = bracketed[1], bracketed[2] if bracketed[2] is not None else str(default_port)
+        host, port = bracketed[1], port if bracketed[2] is None else bracketed[2]
     elif text.count(":") == 1:
         host, port = text.split(":")
-    else:
-        port = str(default_port)
     if not host or re.search(r"[\s/\[\]\x00-\x1f\x7f]", host):
         raise ConfigurationError(f"{hostname!r} is no host name. Write host, host:port or [ipv6]:port.")
     if not re.fullmatch(r"[0-9]{1,5}", port) or not 1 <= int(port) <= 65_535:
-        raise ConfigurationError(
-            f"{hostname!r} has no port between 1 and 65535. Write host, host:port or [ipv6]:port."
-        )
+        raise ConfigurationError(f"{hostname!r} has no port between 1 and 65535. Write host, host:port or [ipv6]:port.")
     return Endpoint(host, int(port))
 
 
@@ -100,9 +97,7 @@ def resolve_accesskey(accesskey: SecretStr, fallback_passphrase: SecretStr | Non
         return Credential(private_key=SecretStr(key), passphrase=passphrase, origin=f"the private key {path}")
     key = _private_key_at(text)
     if key is not None:
-        return Credential(
-            private_key=SecretStr(key), passphrase=fallback_passphrase, origin=f"the private key {text}"
-        )
+        return Credential(private_key=SecretStr(key), passphrase=fallback_passphrase, origin=f"the private key {text}")
     return Credential(password=accesskey)
 
 

@@ -66,7 +66,7 @@ def gather(label: str, action: Action, entries: Iterable[Entry], resolve: LinkRe
         reason = _reason_to_ignore(entry)
         if reason is None and entry.kind is EntryKind.LINK:
             target = resolve(entry)
-            entry = target if target is not None else entry._replace(kind=EntryKind.OTHER)  # noqa: PLW2901
+            entry = target if target is not None else entry._replace(kind=EntryKind.OTHER)
             reason = None if entry.kind is EntryKind.FILE else "a link to no file that may be read"
         if reason is not None:
             ignored.append((printable(entry.name), reason))
@@ -96,6 +96,6 @@ def _reason_to_ignore(entry: Entry) -> str | None:
         return "a directory"
     if entry.kind is EntryKind.OTHER:
         return "neither a file nor a directory"
-    if name.endswith(_ZIP) or name.endswith(_ZIP + _MD5):
+    if name.endswith((_ZIP, _ZIP + _MD5)):
         return None
     return "not a .zip file"

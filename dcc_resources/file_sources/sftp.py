@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import time
+import stat
 from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Self
 
+import paramiko
+
 from dcc_resources.errors import (
     FileMissingError,
     ListingFailedError,
-    SizeMismatchError,
     SourceError,
     SourceTimeoutError,
     SourceUnreachableError,
@@ -22,13 +23,15 @@ from dcc_resources.file_sources.base import ActionListing, SourceAddress
 from dcc_resources.file_sources.host_keys import check_host_key, trusted_keys
 from dcc_resources.file_sources.listing import Entry, EntryKind, gather
 from dcc_resources.file_sources.md5_sidecar import MAX_SIDECAR_BYTES, parse_md5
-from dcc_resources.file_sources.remote_names import join_base, raw
-from dcc_resources.file_sources.sftp_messages import SftpStatusError
-from dcc_resources.file_sources.sftp_session import FAILURES, SftpSession
+from dcc_resources.file_sources.remote_names import join_base, printable, raw
+from dcc_resources.file_sources.sockets import time_limit
 from dcc_resources.file_sources.ssh_login import log_in
 from dcc_resources.file_sources.ssh_transport import SSH_PORT, SshTransport, describe
 from dcc_resources.naming import Action
 from dcc_resources.settings import Settings
+
+# What paramiko raises when a server breaks off, refuses, or answers with rubbish.
+_FAILURES = (paramiko.SSHException, paramiko.SFTPError, EOFError, OSError, ValueError)
 
 
 def open_sftp(address: SourceAddress, settings: Settings) -> SftpConnection:
@@ -59,22 +62,111 @@ class SftpConnection:
         self._base = base
         self._list_timeout = settings.list_timeout
         self._connection = connection
-        with self._translated("open an SFTP session", SourceUnreachableError):
-            channel = connection.open_sftp_channel(settings.login_timeout)
-            self._session = SftpSession(channel, settings.idle_timeout, settings.min_transfer_rate)
+        with (
+            self._translated("opening an SFTP session", SourceUnreachableError),
+            time_limit(settings.login_timeout, connection.close),
+        ):
+            self._client = connection.open_sftp(settings.idle_timeout)
 
     def list_action(self, action: Action) -> ActionListing:
         """List one action directory; see `Connection.list_action`."""
         path = self._path(action)
-        self._session.deadline = time.monotonic() + self._list_timeout
+        with (
+            self._translated(f"listing {printable(path)}", ListingFailedError),
+            time_limit(self._list_timeout, self._connection.close),
+        ):
+            try:
+                return gather(self._label, action, self._entries(path), lambda link: self._follow(path, link))
+            except FileNotFoundError:
+                self._client.stat(self._path() or b".")
+                return ActionListing(action, missing=True)
+
+    def fetch(
+        self, action: Action, name: str, sink: Callable[[bytes], object], *, size: int | None, offset: int = 0
+    ) -> None:
+        """Pass the bytes of a file on to `sink`; see `Connection.fetch`."""
+        for block in self._blocks(self._path(action, name), offset, size):
+            sink(block)
+
+    def read_md5(self, action: Action, name: str) -> str | None:
+        """The checksum published beside an archive; see `Connection.read_md5`."""
         try:
-            with self._translated(f"list {path.decode('utf-8', 'replace')}", SourceUnreachableError, ListingFailedError):
-                try:
-                    return gather(self._label, action, self._session.list(path), lambda link: self._follow(path, link))
-                except SftpStatusError as error:
-                    if not error.missing:
-                        raise
-                self._session.stat(self._path() or b".")
-            return ActionListing(action, missing=True)
-        finally:
-            self._session.deadline = None
+            content = b"".join(self._blocks(self._path(action, f"{name}.md5"), 0, MAX_SIDECAR_BYTES))
+        except FileMissingError:
+            return None
+        return parse_md5(content, name, self._label)
+
+    def close(self) -> None:
+        """Close the connection; see `Connection.close`."""
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _path(self, *parts: str) -> bytes:
+        return raw(join_base(self._base, *parts))
+
+    def _entries(self, path: bytes) -> Iterator[Entry]:
+        for name, attributes in self._client.entries(path):
+            yield _entry(name, attributes)
+
+    def _follow(self, directory: bytes, link: Entry) -> Entry | None:
+        try:
+            return _entry(link.name, self._client.stat(directory + b"/" + link.name))
+        except TimeoutError:
+            raise
+        except OSError:
+            return None
+
+    def _blocks(self, path: bytes, offset: int, size: int | None) -> Iterator[bytes]:
+        with self._translated(f"sending {printable(path)}", TransferFailedError, missing=FileMissingError):
+            yield from self._client.blocks(path, offset, size)
+
+    @contextlib.contextmanager
+    def _translated(
+        self, doing: str, failed: type[SourceError], missing: type[SourceError] | None = None
+    ) -> Iterator[None]:
+        """Turn what paramiko raises into the platform's errors: `doing` is what the server was to do."""
+        try:
+            yield
+        except TimeoutError as error:
+            raise SourceTimeoutError(
+                f"{self._label}: the server stalled while {doing} ({error or 'no answer in time'}). Ask whoever runs "
+                "it what it is doing; DCC_IDLE_TIMEOUT, DCC_LIST_TIMEOUT and DCC_LOGIN_TIMEOUT set the limits."
+            ) from error
+        except FileNotFoundError as error:
+            raise (missing or failed)(
+                f"{self._label}: {doing} failed: it is not there. Check the base path, and whether it was moved."
+            ) from error
+        except PermissionError as error:
+            raise failed(
+                f"{self._label}: {doing} failed: the server does not let this user read it. "
+                "Ask the centre to correct the permissions."
+            ) from error
+        except _FAILURES as error:
+            if not self._connection.transport.is_active():
+                failed = SourceUnreachableError if failed is ListingFailedError else failed
+                raise failed(
+                    f"{self._label}: the connection broke off while {doing} ({describe(error)}). Try again."
+                ) from error
+            raise failed(
+                f"{self._label}: {doing} failed ({describe(error)}). Ask whoever runs the server, or try again."
+            ) from error
+
+
+def _entry(name: bytes, attributes: paramiko.SFTPAttributes) -> Entry:
+    return Entry(name, _kind(attributes.st_mode), attributes.st_size, attributes.st_mtime)
+
+
+def _kind(mode: int | None) -> EntryKind:
+    """What an entry is; a server that does not tell means a file."""
+    if mode is None or stat.S_ISREG(mode) or not stat.S_IFMT(mode):
+        return EntryKind.FILE
+    if stat.S_ISDIR(mode):
+        return EntryKind.DIRECTORY
+    return EntryKind.LINK if stat.S_ISLNK(mode) else EntryKind.OTHER

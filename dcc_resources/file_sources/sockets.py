@@ -1,11 +1,13 @@
-"""Sockets to file sources: connecting within a time limit, and what counts as a stalled transfer."""
+"""Sockets to file sources: connecting, and doing other things, within a time limit."""
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import socket
 import threading
 import time
+from collections.abc import Callable, Iterator
 
 from dcc_resources.errors import SourceTimeoutError, SourceUnreachableError
 from dcc_resources.file_sources.access import Endpoint
@@ -76,24 +78,34 @@ def _resolve(label: str, endpoint: Endpoint, timeout: float) -> list[_Address]:
     return answer
 
 
-class Pace:
-    """Notices a transfer that has all but stopped: fewer bytes than `rate` a second over `period` seconds of waiting.
+@contextlib.contextmanager
+def time_limit(seconds: float, close: Callable[[], object]) -> Iterator[None]:
+    """Bound what is done within by `seconds`: then `close`, called from another thread, must make it fail.
 
-    Only time spent waiting for the server counts, not what the receiver does with the bytes.
+    Raises TimeoutError in place of that failure.
     """
+    expired = threading.Event()
 
-    def __init__(self, rate: int, period: float) -> None:
-        self._rate = rate
-        self._period = period
-        self._waited = 0.0
-        self._received = 0
+    def expire() -> None:
+        expired.set()
+        close()
 
-    def add(self, received: int, waited: float) -> None:
-        """Account for `received` bytes got after `waited` seconds. Raises TimeoutError for a stalled transfer."""
-        self._waited += waited
-        self._received += received
-        if self._waited >= self._period:
-            if self._received < self._rate * self._waited:
-                raise TimeoutError(f"only {self._received} bytes in {self._waited:.0f} seconds")
-            self._waited = 0.0
-            self._received = 0
+    timer = threading.Timer(seconds, expire)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    except Exception as error:
+        if expired.is_set():
+            raise TimeoutError(f"not done within {seconds:g} seconds") from error
+        raise
+    finally:
+        timer.cancel()
+
+
+def shut_down(connection: socket.socket | None) -> None:
+    """End a TCP connection at once; a thread that waits for it stops waiting."""
+    if connection is not None:
+        with contextlib.suppress(OSError):
+            # Not the method of an SSL socket, which would go on in clear text.
+            socket.socket.shutdown(connection, socket.SHUT_RDWR)

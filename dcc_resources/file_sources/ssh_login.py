@@ -6,6 +6,7 @@ import io
 import time
 
 import paramiko
+from pydantic import SecretStr
 
 from dcc_resources.errors import ConfigurationError, LoginRefusedError, SourceTimeoutError, SourceUnreachableError
 from dcc_resources.file_sources.access import Credential, redact
@@ -26,15 +27,14 @@ def log_in(connection: SshTransport, address: SourceAddress, credential: Credent
     if credential.password is not None:
         _attempt(connection, address, credential, deadline, credential.password.get_secret_value())
     elif credential.private_key is not None:
-        _attempt(connection, address, credential, deadline, load_private_key(credential))
+        _attempt(connection, address, credential, deadline, _load_private_key(credential, credential.private_key))
     else:
         _log_in_by_agent(connection, address, credential, deadline)
 
 
-def load_private_key(credential: Credential) -> paramiko.PKey:
+def _load_private_key(credential: Credential, private_key: SecretStr) -> paramiko.PKey:
     """The private key of a credential, whatever its type and format. Raises ConfigurationError, without its text."""
-    assert credential.private_key is not None
-    text = credential.private_key.get_secret_value()
+    text = private_key.get_secret_value()
     passphrase = credential.passphrase.get_secret_value() if credential.passphrase is not None else None
     reasons = []
     for key_class in _KEY_CLASSES:
@@ -55,9 +55,7 @@ def load_private_key(credential: Credential) -> paramiko.PKey:
     )
 
 
-def _log_in_by_agent(
-    connection: SshTransport, address: SourceAddress, credential: Credential, deadline: float
-) -> None:
+def _log_in_by_agent(connection: SshTransport, address: SourceAddress, credential: Credential, deadline: float) -> None:
     agent = paramiko.Agent()
     try:
         keys = agent.get_keys()

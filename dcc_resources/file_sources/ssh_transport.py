@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import socket
 import threading
 from collections.abc import Sequence
 
@@ -13,7 +11,8 @@ import paramiko
 from dcc_resources.errors import SourceTimeoutError, SourceUnreachableError
 from dcc_resources.file_sources.access import Endpoint, parse_hostname
 from dcc_resources.file_sources.host_keys import HostKey
-from dcc_resources.file_sources.sockets import open_socket
+from dcc_resources.file_sources.sftp_client import SftpClient
+from dcc_resources.file_sources.sockets import open_socket, shut_down
 from dcc_resources.settings import Settings
 
 SSH_PORT = 22
@@ -71,10 +70,19 @@ class SshTransport:
         key = self.transport.get_remote_server_key()
         return HostKey(key.get_name(), key.get_base64())
 
+    def open_sftp(self, timeout: float) -> SftpClient:
+        """Begin an SFTP session, after the login; `timeout` stays that of every wait for the server.
+
+        Raises what paramiko raises.
+        """
+        channel = self.transport.open_session(timeout=timeout)
+        channel.settimeout(timeout)
+        channel.invoke_subsystem("sftp")
+        return SftpClient(channel)
+
     def close(self) -> None:
         """Close the connection at once, without a word to the server: it may not be listening."""
-        with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
+        shut_down(self._socket)
         if hasattr(self, "transport"):
             self.transport.close()
         self._socket.close()
