@@ -15,11 +15,13 @@ from typing import Any
 import click
 
 from dcc_cli.output import printable
-from dcc_resources.errors import DccError, TrackerUnreachableError
+from dcc_resources.errors import DccError, InternalFaultError, TrackerUnreachableError
 
 INTERRUPTED = 130
 PIPE_CLOSED = 141
 INTERNAL_FAULT = 70
+# Dagster's own kind of KeyboardInterrupt, known by its name so that Dagster need not be imported.
+_DAGSTER_INTERRUPT = "DagsterExecutionInterruptedError"
 
 EXIT_CODES = """\b
 Exit codes:
@@ -28,6 +30,8 @@ Exit codes:
   2  wrong use or configuration
   3  another session is active
   4  a file source or database could not be reached
+ 70  the platform itself is at fault
+130  interrupted
 """
 
 
@@ -86,10 +90,16 @@ class RootGroup(CommandGroup):
             raise click.exceptions.Exit(PIPE_CLOSED) from error
         except DccError as error:
             _show_traceback(ctx)
-            raise CommandFailedError(str(error), error.exit_code) from error
+            code = INTERNAL_FAULT if isinstance(error, InternalFaultError) else error.exit_code
+            raise CommandFailedError(str(error), code) from error
         except Exception as error:
             _show_traceback(ctx)
             raise _unexpected(error) from error
+        except BaseException as error:
+            if type(error).__name__ != _DAGSTER_INTERRUPT:
+                raise
+            click.echo("Interrupted.", err=True)
+            raise click.exceptions.Exit(INTERRUPTED) from error
         return result
 
 

@@ -60,8 +60,7 @@ def ui(host: str, port: int) -> None:
         shown = f"[{host}]" if ":" in host else host
         click.echo(f"The UI is at http://{shown}:{port} (Ctrl-C stops it).")
         sys.stdout.flush()
-        code = _wait_for(process)
-    if code is not None:
+        code = process.wait()
         raise InternalFaultError(f"Dagster ended by itself, with exit code {code}; see what it printed.")
     click.echo("Stopped.", err=True)
 
@@ -161,8 +160,3 @@ def _answers(host: str, port: int) -> bool:
         return False
     finally:
         connection.close()
-
-
-def _wait_for(process: subprocess.Popen[bytes]) -> int | None:
-    """Wait until Dagster ends by itself; its exit code."""
-    return process.wait()

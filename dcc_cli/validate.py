@@ -30,8 +30,8 @@ def validate(ctx: click.Context, paths: tuple[Path, ...], all_errors: bool, as_j
     """Check archives, documents, or folders of them exactly as the platform would. Needs no tracker.
 
     An archive is checked with its name and every document in it. A document given by itself is checked by what its root
-    element says it is; a name that does not follow the convention is then a warning, while in an archive it is an error.
-    The centre codes known are those of the consortium.
+    element says it is; a name that does not follow the convention is then a warning, in an archive it is an error. The
+    centre codes known are those of the consortium.
 
     \b
     Examples:
