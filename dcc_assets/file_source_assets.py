@@ -1,13 +1,20 @@
 """The step that crawls: file source listings, and the zip actions that turn up in them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
-from dagster import AssetExecutionContext, BackfillPolicy, MaterializeResult, multi_asset
+from dagster import (
+    AssetCheckKey,
+    AssetExecutionContext,
+    BackfillPolicy,
+    MaterializeResult,
+    OpExecutionContext,
+    multi_asset,
+)
 from sqlalchemy import Connection, select
 
 from dcc_assets.catalogue import FILE_SOURCE_CHECK_SPECS, FILE_SOURCE_SPEC, FILE_SOURCES, ZIP_ACTIONS
 from dcc_assets.event_recorder import EventRecorder
-from dcc_assets.runs import asked_partitions, planned_checks, session_to_resume, step_of, tag_session
+from dcc_assets.runs import session_to_resume, step_of, tag_session
 from dcc_assets.source_reports import found_zip_reports, source_report
 from dcc_assets.work import PLATFORM, Platform, Work
 from dcc_resources.errors import NotFoundError
@@ -18,28 +25,37 @@ from dcc_resources.tracker.reference import Phase, Status
 
 
 @multi_asset(
-    name="crawl",
+    name="list_file_sources",
     specs=[FILE_SOURCE_SPEC],
     check_specs=FILE_SOURCE_CHECK_SPECS,
     can_subset=True,
     required_resource_keys={PLATFORM},
     backfill_policy=BackfillPolicy.single_run(),
-    description="List all available file sources of active centres at once, or those whose partitions are chosen.",
+    description="List the file sources whose partitions are chosen.",
 )
-def crawl(context: AssetExecutionContext) -> Iterator[MaterializeResult[None]]:
-    """Crawl the file sources of the run's partitions, or all; register what is new as partitions.
+def chosen_file_sources(context: AssetExecutionContext) -> Iterator[MaterializeResult[None]]:
+    """Crawl the file sources of the run's partitions. Raises as `crawl`, and NotFoundError for an unknown one."""
+    crawl(context.op_execution_context, context.partition_keys, context.selected_asset_check_keys)
+    yield from ()
 
-    Raises NotFoundError for a partition of no file source, and what Platform.work and the crawl raise.
+
+def crawl(
+    context: OpExecutionContext,
+    partitions: Sequence[str] | None = None,
+    planned: Collection[AssetCheckKey] = (),
+) -> None:
+    """Crawl the file sources of `partitions`, or all available ones; register what is new as partitions.
+
+    `planned` are the checks that the run announced. Raises what Platform.work and the crawl raise.
     """
     platform: Platform = context.resources.platform
-    partitions = asked_partitions(context)
     with platform.work(session_to_resume(context)) as work:
         tag_session(context, work.session)
         with work.tracker.connect() as connection:
             sources = source_partitions(connection)
         context.instance.add_dynamic_partitions(str(FILE_SOURCES.name), list(sources))
         wanted = None if partitions is None else _source_ids(sources, partitions)
-        with EventRecorder(context.instance, step_of(context), planned_checks(context)) as recorder:
+        with EventRecorder(context.instance, step_of(context), planned) as recorder:
             for outcome in work.crawl(wanted):
                 if outcome.new_zips:
                     found = [key.partition for key in outcome.new_zips]
@@ -48,7 +64,6 @@ def crawl(context: AssetExecutionContext) -> Iterator[MaterializeResult[None]]:
                 for report in found_zip_reports(outcome):
                     recorder.tell(report)
         _leave_to_others(work)
-    yield from ()
 
 
 def source_partitions(connection: Connection) -> dict[str, int]:

@@ -1,42 +1,66 @@
-"""The jobs, and everything of this package that makes up the Dagster code location."""
+"""The jobs, and everything of this package that makes up the Dagster code location.
 
-from __future__ import annotations
+A job works on whatever is due and reports on the partitions that it comes across. It is made of an op rather than of
+the assets themselves: a run of assets announces an event for each of its partitions before it knows which there will
+be, reads the versions of all that they depend on, and refuses to run without a partition.
+"""
 
+# Dagster reads the annotations of an op's context, which must not be strings.
 from typing import Final
 
-from dagster import AssetSelection, Definitions, JobDefinition, define_asset_job, in_process_executor
+from dagster import Definitions, OpExecutionContext, in_process_executor, job, op
 
-from dcc_assets.catalogue import FILE_SOURCE_LISTINGS, VALIDATED_DOCUMENTS, XML_DOCUMENTS, ZIP_DOWNLOADS
-from dcc_assets.file_source_assets import crawl
+from dcc_assets.file_source_assets import chosen_file_sources, crawl
 from dcc_assets.work import PLATFORM, OwnSession
-from dcc_assets.zip_assets import process
+from dcc_assets.zip_assets import chosen_zip_actions, process
 
 CRAWL_JOB: Final = "crawl_file_sources"
 PROCESS_JOB: Final = "process_zip_actions"
 
-# Without checks: those that a run plans without a partition would stay open for ever. Results are stored all the same.
-crawl_job = define_asset_job(
-    CRAWL_JOB,
-    AssetSelection.assets(FILE_SOURCE_LISTINGS).without_checks(),
-    description="Lists all available file sources and registers new zip actions. Downloads nothing.",
+
+@op(
+    name="crawl",
+    required_resource_keys={PLATFORM},
+    description="List every available file source of an active centre, and register what is new.",
 )
-process_job = define_asset_job(
-    PROCESS_JOB,
-    AssetSelection.assets(ZIP_DOWNLOADS, XML_DOCUMENTS, VALIDATED_DOCUMENTS).without_checks(),
-    description="Downloads, extracts and validates every zip action that waits.",
+def _crawl(context: OpExecutionContext) -> None:
+    crawl(context)
+
+
+@op(
+    name="process",
+    required_resource_keys={PLATFORM},
+    description="Download, extract and validate every zip action that waits, all overlapping.",
 )
+def _process(context: OpExecutionContext) -> None:
+    process(context)
+
+
+@job(
+    name=CRAWL_JOB,
+    executor_def=in_process_executor,
+    description="Lists all available file sources of active centres and registers new zip actions. Downloads nothing.",
+)
+def crawl_file_sources() -> None:
+    """Crawl all file sources."""
+    _crawl()
+
+
+@job(
+    name=PROCESS_JOB,
+    executor_def=in_process_executor,
+    description="Downloads, extracts and validates every zip action that waits; tries downloads that failed again.",
+)
+def process_zip_actions() -> None:
+    """Process all zip actions that wait."""
+    _process()
 
 
 def asset_definitions() -> Definitions:
-    """The assets, checks and jobs, run one step after another in the run's own process."""
+    """The assets, checks and jobs, all run in the run's own process."""
     return Definitions(
-        assets=[crawl, process],
-        jobs=[crawl_job, process_job],
+        assets=[chosen_file_sources, chosen_zip_actions],
+        jobs=[crawl_file_sources, process_zip_actions],
         resources={PLATFORM: OwnSession()},
         executor=in_process_executor,
     )
-
-
-def resolve_job(name: str) -> JobDefinition:
-    """A job, ready to be executed in this process."""
-    return asset_definitions().resolve_job_def(name)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Final
 
-from dagster import AssetCheckKey, AssetExecutionContext, DagsterInstance, DagsterRunStatus, RunsFilter
+from dagster import DagsterInstance, DagsterRunStatus, OpExecutionContext, RunsFilter
 
 from dcc_assets.catalogue import SESSION_TAG
 from dcc_assets.event_recorder import Step
@@ -17,31 +16,18 @@ _PROCESS_TAG: Final = "dcc/process"
 _UNDER_WAY = [DagsterRunStatus.STARTING, DagsterRunStatus.STARTED, DagsterRunStatus.CANCELING]
 
 
-def step_of(context: AssetExecutionContext) -> Step:
+def step_of(context: OpExecutionContext) -> Step:
     """The step, as events about partitions name it."""
-    execution = context.op_execution_context
-    return Step(context.run.run_id, execution.job_name, execution.get_step_execution_context().step.key)
+    return Step(context.run.run_id, context.job_name, context.get_step_execution_context().step.key)
 
 
-def asked_partitions(context: AssetExecutionContext) -> Sequence[str] | None:
-    """The partitions that the run is for; None for a run that is not for particular ones."""
-    if not context.has_partition_key and not context.has_partition_key_range:
-        return None
-    return list(context.partition_keys)
-
-
-def planned_checks(context: AssetExecutionContext) -> Collection[AssetCheckKey]:
-    """The checks that the run announced for its partitions."""
-    return frozenset() if asked_partitions(context) is None else context.selected_asset_check_keys
-
-
-def session_to_resume(context: AssetExecutionContext) -> int | None:
+def session_to_resume(context: OpExecutionContext) -> int | None:
     """The session that the run's tag names."""
     tag = context.run.tags.get(SESSION_TAG, "")
     return int(tag) if tag.isdecimal() else None
 
 
-def tag_session(context: AssetExecutionContext, session: Session) -> None:
+def tag_session(context: OpExecutionContext, session: Session) -> None:
     """Tag the run with its session and process; finish runs of processes that died as failed."""
     tags = session_tags(session)
     if not tags.items() <= context.run.tags.items():

@@ -12,11 +12,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from dagster import DagsterInstance
+from dagster import DagsterInstance, JobDefinition
 from sqlalchemy import Engine
 
-from dcc_assets.catalogue import ZIP_ACTIONS
-from dcc_assets.jobs import CRAWL_JOB, PROCESS_JOB, resolve_job
+from dcc_assets.jobs import crawl_file_sources, process_zip_actions
 from dcc_assets.runs import session_tags
 from dcc_assets.work import PLATFORM, HeldSession, Work
 from dcc_resources.errors import DagsterStorageError
@@ -99,13 +98,12 @@ class _Runs:
         self._storage_failure: Exception | None = None
 
     def crawl(self) -> None:
-        self._execute(CRAWL_JOB, None)
+        self._execute(crawl_file_sources)
         if not self._work.crawled:
             deque(self._work.crawl(), maxlen=0)
 
     def process(self) -> None:
-        keys = self._work.keys
-        self._execute(PROCESS_JOB, keys[0].partition if keys is not None and len(keys) == 1 else None)
+        self._execute(process_zip_actions)
         if not self._work.processed:
             deque(self._work.process(), maxlen=0)
 
@@ -119,18 +117,13 @@ class _Runs:
         session = self._work.session
         return SessionReport(session.id, session.notices, tuple(self._run_ids))
 
-    def _execute(self, job: str, partition: str | None) -> None:
+    def _execute(self, job: JobDefinition) -> None:
         """Execute a job; what the work itself raises goes through, what Dagster raises is kept for the report."""
         if self._storage_failure is not None:
             return
         try:
-            if partition is not None:
-                self._instance.add_dynamic_partitions(str(ZIP_ACTIONS.name), [partition])
-            result = resolve_job(job).execute_in_process(
-                instance=self._instance,
-                partition_key=partition,
-                tags=self._tags,
-                resources={PLATFORM: HeldSession(self._work)},
+            result = job.execute_in_process(
+                instance=self._instance, tags=self._tags, resources={PLATFORM: HeldSession(self._work)}
             )
         except Exception as error:
             failure = self._work.failure
