@@ -59,19 +59,21 @@ class DocumentName:
 _STEM = r"(?P<centre>[A-Za-z_]+)\.(?P<date>[0-9]{4}-[0-9]{2}-[0-9]{2})\.(?P<inc>[0-9]{1,5})"
 DEFAULT_ZIP_PATTERN = _STEM + r"\.impc\.zip"
 DEFAULT_DOCUMENT_PATTERN = _STEM + r"\.(?P<kind>specimen|experiment)\.impc\.xml"
+_LONGEST_INCREMENT = 18
 
 
 def _compile(pattern: str, groups: set[str], subject: str) -> re.Pattern[str]:
+    setting = f"DCC_{subject.upper()}_PATTERN"
     try:
         compiled = re.compile(pattern)
     except re.error as error:
         raise ConfigurationError(
-            f"The {subject} name pattern {pattern!r} is no regular expression ({error}). Correct the setting."
+            f"The {subject} name pattern {pattern!r} is no regular expression ({error}). Correct {setting}."
         ) from error
     missing = groups - set(compiled.groupindex)
     if missing:
         raise ConfigurationError(
-            f"The {subject} name pattern {pattern!r} lacks the named groups {sorted(missing)}. Correct the setting."
+            f"The {subject} name pattern {pattern!r} lacks the named groups {sorted(missing)}. Correct {setting}."
         )
     return compiled
 
@@ -101,10 +103,10 @@ class NamingConvention:
         """
         match = self._zip.fullmatch(name)
         if match is None:
-            raise BadFileNameError(
-                f"{name!r} does not follow <centre>.<yyyy-mm-dd>.<increment>.impc.zip. "
-                "Rename the file and upload it again."
-            )
+            shape = "<centre>.<yyyy-mm-dd>.<increment>.impc.zip"
+            if self.zip_pattern != DEFAULT_ZIP_PATTERN:
+                shape = f"the pattern {self.zip_pattern}"
+            raise BadFileNameError(f"{name!r} does not follow {shape}. Rename the file and upload it again.")
         centre, created, inc = _stem(name, match, centres)
         return ZipName(name, centre, created, inc)
 
@@ -115,26 +117,42 @@ class NamingConvention:
         """
         match = self._document.fullmatch(name)
         if match is None:
+            shape = "<centre>.<yyyy-mm-dd>.<increment>.(specimen|experiment).impc.xml"
+            if self.document_pattern != DEFAULT_DOCUMENT_PATTERN:
+                shape = f"the pattern {self.document_pattern}"
             raise BadFileNameError(
-                f"{name!r} does not follow <centre>.<yyyy-mm-dd>.<increment>.(specimen|experiment).impc.xml. "
-                "Rename the document and submit it in a new archive."
+                f"{name!r} does not follow {shape}. Rename the document and submit it in a new archive."
             )
         centre, created, inc = _stem(name, match, centres)
-        return DocumentName(name, centre, created, inc, DocumentKind(match["kind"]))
+        return DocumentName(name, centre, created, inc, _kind(name, match["kind"]))
 
 
 def _stem(name: str, match: re.Match[str], centres: Container[str]) -> tuple[str, date, int]:
+    centre, day, inc = match["centre"] or "", match["date"] or "", match["inc"] or ""
     try:
-        created = date.fromisoformat(match["date"])
+        created = date.fromisoformat(day)
     except ValueError as error:
         raise BadFileNameError(
-            f"{name!r} names the date {match['date']}, which is not in the calendar. "
-            "Use the day on which the data were exported."
+            f"{name!r} names the date {day}, which is not in the calendar. Use the day on which the data were exported."
         ) from error
-    centre = match["centre"]
+    if not inc.isdecimal() or len(inc) > _LONGEST_INCREMENT:
+        raise BadFileNameError(
+            f"{name!r} names the increment {inc!r}, which is not a whole number of up to {_LONGEST_INCREMENT} digits. "
+            "Number the files of a day from 0 or 1."
+        )
     if centre not in centres:
         raise BadFileNameError(
             f"{name!r} names the centre {centre!r}, which is not registered (codes are case-sensitive). "
             "Use the producing centre's ILAR code, or have the centre registered: dcc centre add."
         )
-    return centre, created, int(match["inc"])
+    return centre, created, int(inc)
+
+
+def _kind(name: str, kind: str | None) -> DocumentKind:
+    try:
+        return DocumentKind(kind or "")
+    except ValueError as error:
+        raise BadFileNameError(
+            f"{name!r} names the kind {kind or ''!r}, which is neither specimen nor experiment. Name the document after "
+            "what it holds."
+        ) from error
