@@ -1,0 +1,91 @@
+"""What stands before a document's content: encoding, document type declaration, root element.
+
+Looked at before any other parser sees the document, so that a declaration of entities is never acted upon.
+"""
+
+from __future__ import annotations
+
+import pyexpat
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+LONGEST_TOKEN = 10_000_000
+"""Bytes that one tag, comment or text may have at the most; libxml2 refuses longer ones as well."""
+
+
+class TokenTooLongError(Exception):
+    """A tag or comment did not end within the limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """The root element and where its tag begins; line and column count from 1."""
+
+    namespace: str
+    name: str
+    line: int
+    column: int
+
+
+@dataclass(frozen=True, slots=True)
+class Doctype:
+    """A document type declaration and where it begins; line and column count from 1."""
+
+    line: int
+    column: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """Why no root element could be found; `encoding` is the declared one if that is the reason."""
+
+    reason: str
+    line: int
+    column: int
+    encoding: str | None = None
+
+
+class _FoundError(Exception):
+    pass
+
+
+def read_prolog(chunks: Iterable[bytes]) -> Root | Doctype | Unreadable:
+    """Read the beginning of a document, as far as its root element's tag and no further."""
+    parser = pyexpat.ParserCreate(namespace_separator=" ")
+    declared: list[str | None] = [None]
+    found: list[Root | Doctype] = []
+
+    def place() -> tuple[int, int]:
+        return parser.CurrentLineNumber, parser.CurrentColumnNumber + 1
+
+    def on_declaration(_version: str, encoding: str | None, _standalone: int) -> None:
+        declared[0] = encoding
+
+    def on_doctype(*_declaration: object) -> None:
+        found.append(Doctype(*place()))
+        raise _FoundError
+
+    def on_start(name: str, _attributes: object) -> None:
+        namespace, _, local = name.rpartition(" ")
+        found.append(Root(namespace, local, *place()))
+        raise _FoundError
+
+    parser.XmlDeclHandler = on_declaration
+    parser.StartDoctypeDeclHandler = on_doctype
+    parser.StartElementHandler = on_start
+    try:
+        fed = 0
+        for chunk in chunks:
+            fed += len(chunk)
+            parser.Parse(chunk, False)
+            if fed - max(parser.CurrentByteIndex, 0) > LONGEST_TOKEN:
+                return Unreadable("a tag or comment does not end", *place())
+        parser.Parse(b"", True)
+    except _FoundError:
+        return found[0]
+    except pyexpat.ExpatError as error:
+        reason = pyexpat.ErrorString(error.code) or "not well-formed"
+        return Unreadable(reason, error.lineno, error.offset + 1)
+    except (LookupError, ValueError):
+        return Unreadable("unknown encoding", 1, 1, declared[0] or "?")
+    return Unreadable("no element found", *place())

@@ -1,0 +1,95 @@
+"""Validation of a document as a stream, in memory that does not grow with the document.
+
+libxml2 validates while it parses; the tree that lxml builds meanwhile is cut down after each chunk. What lxml 6.1 does
+here was found by experiment and is held by tests: schema errors do not stop the parser, they gather in its log without
+line numbers; an error of well-formedness stops it, and is in the exception only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from lxml import etree
+
+CHUNK = 64 * 1024
+
+
+@dataclass
+class Streamed:
+    """What streaming found: how many schema errors arose, and how many in which chunk, counted from 0.
+
+    `broken`: the parser refused the document, for these errors or for being not well-formed. `stopped`: enough errors
+    had been found before the end.
+    """
+
+    errors_in_chunk: dict[int, int] = field(default_factory=dict)
+    errors: int = 0
+    broken: bool = False
+    stopped: bool = False
+
+    def note(self, number: int, errors: int) -> None:
+        """Note the number of errors so far, after chunk `number`."""
+        if errors > self.errors:
+            self.errors_in_chunk[number] = self.errors_in_chunk.get(number, 0) + errors - self.errors
+            self.errors = errors
+
+    @property
+    def valid(self) -> bool:
+        """Whether the document is well-formed and follows the schema."""
+        return not self.errors and not self.broken
+
+
+class Pruned:
+    """A pull parser, validating if a schema is given, that keeps next to nothing of the tree it builds."""
+
+    def __init__(self, root_tag: str, schema: etree.XMLSchema | None) -> None:
+        # resolve_entities must be left alone: False makes a validating stream accept documents that are cut off.
+        self._parser = etree.XMLPullParser(
+            events=("start",), tag=root_tag, schema=schema, no_network=True, remove_comments=True, remove_pis=True
+        )
+        self._root: etree._Element | None = None
+        self.log: etree._ListErrorLog = self._parser.feed_error_log
+
+    def feed(self, data: bytes) -> int:
+        """Parse a piece and return the number of schema errors so far. Raises lxml's XMLSyntaxError."""
+        self._parser.feed(data)
+        return self.count_errors()
+
+    def count_errors(self) -> int:
+        """The number of schema errors so far; `log` holds them."""
+        self.log = self._parser.feed_error_log
+        return len(self.log)
+
+    def prune(self) -> None:
+        """Let go of every element that has ended."""
+        for _, element in self._parser.read_events():
+            if self._root is None and isinstance(element, etree._Element):
+                self._root = element
+        element = self._root
+        while element is not None and len(element):
+            del element[:-1]
+            element = element[-1]
+
+    def close(self) -> None:
+        """End the document. Raises lxml's XMLSyntaxError when it is not whole or not valid."""
+        self._parser.close()
+
+
+def stream(chunks: Iterable[bytes], root_tag: str, schema: etree.XMLSchema, enough: int) -> Streamed:
+    """Validate a document given in chunks; stop as soon as `enough` schema errors have been found."""
+    result = Streamed()
+    parser = Pruned(root_tag, schema)
+    number = 0
+    try:
+        for number, chunk in enumerate(chunks):
+            result.note(number, parser.feed(chunk))
+            if result.errors >= enough:
+                result.stopped = True
+                return result
+            parser.prune()
+        parser.close()
+    except etree.XMLSyntaxError:
+        result.broken = True
+        result.note(number, parser.count_errors())
+    return result
