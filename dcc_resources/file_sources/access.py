@@ -67,7 +67,7 @@ def parse_hostname(hostname: str, default_port: int) -> Endpoint:
     port: str = str(default_port)
     bracketed = re.fullmatch(r"\[([^\[\]]+)\](?::(.*))?", text)
     if bracketed is not None:
-        host, port = bracketed[1], port if bracketed[2] is None else bracketed[2]
+        host, port = str(bracketed[1]), port if bracketed[2] is None else str(bracketed[2])
     elif text.count(":") == 1:
         host, port = text.split(":")
     if not host or re.search(r"[\s/\[\]\x00-\x1f\x7f]", host):

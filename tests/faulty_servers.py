@@ -1,0 +1,308 @@
+"""Servers that do wrong on purpose, in threads of the test process: FTP by pyftpdlib, SFTP by asyncssh, a proxy.
+
+Each is a context manager: it serves within, and is gone after it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, ClassVar, Self
+
+import asyncssh
+from pyftpdlib.authorizers import AuthenticationFailed, DummyAuthorizer
+from pyftpdlib.filesystems import AbstractedFS
+from pyftpdlib.handlers import DTPHandler, FTPHandler, ThrottledDTPHandler
+from pyftpdlib.servers import FTPServer
+
+_USERNAME = "centre"
+_PASSWORD = "correct horse battery staple"
+_BLOCK = 64 * 1024
+
+
+class FaultyFtpServer:
+    """An FTP server that serves `root` to one user by password, with faults that are chosen by keyword.
+
+    `users` are further users with folders of their own, whose password is their name. `without` are commands that it
+    does not know (`MLSD`, `REST`). Of a command in `faulty_commands` the data connection is closed after `cut_after`
+    bytes, left open without another byte after `stall_after`, or sends `bytes_per_second`. `size_error` is added to
+    the sizes it tells. With `refuse_login` no password is right; `repeat_password` has the refusal hold it.
+    `list_lines` is what it answers to LIST. `silent` never greets.
+    """
+
+    username = _USERNAME
+    password = _PASSWORD
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        users: Mapping[str, Path] | None = None,
+        without: Iterable[str] = (),
+        faulty_commands: Iterable[str] = ("RETR",),
+        cut_after: int | None = None,
+        stall_after: int | None = None,
+        bytes_per_second: int | None = None,
+        size_error: int = 0,
+        refuse_login: bool = False,
+        repeat_password: bool = False,
+        list_lines: bytes | None = None,
+        silent: bool = False,
+        host: str = "127.0.0.1",
+    ) -> None:
+        authorizer = DummyAuthorizer()
+        authorizer.add_user(_USERNAME, _PASSWORD, str(root), perm="elr")
+        for name, folder in (users or {}).items():
+            authorizer.add_user(name, name, str(folder), perm="elr")
+        faulty = frozenset(faulty_commands)
+        unknown = {name.upper() for name in without} | ({"MLST"} if "MLSD" in without else set())
+
+        class Authorizer(DummyAuthorizer):  # type: ignore[misc]
+            user_table = authorizer.user_table
+
+            def validate_authentication(self, username: str, password: str, handler: Any) -> None:
+                if refuse_login:
+                    raise AuthenticationFailed(f"{password} is wrong" if repeat_password else "Not today.")
+                super().validate_authentication(username, password, handler)
+
+        class FileSystem(AbstractedFS):  # type: ignore[misc]
+            def stat(self, path: str) -> os.stat_result:
+                status = Path(path).stat()
+                fields = list(status)
+                fields[6] += size_error
+                return os.stat_result(fields)
+
+            lstat = stat
+
+            def getsize(self, path: str) -> int:
+                return self.stat(path).st_size
+
+        class Data(ThrottledDTPHandler if bytes_per_second is not None else DTPHandler):  # type: ignore[misc]
+            use_sendfile = False
+            write_limit = bytes_per_second or 0
+
+            def send(self, data: bytes) -> int:
+                limit = cut_after if cut_after is not None else stall_after
+                if limit is None or self.cmd not in faulty:
+                    return int(super().send(data))
+                rest = limit - self.tot_bytes_sent
+                if rest > 0:
+                    return int(super().send(data[:rest]))
+                if cut_after is not None:
+                    self.close()
+                else:
+                    self.ioloop.unregister(self._fileno)
+                return 0
+
+        class Handler(FTPHandler):  # type: ignore[misc]
+            abstracted_fs = FileSystem
+            dtp_handler = Data
+            use_sendfile = False
+            proto_cmds: ClassVar = {name: entry for name, entry in FTPHandler.proto_cmds.items() if name not in unknown}
+            auth_failed_timeout = 0
+
+            def on_connect(self) -> None:
+                if silent:
+                    self.ioloop.unregister(self._fileno)
+
+            def handle(self) -> None:
+                if silent:
+                    self.on_connect()
+                else:
+                    super().handle()
+
+            def ftp_LIST(self, path: str) -> Any:  # noqa: N802
+                if list_lines is None:
+                    return super().ftp_LIST(path)
+                self.push_dtp_data(list_lines, cmd="LIST")
+                return path
+
+        Handler.authorizer = Authorizer()
+        self._server = FTPServer((host, 0), Handler)
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._stopping = False
+
+    @property
+    def hostname(self) -> str:
+        """`host:port`."""
+        host, port = self._server.address[:2]
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stopping = True
+        self._thread.join()
+
+    def _serve(self) -> None:
+        while not self._stopping:
+            self._server.serve_forever(timeout=0.05, blocking=False)
+        self._server.close_all()
+
+
+class PasswordSftpServer:
+    """An SFTP server by asyncssh with password login; each user is kept in a folder of its own.
+
+    `users` are further users, whose password is their name. With `interactive` it takes the password only as the
+    answer to a question. `refuse_login` takes none.
+    """
+
+    username = _USERNAME
+    password = _PASSWORD
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        users: Mapping[str, Path] | None = None,
+        interactive: bool = False,
+        refuse_login: bool = False,
+    ) -> None:
+        self._folders = {_USERNAME: root, **(users or {})}
+        passwords = {_USERNAME: _PASSWORD} | {name: name for name in users or {}}
+
+        def is_right(username: str, password: str) -> bool:
+            return not refuse_login and passwords.get(username) == password
+
+        class Logins(asyncssh.SSHServer):
+            _username = ""
+
+            def begin_auth(self, username: str) -> bool:
+                self._username = username
+                return True
+
+            def password_auth_supported(self) -> bool:
+                return not interactive
+
+            def validate_password(self, username: str, password: str) -> bool:
+                return is_right(username, password)
+
+            def kbdint_auth_supported(self) -> bool:
+                return interactive
+
+            def get_kbdint_challenge(self, username: str, lang: str, submethods: str) -> Any:
+                return "", "", "", [("Password: ", False)]
+
+            def validate_kbdint_response(self, username: str, responses: Any) -> bool:
+                return len(responses) == 1 and is_right(username, responses[0])
+
+        self._logins = Logins
+        self._key = asyncssh.generate_private_key("ssh-ed25519")
+        self.host_key = self._key.export_public_key().decode().strip()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self.hostname = ""
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self._server = asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result(10)
+        self.hostname = f"127.0.0.1:{self._server.get_port()}"
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._loop.call_soon_threadsafe(self._server.close)
+        asyncio.run_coroutine_threadsafe(asyncio.sleep(0.05), self._loop).result(5)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(5)
+
+    async def _listen(self) -> Any:
+        def folder(channel: Any) -> asyncssh.SFTPServer:
+            root = self._folders[channel.get_extra_info("username")]
+            return asyncssh.SFTPServer(channel, chroot=str(root).encode())
+
+        return await asyncssh.listen(
+            "127.0.0.1", 0, server_factory=self._logins, server_host_keys=[self._key], sftp_factory=folder
+        )
+
+
+class CuttingProxy:
+    """A TCP proxy before any server, with faults in what the server sends, chosen by keyword, for each connection.
+
+    After `cut_after` bytes it closes the connection; after `stall_after` it sends no more and leaves it open; it flips
+    a bit of the byte at `flip_at`; it waits `delay` seconds before each block of up to 64 KiB.
+    """
+
+    def __init__(
+        self,
+        target: str,
+        *,
+        cut_after: int | None = None,
+        stall_after: int | None = None,
+        flip_at: int | None = None,
+        delay: float = 0.0,
+    ) -> None:
+        host, _, port = target.rpartition(":")
+        self._target = (host.strip("[]"), int(port))
+        self._cut_after, self._stall_after, self._flip_at, self._delay = cut_after, stall_after, flip_at, delay
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._sockets: list[socket.socket] = []
+        self.connections = 0
+
+    @property
+    def hostname(self) -> str:
+        """`host:port`."""
+        return f"127.0.0.1:{self._listener.getsockname()[1]}"
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._accept, daemon=True).start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for connection in [self._listener, *self._sockets]:
+            _shut(connection)
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                self.connections += 1
+                server = socket.create_connection(self._target, timeout=10)
+                server.settimeout(None)
+                self._sockets += [client, server]
+                threading.Thread(target=self._forward, args=(client, server), daemon=True).start()
+                threading.Thread(target=self._answer, args=(server, client), daemon=True).start()
+
+    def _forward(self, client: socket.socket, server: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while block := client.recv(_BLOCK):
+                server.sendall(block)
+        _shut(server)
+
+    def _answer(self, server: socket.socket, client: socket.socket) -> None:
+        sent = 0
+        limit = self._cut_after if self._cut_after is not None else self._stall_after
+        with contextlib.suppress(OSError):
+            while block := server.recv(_BLOCK):
+                time.sleep(self._delay)
+                if self._flip_at is not None and sent <= self._flip_at < sent + len(block):
+                    position = self._flip_at - sent
+                    block = block[:position] + bytes([block[position] ^ 1]) + block[position + 1 :]
+                if limit is not None and sent + len(block) >= limit:
+                    client.sendall(block[: limit - sent])
+                    if self._cut_after is None:
+                        return
+                    break
+                client.sendall(block)
+                sent += len(block)
+        _shut(client)
+
+
+def _shut(connection: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
+    connection.close()
