@@ -11,7 +11,7 @@ from dcc_cli.output import echo_json, echo_table
 
 @click.group(cls=CommandGroup)
 def centre() -> None:
-    """Register research centres, list them, activate or deactivate them.
+    """Register research centres, list, activate, deactivate them.
 
     A centre is known by its ILAR code, the first part of its files' names. Only the file sources of active centres
     are crawled.
@@ -90,7 +90,9 @@ def activate(code: str) -> None:
 @centre.command()
 @click.argument("code")
 def deactivate(code: str) -> None:
-    """Leave the file sources of centre CODE alone; nothing is deleted.
+    """Leave the file sources of centre CODE alone.
+
+    Nothing is deleted.
 
     Exit codes: 0; 2 there is no such centre.
     """

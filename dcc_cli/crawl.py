@@ -48,7 +48,7 @@ def crawl(
     max_retries: int | None,
     as_json: bool,
 ) -> None:
-    """Run a crawling session: list the file sources, download, extract and validate what is new.
+    """Run a crawling session: collect and check what is new.
 
     All available sources of active centres are listed at once; one that is down holds up none of the others. Then every
     zip action that waits is processed, with what an interrupted session left unfinished. The Dagster UI shows it all.
@@ -104,9 +104,9 @@ def retry(
     max_retries: int | None,
     as_json: bool,
 ) -> None:
-    """Process the zip action ACTION/ZIP again, from the download on, at once.
+    """Process the zip action ACTION/ZIP again, at once.
 
-    It is re-opened, which the tracker records with your user name, and what it did before stays on record.
+    From the download on. It is re-opened, which the tracker records with your user name, and what it did before stays on record.
 
     \b
     Example:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @click.command()
 @json_option
 def init(as_json: bool) -> None:
-    """Make the tracker database, or bring an older one up to this version.
+    """Make the tracker database, or bring an older one up to date.
 
     The database is SQLite in DCC_HOME unless DCC_TRACKER_URL names one on a MySQL or MariaDB server. Running it again
     changes nothing. No other command changes the schema.
@@ -66,7 +66,9 @@ def shown_database_url(settings: Settings) -> str:
 @click.command()
 @json_option
 def show_settings(as_json: bool) -> None:
-    """List every setting: its environment variable, its value, and whether it was set. Secrets are masked.
+    """List every setting, its value and where that is from.
+
+    Each has an environment variable. Secrets are masked.
 
     \b
     Example:
@@ -108,15 +110,15 @@ def _setting_entries(settings: Settings) -> list[dict[str, object]]:
 
 @click.group(cls=CommandGroup)
 def instance() -> None:
-    """Look after the Dagster instance, which shows what the tracker knows."""
+    """Look after the Dagster instance, which shows the tracker."""
 
 
 @instance.command()
 @json_option
 def rebuild(as_json: bool) -> None:
-    """Build the Dagster instance anew from the tracker, after it was lost.
+    """Build the Dagster instance anew from the tracker.
 
-    The tracker is the truth: this writes partitions, materialisations and failed checks for everything in it. Stop
+    For an instance that was lost. The tracker is the truth: this writes partitions, materialisations and failed checks for everything in it. Stop
     `dcc ui` meanwhile.
 
     \b
@@ -142,7 +144,9 @@ def _say(message: object) -> None:
 @click.command()
 @click.pass_context
 def demo(ctx: click.Context) -> None:
-    """Show a whole crawling session on demonstration servers, in .demo of this directory.
+    """Show a crawling session on demonstration servers.
+
+    All of it is in .demo of the working directory.
 
     Exit codes: 0 the outcome was the expected one; 1 it was not.
     """

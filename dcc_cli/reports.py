@@ -23,9 +23,9 @@ _FINDINGS_SHOWN = 20
 @click.command()
 @json_option
 def status(as_json: bool) -> None:
-    """Say how far everything is: zip actions and documents by phase and status, file sources, the last session.
+    """Say how far everything is.
 
-    Documents counted are those of each zip action's latest download. Findings are what the latest crawl of each
+    Zip actions and documents by phase and status, file sources, the last session. Documents counted are those of each zip action's latest download. Findings are what the latest crawl of each
     source noticed.
 
     \b
@@ -143,7 +143,9 @@ def _print_findings(findings: Sequence[Finding]) -> None:
 @click.option("--status", "state", type=click.Choice([s.short_name for s in Status]), help="Only in this status.")
 @json_option
 def zips(centre: str | None, action: str | None, phase: str | None, state: str | None, as_json: bool) -> None:
-    """List zip actions, oldest first, with the file sources that host them at present.
+    """List zip actions, oldest first.
+
+    With the file sources that host them at present.
 
     \b
     Examples:

@@ -80,7 +80,7 @@ def process_again(
         from dcc_assets.session_runs import run_zip_actions
 
         with open_instance(settings) as instance:
-            report = run_zip_actions(settings, tracker, instance, keys, on_zip=on_zip)
+            report = run_zip_actions(settings, tracker, instance, keys, requested_by=user_name(), on_zip=on_zip)
         return report.session_id, report.notices
     from dcc_resources.zip_processing import process_zip_actions
 

@@ -9,7 +9,7 @@ import click
 
 from dcc_cli.context import json_option, open_tracker, read_accesskey, settings_from_environment
 from dcc_cli.output import count_of, echo_json, printable, warn
-from dcc_resources.errors import ConfigurationError, SourceError, UnreachableError
+from dcc_resources.errors import ConfigurationError, UnreachableError
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
@@ -155,10 +155,7 @@ def _trial(tracker: Engine, settings: Settings, source_id: int) -> list[str]:
     from dcc_resources.crawling import list_source
 
     address = _stored_address(tracker, source_id)
-    try:
-        listing = list_source(address, settings)
-    except ConfigurationError as error:
-        return [str(error)]
+    listing = list_source(address, settings)
     _print_listing(listing, err=True)
     return [] if listing.error is None else [str(listing.error)]
 
@@ -189,7 +186,9 @@ def _stored_address(tracker: Engine, source_id: int) -> SourceAddress:
 @json_option
 @click.pass_context
 def test(ctx: click.Context, source_id: int, accept_host_key: bool, as_json: bool) -> None:
-    """Connect to file source ID, log in, list its directories and say what is there. Nothing is recorded.
+    """Connect to file source ID and say what is there.
+
+    Logs in and lists its directories. Nothing is recorded.
 
     With --accept-host-key the host key that the server shows at present is pinned in place of the one accepted before;
     both fingerprints are shown.
@@ -216,7 +215,7 @@ def test(ctx: click.Context, source_id: int, accept_host_key: bool, as_json: boo
     if listing.error is not None:
         if not as_json:
             raise listing.error
-        ctx.exit(SourceError.exit_code)
+        ctx.exit(listing.error.exit_code)
 
 
 def _accept_shown_key(tracker: Engine, settings: Settings, address: SourceAddress) -> dict[str, object] | None:

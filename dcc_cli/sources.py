@@ -24,7 +24,7 @@ _COMMANDS = {
 
 @click.command(cls=CommandGroup, places=_COMMANDS)
 def source() -> None:
-    """Register file sources, list them, test them, set their state or remove them.
+    """Register file sources, list, test, change or remove them.
 
     A file source is a server, or a folder, with the directories add, edit and delete at its base path; any of them may
     be missing.
@@ -72,7 +72,9 @@ def list_sources(as_json: bool) -> None:
 @click.argument("source_id", metavar="ID", type=int)
 @click.argument("state", type=click.Choice(_STATES))
 def set_state(source_id: int, state: str) -> None:
-    """Set the state of file source ID. Only available sources are crawled and downloaded from.
+    """Set the state of file source ID.
+
+    Only available sources are crawled and downloaded from.
 
     \b
     Example:
@@ -97,9 +99,9 @@ def set_state(source_id: int, state: str) -> None:
 def change(
     source_id: int, hostname: str | None, username: str | None, accesskey: str | None, base_path: str | None
 ) -> None:
-    """Change how file source ID is reached: its server moved, or its password is another.
+    """Change how file source ID is reached.
 
-    What it hosts and has delivered stays known. A host key accepted before stays pinned; see `dcc source test`.
+    For a server that moved, or a new password. What it hosts and has delivered stays known. A host key accepted before stays pinned; see `dcc source test`.
 
     \b
     Example:
@@ -128,7 +130,9 @@ def change(
 @click.option("--purge", is_flag=True, help="Delete it, with the download attempts and documents that came from it.")
 @click.option("--yes", is_flag=True, help="Answer the question that --purge asks.")
 def remove(source_id: int, purge: bool, yes: bool) -> None:
-    """Remove file source ID: it is never used again, and what came from it stays in the tracker.
+    """Remove file source ID; its history stays.
+
+    It is never used again, and what came from it stays in the tracker.
 
     \b
     Example:

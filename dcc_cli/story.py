@@ -23,7 +23,9 @@ _ERRORS_SHOWN = 10
 @click.option("--all-errors", is_flag=True, help=f"Print all errors of a document, not only {_ERRORS_SHOWN}.")
 @json_option
 def show(zip_action: str, all_errors: bool, as_json: bool) -> None:
-    """Tell the whole story of the zip action ACTION/ZIP: who hosts it, every attempt, every document and error.
+    """Tell the whole story of the zip action ACTION/ZIP.
+
+    Who hosts it, every attempt, every document and error.
 
     \b
     Example:

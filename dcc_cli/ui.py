@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,8 @@ from dcc_resources.errors import ConfigurationError, InternalFaultError
 if TYPE_CHECKING:
     from dcc_resources.settings import Settings
 
+# Dagster recommends another command, which needs a project of its own layout.
+_UNWANTED_ADVICE = "ignore:Function `dev_command` is superseded"
 _START_SECONDS = 120.0
 _STOP_SECONDS = 20.0
 _POLL_SECONDS = 0.25
@@ -33,9 +36,9 @@ _PORT_USERS_SECONDS = 2.0
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to serve on. Dagster's UI has no login.")
 @click.option("--port", type=click.IntRange(1, 65_535), default=3000, show_default=True, help="Port to serve on.")
 def ui(host: str, port: int) -> None:
-    """Serve the Dagster UI, with the daemon that crawls by the schedule and picks up new zips.
+    """Serve the Dagster UI, and crawl by the schedule.
 
-    Prints the URL when the UI answers; Ctrl-C stops everything. Nothing is sent to anyone. Whoever can reach the
+    Its daemon picks up new zips. Prints the URL when the UI answers; Ctrl-C stops everything. Nothing is sent to anyone. Whoever can reach the
     address can use the UI: it is this machine alone unless --host says otherwise.
 
     \b
@@ -53,8 +56,8 @@ def ui(host: str, port: int) -> None:
     with open_tracker(settings):
         pass
     _require_free(host, port)
-    prepare_dagster_home(settings)
-    with _stop_signals(), _dagster(settings, host, port) as process:
+    workspace = _write_workspace(prepare_dagster_home(settings))
+    with _stop_signals(), _dagster(settings, workspace, host, port) as process:
         click.echo("Starting Dagster ...", err=True)
         _wait_until_it_answers(process, host, port)
         shown = f"[{host}]" if ":" in host else host
@@ -100,12 +103,28 @@ def _require_free(host: str, port: int) -> None:
         ) from error
 
 
+def _write_workspace(directory: Path) -> Path:
+    """The workspace file that loads the platform wherever it is installed; the checkout's own may not be at hand."""
+    from dcc_assets.session_runs import LOCATION_NAME
+
+    path = directory / "workspace.yaml"
+    module = {"module_name": "dcc_definitions", "location_name": LOCATION_NAME}
+    # JSON is YAML too.
+    path.write_text(json.dumps({"load_from": [{"python_module": module}]}) + "\n", "utf-8")
+    return path
+
+
 @contextmanager
-def _dagster(settings: Settings, host: str, port: int) -> Iterator[subprocess.Popen[bytes]]:
+def _dagster(settings: Settings, workspace: Path, host: str, port: int) -> Iterator[subprocess.Popen[bytes]]:
     """Dagster's web server, daemon and code server, in a process group of their own that ends with the block."""
     command = [sys.executable, "-m", "dagster", "dev", "--host", host, "--port", str(port)]
-    command += ["--module-name", "dcc_definitions", "--log-level", "warning"]
-    environment = {**os.environ, "DCC_HOME": str(settings.home), "DAGSTER_HOME": str(settings.dagster_home)}
+    command += ["--workspace", str(workspace), "--log-level", "warning"]
+    environment = {
+        **os.environ,
+        "DCC_HOME": str(settings.home),
+        "DAGSTER_HOME": str(settings.dagster_home),
+        "PYTHONWARNINGS": ",".join(filter(None, (os.environ.get("PYTHONWARNINGS"), _UNWANTED_ADVICE))),
+    }
     process = subprocess.Popen(
         command, env=environment, stdin=subprocess.DEVNULL, stdout=sys.stderr.fileno(), start_new_session=True
     )

@@ -27,9 +27,9 @@ _ERRORS_SHOWN = 20
 @json_option
 @click.pass_context
 def validate(ctx: click.Context, paths: tuple[Path, ...], all_errors: bool, as_json: bool) -> None:
-    """Check archives, documents, or folders of them exactly as the platform would. Needs no tracker.
+    """Check archives and documents as the platform would.
 
-    An archive is checked with its name and every document in it. A document given by itself is checked by what its root
+    PATH is an archive, a document or a folder of them; no tracker is needed. An archive is checked with its name and every document in it. A document given by itself is checked by what its root
     element says it is; a name that does not follow the convention is then a warning, in an archive it is an error. The
     centre codes known are those of the consortium.
 
