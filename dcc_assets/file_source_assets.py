@@ -63,7 +63,8 @@ def crawl(
                 recorder.tell(source_report(outcome))
                 for report in found_zip_reports(outcome):
                     recorder.tell(report)
-        _leave_to_others(work)
+        if work.hands_over:
+            _leave_to_others(work)
 
 
 def source_partitions(connection: Connection) -> dict[str, int]:

@@ -34,7 +34,7 @@ class Work:
     """A session with what it is asked to do.
 
     `source_ids`: the file sources to crawl, `keys`: the zip actions to process; None for all that are due.
-    `requested_by` is in whose name. `on_crawl` and `on_zip` hear of each outcome, in the step's thread. `crawled` and
+    `requested_by` is in whose name. `hands_over`: what a crawl finds is left to a later run of the same session. `on_crawl` and `on_zip` hear of each outcome, in the step's thread. `crawled` and
     `processed`: that part was done to its end. `failure`: what the work itself raised.
     """
 
@@ -44,6 +44,7 @@ class Work:
     source_ids: Sequence[int] | None = None
     keys: Sequence[ZipKey] | None = None
     requested_by: str = "Dagster"
+    hands_over: bool = False
     on_crawl: Callable[[SourceCrawl], None] = _ignore
     on_zip: Callable[[ZipOutcome], None] = _ignore
     crawled: bool = field(default=False, init=False)
@@ -109,7 +110,7 @@ class OwnSession(Platform):
         try:
             require_current(tracker)
             with open_session(tracker, settings, resume=resume) as session:
-                yield Work(settings, tracker, session)
+                yield Work(settings, tracker, session, hands_over=True)
         finally:
             tracker.dispose()
 
