@@ -153,6 +153,6 @@ def _kind(name: str, kind: str | None) -> DocumentKind:
         return DocumentKind(kind or "")
     except ValueError as error:
         raise BadFileNameError(
-            f"{name!r} names the kind {kind or ''!r}, which is neither specimen nor experiment. Name the document after "
-            "what it holds."
+            f"{name!r} names the kind {kind or ''!r}, which is neither specimen nor experiment. "
+            "Name the document after what it holds."
         ) from error

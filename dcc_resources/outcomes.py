@@ -28,8 +28,9 @@ class ZipKey:
     def partition(self) -> str:
         """The Dagster partition key of the zip action.
 
-        The same as `str(self)` for every conforming name. Dagster refuses control characters and `...` in keys, and
-        tells keys apart by their first 64 characters on MySQL: other names are escaped, long ones end in a digest.
+        The same as `str(self)` for conforming names of centres with codes of up to 31 letters. Dagster refuses control
+        characters and `...` in keys, and tells keys apart by their first 64 characters on MySQL: other names are
+        escaped, long ones end in a digest.
         """
         key = _UNPRINTABLE.sub(lambda found: "".join(f"\\x{ord(c):02x}" for c in found.group()), str(self))
         if len(key) > _LONGEST_KEY:

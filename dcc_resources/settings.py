@@ -1,7 +1,8 @@
 """Every setting of the platform, its default and its meaning.
 
-Each field is read from the environment variable `DCC_` + its name in capitals (`DCC_DOWNLOADERS=8`). Nothing else
-is read: no file, so that two processes with the same environment have the same settings.
+Each field is read from the environment variable `DCC_` + its name in capitals (`DCC_DOWNLOADERS=8`); an empty one
+counts as not set. Nothing else is read: no file, so that two processes with the same environment have the same
+settings.
 """
 
 from __future__ import annotations
@@ -18,13 +19,27 @@ from dcc_resources.naming import DEFAULT_DOCUMENT_PATTERN, DEFAULT_ZIP_PATTERN, 
 _MEGABYTE = 1024 * 1024
 
 
+def _default_home() -> Path:
+    try:
+        return Path.home() / ".dcc"
+    except RuntimeError as error:
+        raise ConfigurationError("This user has no home directory. Name a directory in DCC_HOME.") from error
+
+
 class Settings(BaseSettings):
     """Settings of one installation; immutable. Build with `load_settings`."""
 
-    model_config = SettingsConfigDict(env_prefix="DCC_", frozen=True, extra="ignore", hide_input_in_errors=True)
+    model_config = SettingsConfigDict(
+        env_prefix="DCC_",
+        env_ignore_empty=True,
+        frozen=True,
+        extra="forbid",
+        allow_inf_nan=False,
+        hide_input_in_errors=True,
+    )
 
     home: Path = Field(
-        default_factory=lambda: Path.home() / ".dcc",
+        default_factory=_default_home,
         description="Where the embedded database, staging and the Dagster instance live.",
     )
     tracker_url: SecretStr | None = Field(
@@ -111,7 +126,18 @@ class Settings(BaseSettings):
     @field_validator("home", "staging", "xsd_dir", "known_hosts", "tls_ca_file")
     @classmethod
     def _absolute(cls, path: Path | None) -> Path | None:
-        return None if path is None else path.expanduser().absolute()
+        try:
+            return None if path is None else path.expanduser().absolute()
+        except RuntimeError as error:
+            raise ValueError("Path should not begin with the home directory (~) of a user that is not known") from error
+
+    @field_validator("home")
+    @classmethod
+    def _fits_into_url(cls, home: Path) -> Path:
+        # SQLAlchemy would take what follows for options of the connection, and make the database elsewhere.
+        if "?" in str(home):
+            raise ValueError("Path should hold no question mark")
+        return home
 
     @property
     def tracker_database_url(self) -> str:

@@ -1,0 +1,162 @@
+"""Settings: read from the environment, refused with their names when wrong, and silent about secrets."""
+
+from __future__ import annotations
+
+import os
+import traceback
+from pathlib import Path
+
+import pytest
+
+from dcc_resources.errors import ConfigurationError
+from dcc_resources.naming import NamingConvention
+from dcc_resources.settings import Settings, load_settings
+
+SECRET = "s3cret-pass"
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.upper().startswith("DCC_")]:
+        monkeypatch.delenv(name)
+
+
+def test_nothing_need_be_configured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    settings = load_settings()
+    assert settings.home == tmp_path / ".dcc"
+    assert settings.tracker_database_url == f"sqlite:///{tmp_path}/.dcc/tracker.db"
+    assert settings.staging_directory == tmp_path / ".dcc" / "staging"
+    assert settings.dagster_home == tmp_path / ".dcc" / "dagster"
+    assert settings.naming == NamingConvention()
+
+
+@pytest.mark.parametrize("name", sorted(Settings.model_fields))
+def test_every_setting_has_an_environment_variable_and_says_what_it_means(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = {
+        "zip_pattern": r"(?P<centre>.)(?P<date>.)(?P<inc>.)",
+        "document_pattern": r"(?P<centre>.)(?P<date>.)(?P<inc>.)(?P<kind>.)",
+        "tracker_url": "sqlite:////x/y.db",
+        "dagster_events": "false",
+        "crawl_interval": "5 4 * * *",
+    }
+    value = values.get(name, "/some/path" if "path" in str(Settings.model_fields[name].annotation).lower() else "7")
+    before = getattr(load_settings(), name)
+    monkeypatch.setenv(f"DCC_{name.upper()}", value)
+    assert getattr(load_settings(), name) != before
+    assert (Settings.model_fields[name].description or "").endswith(".")
+
+
+def test_what_the_caller_says_wins_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DCC_DOWNLOADERS", "8")
+    monkeypatch.setenv("DCC_WORKERS", "3")
+    settings = load_settings(downloaders=5, workers=None)
+    assert (settings.downloaders, settings.workers) == (5, 3)
+
+
+def test_a_variable_that_is_set_to_nothing_counts_as_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    unset = load_settings()
+    for name in Settings.model_fields:
+        monkeypatch.setenv(f"DCC_{name.upper()}", "")
+    assert load_settings() == unset
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "problem"),
+    [
+        ("DOWNLOADERS", "many", "valid integer"),
+        ("DOWNLOADERS", "0", "greater than or equal to 1"),
+        ("DOWNLOADERS", "65", "less than or equal to 64"),
+        ("WORKERS", "-1", "greater than or equal to 1"),
+        ("MAX_RETRIES", "21", "less than or equal to 20"),
+        ("RETRY_DELAY", "-0.1", "greater than or equal to 0"),
+        ("CONNECT_TIMEOUT", "0", "greater than 0"),
+        ("RETRY_DELAY", "nan", "finite"),
+        ("LIST_TIMEOUT", "inf", "finite"),
+        ("LEASE_TIMEOUT", "1", "greater than 1"),
+        ("DAGSTER_EVENTS", "perhaps", "valid boolean"),
+        ("HOME", "~nobody-of-this-name/dcc", "home directory"),
+        ("HOME", "/data/what?/dcc", "question mark"),
+    ],
+)
+def test_a_wrong_setting_is_refused_at_the_start_with_its_name_and_what_it_must_be(
+    name: str, value: str, problem: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """existing_system_defects row 26: settings that could not serve blew up later."""
+    monkeypatch.setenv(f"DCC_{name}", value)
+    with pytest.raises(ConfigurationError, match=rf"DCC_{name}: .*{problem}.*Correct the setting and start again"):
+        load_settings()
+
+
+def test_every_wrong_setting_is_named_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DCC_DOWNLOADERS", "many")
+    monkeypatch.setenv("DCC_WORKERS", "0")
+    with pytest.raises(ConfigurationError, match=r"DCC_DOWNLOADERS: .*; DCC_WORKERS: "):
+        load_settings()
+
+
+def test_an_argument_that_is_wrong_is_named_like_the_setting_it_stands_for() -> None:
+    with pytest.raises(ConfigurationError, match="DCC_MAX_RETRIES: "):
+        load_settings(max_retries=-1)
+
+
+@pytest.mark.parametrize("name", ["DCC_ZIP_PATTERN", "DCC_DOCUMENT_PATTERN"])
+def test_a_name_pattern_that_cannot_serve_is_refused_at_the_start(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(name, r"(?P<centre>.*)\.zip")
+    with pytest.raises(ConfigurationError, match=f"lacks the named groups .*Correct {name}"):
+        load_settings()
+
+
+def test_own_name_patterns_are_in_force(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DCC_ZIP_PATTERN", r"(?P<centre>\w+)-(?P<date>\d{8})-(?P<inc>\d+)\.zip")
+    assert load_settings().naming.parse_zip_name("H-20130131-1.zip", {"H"}).inc == 1
+
+
+def test_no_secret_shows_in_settings_or_in_what_is_wrong_with_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """existing_system_defects row 32: secrets are kept out of everything that is shown."""
+    monkeypatch.setenv("DCC_TRACKER_URL", f"mysql://dcc:{SECRET}@db.example/tracker")
+    settings = load_settings()
+    shown = [repr(settings), str(settings), f"{settings.model_dump()}", settings.model_dump_json()]
+    monkeypatch.setenv("DCC_WORKERS", SECRET)
+    with pytest.raises(ConfigurationError) as refusal:
+        load_settings()
+    shown += traceback.format_exception(refusal.value)
+    assert not [text for text in shown if SECRET in text]
+    assert SECRET in settings.tracker_database_url
+
+
+def test_paths_are_absolute_and_tilde_is_the_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DCC_HOME", "~/here")
+    monkeypatch.setenv("DCC_STAGING", "beside")
+    settings = load_settings()
+    assert (settings.home, settings.staging_directory) == (tmp_path / "here", tmp_path / "beside")
+
+
+def test_settings_cannot_be_changed_once_read() -> None:
+    settings = load_settings()
+    with pytest.raises(ValueError, match="frozen"):
+        settings.downloaders = 9
+
+
+def test_an_argument_that_is_no_setting_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="DCC_DOWNLOADER: "):
+        load_settings(downloader=9)
+
+
+def test_other_variables_of_the_platform_s_prefix_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DCC_SFTP_PASSWORD", SECRET)
+    assert SECRET not in repr(load_settings())
+
+
+def test_a_user_without_a_home_directory_is_told_what_to_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", no_home)
+    with pytest.raises(ConfigurationError, match="Name a directory in DCC_HOME"):
+        load_settings()
+    assert load_settings(home=tmp_path).home == tmp_path
