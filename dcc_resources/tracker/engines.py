@@ -157,17 +157,18 @@ def _open_mysql(url: URL, answer_seconds: int | None) -> Engine:
     )
 
 
-def _explain_failure(context: ExceptionContext) -> None:
+def _explain_failure(context: ExceptionContext) -> TrackerUnreachableError | None:
     """Turn a driver's failure to reach or use the database into TrackerUnreachableError."""
     engine = context.engine
     if context.is_pre_ping or engine is None:
-        return
+        return None
     cause = context.original_exception
     advice = _advice(cause, context.is_disconnect)
-    if advice is not None:
-        context.chained_exception = TrackerUnreachableError(
-            f"The tracker database {database_label(engine.url)} could not be reached: {_reason(cause)}. {advice}"
-        )
+    if advice is None:
+        return None
+    return TrackerUnreachableError(
+        f"The tracker database {database_label(engine.url)} could not be reached: {_reason(cause)}. {advice}"
+    )
 
 
 def _advice(cause: BaseException, disconnected: bool) -> str | None:

@@ -16,7 +16,7 @@ from dcc_resources.errors import ConfigurationError, TrackerOutdatedError
 from dcc_resources.settings import Settings
 from dcc_resources.tracker import schema
 from dcc_resources.tracker.database import init_tracker, open_tracker, require_current
-from dcc_resources.tracker.migrations import HEAD, runner
+from dcc_resources.tracker.migrations import HEAD, SCRIPTS, runner
 from dcc_resources.tracker.models import Base
 from dcc_resources.tracker.reference import REFERENCE_ROWS, Phase, Status
 from tests.databases import MariaDb, is_sqlite, only_mariadb, only_sqlite
@@ -101,6 +101,9 @@ SEED_UNIQUE = {
     ("zip_action", ("zip_id", "todo_id")),
     ("file_source_has_zip", ("za_id", "file_source_id")),
 }
+
+PHASES = ["download", "zip_name", "zip_md5", "unzip", "xml_name", "xsd"]
+PHASES += ["upload", "data", "context", "overview", "qc"]
 
 SEED_INDEXED = {
     ("source_protocol", "short_name"),
@@ -362,7 +365,7 @@ def test_an_upgrade_keeps_rows_foreign_keys_and_last_update(tracker: Engine, tmp
         connection.execute(text(_CENTRE))
         connection.execute(text(_SOURCE))
     with schema._alone_sqlite(tracker) if tracker.dialect.name == "sqlite" else tracker.connect() as connection:
-        runner.upgrade(connection, versions=(runner.SCRIPTS / "versions", tmp_path))
+        runner.upgrade(connection, versions=(SCRIPTS / "versions", tmp_path))
         connection.commit()
     tracker.dispose()
     with tracker.begin() as connection:
