@@ -182,10 +182,12 @@ def broken_fetch(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     fetch = LocalConnection.fetch
 
     def breaking(self: LocalConnection, action, name, sink, *, size, offset=0) -> None:  # type: ignore[no-untyped-def]
-        folder = Path(self._root).name
+        folder = self._base.name
         if breaks.get(folder, 0) > 0:
             breaks[folder] -= 1
-            sink(b"half")
+            with (self._base / action / name).open("rb") as archive:
+                archive.seek(offset)
+                sink(archive.read(10))
             raise TransferFailedError(f"{folder} broke off. The session tries again.")
         fetch(self, action, name, sink, size=size, offset=offset)
 
@@ -236,6 +238,21 @@ def test_retries_are_counted_across_sessions(
     with installation.tracker.connect() as connection:
         assert connection.scalar(select(FileSourceHasZip.num_retries)) == 3
     assert [state for _, state in installation.attempts(KEY)] == ["download failed"] * 3 + ["xsd done"]
+
+
+def test_an_archive_put_together_from_two_attempts_is_fetched_whole_before_the_centre_is_blamed(
+    installation: Installation, folder: Folder, broken_fetch: dict[str, int]
+) -> None:
+    archive = folder.put(KEY)
+    broken_fetch["centre"] = 1
+    installation.with_settings(max_retries=0).run_session()
+    part = installation.settings.staging_directory / f"{KEY}.part"
+    part.write_bytes(b"#" * part.stat().st_size)
+    outcome = installation.run_session().zips[KEY]
+    assert outcome.succeeded
+    assert [reason.kind for reason in outcome.reasons] == ["CorruptArchiveError"]
+    assert [state for _, state in installation.attempts(KEY)] == ["download failed", "unzip failed", "xsd done"]
+    assert installation.staged()[KEY] == archive
 
 
 def test_a_session_with_a_zip_that_did_not_arrive_is_a_failed_one(
