@@ -13,8 +13,8 @@ from dcc_cli.output import echo_json, echo_table
 def centre() -> None:
     """Register research centres, list, activate, deactivate them.
 
-    A centre is known by its ILAR code, the first part of its files' names. Only the file sources of active centres
-    are crawled.
+    A centre is known by its ILAR code, the first part of its files' names. Only the file sources of active centres are
+    crawled.
     """
 
 

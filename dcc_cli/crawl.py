@@ -63,13 +63,14 @@ def crawl(
       session      the session's id
       notices      sentences on sessions before it, such as one that had died
       seconds      how long it took
-      sources      a list of {"id", "label", "centre", "outcome" (ok, partial, failed), "error": null or {"kind",
-                   "message"}, "listed", "new", "known", "changed", "refused", "ignored", "gone", "seconds"}
+      sources      a list of {"id", "label", "centre", "outcome" (ok, partial, failed),
+                   "error": null or {"kind", "message"}, "listed", "new", "known", "changed",
+                   "refused", "ignored", "gone", "seconds"}
       zip_actions, xml_files  of what was processed: lists of {"phase", "status", "count"}
-      problems     a list of {"source", "zip", "document", "phase", "kind", "message", "line", "column", "errors"},
-                   null where it has none; of a document the first error, `errors` says how many there are
+      problems     a list of {"source", "zip", "document", "phase", "kind", "message", "line",
+                   "column", "errors"}, null where it has none; of a document the first error,
+                   `errors` says how many there are
 
-    \b
     Exit codes: 0 all well; 1 a zip action failed, or the crawl found something amiss (a refused name, a changed zip, an
     unreadable directory); 2 wrong use, or the tracker is not initialised; 3 another session is active; 4 a file source
     (the others were crawled) or the tracker could not be reached; 130 interrupted: the next session goes on.
@@ -106,7 +107,8 @@ def retry(
 ) -> None:
     """Process the zip action ACTION/ZIP again, at once.
 
-    From the download on. It is re-opened, which the tracker records with your user name, and what it did before stays on record.
+    From the download on. It is re-opened, which the tracker records with your user name, and what it did before stays
+    on record.
 
     \b
     Example:
@@ -114,7 +116,6 @@ def retry(
 
     JSON: as of `dcc crawl`.
 
-    \b
     Exit codes: 0 all well; 1 it failed again; 2 there is no such zip action, or its name is refused; 3 another session
     is active; 4 no file source has it at present, or the tracker could not be reached.
     """

@@ -118,8 +118,8 @@ def instance() -> None:
 def rebuild(as_json: bool) -> None:
     """Build the Dagster instance anew from the tracker.
 
-    For an instance that was lost. The tracker is the truth: this writes partitions, materialisations and failed checks for everything in it. Stop
-    `dcc ui` meanwhile.
+    For an instance that was lost. The tracker is the truth: this writes partitions, materialisations and failed checks
+    for everything in it. Stop `dcc ui` meanwhile.
 
     \b
     Example:

@@ -55,8 +55,8 @@ def dcc(debug: bool) -> None:
     """Data coordination: collect, check and track the data that research centres publish.
 
     The first steps: `dcc init` makes the tracker database, `dcc centre add` and `dcc source add` register who takes
-    part and where their archives are, `dcc crawl` collects and checks what is new, `dcc status` says how far
-    everything is, and `dcc show` tells the whole story of one archive.
+    part and where their archives are, `dcc crawl` collects and checks what is new, `dcc status` says how far everything
+    is, and `dcc show` tells the whole story of one archive.
 
     Everything is set by environment variables; `dcc settings` lists them. Without any, all data are in ~/.dcc.
 

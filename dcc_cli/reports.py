@@ -25,18 +25,19 @@ _FINDINGS_SHOWN = 20
 def status(as_json: bool) -> None:
     """Say how far everything is.
 
-    Zip actions and documents by phase and status, file sources, the last session. Documents counted are those of each zip action's latest download. Findings are what the latest crawl of each
-    source noticed.
+    Zip actions and documents by phase and status, file sources, the last session. Documents counted are those of each
+    zip action's latest download. Findings are what the latest crawl of each source noticed.
 
     \b
     JSON: an object with
       zip_actions, xml_files  lists of {"phase", "status", "count"}
-      sources                 a list of {"id", "centre", "protocol", "hostname", "username", "base_path", "state",
-                              "centre_active", "hosted", "last_crawl"}; last_crawl is null or {"session", "outcome"
-                              (ok, partial, failed), "error": null or {"kind", "message"}, "started", "finished",
-                              "listed", "new", "known", "changed", "refused", "ignored", "gone"}
-      session                 {"active": a session or null, "last": a session or null}
-      findings                a list of {"session", "source", "file_name", "kind", "message", "created"}
+      sources     a list of {"id", "centre", "protocol", "hostname", "username", "base_path",
+                  "state", "centre_active", "hosted", "last_crawl"}; last_crawl is null or
+                  {"source", "session", "outcome" (ok, partial, failed), "error": null or
+                  {"kind", "message"}, "started", "finished", "listed", "new", "known",
+                  "changed", "refused", "ignored", "gone"}
+      session     {"active": a session or null, "last": a session or null}
+      findings    a list of {"session", "source", "file_name", "kind", "message", "created"}
 
     Exit codes: 0; 2 the tracker is not initialised; 4 it cannot be reached.
     """
@@ -153,8 +154,8 @@ def zips(centre: str | None, action: str | None, phase: str | None, state: str |
       dcc zips --centre H --phase xsd --status done
 
     \b
-    JSON: a list of {"file_name", "action", "centre" (null where the name tells none), "phase", "status",
-      "sources" (ids of the file sources that host it at present), "size_bytes"}
+    JSON: a list of {"file_name", "action", "centre" (null where the name tells none), "phase",
+      "status", "sources" (ids of the file sources that host it at present), "size_bytes"}
 
     Exit codes: 0, also when there are none; 2 there is no such centre; 4 the tracker cannot be reached.
     """
@@ -195,10 +196,12 @@ def sessions(limit: int, as_json: bool) -> None:
     """List crawling sessions, newest first, with what each found.
 
     \b
-    JSON: a list of {"id", "started", "finished", "outcome", "failed_phase", "tasks": [{"phase", "comment",
-      "started", "finished", "outcome"}], "crawls": [as last_crawl of `dcc status --json`, with "source"]}
-    A session's outcome: active (a process is at it), open (waits for a run to go on with it), succeeded,
-    failed (failed_phase tells of which task), unfinished (its process died and no session has followed).
+    JSON: a list of {"id", "started", "finished", "outcome", "failed_phase",
+      "tasks": [{"phase", "comment", "started", "finished", "outcome"}],
+      "crawls": [as last_crawl of `dcc status --json`]}
+
+    A session's outcome: active (a process is at it), open (waits for a run to go on with it), succeeded, failed
+    (failed_phase tells of which task), unfinished (its process died and no session has followed).
 
     Exit codes: 0; 4 the tracker cannot be reached.
     """

@@ -52,18 +52,17 @@ def add(accesskey: str, accept_host_key: bool, no_test: bool, as_json: bool, **p
       env:NAME       the environment variable NAME holds the password
       file:PATH      the file holds the password
       key:PATH       a private key; key:PATH?passphrase=env:NAME if it has a passphrase
-      -              a password, read from standard input: it shows neither on the screen nor in `ps`
+      -              a password, read from standard input, where nobody sees it
       VALUE          a password, kept in the tracker; empty for the SSH agent's keys
 
     \b
     Examples:
-      dcc source add --centre H --protocol sftp --hostname sftp.example.org:2222 --username dcc
-        --accesskey env:HARWELL_PASSWORD --base-path /impc
+      dcc source add --centre H --protocol sftp --hostname sftp.example.org:2222 \\
+        --username dcc --accesskey env:HARWELL_PASSWORD --base-path /impc
       dcc source add --centre J --protocol file --base-path /data/jax
 
-    \b
-    Exit codes: 0 registered; 2 wrong use, or a host key that nobody accepted; 4 the sftp server could not be
-    reached, so that its host key is unknown.
+    Exit codes: 0 registered; 2 wrong use, or a host key that nobody accepted; 4 the sftp server could not be reached,
+    so that its host key is unknown.
     """
     from dcc_resources.tracker import registry
     from dcc_resources.tracker.database import writing
@@ -194,12 +193,12 @@ def test(ctx: click.Context, source_id: int, accept_host_key: bool, as_json: boo
     both fingerprints are shown.
 
     \b
-    JSON: {"id", "label", "ok", "seconds", "error": null or {"kind", "message"}, "accepted_host_key": null or
-      {"old": [fingerprints], "new": fingerprint}, "directories": [{"action", "missing", "zips", "ignored"}]}
+    JSON: {"id", "label", "ok", "seconds", "error": null or {"kind", "message"},
+      "accepted_host_key": null or {"old": [fingerprints], "new": fingerprint},
+      "directories": [{"action", "missing", "zips", "ignored"}]}
 
-    \b
-    Exit codes: 0 all well; 2 there is no such source, or its access key refers to nothing; 4 it could not be
-    reached, or did not do what was asked.
+    Exit codes: 0 all well; 2 there is no such source, or its access key refers to nothing; 4 it could not be reached,
+    or did not do what was asked.
     """
     from dcc_resources.crawling import list_source
 

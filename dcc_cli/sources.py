@@ -101,7 +101,8 @@ def change(
 ) -> None:
     """Change how file source ID is reached.
 
-    For a server that moved, or a new password. What it hosts and has delivered stays known. A host key accepted before stays pinned; see `dcc source test`.
+    For a server that moved, or a new password. What it hosts and has delivered stays known. A host key accepted before
+    stays pinned; see `dcc source test`.
 
     \b
     Example:

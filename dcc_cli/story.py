@@ -32,17 +32,19 @@ def show(zip_action: str, all_errors: bool, as_json: bool) -> None:
       dcc show add/H.2013-10-31.1.impc.zip
 
     \b
-    JSON: an object with what `dcc zips` lists of it ("file_name", "action", "centre", "phase", "status", "sources",
-    "size_bytes") and
+    JSON: an object with what `dcc zips` lists of it ("file_name", "action", "centre", "phase",
+    "status", "sources", "size_bytes") and
       md5, created, inc  of the archive; the latter two as its name tells
-      hosts       a list of {"source", "label", "size_bytes", "modified", "has_md5", "retries", "gone_since"}
-      downloads   each attempt, oldest first: {"id", "source", "label", "requested", "received", "bytes", "phase",
-                  "status", "reasons", "documents"}
+      hosts       a list of {"source", "label", "size_bytes", "modified", "has_md5", "retries",
+                  "gone_since"}
+      downloads   each attempt, oldest first: {"id", "source", "label", "requested", "received",
+                  "bytes", "phase", "status", "reasons", "documents"}
       documents   those of the latest download: {"file_name", "phase", "status", "size_bytes", "md5",
                   "errors": [{"kind", "message", "line", "column"}]}
       reasons     why it is as it is: {"kind", "message", "recorded"}
       reopenings  {"requested_by", "reason", "from_phase", "from_status", "created"}
-      findings    what crawls noticed: {"session", "source", "file_name", "kind", "message", "created"}
+      findings    what crawls noticed: {"session", "source", "file_name", "kind", "message",
+                  "created"}
 
     Exit codes: 0; 2 there is no such zip action; 4 the tracker cannot be reached.
     """

@@ -38,15 +38,14 @@ _PORT_USERS_SECONDS = 2.0
 def ui(host: str, port: int) -> None:
     """Serve the Dagster UI, and crawl by the schedule.
 
-    Its daemon picks up new zips. Prints the URL when the UI answers; Ctrl-C stops everything. Nothing is sent to anyone. Whoever can reach the
-    address can use the UI: it is this machine alone unless --host says otherwise.
+    Its daemon picks up new zips. Prints the URL when the UI answers; Ctrl-C stops everything. Nothing is sent to
+    anyone. Whoever can reach the address can use the UI: it is this machine alone unless --host says otherwise.
 
     \b
     Examples:
       dcc ui
       dcc ui --port 3001
 
-    \b
     Exit codes: 0 stopped by Ctrl-C or SIGTERM; 2 the tracker is not initialised, or the port is in use; 4 the tracker
     cannot be reached; 70 Dagster could not be started.
     """

@@ -29,9 +29,10 @@ _ERRORS_SHOWN = 20
 def validate(ctx: click.Context, paths: tuple[Path, ...], all_errors: bool, as_json: bool) -> None:
     """Check archives and documents as the platform would.
 
-    PATH is an archive, a document or a folder of them; no tracker is needed. An archive is checked with its name and every document in it. A document given by itself is checked by what its root
-    element says it is; a name that does not follow the convention is then a warning, in an archive it is an error. The
-    centre codes known are those of the consortium.
+    PATH is an archive, a document or a folder of them; no tracker is needed. An archive is checked with its name and
+    every document in it. A document given by itself is checked by what its root element says it is; a name that does
+    not follow the convention is then a warning, in an archive it is an error. The centre codes known are those of the
+    consortium.
 
     \b
     Examples:
@@ -39,8 +40,9 @@ def validate(ctx: click.Context, paths: tuple[Path, ...], all_errors: bool, as_j
       dcc validate --json exports/ > verdicts.json
 
     \b
-    JSON: a list of {"path", "valid", "errors": [{"kind", "message", "line", "column"}], "warnings": [the same]},
-      one for each archive (its own errors) and one for each document (<archive>/<document>)
+    JSON: a list of {"path", "valid", "errors": [{"kind", "message", "line", "column"}],
+      "warnings": [the same]}, one for each archive (its own errors) and one for each document
+      (<archive>/<document>)
 
     Exit codes: 0 all valid; 1 something is not; 2 a path is not there, or a setting is wrong.
     """
