@@ -10,6 +10,7 @@ import click
 from dcc_cli.context import json_option, settings_from_environment
 from dcc_cli.output import count_of, echo_json, printable
 from dcc_cli.story import print_errors
+from dcc_resources.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,10 +24,13 @@ _ERRORS_SHOWN = 20
 
 @click.command()
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--centre", "centres", multiple=True, metavar="CODE", help="A further centre code; may be repeated.")
 @click.option("--all-errors", is_flag=True, help=f"Print all errors of a document, not only {_ERRORS_SHOWN}.")
 @json_option
 @click.pass_context
-def validate(ctx: click.Context, paths: tuple[Path, ...], all_errors: bool, as_json: bool) -> None:
+def validate(
+    ctx: click.Context, paths: tuple[Path, ...], centres: tuple[str, ...], all_errors: bool, as_json: bool
+) -> None:
     """Check archives and documents as the platform would.
 
     PATH is an archive, a document or a folder of them; no tracker is needed. An archive is checked with its name and
@@ -48,10 +52,17 @@ def validate(ctx: click.Context, paths: tuple[Path, ...], all_errors: bool, as_j
     """
     from dcc_resources.documents.schema_set import SchemaSet
     from dcc_resources.submissions import check_path
+    from dcc_resources.tracker.reference import KNOWN_CENTRES
 
     settings = settings_from_environment()
     schemas = SchemaSet.load(settings.xsd_dir)
-    verdicts = [verdict for path in paths for verdict in check_path(path, settings, None, schemas)]
+    known = frozenset(centre.short_name for centre in KNOWN_CENTRES) | frozenset(centres)
+    try:
+        verdicts = [verdict for path in paths for verdict in check_path(path, settings, known, schemas)]
+    except OSError as error:
+        raise ConfigurationError(
+            f"{error.filename} cannot be read ({error.strerror}). Check its permissions, and those of its folder."
+        ) from error
     if as_json:
         echo_json([_verdict_json(verdict) for verdict in verdicts])
     else:
@@ -61,7 +72,7 @@ def validate(ctx: click.Context, paths: tuple[Path, ...], all_errors: bool, as_j
 
 def _verdict_json(verdict: PathVerdict) -> dict[str, object]:
     return {
-        "path": str(verdict.path),
+        "path": verdict.path,
         "valid": verdict.valid,
         "errors": verdict.errors,
         "warnings": verdict.warnings,
