@@ -8,6 +8,7 @@ from types import MappingProxyType
 from dcc_resources.errors import ConfigurationError, SourceMisconfiguredError
 from dcc_resources.file_sources.base import Connection, SourceAddress, SourceProtocol
 from dcc_resources.file_sources.ftp import open_ftp, open_ftps
+from dcc_resources.file_sources.http import open_http
 from dcc_resources.file_sources.local import open_local
 from dcc_resources.file_sources.sftp import open_sftp
 from dcc_resources.settings import Settings
@@ -19,6 +20,8 @@ OPENERS: Mapping[SourceProtocol, Opener] = MappingProxyType(
         SourceProtocol.SFTP: open_sftp,
         SourceProtocol.FTP: open_ftp,
         SourceProtocol.FTPS: open_ftps,
+        SourceProtocol.HTTP: open_http,
+        SourceProtocol.HTTPS: open_http,
         SourceProtocol.FILE: open_local,
     }
 )
