@@ -31,10 +31,10 @@ class FaultyFtpServer:
     """An FTP server that serves `root` to one user by password, with faults that are chosen by keyword.
 
     `users` are further users with folders of their own, whose password is their name. `without` are commands that it
-    does not know (`MLSD`, `REST`). Of a command in `faulty_commands` the data connection is closed after `cut_after`
-    bytes, left open without another byte after `stall_after`, or sends `bytes_per_second`. `size_error` is added to
-    the sizes it tells. With `refuse_login` no password is right; `repeat_password` has the refusal hold it.
-    `list_lines` is what it answers to LIST. `silent` never greets.
+    does not know (`MLSD`, `REST`). For a command in `faulty_commands` the data connection is closed after `cut_after`
+    bytes (as if that were all, with `claim_success`), left open without another byte after `stall_after`, or sends
+    `bytes_per_second`. `size_error` is added to the sizes it tells. With `refuse_login` no password is right;
+    `repeat_password` has the refusal hold it. `list_lines` is what it answers to LIST. `silent` never greets.
     """
 
     username = _USERNAME
@@ -48,6 +48,7 @@ class FaultyFtpServer:
         without: Iterable[str] = (),
         faulty_commands: Iterable[str] = ("RETR",),
         cut_after: int | None = None,
+        claim_success: bool = False,
         stall_after: int | None = None,
         bytes_per_second: int | None = None,
         size_error: int = 0,
@@ -57,16 +58,10 @@ class FaultyFtpServer:
         silent: bool = False,
         host: str = "127.0.0.1",
     ) -> None:
-        authorizer = DummyAuthorizer()
-        authorizer.add_user(_USERNAME, _PASSWORD, str(root), perm="elr")
-        for name, folder in (users or {}).items():
-            authorizer.add_user(name, name, str(folder), perm="elr")
         faulty = frozenset(faulty_commands)
         unknown = {name.upper() for name in without} | ({"MLST"} if "MLSD" in without else set())
 
         class Authorizer(DummyAuthorizer):  # type: ignore[misc]
-            user_table = authorizer.user_table
-
             def validate_authentication(self, username: str, password: str, handler: Any) -> None:
                 if refuse_login:
                     raise AuthenticationFailed(f"{password} is wrong" if repeat_password else "Not today.")
@@ -85,17 +80,17 @@ class FaultyFtpServer:
                 return self.stat(path).st_size
 
         class Data(ThrottledDTPHandler if bytes_per_second is not None else DTPHandler):  # type: ignore[misc]
-            use_sendfile = False
             write_limit = bytes_per_second or 0
 
             def send(self, data: bytes) -> int:
                 limit = cut_after if cut_after is not None else stall_after
-                if limit is None or self.cmd not in faulty:
+                if limit is None or self.cmd_channel.data_command not in faulty:
                     return int(super().send(data))
                 rest = limit - self.tot_bytes_sent
                 if rest > 0:
                     return int(super().send(data[:rest]))
                 if cut_after is not None:
+                    self.cmd_channel.respond("226 Done." if claim_success else "426 Broken off.")
                     self.close()
                 else:
                     self.ioloop.unregister(self._fileno)
@@ -107,6 +102,13 @@ class FaultyFtpServer:
             use_sendfile = False
             proto_cmds: ClassVar = {name: entry for name, entry in FTPHandler.proto_cmds.items() if name not in unknown}
             auth_failed_timeout = 0
+            data_command: str | None = None
+
+            def push_dtp_data(
+                self, data: Any, isproducer: bool = False, file: Any = None, cmd: str | None = None
+            ) -> None:
+                self.data_command = cmd
+                super().push_dtp_data(data, isproducer, file, cmd)
 
             def on_connect(self) -> None:
                 if silent:
@@ -125,6 +127,9 @@ class FaultyFtpServer:
                 return path
 
         Handler.authorizer = Authorizer()
+        Handler.authorizer.add_user(_USERNAME, _PASSWORD, str(root), perm="elr")
+        for name, folder in (users or {}).items():
+            Handler.authorizer.add_user(name, name, str(folder), perm="elr")
         self._server = FTPServer((host, 0), Handler)
         self._thread = threading.Thread(target=self._serve, daemon=True)
         self._stopping = False

@@ -63,11 +63,12 @@ def parse_hostname(hostname: str, default_port: int) -> Endpoint:
             "and the user name and access key in their own fields."
         )
     text = hostname.strip()
-    host: str = text
-    port: str = str(default_port)
+    host, port = text, str(default_port)
     bracketed = re.fullmatch(r"\[([^\[\]]+)\](?::(.*))?", text)
     if bracketed is not None:
-        host, port = str(bracketed[1]), port if bracketed[2] is None else str(bracketed[2])
+        host = bracketed[1]
+        if bracketed[2] is not None:
+            port = str(bracketed[2])
     elif text.count(":") == 1:
         host, port = text.split(":")
     if not host or re.search(r"[\s/\[\]\x00-\x1f\x7f]", host):
@@ -95,9 +96,11 @@ def resolve_accesskey(accesskey: SecretStr, fallback_passphrase: SecretStr | Non
         if _PRIVATE_KEY.match(key) is None:
             raise ConfigurationError(f"The file {path} is no private key. Name a private key in OpenSSH or PEM format.")
         return Credential(private_key=SecretStr(key), passphrase=passphrase, origin=f"the private key {path}")
-    key = _private_key_at(text)
-    if key is not None:
-        return Credential(private_key=SecretStr(key), passphrase=fallback_passphrase, origin=f"the private key {text}")
+    found = _private_key_at(text)
+    if found is not None:
+        return Credential(
+            private_key=SecretStr(found), passphrase=fallback_passphrase, origin=f"the private key {text}"
+        )
     return Credential(password=accesskey)
 
 

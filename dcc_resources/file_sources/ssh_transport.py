@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import logging
+import socket
 import threading
+import time
 from collections.abc import Sequence
 
 import paramiko
+from paramiko.common import cMSG_SERVICE_REQUEST
 
 from dcc_resources.errors import SourceTimeoutError, SourceUnreachableError
 from dcc_resources.file_sources.access import Endpoint, parse_hostname
@@ -24,6 +27,37 @@ _FAST_CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com")
 logging.getLogger("paramiko").setLevel(logging.CRITICAL)
 
 
+class _Transport(paramiko.ServiceRequestingTransport):  # type: ignore[misc, name-defined]
+    """paramiko's transport that begins the login once, however often it is tried: some servers insist on it.
+
+    paramiko's own waits for ever for a server that does not answer.
+    """
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._accepted = threading.Event()
+        super().__init__(connection)
+
+    def _parse_service_accept(self, message: paramiko.Message) -> None:
+        super()._parse_service_accept(message)
+        self._accepted.set()
+
+    def ensure_session(self) -> None:
+        """Ask the server to let one log in, unless it has agreed already."""
+        if self._accepted.is_set():
+            return
+        request = paramiko.Message()
+        request.add_byte(cMSG_SERVICE_REQUEST)
+        request.add_string("ssh-userauth")
+        self._send_message(request)
+        deadline = time.monotonic() + self.auth_timeout
+        while not self._accepted.wait(0.1):
+            if not self.is_active():
+                raise paramiko.SSHException("the server closed the connection")
+            if time.monotonic() > deadline:
+                raise paramiko.AuthenticationException("no answer in time")
+        self.auth_handler = self.get_auth_handler()
+
+
 class SshTransport:
     """An encrypted connection whose host key is known but not yet judged, and over which nothing has been sent.
 
@@ -37,7 +71,7 @@ class SshTransport:
         self.label = label
         self._socket = open_socket(label, endpoint, settings.connect_timeout)
         try:
-            self.transport = paramiko.Transport(self._socket)
+            self.transport = _Transport(self._socket)
             self._negotiate(first_algorithms, settings.login_timeout)
         except BaseException:
             self.close()
