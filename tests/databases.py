@@ -48,6 +48,7 @@ TO_VALIDATE = State(Phase.XSD, Status.PENDING)
 
 _START_SECONDS = 60
 _STOP_SECONDS = 20
+_DATA_BYTES = 500_000_000
 
 only_sqlite = pytest.mark.parametrize("tracker_url", ["sqlite"], indirect=True)
 only_mariadb = pytest.mark.parametrize(
@@ -59,7 +60,7 @@ class MariaDb:
     """A MariaDB server of this test process's own, on a free port of 127.0.0.1 and a temporary data directory."""
 
     def __init__(self) -> None:
-        self.home = Path(tempfile.mkdtemp(prefix="dcc-mariadb-"))
+        self.home = Path(tempfile.mkdtemp(prefix="dcc-mariadb-", dir=_memory()))
         self.port = _free_port()
         self._process: subprocess.Popen[bytes] | None = None
         try:
@@ -184,6 +185,12 @@ def _mariadbd() -> str:
             pytest.fail(message)
         pytest.skip(message)
     return path
+
+
+def _memory() -> Path | None:
+    """A file system in memory, where many small transactions are fast; None where there is not enough of it."""
+    memory = Path("/dev/shm")
+    return memory if memory.is_dir() and shutil.disk_usage(memory).free > _DATA_BYTES else None
 
 
 def _free_port() -> int:
