@@ -117,7 +117,7 @@ class EventRecorder:
         if self._error is not None:
             failure = DagsterStorageError(
                 f"Dagster could not store what happened in run {self._step.run_id} ({self._error}). The tracker has it "
-                "all. See to the disk or database of the Dagster instance, then rebuild it: dcc rebuild."
+                "all. See to the Dagster instance's disk or database, then bring it up to date: dcc instance rebuild."
             )
             if error is None:
                 raise failure from self._error

@@ -16,12 +16,15 @@ from dagster import DagsterInstance, JobDefinition
 from sqlalchemy import Engine
 
 from dcc_assets.jobs import crawl_file_sources, process_zip_actions
+from dcc_assets.rebuilding import RebuildReport, rebuild_instance
 from dcc_assets.runs import session_tags
 from dcc_assets.work import PLATFORM, HeldSession, Work
 from dcc_resources.errors import DagsterStorageError
 from dcc_resources.outcomes import SourceCrawl, ZipKey, ZipOutcome
 from dcc_resources.sessions import open_session
 from dcc_resources.settings import Settings
+
+__all__ = ["RebuildReport", "SessionReport", "rebuild_instance", "run_session", "run_zip_actions"]
 
 log = logging.getLogger(__name__)
 

@@ -34,8 +34,9 @@ class Work:
     """A session with what it is asked to do.
 
     `source_ids`: the file sources to crawl, `keys`: the zip actions to process; None for all that are due.
-    `requested_by` is in whose name. `hands_over`: what a crawl finds is left to a later run of the same session. `on_crawl` and `on_zip` hear of each outcome, in the step's thread. `crawled` and
-    `processed`: that part was done to its end. `failure`: what the work itself raised.
+    `requested_by` is in whose name. `hands_over`: what a crawl finds is left to a later run of the same session.
+    `on_crawl` and `on_zip` hear of each outcome, in the step's thread. `crawled` and `processed`: that part was done to
+    its end. `failure`: what the work itself raised.
     """
 
     settings: Settings
@@ -98,6 +99,10 @@ class Platform(ABC):
         TrackerUnreachableError.
         """
 
+    @abstractmethod
+    def tracker(self) -> AbstractContextManager[tuple[Settings, Engine]]:
+        """The settings and the tracker, to read. Raises TrackerOutdatedError and TrackerUnreachableError."""
+
 
 class OwnSession(Platform):
     """For Dagster's own processes: each step opens the tracker and a session by itself."""
@@ -105,12 +110,17 @@ class OwnSession(Platform):
     @contextmanager
     def work(self, resume: int | None) -> Iterator[Work]:
         """As Platform.work."""
+        with self.tracker() as (settings, tracker), open_session(tracker, settings, resume=resume) as session:
+            yield Work(settings, tracker, session, hands_over=True)
+
+    @contextmanager
+    def tracker(self) -> Iterator[tuple[Settings, Engine]]:
+        """As Platform.tracker."""
         settings = load_settings()
         tracker = open_tracker(settings)
         try:
             require_current(tracker)
-            with open_session(tracker, settings, resume=resume) as session:
-                yield Work(settings, tracker, session, hands_over=True)
+            yield settings, tracker
         finally:
             tracker.dispose()
 
@@ -124,6 +134,10 @@ class HeldSession(Platform):
     def work(self, resume: int | None) -> AbstractContextManager[Work]:  # noqa: ARG002 - the session is open
         """As Platform.work."""
         return nullcontext(self.held)
+
+    def tracker(self) -> AbstractContextManager[tuple[Settings, Engine]]:
+        """As Platform.tracker."""
+        return nullcontext((self.held.settings, self.held.tracker))
 
 
 def keys_of_partitions(connection: Connection, partitions: Sequence[str]) -> list[ZipKey]:

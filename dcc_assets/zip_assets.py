@@ -1,6 +1,6 @@
 """The step that processes zip actions: downloads, documents, validation; all overlapping, one step for many zips."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from dagster import (
     AssetCheckKey,
@@ -10,14 +10,16 @@ from dagster import (
     OpExecutionContext,
     multi_asset,
 )
+from sqlalchemy import Engine
 
-from dcc_assets.catalogue import ZIP_CHECK_SPECS, ZIP_SPECS
-from dcc_assets.event_recorder import EventRecorder
+from dcc_assets.catalogue import ZIP_ACTIONS_ASSET, ZIP_CHECK_SPECS, ZIP_SPECS
+from dcc_assets.event_recorder import EventRecorder, Report
+from dcc_assets.recorded_outcomes import recorded_zips
 from dcc_assets.runs import session_to_resume, step_of, tag_session
-from dcc_assets.work import PLATFORM, Platform, Work, keys_of_partitions
-from dcc_assets.zip_reports import zip_report
+from dcc_assets.work import PLATFORM, Platform, keys_of_partitions
+from dcc_assets.zip_reports import whole_zip_report, zip_report
 from dcc_resources.errors import NotFoundError
-from dcc_resources.outcomes import ZipKey
+from dcc_resources.outcomes import ZipKey, ZipOutcome
 from dcc_resources.staging import Staging
 
 
@@ -31,8 +33,16 @@ from dcc_resources.staging import Staging
     description="Download, extract and validate the zip actions whose partitions are chosen, again and alone.",
 )
 def chosen_zip_actions(context: AssetExecutionContext) -> Iterator[MaterializeResult[None]]:
-    """Process the zip actions of the run's partitions again. Raises as `process`, and NotFoundError for others."""
-    process(context.op_execution_context, context.partition_keys, context.selected_asset_check_keys)
+    """Process the zip actions of the run's partitions again. Raises as `process`, and NotFoundError for others.
+
+    If the zip actions themselves are all that is chosen, Dagster is only shown what the tracker has of them.
+    """
+    chosen, planned = context.selected_asset_keys, context.selected_asset_check_keys
+    if chosen == {ZIP_ACTIONS_ASSET}:
+        _show_recorded(context.op_execution_context, context.partition_keys, planned)
+    else:
+        report = whole_zip_report if ZIP_ACTIONS_ASSET in chosen else zip_report
+        process(context.op_execution_context, context.partition_keys, planned, report)
     yield from ()
 
 
@@ -40,24 +50,34 @@ def process(
     context: OpExecutionContext,
     partitions: Sequence[str] | None = None,
     planned: Collection[AssetCheckKey] = (),
+    report: Callable[[ZipOutcome, Staging], Report] = zip_report,
 ) -> None:
     """Process the zip actions of `partitions` again, or all that wait with the downloads that failed before.
 
-    `planned` are the checks that the run announced. Faulty data fail checks, never the run. Raises what Platform.work
-    and the processing raise.
+    `planned` are the checks that the run announced, `report` tells what Dagster is shown of an outcome. Faulty data
+    fail checks, never the run. Raises what Platform.work and the processing raise.
     """
     platform: Platform = context.resources.platform
     with platform.work(session_to_resume(context)) as work:
         tag_session(context, work.session)
-        keys = None if partitions is None else _keys(work, partitions)
+        keys = None if partitions is None else _keys(work.tracker, partitions)
         staging = Staging(work.settings.staging_directory)
         with EventRecorder(context.instance, step_of(context), planned) as recorder:
             for outcome in work.process(keys):
-                recorder.tell(zip_report(outcome, staging))
+                recorder.tell(report(outcome, staging))
 
 
-def _keys(work: Work, partitions: Sequence[str]) -> list[ZipKey]:
-    with work.tracker.connect() as connection:
+def _show_recorded(context: OpExecutionContext, partitions: Sequence[str], planned: Collection[AssetCheckKey]) -> None:
+    platform: Platform = context.resources.platform
+    with platform.tracker() as (settings, tracker), tracker.connect() as connection:
+        staging = Staging(settings.staging_directory)
+        with EventRecorder(context.instance, step_of(context), planned) as recorder:
+            for outcome in recorded_zips(connection, _keys(tracker, partitions)):
+                recorder.tell(whole_zip_report(outcome, staging))
+
+
+def _keys(tracker: Engine, partitions: Sequence[str]) -> list[ZipKey]:
+    with tracker.connect() as connection:
         keys = keys_of_partitions(connection, partitions)
     missing = set(partitions) - {key.partition for key in keys}
     if missing:

@@ -1,0 +1,114 @@
+"""A Dagster instance built anew from the tracker, after it was lost."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+from dagster import DagsterInstance, OpExecutionContext, job, op
+from sqlalchemy import Engine, func, select
+
+from dcc_assets.catalogue import FILE_SOURCES, ZIP_ACTIONS
+from dcc_assets.event_recorder import EventRecorder
+from dcc_assets.file_source_assets import source_partitions
+from dcc_assets.recorded_outcomes import recorded_crawls, recorded_zips
+from dcc_assets.runs import finish_dead_runs, step_of
+from dcc_assets.source_reports import source_report
+from dcc_assets.zip_reports import whole_zip_report
+from dcc_resources.errors import DagsterStorageError, DccError
+from dcc_resources.settings import Settings
+from dcc_resources.staging import Staging
+from dcc_resources.tracker.models import ZipAction
+
+_REBUILD: Final = "rebuild"
+_SHOWN_EVERY = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class RebuildReport:
+    """What was shown anew: file sources, zip actions, and those of them that failed; and the run's id."""
+
+    file_sources: int
+    zip_actions: int
+    failed: int
+    run_id: str
+
+
+@dataclass
+class _Rebuilding:
+    settings: Settings
+    tracker: Engine
+    progress: Callable[[str], None] | None
+    file_sources: int = 0
+    zip_actions: int = 0
+    failed: int = 0
+    failure: Exception | None = field(default=None)
+
+    def say(self, message: str) -> None:
+        if self.progress is not None:
+            self.progress(message)
+
+    def record(self, context: OpExecutionContext) -> None:
+        """Tell of everything in the tracker."""
+        staging = Staging(self.settings.staging_directory)
+        instance = context.instance
+        with self.tracker.connect() as connection, EventRecorder(instance, step_of(context)) as recorder:
+            instance.add_dynamic_partitions(str(FILE_SOURCES.name), list(source_partitions(connection)))
+            for crawl in recorded_crawls(connection):
+                recorder.tell(source_report(crawl))
+                self.file_sources += 1
+            total = connection.scalar(select(func.count()).select_from(ZipAction)) or 0
+            partitions: list[str] = []
+            for zip_ in recorded_zips(connection):
+                partitions.append(zip_.key.partition)
+                recorder.tell(whole_zip_report(zip_, staging))
+                self.zip_actions += 1
+                self.failed += zip_.failed
+                if self.zip_actions % _SHOWN_EVERY == 0:
+                    self.say(f"{self.zip_actions:,} of {total:,} zip actions")
+            instance.add_dynamic_partitions(str(ZIP_ACTIONS.name), partitions)
+
+
+def rebuild_instance(
+    settings: Settings, tracker: Engine, instance: DagsterInstance, progress: Callable[[str], None] | None = None
+) -> RebuildReport:
+    """Show everything that the tracker knows in a Dagster instance: partitions, what they reached, what failed.
+
+    Meant for an empty instance; in one that is not, the same is recorded again. `progress` is told how far it is.
+    Raises TrackerUnreachableError and DagsterStorageError.
+    """
+    rebuilding = _Rebuilding(settings, tracker, progress)
+
+    @contextmanager
+    def noting_failure() -> Iterator[None]:
+        try:
+            yield
+        except DccError as error:
+            rebuilding.failure = error
+            raise
+
+    @op(name=_REBUILD, description="Tells Dagster what is in the tracker.")
+    def record(context: OpExecutionContext) -> None:
+        with noting_failure():
+            rebuilding.record(context)
+
+    @job(name=_REBUILD, description="A Dagster instance built anew from the tracker.")
+    def rebuild() -> None:
+        record()
+
+    try:
+        finish_dead_runs(instance)
+        result = rebuild.execute_in_process(instance=instance)
+    except Exception as error:
+        if rebuilding.failure is not None:
+            raise rebuilding.failure from None
+        raise DagsterStorageError(
+            f"The Dagster instance in {settings.dagster_home} could not be written ({error}). See to its disk, delete "
+            "the directory, and try again."
+        ) from error
+    report = RebuildReport(rebuilding.file_sources, rebuilding.zip_actions, rebuilding.failed, result.run_id)
+    rebuilding.say(
+        f"Dagster shows {report.file_sources:,} file sources and {report.zip_actions:,} zip actions, "
+        f"{report.failed:,} of them failed."
+    )
+    return report
