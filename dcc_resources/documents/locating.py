@@ -13,29 +13,35 @@ from dataclasses import dataclass
 
 from lxml import etree
 
-from dcc_resources.documents.messages import Violation, explain, quoted
+from dcc_resources.documents.messages import Sort, Violation, explain, quoted
 from dcc_resources.documents.prolog import LONGEST_TOKEN
 from dcc_resources.documents.streaming import Pruned
 
 _IDENTIFYING = ("experimentID", "specimenID", "colonyID", "procedureID", "parameterID", "centreID")
 _MOST_NAMED = 3
 
+Span = tuple[int, int]
+"""A part of a document: its first byte, and the byte after its last one."""
+
 
 @dataclass(frozen=True, slots=True)
 class Located:
     """A schema error; line and column, counted from 1 in characters, are those of the tag that opens its element.
 
-    `context` names the element and those around it by their identifiers, outermost first.
+    `context` names the element and those around it by their identifiers, outermost first. `parent` is the place of the
+    tag that opens the element around it.
     """
 
     violation: Violation
     line: int
     column: int
     context: str
+    parent: tuple[int, int] | None
 
 
 @dataclass(frozen=True, slots=True)
 class _Open:
+    start: int
     name: str
     attributes: Mapping[str, str]
     line: int
@@ -45,8 +51,12 @@ class _Open:
 class _Tandem:
     """Both parsers, the elements that are open, and the errors found so far."""
 
-    def __init__(self, root_tag: str, schema: etree.XMLSchema) -> None:
+    def __init__(self, root_tag: str, schema: etree.XMLSchema, hidden: Sequence[Span]) -> None:
         self.found: list[Located] = []
+        self.unexpected: list[Span] = []
+        self._awaited: set[int] = set()
+        self._ended: int | None = None
+        self._hidden = hidden
         self._validator = Pruned(root_tag, schema)
         self._chunk = b""
         self._base = 0
@@ -61,7 +71,7 @@ class _Tandem:
 
     def take(self, chunk: bytes, close_look: bool) -> None:
         """Read the next chunk; errors are noted only with a close look. Raises both parsers' errors."""
-        self._chunk, self._close_look = chunk, close_look
+        self._chunk, self._close_look = hide(chunk, self._base, self._hidden), close_look
         try:
             self._expat.Parse(chunk, False)
         except pyexpat.ExpatError:
@@ -76,17 +86,31 @@ class _Tandem:
         """Whether expat waits for the end of a tag that is longer than any may be."""
         return self._base - max(self._expat.CurrentByteIndex, 0) > LONGEST_TOKEN
 
+    @property
+    def busy(self) -> bool:
+        """Whether an element that is not permitted has begun and not ended."""
+        return bool(self._awaited) or self._ended is not None
+
     def _on_start(self, name: str, attributes: Mapping[str, str]) -> None:
-        expat = self._expat
-        if self._close_look:
-            self._advance(expat.CurrentByteIndex)
+        place = self._expat.CurrentByteIndex
+        self._reach(place)
         self._closed = None
-        self._open.append(_Open(name, attributes, expat.CurrentLineNumber, expat.CurrentColumnNumber + 1))
+        line, column = self._expat.CurrentLineNumber, self._expat.CurrentColumnNumber + 1
+        self._open.append(_Open(place, name, attributes, line, column))
 
     def _on_end(self, _name: str) -> None:
-        if self._close_look:
-            self._advance(self._expat.CurrentByteIndex)
+        self._reach(self._expat.CurrentByteIndex)
         self._closed = self._open.pop()
+        if self._closed.start in self._awaited:
+            self._awaited.remove(self._closed.start)
+            self._ended = self._closed.start
+
+    def _reach(self, place: int) -> None:
+        if self._close_look:
+            self._advance(place)
+        if self._ended is not None:
+            self.unexpected.append((self._ended, place))
+            self._ended = None
 
     def _advance(self, place: int) -> None:
         """Have the validator read up to a byte of the document: all that it finds belongs to the tag before it."""
@@ -109,7 +133,14 @@ class _Tandem:
         around = [*self._open, self._closed] if self._closed else self._open
         places = [depth for depth, element in enumerate(around) if element.name.endswith(violation.element)]
         around = around[: places[-1] + 1] if places else around
-        return Located(violation, around[-1].line, around[-1].column, _context(around))
+        element, parent = around[-1], around[-2] if len(around) > 1 else None
+        if violation.sort is Sort.UNEXPECTED:
+            if element is self._closed:
+                self._ended = element.start
+            else:
+                self._awaited.add(element.start)
+        place = (parent.line, parent.column) if parent else None
+        return Located(violation, element.line, element.column, _context(around), place)
 
 
 def _context(elements: Sequence[_Open]) -> str:
@@ -122,34 +153,42 @@ def _context(elements: Sequence[_Open]) -> str:
     return ", ".join(named[-_MOST_NAMED:])
 
 
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Schema errors in the order in which they arose, and where the elements stand that are not permitted."""
+
+    errors: list[Located]
+    unexpected: list[Span]
+
+
 def locate_errors(
-    chunks: Iterable[bytes], root_tag: str, schema: etree.XMLSchema, errors_in_chunk: Mapping[int, int]
-) -> list[Located]:
+    chunks: Iterable[bytes],
+    root_tag: str,
+    schema: etree.XMLSchema,
+    errors_in_chunk: Mapping[int, int],
+    hidden: Sequence[Span] = (),
+) -> Found:
     """Find each schema error's place. `errors_in_chunk` says how many arose in which chunk when it was streamed.
 
-    The result is in document order, one for each value that is wrong. It lacks errors beyond a place where the
-    document is not well-formed, and those of chunks not mentioned.
+    `hidden` parts of the document are kept from the validator, as they were when it was streamed. The result lacks
+    errors beyond a place where the document is not well-formed, and those of chunks not mentioned.
     """
-    tandem = _Tandem(root_tag, schema)
+    tandem = _Tandem(root_tag, schema, hidden)
     last = max(errors_in_chunk, default=-1)
     try:
         for number, chunk in enumerate(chunks):
-            if number > last or tandem.stuck:
+            if (number > last and not tandem.busy) or tandem.stuck:
                 break
             tandem.take(chunk, number in errors_in_chunk)
     except (pyexpat.ExpatError, etree.XMLSyntaxError):
         pass  # The caller finds out for itself where the document stops being well-formed, and reports that.
-    return _merged(tandem.found)
+    return Found(tandem.found, tandem.unexpected)
 
 
-def _merged(found: Sequence[Located]) -> list[Located]:
-    """One error for each wrong value, in document order: libxml2 names a facet and a type, or content and its value."""
-    kept: dict[object, Located] = {}
-    blamed = {(error.line, error.column) for error in found if not error.violation.about_value}
-    for number, error in enumerate(found):
-        place, violation = (error.line, error.column), error.violation
-        if not violation.about_value:
-            kept[number] = error
-        elif violation.attribute is not None or place not in blamed:
-            kept.setdefault((place, violation.attribute), error)
-    return sorted(kept.values(), key=lambda error: (error.line, error.column))
+def hide(chunk: bytes, base: int, hidden: Sequence[Span]) -> bytes:
+    """The chunk, which begins at the document's byte `base`, with spaces in place of its hidden parts."""
+    for start, end in hidden:
+        first, last = max(start - base, 0), min(end - base, len(chunk))
+        if first < last:
+            chunk = chunk[:first] + b" " * (last - first) + chunk[last:]
+    return chunk

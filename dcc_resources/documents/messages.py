@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import Enum
 
 _QNAME = r"(?:\{[^}]*\})?[^'\s]*"
 _WHERE = re.compile(rf"Element '(?P<element>{_QNAME})'(?:, attribute '(?P<attribute>{_QNAME})')?: (?P<rest>.*)", re.S)
@@ -30,17 +31,23 @@ TYPES_IN_WORDS = {
 }
 
 
+class Sort(Enum):
+    """What a schema error is about, as far as that matters to what is made of it."""
+
+    VALUE = "a value that is not permitted"
+    UNEXPECTED = "an element that is not permitted here; libxml2 looks at nothing that follows it in its parent"
+    INCOMPLETE = "an element that lacks another"
+    OTHER = "anything else"
+
+
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A schema error in words. Names are local; `attribute` is None when the error concerns the element.
-
-    `about_value`: the error says that a value is not permitted, so that a second one about the same value adds nothing.
-    """
+    """A schema error in words. Names are local; `attribute` is None when the error concerns the element."""
 
     element: str
     attribute: str | None
     text: str
-    about_value: bool = False
+    sort: Sort = Sort.OTHER
 
 
 def quoted(value: str) -> str:
@@ -60,8 +67,8 @@ def explain(message: str) -> Violation:
     for pattern, say in _SAYINGS:
         found = pattern.fullmatch(rest)
         if found:
-            text = say(element, subject, found)
-            return Violation(_local(element), attribute and _local(attribute), text, "value" in found.groupdict())
+            sort = Sort.VALUE if "value" in found.groupdict() else _SORTS.get(say, Sort.OTHER)
+            return Violation(_local(element), attribute and _local(attribute), say(element, subject, found), sort)
     return Violation(_local(element), attribute and _local(attribute), f"{subject}: {_plain(rest)}")
 
 
@@ -148,6 +155,8 @@ def _superfluous(element: str, _subject: str, found: re.Match[str]) -> str:
     prefix = " (with that namespace prefix)" if found["name"].startswith("{") else ""
     return f'Element <{_local(element)}> may not have the attribute "{_local(found["name"])}"{prefix}.'
 
+
+_SORTS: dict[object, Sort] = {_unexpected: Sort.UNEXPECTED, _incomplete: Sort.INCOMPLETE}
 
 _SAYINGS: tuple[tuple[re.Pattern[str], Callable[[str, str, re.Match[str]], str]], ...] = tuple(
     (re.compile(pattern, re.S), say)

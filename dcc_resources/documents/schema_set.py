@@ -57,6 +57,10 @@ class SchemaSet:
             schemas.schema(kind)
         return schemas
 
+    def kind_of(self, namespace: str, root: str) -> DocumentKind | None:
+        """The kind of document that has this root element, None if there is none."""
+        return next((kind for kind in DocumentKind if (namespace, root) in self.roots[kind]), None)
+
     def schema(self, kind: DocumentKind) -> etree.XMLSchema:
         """The compiled schema, this thread's own: sharing one between threads makes them wait for each other."""
         known: dict[DocumentKind, etree.XMLSchema] = self._compiled.__dict__.setdefault("by_kind", {})

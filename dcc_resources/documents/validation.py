@@ -13,11 +13,11 @@ from pathlib import Path
 
 from lxml import etree
 
-from dcc_resources.documents.locating import Located, locate_errors
-from dcc_resources.documents.messages import explain
+from dcc_resources.documents.locating import Located
 from dcc_resources.documents.prolog import Doctype, Root, Unreadable, read_prolog
+from dcc_resources.documents.schema_errors import find_schema_errors
 from dcc_resources.documents.schema_set import SchemaSet
-from dcc_resources.documents.streaming import CHUNK, Streamed, stream
+from dcc_resources.documents.streaming import CHUNK, stream
 from dcc_resources.documents.well_formedness import Chunks, Fault, find_fault
 from dcc_resources.errors import (
     DocumentError,
@@ -29,16 +29,20 @@ from dcc_resources.errors import (
 from dcc_resources.naming import DocumentKind
 from dcc_resources.outcomes import Problem
 
+_READINGS_IN_MEMORY = 10
+_READINGS_OF_FILE = 4
+
 _own = threading.local()
 
 
 def validate_document(
-    path: Path, kind: DocumentKind, schemas: SchemaSet, *, max_errors: int, max_tree_bytes: int
+    path: Path, kind: DocumentKind | None, schemas: SchemaSet, *, max_errors: int, max_tree_bytes: int
 ) -> list[Problem]:
     """What is wrong with the document at `path`, in document order; nothing if it is valid.
 
     At most `max_errors` problems, each of the kind of a DocumentError; the last one says when there are more. A
-    document of more than `max_tree_bytes` is never held in memory. Raises OSError when the file cannot be read.
+    document of more than `max_tree_bytes` is never held in memory. Without a `kind`, the root element decides; that the
+    kinds differ is then no problem. Raises OSError when the file cannot be read.
     """
     if path.stat().st_size <= max_tree_bytes:
         content = path.read_bytes()
@@ -50,16 +54,19 @@ def validate_document(
     if not isinstance(root, Root):
         return [_prolog_problem(root, chunks, path)]
     tag = f"{{{root.namespace}}}{root.name}" if root.namespace else root.name
-    if (root.namespace, root.name) not in schemas.roots[kind]:
-        return [_wrong_kind(root, kind, schemas)]
-    schema = schemas.schema(kind)
+    actual = schemas.kind_of(root.namespace, root.name)
+    if actual is None or kind not in {actual, None}:
+        return [_wrong_kind(root, actual, kind, schemas)]
+    schema = schemas.schema(actual)
     if content is not None and _is_valid(content, schema):
         return []
     streamed = stream(chunks(), tag, schema, max_errors + 1)
     if content is None and streamed.valid:
         return []
-    located = locate_errors(chunks(), tag, schema, streamed.errors_in_chunk)
-    return _problems(located, find_fault(chunks, tag), streamed, max_errors) or [_unexplained(content, schema)]
+    readings = _READINGS_IN_MEMORY if content is not None else _READINGS_OF_FILE
+    errors = find_schema_errors(chunks, tag, schema, streamed, enough=max_errors + 1, readings=readings)
+    problems = _problems(errors, find_fault(chunks, tag), max_errors, complete=not streamed.stopped)
+    return problems or [_problem(SchemaViolationError, "The document does not follow its schema.", 1, 1)]
 
 
 def _slices(content: bytes) -> Iterator[bytes]:
@@ -106,19 +113,22 @@ def _prolog_problem(found: Doctype | Unreadable, chunks: Chunks, path: Path) -> 
     return _problem(NotWellFormedError, fault.message, fault.line, fault.column)
 
 
-def _wrong_kind(root: Root, kind: DocumentKind, schemas: SchemaSet) -> Problem:
-    expected = " or ".join(
-        f"<{name}> in the namespace {namespace}" if namespace else f"<{name}>"
-        for namespace, name in sorted(schemas.roots[kind])
-    )
-    actual = f"<{root.name}> in the namespace {root.namespace}" if root.namespace else f"<{root.name}> in no namespace"
-    other = next((other for other in DocumentKind if (root.namespace, root.name) in schemas.roots[other]), None)
-    hint = f" Its content is that of {other} documents: name it so." if other else ""
-    message = f"The root element is {actual}; {kind} documents have {expected}.{hint}"
+def _wrong_kind(root: Root, actual: DocumentKind | None, kind: DocumentKind | None, schemas: SchemaSet) -> Problem:
+    wanted = [kind] if kind else list(DocumentKind)
+    roots = sorted(expected for one in wanted for expected in schemas.roots[one])
+    expected = " or ".join(_rooted(name, namespace) for namespace, name in roots)
+    who = f"{kind} documents have" if kind else "documents have"
+    hint = f" Its content is that of {actual} documents: name it so." if actual else ""
+    message = f"The root element is {_rooted(root.name, root.namespace)}; {who} {expected}.{hint}"
     return _problem(WrongDocumentKindError, message, root.line, root.column)
 
 
-def _problems(located: Sequence[Located], fault: Fault | None, streamed: Streamed, max_errors: int) -> list[Problem]:
+def _rooted(name: str, namespace: str) -> str:
+    return f"<{name}> in the namespace {namespace}" if namespace else f"<{name}> in no namespace"
+
+
+def _problems(errors: Sequence[Located], fault: Fault | None, max_errors: int, *, complete: bool) -> list[Problem]:
+    """The problems to report, at most `max_errors`; `complete`: `errors` are all that there are."""
     found = [
         _problem(
             SchemaViolationError,
@@ -126,23 +136,18 @@ def _problems(located: Sequence[Located], fault: Fault | None, streamed: Streame
             error.line,
             error.column,
         )
-        for error in located
+        for error in errors
     ]
     if fault is not None:
         found.append(_problem(NotWellFormedError, fault.message, fault.line, fault.column))
-    if len(found) <= max_errors and not streamed.stopped:
+    if len(found) <= max_errors and complete:
         return found
     listed = found[:max_errors] if fault is None else [*found[: max_errors - 1], found[-1]]
-    more = "there may be more" if streamed.stopped else f"{len(found) - len(listed)} more"
     last = listed[-1]
-    listed[-1] = Problem(last.kind, f"{last.message} ({max_errors} errors are listed; {more}.)", last.line, last.column)
+    listed[-1] = Problem(
+        last.kind, f"{last.message} (There are more errors; {len(listed):,} are listed.)", last.line, last.column
+    )
     return listed
-
-
-def _unexplained(content: bytes | None, schema: etree.XMLSchema) -> Problem:
-    for entry in schema.error_log if content is not None else ():
-        return _problem(SchemaViolationError, explain(entry.message).text, entry.line, 1)
-    return _problem(SchemaViolationError, "The document does not follow its schema.", 1, 1)
 
 
 def _problem(kind: type[DocumentError], message: str, line: int, column: int) -> Problem:

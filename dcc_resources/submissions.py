@@ -1,0 +1,125 @@
+"""The check of archives and documents before they are uploaded, with the verdict that the platform would give.
+
+It needs no tracker: what a centre runs on its own machine.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Container, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from dcc_resources.archives import ArchiveLimits, extract_archive
+from dcc_resources.documents.schema_set import SchemaSet
+from dcc_resources.documents.validation import validate_document
+from dcc_resources.errors import ArchiveError, BadFileNameError, DocumentError, MemberIgnoredError, NotFoundError
+from dcc_resources.naming import DocumentKind
+from dcc_resources.outcomes import Problem
+from dcc_resources.settings import Settings
+from dcc_resources.tracker.reference import KNOWN_CENTRES
+
+_SUFFIXES = {".zip", ".xml"}
+_ZIP_SIGNATURE = b"PK"
+
+
+@dataclass(frozen=True, slots=True)
+class PathVerdict:
+    """What the platform would say of one archive or document.
+
+    `path` of a document in an archive is `<archive>/<document>`. An archive is valid when all its documents are.
+    `warnings` are worth knowing and refuse nothing.
+    """
+
+    path: str
+    valid: bool
+    errors: tuple[Problem, ...] = ()
+    warnings: tuple[Problem, ...] = ()
+
+
+def check_path(path: Path, settings: Settings, centres: Container[str] | None, schemas: SchemaSet) -> list[PathVerdict]:
+    """Check an archive, a document, or every `.zip` and `.xml` in a directory and below.
+
+    An archive gives a verdict of its own, followed by one for each document in it. `centres` are the short names of the
+    registered centres, by default those of the convention. A document that is not in an archive may have any name; one
+    that does not conform is a warning, and the root element tells its kind. Raises NotFoundError when there is nothing
+    at `path` to check, and OSError when it cannot be read.
+    """
+    known = frozenset(centre.short_name for centre in KNOWN_CENTRES) if centres is None else centres
+    check = _Check(settings, known, schemas)
+    if not path.exists():
+        raise NotFoundError(f"{path} does not exist. Name a zip archive, an XML document, or a directory of them.")
+    if not path.is_dir():
+        return list(check.file(path))
+    files = sorted(file for file in path.rglob("*") if file.suffix in _SUFFIXES and file.is_file())
+    if not files:
+        raise NotFoundError(f"{path} holds no .zip and no .xml file. Name what is to be checked.")
+    return [verdict for file in files for verdict in check.file(file)]
+
+
+@dataclass(frozen=True)
+class _Check:
+    settings: Settings
+    centres: Container[str]
+    schemas: SchemaSet
+
+    def file(self, path: Path) -> Iterator[PathVerdict]:
+        if path.suffix == ".zip" or (path.suffix != ".xml" and _begins_as_zip(path)):
+            yield from self._archive(path)
+        else:
+            yield self._document(path)
+
+    def _archive(self, path: Path) -> Iterator[PathVerdict]:
+        errors: list[Problem] = []
+        warnings: list[Problem] = []
+        documents: list[PathVerdict] = []
+        try:
+            self.settings.naming.parse_zip_name(path.name, self.centres)
+        except BadFileNameError as error:
+            errors.append(Problem(error.short_name(), str(error)))
+        try:
+            with tempfile.TemporaryDirectory(prefix="dcc-validate-") as directory:
+                documents.extend(self._documents(path, Path(directory) / "contents", warnings))
+        except ArchiveError as error:
+            errors.append(Problem(error.short_name(), str(error)))
+        wrong = sum(not document.valid for document in documents)
+        if wrong:
+            message = f"{wrong} of its {len(documents)} documents would be refused."
+            errors.append(Problem(DocumentError.short_name(), message))
+        yield PathVerdict(str(path), not errors, tuple(errors), tuple(warnings))
+        yield from documents
+
+    def _documents(self, path: Path, target: Path, warnings: list[Problem]) -> Iterator[PathVerdict]:
+        limits = replace(ArchiveLimits.from_settings(self.settings), min_free_bytes=0)
+        archive = extract_archive(path, target, limits=limits, naming=self.settings.naming, centres=self.centres)
+        for document in archive.documents:
+            problems = self._validate(document.path, document.name.kind)
+            yield PathVerdict(f"{path}/{document.name.file_name}", not problems, tuple(problems))
+        for file_name, _, reason in archive.refused:
+            yield PathVerdict(f"{path}/{file_name}", False, (Problem(BadFileNameError.short_name(), reason),))
+        for member, reason in archive.ignored:
+            warnings.append(Problem(MemberIgnoredError.short_name(), f"{member}: {reason}"))
+
+    def _document(self, path: Path) -> PathVerdict:
+        kind = None
+        warnings: tuple[Problem, ...] = ()
+        try:
+            kind = self.settings.naming.parse_document_name(path.name, self.centres).kind
+        except BadFileNameError as error:
+            warnings = (Problem(error.short_name(), str(error)),)
+        problems = self._validate(path, kind)
+        return PathVerdict(str(path), not problems, tuple(problems), warnings)
+
+    def _validate(self, path: Path, kind: DocumentKind | None) -> list[Problem]:
+        return validate_document(
+            path,
+            kind,
+            self.schemas,
+            max_errors=self.settings.max_document_errors,
+            max_tree_bytes=self.settings.max_tree_bytes,
+        )
+
+
+def _begins_as_zip(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(_ZIP_SIGNATURE)) == _ZIP_SIGNATURE
