@@ -5,6 +5,7 @@ The process dies by SIGKILL, so nothing of it can tidy up: no exception handler,
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import sys
@@ -36,15 +37,14 @@ def _after(owner: Any, name: str, nth: int = 1) -> None:
 
 
 def _around(owner: Any, name: str, nth: int, *, before: bool) -> None:
-    original, calls = getattr(owner, name), 0
+    original, calls = getattr(owner, name), itertools.count(1)
 
     def dying(*arguments: Any, **named: Any) -> Any:
-        nonlocal calls
-        calls += 1
-        if before and calls == nth:
+        call = next(calls)
+        if before and call == nth:
             _die()
         result = original(*arguments, **named)
-        if calls == nth:
+        if call == nth:
             _die()
         return result
 

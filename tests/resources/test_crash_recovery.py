@@ -46,9 +46,7 @@ def ending(installation: Installation) -> dict[str, Any]:
                     select(XmlFile.fname, XmlLog.line, XmlLog.col, XmlLog.message).join(
                         XmlLog, XmlLog.xml_id == XmlFile.id
                     )
-                )
-                .tuples()
-                .all(),
+                ).all(),
                 key=str,
             ),
             "archive errors": sorted(connection.scalars(select(ZipLog.message))),
