@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from dcc_resources.errors import ChecksumMismatchError, DccError, SizeMismatchError, SourceError
+from dcc_resources.errors import ChecksumMismatchError, SizeMismatchError, SourceError
 from dcc_resources.file_sources.base import Connection, SourceAddress
 from dcc_resources.file_sources.connect import connect
 from dcc_resources.outcomes import ZipKey
@@ -80,46 +80,55 @@ def receive(
     key, hosting = transfer.key, transfer.hosting
     began = time.monotonic()
     origin = Origin(hosting.source_id, hosting.size_bytes, hosting.modified)
-    staging.prepare(key)
-    offset = staging.resumable(key, origin)
-    with staging.room_for(key, (hosting.size_bytes or 0) - offset), disk_errors(key):
-        if offset == 0:
-            staging.begin_part(key, origin)
-        with staging.part(key).open("ab") as part:
-            sink = _Sink(part, key, hosting.size_bytes, on_bytes)
-            sink.take_in(staging.part(key), offset)
-            if hosting.size_bytes is None or offset < hosting.size_bytes:
-                connection.fetch(key.action, key.file_name, sink, size=hosting.size_bytes, offset=offset)
+    with disk_errors(key):
+        staging.prepare(key)
+        offset = staging.resumable(key, origin)
     try:
+        with staging.room_for(key, (hosting.size_bytes or 0) - offset) as written, disk_errors(key):
+            if offset == 0:
+                staging.begin_part(key, origin)
+            with staging.part(key).open("ab") as part:
+                sink = _Sink(part, key, hosting.size_bytes, written, on_bytes)
+                sink.take_in(staging.part(key), offset)
+                if hosting.size_bytes is None or offset < hosting.size_bytes:
+                    connection.fetch(key.action, key.file_name, sink, size=hosting.size_bytes, offset=offset)
         sink.check_size()
         if hosting.has_md5:
             _check_md5(key, sink.digest.hexdigest(), connection.read_md5(key.action, key.file_name))
     except (SizeMismatchError, ChecksumMismatchError):
         staging.drop_part(key)
         raise
-    path = staging.finish_part(key)
+    with disk_errors(key):
+        path = staging.finish_part(key)
     return Received(path, sink.received, sink.digest.hexdigest(), time.monotonic() - began, resumed=offset > 0)
 
 
 class _Sink:
     """Writes what arrives, and hashes and counts it on the way."""
 
-    def __init__(self, part: BinaryIO, key: ZipKey, expected: int | None, on_bytes: Callable[[int], object]) -> None:
+    def __init__(
+        self,
+        part: BinaryIO,
+        key: ZipKey,
+        expected: int | None,
+        written: Callable[[int], object],
+        on_bytes: Callable[[int], object],
+    ) -> None:
         self.digest = hashlib.md5(usedforsecurity=False)
         self.received = 0
-        self._part, self._key, self._expected, self._on_bytes = part, key, expected, on_bytes
+        self._part, self._key, self._expected, self._written, self._on_bytes = part, key, expected, written, on_bytes
         self._told = time.monotonic()
 
     def take_in(self, part: Path, length: int) -> None:
         """Hash what an earlier attempt received."""
         with part.open("rb") as known:
-            while self.received < length:
-                block = known.read(min(_BLOCK, length - self.received))
+            while block := known.read(min(_BLOCK, length - self.received)):
                 self.digest.update(block)
                 self.received += len(block)
 
     def __call__(self, block: bytes) -> None:
         self._part.write(block)
+        self._written(len(block))
         self.digest.update(block)
         self.received += len(block)
         if self._expected is not None and self.received > self._expected:
@@ -229,16 +238,21 @@ class SourceDownloads:
     def _work(self) -> None:
         connection: Connection | None = None
         while (transfer := self._transfers.get()) is not None and not self._stopping.is_set():
-            if self._given_up is not None:
+            if self._given_up is None:
+                with self._allowance:
+                    connection = self._carry_out(transfer, connection)
+            else:
                 self._tell(Broke(transfer, self._given_up, connecting=True))
-                continue
-            with self._allowance:
-                connection = self._carry_out(transfer, connection)
         if connection is not None:
             connection.close()
 
     def _carry_out(self, transfer: Transfer, connection: Connection | None) -> Connection | None:
-        """Carry out one transfer; returns the connection if it can serve for the next."""
+        """Carry out one transfer, whose turn has come; returns the connection if it can serve for the next."""
+        if self._stopping.is_set():
+            return connection
+        if self._given_up is not None:
+            self._tell(Broke(transfer, self._given_up, connecting=True))
+            return connection
 
         def on_bytes(received: int) -> None:
             if self._stopping.is_set():
@@ -256,11 +270,10 @@ class SourceDownloads:
             pass
         except Exception as error:  # whatever it is, the coordinator must hear of it: nobody else waits for the thread
             self._tell(Broke(transfer, error, connecting and isinstance(error, SourceError)))
-            if isinstance(error, DccError) and not isinstance(error, SourceError):
-                return connection
         else:
             self._tell(Arrived(transfer, received))
             return connection
+        # Where a transfer broke off, the server may still be sending.
         if connection is not None:
             connection.close()
         return None

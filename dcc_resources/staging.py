@@ -12,7 +12,7 @@ import json
 import os
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -38,7 +38,7 @@ class Staging:
     def __init__(self, root: Path, *, min_free_bytes: int = 0) -> None:
         self.root = root
         self._min_free = min_free_bytes
-        self._reserved = 0
+        self._held = 0
         self._lock = threading.Lock()
 
     def archive(self, key: ZipKey) -> Path:
@@ -96,21 +96,32 @@ class Staging:
         self._origin_file(part).unlink(missing_ok=True)
 
     @contextmanager
-    def room_for(self, key: ZipKey, needed: int) -> Iterator[None]:
-        """Hold `needed` bytes of the disk for one transfer. Raises DiskFullError when they are not free."""
+    def room_for(self, key: ZipKey, needed: int) -> Iterator[Callable[[int], None]]:
+        """Hold `needed` bytes of the disk for one transfer. Raises DiskFullError when they are not free.
+
+        Yields what is to be told of the bytes as they are written, which need not be held any longer.
+        """
         with self._lock:
-            free = shutil.disk_usage(self.root).free - self._reserved
+            free = shutil.disk_usage(self.root).free - self._held
             if free - needed < self._min_free:
                 raise DiskFullError(
                     f"{key} needs {needed:,} bytes in staging ({self.root}), where {max(free, 0):,} are free and "
                     f"{self._min_free:,} must stay so. Free some space; the next session takes the archive up again."
                 )
-            self._reserved += needed
-        try:
-            yield
-        finally:
+            self._held += needed
+        left = needed
+
+        def written(count: int) -> None:
+            nonlocal left
+            count = min(count, left)
+            left -= count
             with self._lock:
-                self._reserved -= needed
+                self._held -= count
+
+        try:
+            yield written
+        finally:
+            written(left)
 
     def holds(self, key: ZipKey, size_bytes: int, md5: str | None) -> bool:
         """Whether the archive in staging is the one that arrived: the same size and, where known, the same MD5."""
