@@ -37,7 +37,8 @@ def printable(value: object) -> str:
         return ""
     if isinstance(value, datetime):
         return value.strftime("%Y-%m-%d %H:%M")
-    text = " ".join(str(json_ready(value)).splitlines())
+    named = dataclasses.is_dataclass(value)
+    text = " ".join(str(value if named else json_ready(value)).splitlines())
     return _CONTROL.sub(lambda found: f"\\x{ord(found.group()):02x}", text)
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dcc_resources.settings import Settings
     from dcc_resources.tracker.pinned_keys import PinnedKey
 
-_PROTOCOLS = ("sftp", "ftp", "ftps", "file")
+_PROTOCOLS = ("sftp", "ftp", "ftps", "http", "https", "file")
 
 _PLAIN_HINT = (
     "Hint: other users may see a password on a command line, and it is kept in the tracker as it is. "

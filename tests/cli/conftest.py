@@ -1,0 +1,111 @@
+"""Fixtures: the `dcc` command on an installation of the test's own, in this process and as a process."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from dcc_cli.main import dcc as command
+from tests.databases import PASSWORD
+from tests.installations import Folder
+
+PROGRAM = Path(sys.executable).parent / "dcc"
+
+
+@dataclass
+class Dcc:
+    """`dcc` with the environment of one installation. No output may ever hold one of `secrets`."""
+
+    environment: dict[str, str]
+    root: Path
+    secrets: list[str] = field(default_factory=lambda: [PASSWORD])
+
+    def __call__(self, *arguments: object, exit_code: int = 0, **options: Any) -> Result:
+        """Run a command in this process and check how it ends; `options` are CliRunner's."""
+        runner = CliRunner(env=self.environment)
+        result = runner.invoke(command, [str(argument) for argument in arguments], prog_name="dcc", **options)
+        assert result.exit_code == exit_code, f"{arguments} ended with {result.exit_code}:\n{result.output}"
+        self.check(result.output)
+        return result
+
+    def json(self, *arguments: object, exit_code: int = 0) -> Any:
+        """What a command with --json prints on standard output."""
+        return json.loads(self(*arguments, "--json", exit_code=exit_code).stdout)
+
+    def error(self, *arguments: object, exit_code: int, **options: Any) -> str:
+        """The one line of a command that ends with an error and prints nothing on standard output."""
+        result = self(*arguments, exit_code=exit_code, **options)
+        assert result.stdout == ""
+        lines = [line for line in result.stderr.splitlines() if line.startswith("Error: ")]
+        assert lines == result.stderr.splitlines()[-1:]
+        assert "Traceback" not in result.stderr
+        return lines[0].removeprefix("Error: ")
+
+    def process(self, *arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
+        """Run a command as a process of its own."""
+        ended = subprocess.run(
+            [PROGRAM, *map(str, arguments)],
+            env=self.process_environment(),
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            timeout=120,
+            **options,
+        )
+        self.check(ended.stdout + ended.stderr)
+        return ended
+
+    def process_environment(self) -> dict[str, str]:
+        """The environment of a process: this one's, with the installation's settings."""
+        return {**clean(os.environ), **self.environment}
+
+    def check(self, output: str) -> None:
+        """No secret may be in an output."""
+        for secret in self.secrets:
+            assert secret not in output
+
+    def add_folder(self, name: str = "centre", centre: str = "H") -> Folder:
+        """Register a folder as a file source."""
+        path = self.root / name
+        path.mkdir()
+        added = self.json("source", "add", "--centre", centre, "--protocol", "file", "--base-path", path)
+        return Folder(path, added["id"])
+
+
+def clean(environment: Mapping[str, str]) -> dict[str, str]:
+    """An environment without settings of the platform or Dagster."""
+    return {name: value for name, value in environment.items() if not name.startswith(("DCC_", "DAGSTER_"))}
+
+
+@pytest.fixture
+def bare_dcc(tracker_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Dcc:
+    """`dcc` before `dcc init`, on each kind of database. Its sessions do without Dagster."""
+    for name in set(os.environ) - set(clean(os.environ)):
+        monkeypatch.delenv(name)
+    environment = {
+        "DCC_HOME": str(tmp_path / "home"),
+        "DCC_TRACKER_URL": tracker_url,
+        "DCC_DAGSTER_EVENTS": "false",
+        "DCC_RETRY_DELAY": "0.05",
+        "DCC_MIN_FREE_BYTES": "0",
+        "DCC_CONNECT_TIMEOUT": "5",
+    }
+    return Dcc(environment, tmp_path)
+
+
+@pytest.fixture
+def dcc(bare_dcc: Dcc) -> Dcc:
+    """`dcc` with a tracker in which the centres H and J are registered."""
+    bare_dcc("init")
+    bare_dcc("centre", "add", "H")
+    bare_dcc("centre", "add", "J")
+    return bare_dcc

@@ -1,0 +1,250 @@
+"""`dcc` as a whole: help, exit codes, errors, interrupts, and how fast it starts."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+from sqlalchemy.exc import OperationalError
+
+from dcc_cli.main import dcc as command
+from dcc_resources.errors import InternalFaultError
+from tests.cli.conftest import PROGRAM, Dcc, clean
+from tests.databases import is_sqlite, only_sqlite
+from tests.installations import specimens
+
+HEAVY = ("dagster", "lxml", "paramiko", "pandas", "sqlalchemy", "pydantic")
+NAMES = [
+    "init",
+    "centre",
+    "source",
+    "crawl",
+    "status",
+    "zips",
+    "show",
+    "retry",
+    "sessions",
+    "validate",
+    "ui",
+    "demo",
+    "instance",
+    "settings",
+]
+
+
+def commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        found = group.get_command(context, name)
+        assert found is not None
+        yield (*path, name), found
+        if isinstance(found, click.Group):
+            yield from commands(found, (*path, name))
+
+
+ALL = dict(commands(command))
+LEAVES = [path for path, found in ALL.items() if not isinstance(found, click.Group)]
+
+
+def test_the_commands_are_those_of_the_issue() -> None:
+    assert [path[0] for path in ALL if len(path) == 1] == NAMES
+    assert [path[1] for path in ALL if path[0] == "centre" and len(path) == 2] == [
+        "activate",
+        "add",
+        "deactivate",
+        "list",
+    ]
+    assert [path[1] for path in ALL if path[0] == "source" and len(path) == 2] == [
+        "add",
+        "list",
+        "test",
+        "change",
+        "set-state",
+        "remove",
+    ]
+    assert ("instance", "rebuild") in ALL
+
+
+@pytest.mark.parametrize("path", LEAVES, ids=" ".join)
+def test_every_command_says_what_it_does_and_how_it_ends(path: tuple[str, ...]) -> None:
+    result = CliRunner().invoke(command, [*path, "--help"], prog_name="dcc")
+    assert result.exit_code == 0
+    assert result.stdout.startswith(f"Usage: dcc {' '.join(path)}")
+    assert "Exit codes:" in result.stdout
+    assert not ALL[path].get_short_help_str(70).endswith("...")
+    assert max(map(len, result.stdout.splitlines())) <= 102
+
+
+def test_help_lists_every_command_and_the_exit_codes() -> None:
+    for arguments in (["--help"], ["-h"]):
+        result = CliRunner().invoke(command, arguments, prog_name="dcc")
+        assert result.exit_code == 0
+        assert all(f"\n  {name} " in result.stdout for name in NAMES)
+        assert "3  another session is active" in result.stdout
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    result = CliRunner().invoke(command, ["--version"], prog_name="dcc")
+    assert result.stdout == f"dcc {version('dcc')}\n"
+
+
+@pytest.mark.parametrize("arguments", [["nonsense"], ["zips", "--phase", "nonsense"], ["crawl", "--downloaders", "0"]])
+def test_wrong_use_ends_with_2(arguments: list[str]) -> None:
+    result = CliRunner().invoke(command, arguments, prog_name="dcc")
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert "Error: " in result.stderr
+
+
+def imported_by(*arguments: str, environment: dict[str, str]) -> set[str]:
+    code = (
+        "import sys\n"
+        "from dcc_cli.main import dcc\n"
+        f"dcc.main({list(arguments)!r}, prog_name='dcc', standalone_mode=False)\n"
+        "sys.stderr.write(' '.join(sys.modules))"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    return {name.partition(".")[0] for name in ended.stderr.split()}
+
+
+def test_help_and_version_import_nothing_heavy() -> None:
+    for argument in ("--help", "--version"):
+        assert imported_by(argument, environment=clean(os.environ)).isdisjoint(HEAVY)
+
+
+@only_sqlite
+@pytest.mark.parametrize("name", ["status", "zips", "sessions"])
+def test_reports_import_only_what_they_ask_the_tracker_with(dcc: Dcc, name: str) -> None:
+    found = imported_by(name, environment=dcc.process_environment())
+    assert "sqlalchemy" in found
+    assert found.isdisjoint({"dagster", "lxml", "paramiko", "pandas", "rich", "alembic"})
+
+
+@only_sqlite
+def test_a_crawl_without_dagster_events_does_not_import_dagster(dcc: Dcc) -> None:
+    dcc.add_folder().put("add/H.2013-10-31.1.impc.zip")
+    assert "dagster" not in imported_by("crawl", environment=dcc.process_environment())
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["status"],
+        ["zips"],
+        ["sessions"],
+        ["crawl"],
+        ["centre", "list"],
+        ["source", "list"],
+        ["show", "add/x.zip"],
+        ["status", "--json"],
+        ["ui"],
+    ],
+    ids=" ".join,
+)
+def test_without_a_tracker_a_command_says_how_to_make_one(
+    bare_dcc: Dcc, tracker_url: str, arguments: list[str]
+) -> None:
+    # A server that has no such database counts as a database that could not be reached.
+    exit_code = 2 if is_sqlite(tracker_url) else 4
+    assert "dcc init" in bare_dcc.error(*arguments, exit_code=exit_code)
+
+
+@only_sqlite
+def test_a_wrong_setting_is_named(bare_dcc: Dcc) -> None:
+    bare_dcc.environment["DCC_DOWNLOADERS"] = "many"
+    assert "DCC_DOWNLOADERS" in bare_dcc.error("status", exit_code=2)
+
+
+@only_sqlite
+def test_a_database_that_cannot_be_reached_ends_with_4(bare_dcc: Dcc) -> None:
+    bare_dcc.environment["DCC_TRACKER_URL"] = "mysql://dcc:s3cret%40%3A%2F%20%C3%BC@127.0.0.1:1/tracker"
+    message = bare_dcc.error("status", exit_code=4)
+    assert "127.0.0.1:1" in message
+
+
+@only_sqlite
+def test_debug_shows_the_traceback_too(bare_dcc: Dcc) -> None:
+    result = bare_dcc("--debug", "status", exit_code=2)
+    assert "Traceback" in result.stderr
+    assert "TrackerOutdatedError" in result.stderr
+    assert result.stderr.splitlines()[-1].startswith("Error: ")
+
+
+@only_sqlite
+@pytest.mark.parametrize(
+    ("error", "exit_code", "said"),
+    [
+        (ValueError("odd"), 70, "ValueError: odd"),
+        (InternalFaultError("broken"), 70, "broken"),
+        (OperationalError("SELECT 1", {}, Exception("gone")), 4, "tracker database"),
+        (KeyboardInterrupt(), 130, "Interrupted."),
+    ],
+    ids=["unexpected", "fault", "database", "interrupt"],
+)
+def test_every_other_end_has_its_code_and_one_line(
+    bare_dcc: Dcc, monkeypatch: pytest.MonkeyPatch, error: BaseException, exit_code: int, said: str
+) -> None:
+    def fail(_: object) -> None:
+        raise error
+
+    bare_dcc("init")
+    monkeypatch.setattr("dcc_resources.tracker.database.require_current", fail)
+    result = bare_dcc("status", exit_code=exit_code)
+    assert result.stdout == ""
+    (line,) = result.stderr.splitlines()
+    assert said in line
+
+
+@only_sqlite
+def test_what_a_server_or_centre_named_cannot_steer_the_terminal(dcc: Dcc) -> None:
+    folder = dcc.add_folder()
+    folder.put("add/\x1b[31mred\x07.zip", b"x")
+    shown = dcc("crawl", exit_code=1).output + dcc("zips").output + dcc("status").output
+    assert "red" in shown
+    assert "\x1b[31mred" not in shown
+    assert "\x07" not in shown
+
+
+@only_sqlite
+def test_a_reader_that_stops_reading_is_no_error(dcc: Dcc) -> None:
+    process = subprocess.Popen(
+        [PROGRAM, "settings"], env=dcc.process_environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    said = process.stderr.read()
+    process.stderr.close()
+    assert process.wait(60) == 141
+    assert said == b""
+
+
+@only_sqlite
+def test_an_interrupted_crawl_says_so_and_the_next_one_goes_on(dcc: Dcc) -> None:
+    folder = dcc.add_folder()
+    for number in range(400):
+        stem = f"2013-10-31.{number}"
+        folder.put(f"add/H.{stem}.impc.zip", specimens("H", stem, mice=40))
+    environment = {**dcc.process_environment(), "DCC_DOWNLOADERS": "1", "DCC_WORKERS": "1"}
+    process = subprocess.Popen([PROGRAM, "crawl"], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    deadline = time.monotonic() + 60
+    while not dcc.json("zips", "--phase", "xsd") and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert (process.returncode, said.decode()) == (130, "Interrupted.\n")
+    status = dcc.json("status")
+    assert status["session"]["active"] is None
+    assert status["session"]["last"]["outcome"] == "failed"
+    dcc("crawl")
+    assert dcc.json("status")["zip_actions"] == [{"phase": "xsd", "status": "done", "count": 400}]
+    assert Path(dcc.environment["DCC_HOME"], "staging", "add").is_dir()
