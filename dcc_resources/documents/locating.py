@@ -10,6 +10,7 @@ from __future__ import annotations
 import pyexpat
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from lxml import etree
 
@@ -39,13 +40,19 @@ class Located:
     parent: tuple[int, int] | None
 
 
-@dataclass(frozen=True, slots=True)
-class _Open:
+class _Open(NamedTuple):
+    """An element that has begun: at which byte, line (from 1) and column (from 0)."""
+
     start: int
     name: str
     attributes: Mapping[str, str]
     line: int
     column: int
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Line and column, both counted from 1."""
+        return self.line, self.column + 1
 
 
 class _Tandem:
@@ -66,12 +73,15 @@ class _Tandem:
         self._open: list[_Open] = []
         self._closed: _Open | None = None
         self._expat = pyexpat.ParserCreate(namespace_separator=" ")
-        self._expat.StartElementHandler = self._on_start
-        self._expat.EndElementHandler = self._on_end
 
     def take(self, chunk: bytes, close_look: bool) -> None:
         """Read the next chunk; errors are noted only with a close look. Raises both parsers' errors."""
         self._chunk, self._close_look = hide(chunk, self._base, self._hidden), close_look
+        if close_look or self.busy:
+            self._expat.StartElementHandler = self._on_start
+            self._expat.EndElementHandler = self._on_end
+        else:
+            self._follow()
         try:
             self._expat.Parse(chunk, False)
         except pyexpat.ExpatError:
@@ -91,11 +101,27 @@ class _Tandem:
         """Whether an element that is not permitted has begun and not ended."""
         return bool(self._awaited) or self._ended is not None
 
+    def _follow(self) -> None:
+        """Have expat keep account of the open elements only: most of a large document is read so."""
+        expat, push, pop = self._expat, self._open.append, self._open.pop
+        new = tuple.__new__
+
+        def on_start(name: str, attributes: Mapping[str, str]) -> None:
+            place = expat.CurrentByteIndex, name, attributes, expat.CurrentLineNumber, expat.CurrentColumnNumber
+            push(new(_Open, place))
+
+        def on_end(_name: str) -> None:
+            pop()
+
+        self._closed = None
+        expat.StartElementHandler = on_start
+        expat.EndElementHandler = on_end
+
     def _on_start(self, name: str, attributes: Mapping[str, str]) -> None:
         place = self._expat.CurrentByteIndex
         self._reach(place)
         self._closed = None
-        line, column = self._expat.CurrentLineNumber, self._expat.CurrentColumnNumber + 1
+        line, column = self._expat.CurrentLineNumber, self._expat.CurrentColumnNumber
         self._open.append(_Open(place, name, attributes, line, column))
 
     def _on_end(self, _name: str) -> None:
@@ -139,8 +165,7 @@ class _Tandem:
                 self._ended = element.start
             else:
                 self._awaited.add(element.start)
-        place = (parent.line, parent.column) if parent else None
-        return Located(violation, element.line, element.column, _context(around), place)
+        return Located(violation, *element.place, _context(around), parent.place if parent else None)
 
 
 def _context(elements: Sequence[_Open]) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -144,9 +145,8 @@ def _problems(errors: Sequence[Located], fault: Fault | None, max_errors: int, *
         return found
     listed = found[:max_errors] if fault is None else [*found[: max_errors - 1], found[-1]]
     last = listed[-1]
-    listed[-1] = Problem(
-        last.kind, f"{last.message} (There are more errors; {len(listed):,} are listed.)", last.line, last.column
-    )
+    note = f"(There are more errors; {len(listed):,} are listed.)"
+    listed[-1] = replace(last, message=f"{last.message} {note}")
     return listed
 
 
