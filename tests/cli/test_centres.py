@@ -1,0 +1,52 @@
+"""`dcc centre`: registering, listing, activating and deactivating centres."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cli.conftest import Dcc
+from tests.databases import only_sqlite
+
+
+def test_centres_are_added_and_listed(bare_dcc: Dcc) -> None:
+    bare_dcc("init")
+    assert "dcc centre add" in bare_dcc("centre", "list").stdout
+    assert bare_dcc.json("centre", "list") == []
+    added = bare_dcc.json("centre", "add", "H", "--name", "Harwell", "--email", "w@h.example", "--imits", "HAR")
+    assert {name: added[name] for name in ("short_name", "full_name", "imits_name", "email", "is_active")} == {
+        "short_name": "H",
+        "full_name": "Harwell",
+        "imits_name": "HAR",
+        "email": "w@h.example",
+        "is_active": True,
+    }
+    bare_dcc("centre", "add", "J")
+    entries = bare_dcc.json("centre", "list")
+    assert entries[0] == added
+    assert [entry["full_name"] for entry in entries] == ["Harwell", "The Jackson Laboratory"]
+    assert "The Jackson Laboratory" in bare_dcc("centre", "list").stdout
+
+
+@only_sqlite
+def test_a_centre_that_cannot_be_registered_is_refused_with_what_to_do(dcc: Dcc) -> None:
+    assert "dcc centre list" in dcc.error("centre", "add", "H", exit_code=2)
+    assert "--name" in dcc.error("centre", "add", "New_Centre", exit_code=2)
+    assert "ILAR" in dcc.error("centre", "add", "H1", "--name", "x", exit_code=2)
+
+
+def test_a_deactivated_centres_sources_are_left_alone(dcc: Dcc) -> None:
+    folder = dcc.add_folder()
+    folder.put("add/H.2013-10-31.1.impc.zip")
+    dcc("centre", "deactivate", "H")
+    assert [entry["is_active"] for entry in dcc.json("centre", "list")] == [False, True]
+    report = dcc.json("crawl")
+    assert (report["sources"], report["zip_actions"]) == ([], [])
+    assert "dcc centre activate H" in dcc.error("crawl", "--source", folder.source_id, exit_code=2)
+    dcc("centre", "activate", "H")
+    assert [crawl["new"] for crawl in dcc.json("crawl")["sources"]] == [1]
+
+
+@only_sqlite
+@pytest.mark.parametrize("name", ["activate", "deactivate"])
+def test_an_unknown_centre_is_said_to_be_unknown(dcc: Dcc, name: str) -> None:
+    assert "no centre 'X'" in dcc.error("centre", name, "X", exit_code=2)
