@@ -111,11 +111,11 @@ def main() -> int:
             write()
             command = [sys.executable, __file__, "--document", str(path)]
             found = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
-            speed = path.stat().st_size / 1e6 / found["cpu"]
+            megabytes, cpu = path.stat().st_size / 1e6, found["cpu"]
             exceeded |= found["peak_mb"] > arguments.limit
             print(
-                f"{label:17} {path.stat().st_size / 1e6:6.0f} MB {found['seconds']:6.2f} s, of CPU {found['cpu']:6.2f} s: {speed:4.0f} MB/s, "
-                f"peak {found['peak_mb']:5.0f} MB  {found['errors']:4} errors  {found['last'][:90]}"
+                f"{label:17} {megabytes:5.0f} MB in {found['seconds']:6.2f} s; CPU {cpu:6.2f} s, {megabytes / cpu:4.0f} "
+                f"MB/s; peak {found['peak_mb']:4.0f} MB; {found['errors']:4} errors; {found['last'][:60]}"
             )
     return int(exceeded)
 
