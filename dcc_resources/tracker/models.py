@@ -329,7 +329,7 @@ class XmlFile(_LastUpdated, Base):
     __table_args__ = _options(
         Index(None, "fname"),
         Index(None, "created"),
-        Index(None, "zip_id"),
+        Index(None, "zip_id", "phase_id", "status_id"),
         Index(None, "centre_id"),
         Index(None, "phase_id", "status_id"),
         Index(None, "status_id"),

@@ -185,7 +185,7 @@ class Tables:
             *phase_and_status(),
             sa.Index(None, "fname"),
             sa.Index(None, "created"),
-            sa.Index(None, "zip_id"),
+            sa.Index(None, "zip_id", "phase_id", "status_id"),
             sa.Index(None, "centre_id"),
             sa.Index(None, "phase_id", "status_id"),
             sa.Index(None, "status_id"),
