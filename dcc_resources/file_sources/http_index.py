@@ -22,6 +22,7 @@ MAX_PAGE_BYTES = 256 * 1024 * 1024
 """Size of an index page beyond which it is refused."""
 
 _TITLES = re.compile(r"index of|directory listing|directory:|parent directory|folder listing", re.IGNORECASE)
+_PLAIN = re.compile(r"[A-Za-z0-9_.~%-]+/?")
 _UP = ("..", "../", "./..", "./../")
 _END = re.compile(rb"</(html|body|pre|table|ul)\s*>", re.IGNORECASE)
 _TITLE_TAGS = ("title", "h1", "h2", "a")
@@ -117,6 +118,8 @@ def _encoding(answer: Answer) -> str | None:
 
 def _entry(site: Site, directory: str, base: str, link: str) -> tuple[bytes, EntryKind] | None:
     """Name and kind of what a link leads to, directly below the directory; None if it leads anywhere else."""
+    if not base and directory.endswith("/") and _PLAIN.fullmatch(link):
+        return unquote_to_bytes(link.rstrip("/")), EntryKind.DIRECTORY if link.endswith("/") else EntryKind.FILE
     try:
         start = site.resolve(directory, base) if base else directory
         target = site.resolve(start, link) if start is not None else None
