@@ -5,7 +5,6 @@ the assets themselves: a run of assets announces an event for each of its partit
 be, reads the versions of all that they depend on, and refuses to run without a partition.
 """
 
-# Dagster reads the annotations of an op's context, which must not be strings.
 from typing import Final
 
 from dagster import Definitions, OpExecutionContext, in_process_executor, job, op

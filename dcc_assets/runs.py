@@ -68,10 +68,13 @@ def _alive(process: str) -> bool:
 
 
 def _machine() -> str:
+    # What tells process ids apart: they begin anew with each boot and in each container.
     try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+        namespace = str(Path("/proc/self/ns/pid").readlink()).translate({ord(":"): None})
     except OSError:
         return os.uname().nodename
+    return f"{boot} {namespace}"
 
 
 def _started(pid: int) -> str:

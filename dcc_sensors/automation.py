@@ -24,6 +24,7 @@ from dagster._utils.schedules import is_valid_cron_schedule
 
 from dcc_assets.catalogue import SESSION_TAG
 from dcc_assets.jobs import crawl_file_sources, process_zip_actions
+from dcc_assets.runs import finish_dead_runs
 from dcc_resources.errors import ConfigurationError, TrackerOutdatedError
 from dcc_resources.settings import Settings, load_settings
 from dcc_sensors.tracker_watch import TrackerView, look_at_tracker
@@ -49,7 +50,8 @@ _UNFINISHED = [
     description="Has the zip actions that wait processed, as soon as no session is active.",
 )
 def new_zips(context: SensorEvaluationContext) -> RunRequest | SkipReason:
-    """Ask for one run over all zip actions that wait."""
+    """Ask for one run over all zip actions that wait; finish the runs of processes that died, which hold up others."""
+    finish_dead_runs(context.instance)
     view = _look()
     if isinstance(view, SkipReason):
         return view
