@@ -1,0 +1,162 @@
+"""The Dagster UI in a browser: what a wrangler sees of the flow, and of a zip that failed and why.
+
+Screenshots of the pages go to the directory DCC_TEST_SCREENSHOTS, if it is set: the README's are made so.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from selenium import webdriver
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+from selenium.webdriver.remote.webdriver import WebDriver
+from selenium.webdriver.support.wait import WebDriverWait
+
+from dcc_cli.demo import submissions
+from dcc_resources.settings import Settings
+from dcc_resources.tracker.database import init_tracker, open_tracker
+from tests.installations import Installation, specimens
+
+BROWSERS, DRIVERS = ("chromium", "google-chrome"), ("chromedriver",)
+FAILED = "add/H.2013-10-31.2.impc.zip"
+SEEN_SECONDS = 60
+FLOW = ["file_source_listings", "zip_actions", "zip_downloads", "xml_documents", "validated_documents"]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[WebDriver]:
+    """Chromium without a window; skipped where it is not installed, an error with CI=true."""
+    binary = next(filter(None, map(shutil.which, BROWSERS)), None)
+    driver = next(filter(None, map(shutil.which, DRIVERS)), None)
+    if binary is None or driver is None:
+        message = "Chromium and its driver are not installed: apt-get install chromium chromium-driver"
+        if os.environ.get("CI") == "true":
+            pytest.fail(message)
+        pytest.skip(message)
+    options = webdriver.ChromeOptions()
+    options.binary_location = binary
+    for option in ("headless=new", "no-sandbox", "disable-dev-shm-usage", "disable-gpu", "window-size=1500,950"):
+        options.add_argument(f"--{option}")
+    opened = webdriver.Chrome(options=options, service=Service(driver))
+    yield opened
+    opened.quit()
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a UI on an installation that has seen a good zip and one with an invalid document."""
+    root = tmp_path_factory.mktemp("served")
+    settings = Settings(home=root / "home", min_free_bytes=0)
+    tracker = open_tracker(settings)
+    init_tracker(tracker)
+    installation = Installation(tracker, settings, root)
+    installation.add_centre("H")
+    folder = installation.add_folder()
+    folder.put("add/H.2013-10-31.1.impc.zip")
+    wrong = specimens(stem="2013-10-31.2")
+    folder.put(FAILED, {name: submissions.damaged(document, "male", "mail") for name, document in wrong.items()})
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith(("DCC_", "DAGSTER_", "COVERAGE"))
+    } | {"DCC_HOME": str(settings.home), "DCC_MIN_FREE_BYTES": "0"}
+    dcc = Path(sys.executable).with_name("dcc")
+    crawled = subprocess.run([dcc, "crawl"], env=environment, check=False, capture_output=True, text=True, timeout=120)
+    assert crawled.returncode == 1, crawled.stdout + crawled.stderr
+    with _ui([str(dcc), "ui", "--port", str(port := _free_port())], environment):
+        yield f"http://127.0.0.1:{port}"
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+@contextmanager
+def _ui(command: list[str], environment: dict[str, str]) -> Iterator[None]:
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        assert process.stdout is not None
+        printed = []
+        for line in process.stdout:
+            printed.append(line)
+            if "The UI is at" in line:
+                break
+        else:
+            pytest.fail("".join(printed))
+        yield
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+def see(browser: WebDriver, url: str, *texts: str, picture: str = "") -> str:
+    """Open a page and wait until it shows each of the texts; returns all its text."""
+    browser.get(url)
+    WebDriverWait(browser, SEEN_SECONDS).until(
+        lambda page: all(text in page.find_element(By.TAG_NAME, "body").text for text in texts),
+        f"{url} does not show {texts}",
+    )
+    keep(browser, picture)
+    return str(browser.find_element(By.TAG_NAME, "body").text)
+
+
+def keep(browser: WebDriver, picture: str) -> None:
+    """Save what the browser shows, where somebody wants it."""
+    directory = os.environ.get("DCC_TEST_SCREENSHOTS")
+    if picture and directory:
+        Path(directory).mkdir(parents=True, exist_ok=True)
+        browser.save_screenshot(str(Path(directory) / f"{picture}.png"))
+
+
+@pytest.mark.servers
+def test_the_lineage_page_shows_the_flow(browser: WebDriver, served: str) -> None:
+    see(browser, f"{served}/asset-groups", "collection", "validation")
+    for group in ("collection", "validation"):
+        browser.find_element(By.CSS_SELECTOR, f"[title*='{group}'], [data-tooltip*='{group}']")
+    see(browser, f"{served}/locations/dcc/asset-groups/collection/lineage", *FLOW[:3], picture="lineage")
+    see(browser, f"{served}/locations/dcc/asset-groups/validation/lineage", *FLOW[3:])
+
+
+@pytest.mark.servers
+def test_the_partition_of_a_good_zip_is_materialised(browser: WebDriver, served: str) -> None:
+    see(browser, f"{served}/assets/validated_documents?view=partitions", "Materialized (1)", "Missing (1)")
+
+
+@pytest.mark.servers
+def test_the_check_of_a_failed_zip_shows_the_zip_the_document_the_line_and_the_reason(
+    browser: WebDriver, served: str
+) -> None:
+    page = f"{served}/assets/validated_documents?view=checks"
+    text = see(browser, page, "Failed", FAILED, "H.2013-10-31.2.specimen.impc.xml", picture="failing-check")
+    assert "line 4" in text
+    assert '"mail"' in text
+    assert "expected male or female" in text
+
+
+@pytest.mark.servers
+def test_the_check_of_a_failed_zip_is_found_by_its_partition(browser: WebDriver, served: str) -> None:
+    partition = quote(FAILED, safe="")
+    page = f"{served}/assets/validated_documents?view=partitions&partition={partition}"
+    see(browser, page, FAILED, "mail", picture="failed-partition")
+
+
+def test_nothing_is_asked_of_anybody_else(served: str) -> None:
+    """No telemetry: the page offers none and the instance has it switched off."""
+    query = '{"query": "{ instance { info } }"}'
+    request = urllib.request.Request(
+        f"{served}/graphql", query.encode(), {"Content-Type": "application/json"}, method="POST"
+    )
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        info = answer.read().decode()
+    assert "telemetry" in info
+    assert "enabled: false" in info
