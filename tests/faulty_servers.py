@@ -137,8 +137,7 @@ class FaultyFtpServer:
     @property
     def hostname(self) -> str:
         """`host:port`."""
-        host, port = self._server.address[:2]
-        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        return _hostname(*self._server.address[:2])
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -173,7 +172,9 @@ class PasswordSftpServer:
         users: Mapping[str, Path] | None = None,
         interactive: bool = False,
         refuse_login: bool = False,
+        host: str = "127.0.0.1",
     ) -> None:
+        self._host = host
         self._folders = {_USERNAME: root, **(users or {})}
         passwords = {_USERNAME: _PASSWORD} | {name: name for name in users or {}}
 
@@ -212,7 +213,7 @@ class PasswordSftpServer:
     def __enter__(self) -> Self:
         self._thread.start()
         self._server = asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result(10)
-        self.hostname = f"127.0.0.1:{self._server.get_port()}"
+        self.hostname = _hostname(self._host, self._server.get_port())
         return self
 
     def __exit__(
@@ -229,7 +230,7 @@ class PasswordSftpServer:
             return asyncssh.SFTPServer(channel, chroot=str(root).encode())
 
         return await asyncssh.listen(
-            "127.0.0.1", 0, server_factory=self._logins, server_host_keys=[self._key], sftp_factory=folder
+            self._host, 0, server_factory=self._logins, server_host_keys=[self._key], sftp_factory=folder
         )
 
 
@@ -305,6 +306,10 @@ class CuttingProxy:
                 client.sendall(block)
                 sent += len(block)
         _shut(client)
+
+
+def _hostname(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _shut(connection: socket.socket) -> None:

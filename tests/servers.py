@@ -32,6 +32,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from pydantic import SecretStr
 
 from dcc_resources.file_sources.base import SourceAddress, SourceProtocol
+from dcc_resources.settings import Settings, load_settings
 from tests.faulty_servers import CuttingProxy, FaultyFtpServer, PasswordSftpServer
 
 _START_SECONDS = 15
@@ -188,6 +189,7 @@ class FtpServer(ServerProcess):
     def __init__(self, folder: Path, root: Path, certificate: Path | None = None) -> None:
         if os.geteuid() != 0:
             unavailable("vsftpd needs root.")
+        self.folder = folder
         port = free_port()
         empty = folder / "empty"
         empty.mkdir()
@@ -412,3 +414,24 @@ def cutting_proxy() -> Iterator[Callable[..., Share]]:
             return replace(share, hostname=proxy.hostname)
 
         yield start
+
+
+@pytest.fixture
+def source_settings(tmp_path: Path, authority: Authority) -> Settings:
+    """Settings with short time limits, which trust the FTPS server's authority."""
+    return load_settings(
+        home=tmp_path,
+        connect_timeout=3,
+        login_timeout=3,
+        list_timeout=20,
+        idle_timeout=1,
+        tls_ca_file=authority.ca_file,
+    )
+
+
+@pytest.fixture(params=["sftp_server", "ftp_server", "ftps_server", "faulty_ftp_server", "local_folder"])
+def any_share(request: pytest.FixtureRequest) -> Share:
+    """A folder, served by each of the servers in turn: with and without TLS, with and without MLSD."""
+    found = request.getfixturevalue(request.param)
+    share: Share = found if isinstance(found, Share) else found()
+    return share

@@ -105,10 +105,10 @@ def resolve_accesskey(accesskey: SecretStr, fallback_passphrase: SecretStr | Non
 
 
 def redact(text: str, secrets: tuple[str, ...]) -> str:
-    """Replace every secret that occurs in `text`, for what a server says may repeat what it was sent."""
+    """Replace every secret that occurs in `text`, in capitals or not: a server may repeat what it was sent."""
     for secret in sorted(secrets, key=len, reverse=True):
         if secret:
-            text = text.replace(secret, "***")
+            text = re.sub(re.escape(secret), "***", text, flags=re.IGNORECASE)
     return text
 
 

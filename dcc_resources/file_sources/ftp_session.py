@@ -14,7 +14,13 @@ import socket
 import ssl
 from collections.abc import Iterator
 
-from dcc_resources.errors import CertificateRefusedError, LoginRefusedError, SourceTimeoutError, SourceUnreachableError
+from dcc_resources.errors import (
+    CertificateRefusedError,
+    ConfigurationError,
+    LoginRefusedError,
+    SourceTimeoutError,
+    SourceUnreachableError,
+)
 from dcc_resources.file_sources.access import Credential, Endpoint, redact
 from dcc_resources.file_sources.base import SourceAddress
 from dcc_resources.file_sources.ftp_listing import parse_time
@@ -133,11 +139,11 @@ def open_session(
 ) -> FtpSession:
     """Connect to a server and log in, anonymously if there is no user name.
 
-    Raises SourceTimeoutError, SourceUnreachableError, CertificateRefusedError and LoginRefusedError; no message
-    holds the password.
+    Raises SourceTimeoutError, SourceUnreachableError, CertificateRefusedError and LoginRefusedError, and
+    ConfigurationError if the certificate authorities cannot be read; no message holds the password.
     """
     label = address.label
-    context = ssl.create_default_context(cafile=settings.tls_ca_file) if tls else None
+    context = tls_context(settings) if tls else None
     control = open_socket(label, endpoint, settings.connect_timeout)
     try:
         session = FtpSession(endpoint, control, settings, context)
@@ -165,6 +171,17 @@ def open_session(
         # Of ftplib's errors only the text of the server is of use, and that may repeat the password.
         raise raised from (None if isinstance(error, ftplib.Error) else error)
     return session
+
+
+def tls_context(settings: Settings) -> ssl.SSLContext:
+    """What verifies certificates. Raises ConfigurationError if the authorities cannot be read."""
+    try:
+        return ssl.create_default_context(cafile=settings.tls_ca_file)
+    except OSError as error:
+        raise ConfigurationError(
+            f"The certificate authorities in {settings.tls_ca_file} cannot be read ({error.strerror or error}). "
+            "Correct DCC_TLS_CA_FILE."
+        ) from error
 
 
 def _log_in(session: FtpSession, address: SourceAddress, credential: Credential) -> None:
