@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dcc_resources.settings import Settings
     from dcc_resources.tracker.pinned_keys import PinnedKey
 
-_PROTOCOLS = ("sftp", "ftp", "ftps", "http", "https", "file")
+PROTOCOLS = ("sftp", "ftp", "ftps", "http", "https", "file")
 
 _PLAIN_HINT = (
     "Hint: other users may see a password on a command line, and it is kept in the tracker as it is. "
@@ -32,7 +32,7 @@ _accept_option = click.option(
 
 @click.command()
 @click.option("--centre", required=True, help="ILAR code of the centre that hosts it.")
-@click.option("--protocol", required=True, type=click.Choice(_PROTOCOLS), help="What the server speaks.")
+@click.option("--protocol", required=True, type=click.Choice(PROTOCOLS), help="What the server speaks.")
 @click.option("--hostname", default="", help="HOST, HOST:PORT or [IPV6]:PORT; not needed for a folder.")
 @click.option("--username", default="", help="Whom to log in as; empty for anonymous FTP and for a folder.")
 @click.option("--accesskey", default="", help="env:NAME, file:PATH, key:PATH, a password, or - to be asked for it.")

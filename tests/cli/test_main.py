@@ -17,7 +17,9 @@ from click.testing import CliRunner
 from sqlalchemy.exc import OperationalError
 
 from dcc_cli.main import dcc as command
+from dcc_cli.source_connection import PROTOCOLS
 from dcc_resources.errors import InternalFaultError
+from dcc_resources.file_sources.connect import OPENERS
 from tests.cli.conftest import PROGRAM, Dcc, clean
 from tests.databases import is_sqlite, only_sqlite
 from tests.installations import specimens
@@ -82,6 +84,10 @@ def test_every_command_says_what_it_does_and_how_it_ends(path: tuple[str, ...]) 
     assert "Exit codes:" in result.stdout
     assert not ALL[path].get_short_help_str(70).endswith("...")
     assert max(map(len, result.stdout.splitlines())) <= 102
+
+
+def test_every_protocol_that_can_be_spoken_can_be_registered() -> None:
+    assert set(PROTOCOLS) == {protocol.value for protocol in OPENERS}
 
 
 def test_help_lists_every_command_and_the_exit_codes() -> None:

@@ -1,0 +1,274 @@
+"""`dcc source`: registering, testing, changing and removing file sources, with real SFTP and FTP servers."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dcc_resources.file_sources.base import SourceProtocol
+from dcc_resources.file_sources.host_keys import HostKey
+from tests.cli.conftest import PROGRAM, Dcc
+from tests.databases import only_sqlite
+from tests.servers import Share
+
+pytestmark = only_sqlite
+SECRET = "hunter2 with blanks"
+
+
+def place(share: Share, centre: str = "H", accesskey: str | None = None) -> list[str]:
+    """The options of `dcc source add` for a share."""
+    values = {
+        "centre": centre,
+        "protocol": share.protocol.value,
+        "hostname": share.hostname,
+        "username": share.username,
+        "accesskey": share.accesskey if accesskey is None else accesskey,
+        "base-path": share.base_path,
+    }
+    return [part for name, value in values.items() for part in (f"--{name}", value)]
+
+
+def fingerprint(share: Share) -> str:
+    return HostKey.parse(share.host_keys[0]).fingerprint
+
+
+@pytest.fixture
+def free_share(tmp_path: Path) -> Share:
+    """An SFTP server that is not there."""
+    return Share(tmp_path, SourceProtocol.SFTP, "127.0.0.1:1", username="dcc")
+
+
+@pytest.fixture
+def ftp_folder(faulty_ftp_server: Callable[..., Share]) -> Share:
+    """A folder on an FTP server with a password."""
+    return faulty_ftp_server()
+
+
+@pytest.mark.servers
+def test_an_sftp_server_is_added_with_its_host_key_shown_and_pinned(dcc: Dcc, sftp_server: Share) -> None:
+    """existing_system_defects row 29."""
+    sftp_server.put("add/H.2013-10-31.1.impc.zip")
+    sftp_server.put("add/notes.txt")
+    result = dcc("source", "add", *place(sftp_server), "--accept-host-key")
+    assert result.stdout == "1\n"
+    assert f"shows the host key ssh-ed25519 {fingerprint(sftp_server)}" in result.stderr
+    assert "add: holds 1 zip, 1 other entries ignored" in result.stderr
+    (entry,) = dcc.json("source", "list")
+    assert entry["fingerprints"] == [fingerprint(sftp_server)]
+    assert entry["accesskey"] == sftp_server.accesskey
+    assert {name: entry[name] for name in ("id", "centre", "protocol", "state", "hosted")} == {
+        "id": 1,
+        "centre": "H",
+        "protocol": "sftp",
+        "state": "available",
+        "hosted": 0,
+    }
+
+
+@pytest.mark.servers
+def test_adding_returns_the_id_as_json(dcc: Dcc, sftp_server: Share) -> None:
+    added = dcc.json("source", "add", *place(sftp_server), "--accept-host-key")
+    assert added == {"id": 1, "fingerprints": [fingerprint(sftp_server)], "warnings": []}
+
+
+@pytest.mark.servers
+def test_without_a_terminal_a_host_key_is_not_accepted_by_itself(dcc: Dcc, sftp_server: Share) -> None:
+    """existing_system_defects row 29."""
+    message = dcc.error("source", "add", *place(sftp_server), exit_code=2)
+    assert "--accept-host-key" in message
+    assert dcc.json("source", "list") == []
+
+
+@pytest.mark.servers
+@pytest.mark.parametrize(("answer", "exit_code", "count"), [("y\n", 0, 1), ("n\n", 2, 0)])
+def test_on_a_terminal_the_host_key_is_asked_about(
+    dcc: Dcc, sftp_server: Share, answer: str, exit_code: int, count: int
+) -> None:
+    master, slave = pty.openpty()
+    process = subprocess.Popen(
+        [PROGRAM, "source", "add", *place(sftp_server)],
+        env=dcc.process_environment(),
+        stdin=slave,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    os.close(slave)
+    os.write(master, answer.encode())
+    _, said = process.communicate(timeout=60)
+    os.close(master)
+    assert process.returncode == exit_code, said
+    assert "Is it the fingerprint that the centre's administrator gives?" in said
+    assert len(dcc.json("source", "list")) == count
+
+
+@pytest.mark.servers
+def test_a_host_key_in_known_hosts_needs_no_question(dcc: Dcc, sftp_server: Share, tmp_path: Path) -> None:
+    host, _, port = sftp_server.hostname.rpartition(":")
+    (tmp_path / "known_hosts").write_text(f"[{host}]:{port} {sftp_server.host_keys[0]}\n")
+    dcc.environment["DCC_KNOWN_HOSTS"] = str(tmp_path / "known_hosts")
+    assert dcc.json("source", "add", *place(sftp_server)) == {"id": 1, "fingerprints": [], "warnings": []}
+    assert dcc.json("source", "test", 1)["ok"] is True
+
+
+def test_an_sftp_server_that_is_down_is_added_only_on_request(dcc: Dcc, free_share: Share) -> None:
+    assert "Connection refused" in dcc.error("source", "add", *place(free_share, accesskey="env:X"), exit_code=4)
+    assert dcc.json("source", "list") == []
+    added = dcc.json("source", "add", *place(free_share, accesskey="env:X"), "--accept-host-key")
+    assert added["id"] == 1
+    assert "Connection refused" in added["warnings"][0]
+    (entry,) = dcc.json("source", "list")
+    assert (entry["state"], entry["fingerprints"]) == ("available", [])
+
+
+def test_a_source_that_is_down_at_first_is_accepted_when_it_is_there(
+    dcc: Dcc, password_sftp_server: Callable[..., Share]
+) -> None:
+    share = password_sftp_server()
+    dcc.environment["SFTP_PASSWORD"] = share.accesskey
+    dcc.secrets.append(share.accesskey)
+    dcc("source", "add", *place(share, accesskey="env:SFTP_PASSWORD"), "--no-test")
+    assert "--accept-host-key" in dcc.error("source", "test", 1, exit_code=4)
+    accepted = dcc.json("source", "test", 1, "--accept-host-key")
+    assert accepted["accepted_host_key"] == {"old": [], "new": fingerprint(share)}
+    assert accepted["ok"] is True
+    assert dcc.json("source", "test", 1, "--accept-host-key")["accepted_host_key"] is None
+
+
+def test_a_changed_host_key_is_refused_until_it_is_accepted(
+    dcc: Dcc, password_sftp_server: Callable[..., Share]
+) -> None:
+    """existing_system_defects row 29."""
+    old, new = password_sftp_server(), password_sftp_server()
+    dcc.environment["SFTP_PASSWORD"] = new.accesskey
+    dcc("source", "add", *place(old, accesskey="env:SFTP_PASSWORD"), "--accept-host-key")
+    dcc("source", "change", 1, "--hostname", new.hostname)
+    message = dcc.error("source", "test", 1, exit_code=4)
+    assert fingerprint(old) in message
+    assert fingerprint(new) in message
+    assert "dcc source test 1 --accept-host-key" in message
+    shown = dcc("source", "test", 1, "--accept-host-key").stderr
+    assert fingerprint(old) in shown
+    assert fingerprint(new) in shown
+    assert dcc.json("source", "list")[0]["fingerprints"] == [fingerprint(new)]
+
+
+@pytest.mark.servers
+def test_an_ftp_server_is_added_and_tested(dcc: Dcc, ftp_server: Share) -> None:
+    ftp_server.put("edit/H.2013-10-31.1.impc.zip")
+    assert dcc("source", "add", *place(ftp_server)).stdout == "1\n"
+    tested = dcc.json("source", "test", 1)
+    assert tested["label"] == f"file source 1 (H, ftp://{ftp_server.hostname})"
+    assert (tested["ok"], tested["error"], tested["accepted_host_key"]) == (True, None, None)
+    assert tested["directories"] == [
+        {"action": "add", "missing": True, "zips": 0, "ignored": 0},
+        {"action": "edit", "missing": False, "zips": 1, "ignored": 0},
+        {"action": "delete", "missing": True, "zips": 0, "ignored": 0},
+    ]
+    assert "edit: holds 1 zip\n" in dcc("source", "test", 1).stdout
+    assert "no sftp server" in dcc.error("source", "test", 1, "--accept-host-key", exit_code=2)
+
+
+def test_a_source_that_refuses_the_password_is_added_with_a_warning_and_fails_its_test(
+    dcc: Dcc, faulty_ftp_server: Callable[..., Share]
+) -> None:
+    """existing_system_defects row 21."""
+    share = faulty_ftp_server()
+    dcc.secrets += [share.accesskey, SECRET]
+    dcc.environment["PASSWORD"] = SECRET
+    result = dcc("source", "add", *place(share, accesskey="env:PASSWORD"))
+    assert result.stdout == "1\n"
+    assert "Warning: file source 1" in result.stderr
+    message = dcc.error("source", "test", 1, exit_code=4)
+    assert "file source 1" in message
+    tested = dcc.json("source", "test", 1, exit_code=4)
+    assert tested["ok"] is False
+    assert tested["error"] == {"kind": "LoginRefusedError", "message": message}
+
+
+def test_a_password_is_never_shown_and_may_come_from_standard_input(
+    dcc: Dcc, faulty_ftp_server: Callable[..., Share]
+) -> None:
+    """existing_system_defects row 32."""
+    share = faulty_ftp_server()
+    dcc.secrets.append(share.accesskey)
+    read = dcc("source", "add", *place(share, accesskey="-"), "--json", input=f"{share.accesskey}\n")
+    assert "Hint" not in read.stderr
+    assert dcc.json("source", "test", 1)["ok"] is True
+    dcc("source", "remove", 1)
+    given = dcc("source", "add", *place(share))
+    assert "Hint: other users may see a password on a command line" in given.stderr
+    assert [entry["accesskey"] for entry in dcc.json("source", "list")] == ["***", "***"]
+    assert "***" in dcc("source", "list").stdout
+    dcc("source", "add", *place(share), exit_code=2)
+    dcc("status", "--json")
+
+
+def test_an_access_key_that_refers_to_nothing_is_wrong_configuration(dcc: Dcc, ftp_folder: Share) -> None:
+    added = dcc.json("source", "add", *place(ftp_folder, accesskey="env:NO_SUCH_VARIABLE"))
+    assert "NO_SUCH_VARIABLE" in added["warnings"][0]
+    assert "NO_SUCH_VARIABLE" in dcc.error("source", "test", 1, exit_code=2)
+    assert dcc.json("source", "test", 1, exit_code=2)["ok"] is False
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--protocol", "sftp"], "--hostname"),
+        (["--protocol", "file"], "--base-path"),
+        (["--protocol", "ftp", "--hostname", "user:pass@host"], "'@'"),
+        (["--protocol", "ftp", "--hostname", "host:99999"], "port"),
+        (["--protocol", "ftp", "--hostname", "ho st"], "no host name"),
+    ],
+)
+def test_a_place_that_cannot_be_is_refused(dcc: Dcc, options: list[str], said: str) -> None:
+    assert said in dcc.error("source", "add", "--centre", "H", *options, exit_code=2)
+
+
+def test_a_source_of_an_unknown_centre_is_refused_before_anyone_is_connected_to(dcc: Dcc, free_share: Share) -> None:
+    assert "dcc centre add X" in dcc.error("source", "add", *place(free_share, "X"), exit_code=2)
+
+
+def test_the_state_of_a_source_is_set_and_removal_keeps_its_history(dcc: Dcc) -> None:
+    folder = dcc.add_folder()
+    folder.put("add/H.2013-10-31.1.impc.zip")
+    dcc("crawl")
+    for arguments, state in (
+        (["set-state", 1, "maintenance"], "maintenance"),
+        (["set-state", 1, "available"], "available"),
+        (["remove", 1], "removed"),
+    ):
+        dcc("source", *arguments)
+        assert [entry["state"] for entry in dcc.json("source", "list")] == [state]
+    assert len(dcc.json("show", "add/H.2013-10-31.1.impc.zip")["downloads"]) == 1
+    assert "no file source 9" in dcc.error("source", "set-state", 9, "removed", exit_code=2)
+    assert "no file source 9" in dcc.error("source", "remove", 9, exit_code=2)
+    dcc("source", "set-state", 1, "nonsense", exit_code=2)
+
+
+def test_purging_a_source_deletes_it_only_when_confirmed(dcc: Dcc) -> None:
+    folder = dcc.add_folder()
+    folder.put("add/H.2013-10-31.1.impc.zip")
+    dcc("crawl")
+    assert "--yes" in dcc.error("source", "remove", 1, "--purge", exit_code=2)
+    assert len(dcc.json("source", "list")) == 1
+    assert "1 download attempt" in dcc("source", "remove", 1, "--purge", "--yes").stdout
+    assert dcc.json("source", "list") == []
+    assert [entry["sources"] for entry in dcc.json("zips")] == [[]]
+    assert "no file source 1" in dcc.error("source", "remove", 1, "--purge", "--yes", exit_code=2)
+
+
+def test_what_is_changed_of_a_source_is_checked(dcc: Dcc) -> None:
+    dcc.add_folder()
+    other = dcc.root / "other"
+    other.mkdir()
+    dcc("source", "change", 1, "--base-path", other)
+    assert dcc.json("source", "list")[0]["base_path"] == str(other)
+    assert "no host name" in dcc.error("source", "change", 1, "--hostname", "ho st", exit_code=2)
+    assert "no file source 9" in dcc.error("source", "change", 9, "--username", "x", exit_code=2)
+    assert "no file source 9" in dcc.error("source", "test", 9, exit_code=2)
