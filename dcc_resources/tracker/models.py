@@ -9,166 +9,39 @@ SQLite all integers are INTEGER, ids are never given twice, and triggers (made b
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from datetime import date, datetime
 
-from sqlalchemy import (
-    CHAR,
-    TIMESTAMP,
-    BigInteger,
-    Boolean,
-    Date,
-    DateTime,
-    Double,
-    ForeignKey,
-    Index,
-    Integer,
-    MetaData,
-    SmallInteger,
-    String,
-    Table,
-    Text,
-    UniqueConstraint,
-    text,
+from sqlalchemy import CHAR, Date, Double, Index, Integer, String, Text, UniqueConstraint, text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from dcc_resources.tracker.columns import (
+    BIG,
+    INT,
+    SIGNED_BIG,
+    SIGNED_SMALL,
+    SMALL,
+    TINY,
+    LastUpdated,
+    Message,
+    big_id,
+    big_reference,
+    small_id,
+    small_reference,
+    table_options,
 )
-from sqlalchemy.dialects import mysql, sqlite
-from sqlalchemy.engine import Dialect
-from sqlalchemy.ext.compiler import compiles
-from sqlalchemy.orm import DeclarativeBase, Mapped, MappedColumn, mapped_column
-from sqlalchemy.sql.compiler import SQLCompiler
-from sqlalchemy.sql.expression import ColumnElement
-from sqlalchemy.types import TypeDecorator, TypeEngine
-
-MYSQL_FAMILY: Final = ("mysql", "mariadb")
-MESSAGE_BYTES: Final = 65_535
-"""What MySQL's TEXT holds; longer messages are cut to it."""
-
-_TINY = SmallInteger().with_variant(mysql.TINYINT(unsigned=True), *MYSQL_FAMILY).with_variant(Integer(), "sqlite")
-_SMALL = SmallInteger().with_variant(mysql.SMALLINT(unsigned=True), *MYSQL_FAMILY).with_variant(Integer(), "sqlite")
-_SIGNED_SMALL = SmallInteger().with_variant(Integer(), "sqlite")
-_INT = Integer().with_variant(mysql.INTEGER(unsigned=True), *MYSQL_FAMILY)
-_BIG = BigInteger().with_variant(mysql.BIGINT(unsigned=True), *MYSQL_FAMILY).with_variant(Integer(), "sqlite")
-_SIGNED_BIG = BigInteger().with_variant(Integer(), "sqlite")
+from dcc_resources.tracker.columns import MESSAGE_BYTES as MESSAGE_BYTES
+from dcc_resources.tracker.columns import MYSQL_FAMILY as MYSQL_FAMILY
+from dcc_resources.tracker.columns import Base as Base
+from dcc_resources.tracker.columns import utc_now as utc_now
 
 
-def utc_now() -> datetime:
-    """The present time as the tracker stores it: naive, in UTC, to the second."""
-    return datetime.now(UTC).replace(tzinfo=None, microsecond=0)
-
-
-class UtcDateTime(TypeDecorator[datetime]):
-    """A naive UTC `datetime` to the second, on every database; a time with a zone is converted."""
-
-    impl = DateTime
-    cache_ok = True
-
-    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
-        """SQLite keeps the same text as it does for CURRENT_TIMESTAMP."""
-        if dialect.name == "sqlite":
-            return dialect.type_descriptor(sqlite.DATETIME(truncate_microseconds=True))  # type: ignore[no-untyped-call]
-        return dialect.type_descriptor(DateTime())
-
-    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002
-        """Convert a time on its way into the database."""
-        if value is None:
-            return None
-        if value.tzinfo is not None:
-            value = value.astimezone(UTC).replace(tzinfo=None)
-        return value.replace(microsecond=0)
-
-
-class Message(TypeDecorator[str]):
-    """Free text of at most `MESSAGE_BYTES` bytes; a longer one ends in an ellipsis."""
-
-    impl = Text
-    cache_ok = True
-
-    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:  # noqa: ARG002
-        """Fit a text on its way into the database; what UTF-8 cannot carry is escaped."""
-        if value is None:
-            return None
-        data = value.encode("utf-8", "backslashreplace")
-        if len(data) > MESSAGE_BYTES:
-            return data[: MESSAGE_BYTES - 3].decode("utf-8", "ignore") + "…"
-        return data.decode("utf-8")
-
-
-class RowTime(ColumnElement[datetime]):
-    """Default of `last_update`: the time at which the row was last written."""
-
-    inherit_cache = True
-    type = TIMESTAMP()
-
-
-@compiles(RowTime)
-def _row_time(element: RowTime, compiler: SQLCompiler, **options: Any) -> str:  # noqa: ARG001
-    return "CURRENT_TIMESTAMP"
-
-
-@compiles(RowTime, *MYSQL_FAMILY)
-def _row_time_mysql(element: RowTime, compiler: SQLCompiler, **options: Any) -> str:  # noqa: ARG001
-    return "CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP"
-
-
-class Base(DeclarativeBase):
-    """Base of all tables of the tracker; `Base.metadata` holds them."""
-
-    metadata = MetaData(
-        naming_convention={
-            "ix": "ix_%(table_name)s_%(column_0_N_name)s",
-            "uq": "uq_%(table_name)s_%(column_0_N_name)s",
-            "fk": "fk_%(table_name)s_%(column_0_N_name)s",
-            "pk": "pk_%(table_name)s",
-        }
-    )
-    type_annotation_map = {datetime: UtcDateTime(), bool: Boolean(create_constraint=False)}  # noqa: RUF012
-    if TYPE_CHECKING:
-        __table__: ClassVar[Table]
-
-
-class _LastUpdated:
-    """The column that every table of the seed has: when the row was last written."""
-
-    last_update: Mapped[datetime] = mapped_column(TIMESTAMP, server_default=RowTime(), sort_order=1_000)
-
-
-def _options(
-    *keys: Index | UniqueConstraint, counted: bool = True
-) -> tuple[Index | UniqueConstraint | dict[str, Any], ...]:
-    """Table arguments: `keys`, and what every table has on each database; `counted`: the database gives the ids."""
-    options: dict[str, Any] = {"sqlite_autoincrement": counted}
-    for family in MYSQL_FAMILY:
-        options |= {
-            f"{family}_engine": "InnoDB",
-            f"{family}_default_charset": "utf8mb4",
-            f"{family}_collate": "utf8mb4_bin",
-        }
-    return (*keys, options)
-
-
-def _small_id() -> MappedColumn[int]:
-    return mapped_column(_SMALL, primary_key=True, autoincrement=True)
-
-
-def _big_id() -> MappedColumn[int]:
-    return mapped_column(_BIG, primary_key=True, autoincrement=True)
-
-
-def _small(target: str, ondelete: str, **options: Any) -> MappedColumn[Any]:
-    return mapped_column(_SMALL, ForeignKey(target, ondelete=ondelete, onupdate="CASCADE"), **options)
-
-
-def _big(target: str, ondelete: str, **options: Any) -> MappedColumn[Any]:
-    return mapped_column(_BIG, ForeignKey(target, ondelete=ondelete, onupdate="CASCADE"), **options)
-
-
-class Centre(_LastUpdated, Base):
+class Centre(LastUpdated, Base):
     """A research centre; `short_name` is its ILAR code. Deactivated rather than deleted."""
 
     __tablename__ = "centre"
-    __table_args__ = _options(UniqueConstraint("short_name"))
+    __table_args__ = table_options(UniqueConstraint("short_name"))
 
-    id: Mapped[int] = _small_id()
+    id: Mapped[int] = small_id()
     short_name: Mapped[str] = mapped_column(String(32))
     imits_name: Mapped[str | None] = mapped_column(String(32))
     full_name: Mapped[str] = mapped_column(String(128))
@@ -179,115 +52,115 @@ class Centre(_LastUpdated, Base):
     created: Mapped[datetime]
 
 
-class ProtocolRow(_LastUpdated, Base):
+class ProtocolRow(LastUpdated, Base):
     """A protocol that file sources speak: a reference row, see `dcc_resources.tracker.reference`."""
 
     __tablename__ = "source_protocol"
-    __table_args__ = _options(Index(None, "short_name"))
+    __table_args__ = table_options(Index(None, "short_name"))
 
-    id: Mapped[int] = _small_id()
+    id: Mapped[int] = small_id()
     short_name: Mapped[str] = mapped_column(String(8))
     description: Mapped[str | None] = mapped_column(Text)
 
 
-class ResourceStateRow(_LastUpdated, Base):
+class ResourceStateRow(LastUpdated, Base):
     """A state of a file source: a reference row."""
 
     __tablename__ = "resource_state"
-    __table_args__ = _options(Index(None, "short_name"))
+    __table_args__ = table_options(Index(None, "short_name"))
 
-    id: Mapped[int] = _small_id()
+    id: Mapped[int] = small_id()
     short_name: Mapped[str] = mapped_column(String(32))
     description: Mapped[str | None] = mapped_column(Text)
 
 
-class FileSource(_LastUpdated, Base):
+class FileSource(LastUpdated, Base):
     """A server, or folder, from which archives are collected. `accesskey` may be a secret: never print it."""
 
     __tablename__ = "file_source"
-    __table_args__ = _options(
+    __table_args__ = table_options(
         Index(None, "hostname"), Index(None, "centre_id"), Index(None, "protocol_id"), Index(None, "state_id")
     )
 
-    id: Mapped[int] = _small_id()
-    centre_id: Mapped[int] = _small("centre.id", "CASCADE")
-    protocol_id: Mapped[int] = _small("source_protocol.id", "CASCADE")
+    id: Mapped[int] = small_id()
+    centre_id: Mapped[int] = small_reference("centre.id", "CASCADE")
+    protocol_id: Mapped[int] = small_reference("source_protocol.id", "CASCADE")
     hostname: Mapped[str] = mapped_column(String(512))
     username: Mapped[str] = mapped_column(String(128))
     accesskey: Mapped[str] = mapped_column(String(256))
     base_path: Mapped[str | None] = mapped_column(String(256))
-    state_id: Mapped[int] = _small("resource_state.id", "CASCADE")
+    state_id: Mapped[int] = small_reference("resource_state.id", "CASCADE")
     created: Mapped[datetime]
 
 
-class PhaseRow(_LastUpdated, Base):
+class PhaseRow(LastUpdated, Base):
     """A processing phase: a reference row; ids follow the pipeline's order."""
 
     __tablename__ = "phase"
-    __table_args__ = _options(UniqueConstraint("short_name"))
+    __table_args__ = table_options(UniqueConstraint("short_name"))
 
-    id: Mapped[int] = _small_id()
+    id: Mapped[int] = small_id()
     short_name: Mapped[str] = mapped_column(String(64))
     description: Mapped[str | None] = mapped_column(Text)
 
 
-class StatusRow(_LastUpdated, Base):
+class StatusRow(LastUpdated, Base):
     """A status of a phase, with its colour: a reference row; ids follow the order of severity."""
 
     __tablename__ = "a_status"
-    __table_args__ = _options(UniqueConstraint("short_name"))
+    __table_args__ = table_options(UniqueConstraint("short_name"))
 
-    id: Mapped[int] = _small_id()
+    id: Mapped[int] = small_id()
     short_name: Mapped[str] = mapped_column(String(64))
     description: Mapped[str | None] = mapped_column(Text)
     rgba: Mapped[str] = mapped_column(CHAR(8))
 
 
-class ZipFile(_LastUpdated, Base):
+class ZipFile(LastUpdated, Base):
     """An archive, known by its name. Centre, date and increment are the name's; null where it does not conform."""
 
     __tablename__ = "zip_file"
-    __table_args__ = _options(UniqueConstraint("file_name"), Index(None, "centre_id"))
+    __table_args__ = table_options(UniqueConstraint("file_name"), Index(None, "centre_id"))
 
-    id: Mapped[int] = _big_id()
+    id: Mapped[int] = big_id()
     file_name: Mapped[str] = mapped_column(String(128))
-    centre_id: Mapped[int | None] = _small("centre.id", "SET NULL")
+    centre_id: Mapped[int | None] = small_reference("centre.id", "SET NULL")
     created: Mapped[date | None] = mapped_column(Date)
-    inc: Mapped[int | None] = mapped_column(_BIG)
-    size_bytes: Mapped[int | None] = mapped_column(_BIG)
+    inc: Mapped[int | None] = mapped_column(BIG)
+    size_bytes: Mapped[int | None] = mapped_column(BIG)
     content_md5: Mapped[str | None] = mapped_column(CHAR(32))
 
 
-class ProcessingTypeRow(_LastUpdated, Base):
+class ProcessingTypeRow(LastUpdated, Base):
     """What is to be done with an archive (add, edit, delete): a reference row."""
 
     __tablename__ = "processing_type"
-    __table_args__ = _options(Index(None, "short_name"))
+    __table_args__ = table_options(Index(None, "short_name"))
 
-    id: Mapped[int] = _small_id()
+    id: Mapped[int] = small_id()
     short_name: Mapped[str] = mapped_column(String(32))
     description: Mapped[str | None] = mapped_column(Text)
 
 
-class ZipAction(_LastUpdated, Base):
+class ZipAction(LastUpdated, Base):
     """An archive together with what is to be done with it: the unit of work."""
 
     __tablename__ = "zip_action"
-    __table_args__ = _options(
+    __table_args__ = table_options(
         UniqueConstraint("zip_id", "todo_id"),
         Index(None, "todo_id"),
         Index(None, "phase_id", "status_id"),
         Index(None, "status_id"),
     )
 
-    id: Mapped[int] = _big_id()
-    zip_id: Mapped[int] = _big("zip_file.id", "CASCADE")
-    todo_id: Mapped[int] = _small("processing_type.id", "RESTRICT")
-    phase_id: Mapped[int] = _small("phase.id", "RESTRICT")
-    status_id: Mapped[int] = _small("a_status.id", "RESTRICT")
+    id: Mapped[int] = big_id()
+    zip_id: Mapped[int] = big_reference("zip_file.id", "CASCADE")
+    todo_id: Mapped[int] = small_reference("processing_type.id", "RESTRICT")
+    phase_id: Mapped[int] = small_reference("phase.id", "RESTRICT")
+    status_id: Mapped[int] = small_reference("a_status.id", "RESTRICT")
 
 
-class FileSourceHasZip(_LastUpdated, Base):
+class FileSourceHasZip(LastUpdated, Base):
     """A zip action that a file source hosts.
 
     Additive: `size_bytes` and `modified` (seconds since 1970, UTC) as last listed, `has_md5` whether a checksum lies
@@ -295,38 +168,38 @@ class FileSourceHasZip(_LastUpdated, Base):
     """
 
     __tablename__ = "file_source_has_zip"
-    __table_args__ = _options(UniqueConstraint("za_id", "file_source_id"), Index(None, "file_source_id"))
+    __table_args__ = table_options(UniqueConstraint("za_id", "file_source_id"), Index(None, "file_source_id"))
 
-    id: Mapped[int] = _big_id()
-    za_id: Mapped[int] = _big("zip_action.id", "CASCADE")
-    file_source_id: Mapped[int] = _small("file_source.id", "CASCADE")
-    num_retries: Mapped[int] = mapped_column(_TINY, default=0)
-    size_bytes: Mapped[int | None] = mapped_column(_BIG)
-    modified: Mapped[int | None] = mapped_column(_SIGNED_BIG)
+    id: Mapped[int] = big_id()
+    za_id: Mapped[int] = big_reference("zip_action.id", "CASCADE")
+    file_source_id: Mapped[int] = small_reference("file_source.id", "CASCADE")
+    num_retries: Mapped[int] = mapped_column(TINY, default=0)
+    size_bytes: Mapped[int | None] = mapped_column(BIG)
+    modified: Mapped[int | None] = mapped_column(SIGNED_BIG)
     has_md5: Mapped[bool] = mapped_column(default=False, server_default=text("0"))
     gone_since: Mapped[datetime | None]
 
 
-class ZipDownload(_LastUpdated, Base):
+class ZipDownload(LastUpdated, Base):
     """One attempt to download an archive from one file source, and what became of what it brought."""
 
     __tablename__ = "zip_download"
-    __table_args__ = _options(Index(None, "zf_id"), Index(None, "phase_id", "status_id"), Index(None, "status_id"))
+    __table_args__ = table_options(Index(None, "zf_id"), Index(None, "phase_id", "status_id"), Index(None, "status_id"))
 
-    id: Mapped[int] = _big_id()
-    zf_id: Mapped[int] = _big("file_source_has_zip.id", "CASCADE")
+    id: Mapped[int] = big_id()
+    zf_id: Mapped[int] = big_reference("file_source_has_zip.id", "CASCADE")
     request: Mapped[datetime]
     received: Mapped[datetime]
-    downloaded_size_bytes: Mapped[int] = mapped_column(_BIG, default=0, server_default=text("0"))
-    phase_id: Mapped[int] = _small("phase.id", "RESTRICT")
-    status_id: Mapped[int] = _small("a_status.id", "RESTRICT")
+    downloaded_size_bytes: Mapped[int] = mapped_column(BIG, default=0, server_default=text("0"))
+    phase_id: Mapped[int] = small_reference("phase.id", "RESTRICT")
+    status_id: Mapped[int] = small_reference("a_status.id", "RESTRICT")
 
 
-class XmlFile(_LastUpdated, Base):
+class XmlFile(LastUpdated, Base):
     """An XML document of a downloaded archive. Its id is the tracker id under which its data are kept."""
 
     __tablename__ = "xml_file"
-    __table_args__ = _options(
+    __table_args__ = table_options(
         Index(None, "fname"),
         Index(None, "created"),
         Index(None, "zip_id", "phase_id", "status_id"),
@@ -335,93 +208,93 @@ class XmlFile(_LastUpdated, Base):
         Index(None, "status_id"),
     )
 
-    id: Mapped[int] = _big_id()
-    zip_id: Mapped[int] = _big("zip_download.id", "CASCADE")
+    id: Mapped[int] = big_id()
+    zip_id: Mapped[int] = big_reference("zip_download.id", "CASCADE")
     fname: Mapped[str] = mapped_column(String(128))
-    centre_id: Mapped[int | None] = _small("centre.id", "SET NULL")
+    centre_id: Mapped[int | None] = small_reference("centre.id", "SET NULL")
     created: Mapped[date | None] = mapped_column(Date)
-    inc: Mapped[int | None] = mapped_column(_BIG)
-    size_bytes: Mapped[int | None] = mapped_column(_BIG)
+    inc: Mapped[int | None] = mapped_column(BIG)
+    size_bytes: Mapped[int | None] = mapped_column(BIG)
     content_md5: Mapped[str | None] = mapped_column(CHAR(32))
-    phase_id: Mapped[int] = _small("phase.id", "RESTRICT")
-    status_id: Mapped[int] = _small("a_status.id", "RESTRICT")
+    phase_id: Mapped[int] = small_reference("phase.id", "RESTRICT")
+    status_id: Mapped[int] = small_reference("a_status.id", "RESTRICT")
 
 
-class AnException(_LastUpdated, Base):
+class AnException(LastUpdated, Base):
     """A kind of error: the name and summary of a class in `dcc_resources.errors`."""
 
     __tablename__ = "an_exception"
-    __table_args__ = _options(UniqueConstraint("short_name"))
+    __table_args__ = table_options(UniqueConstraint("short_name"))
 
-    id: Mapped[int] = _small_id()
+    id: Mapped[int] = small_id()
     short_name: Mapped[str] = mapped_column(String(64))
     description: Mapped[str | None] = mapped_column(Text)
 
 
-class ZipLog(_LastUpdated, Base):
+class ZipLog(LastUpdated, Base):
     """Why a download attempt, or the archive it brought, was refused or failed."""
 
     __tablename__ = "zip_log"
-    __table_args__ = _options(Index(None, "zip_id"), Index(None, "exception_id"))
+    __table_args__ = table_options(Index(None, "zip_id"), Index(None, "exception_id"))
 
-    id: Mapped[int] = _big_id()
-    zip_id: Mapped[int] = _big("zip_download.id", "CASCADE")
-    exception_id: Mapped[int] = _small("an_exception.id", "RESTRICT")
+    id: Mapped[int] = big_id()
+    zip_id: Mapped[int] = big_reference("zip_download.id", "CASCADE")
+    exception_id: Mapped[int] = small_reference("an_exception.id", "RESTRICT")
     message: Mapped[str | None] = mapped_column(Message)
 
 
-class XmlLog(_LastUpdated, Base):
+class XmlLog(LastUpdated, Base):
     """One thing wrong with a document; line and column count from 1."""
 
     __tablename__ = "xml_log"
-    __table_args__ = _options(Index(None, "xml_id"), Index(None, "exception_id"))
+    __table_args__ = table_options(Index(None, "xml_id"), Index(None, "exception_id"))
 
-    id: Mapped[int] = _big_id()
-    xml_id: Mapped[int] = _big("xml_file.id", "CASCADE")
-    exception_id: Mapped[int] = _small("an_exception.id", "RESTRICT")
+    id: Mapped[int] = big_id()
+    xml_id: Mapped[int] = big_reference("xml_file.id", "CASCADE")
+    exception_id: Mapped[int] = small_reference("an_exception.id", "RESTRICT")
     message: Mapped[str | None] = mapped_column(Message)
-    line: Mapped[int | None] = mapped_column(_INT)
-    col: Mapped[int | None] = mapped_column(_INT)
+    line: Mapped[int | None] = mapped_column(INT)
+    col: Mapped[int | None] = mapped_column(INT)
 
 
-class CrawlingSession(_LastUpdated, Base):
+class CrawlingSession(LastUpdated, Base):
     """One session of crawling and processing. `status`: 0 success, else the id of the first task that failed."""
 
     __tablename__ = "crawling_session"
-    __table_args__ = _options()
+    __table_args__ = table_options()
 
-    id: Mapped[int] = _big_id()
+    id: Mapped[int] = big_id()
     start_time: Mapped[datetime]
     finish_time: Mapped[datetime | None]
-    status: Mapped[int] = mapped_column(_SIGNED_SMALL)
+    status: Mapped[int] = mapped_column(SIGNED_SMALL)
     created: Mapped[datetime]
 
 
-class SessionTask(_LastUpdated, Base):
+class SessionTask(LastUpdated, Base):
     """One task of a crawling session. `status`: 0 success, 1 failure."""
 
     __tablename__ = "session_task"
-    __table_args__ = _options(Index(None, "session_id"), Index(None, "phase_id"))
+    __table_args__ = table_options(Index(None, "session_id"), Index(None, "phase_id"))
 
-    id: Mapped[int] = _big_id()
-    session_id: Mapped[int] = _big("crawling_session.id", "CASCADE")
-    phase_id: Mapped[int] = _small("phase.id", "RESTRICT")
+    id: Mapped[int] = big_id()
+    session_id: Mapped[int] = big_reference("crawling_session.id", "CASCADE")
+    phase_id: Mapped[int] = small_reference("phase.id", "RESTRICT")
     comment: Mapped[str | None] = mapped_column(String(256))
     start_time: Mapped[datetime]
     finish_time: Mapped[datetime | None]
-    status: Mapped[int] = mapped_column(_SIGNED_SMALL)
+    status: Mapped[int] = mapped_column(SIGNED_SMALL)
     created: Mapped[datetime]
 
 
-class ZipActionLog(_LastUpdated, Base):
+class ZipActionLog(LastUpdated, Base):
     """Additive: why a zip action failed, or was re-opened, where no download is concerned."""
 
     __tablename__ = "zip_action_log"
-    __table_args__ = _options(Index(None, "za_id"), Index(None, "exception_id"))
+    __table_args__ = table_options(Index(None, "za_id"), Index(None, "exception_id"))
 
-    id: Mapped[int] = _big_id()
-    za_id: Mapped[int] = _big("zip_action.id", "CASCADE")
-    exception_id: Mapped[int] = _small("an_exception.id", "RESTRICT")
+    id: Mapped[int] = big_id()
+    za_id: Mapped[int] = big_reference("zip_action.id", "CASCADE")
+    exception_id: Mapped[int] = small_reference("an_exception.id", "RESTRICT")
     message: Mapped[str | None] = mapped_column(Message)
 
 
@@ -433,51 +306,53 @@ class Reopening(Base):
     """
 
     __tablename__ = "reopening"
-    __table_args__ = _options(Index(None, "za_id"), Index(None, "from_phase_id"), Index(None, "from_status_id"))
+    __table_args__ = table_options(Index(None, "za_id"), Index(None, "from_phase_id"), Index(None, "from_status_id"))
 
-    id: Mapped[int] = _big_id()
-    za_id: Mapped[int] = _big("zip_action.id", "CASCADE")
+    id: Mapped[int] = big_id()
+    za_id: Mapped[int] = big_reference("zip_action.id", "CASCADE")
     requested_by: Mapped[str] = mapped_column(String(64))
     reason: Mapped[str] = mapped_column(String(256))
-    from_phase_id: Mapped[int] = _small("phase.id", "RESTRICT")
-    from_status_id: Mapped[int] = _small("a_status.id", "RESTRICT")
-    last_download_id: Mapped[int | None] = mapped_column(_BIG)
+    from_phase_id: Mapped[int] = small_reference("phase.id", "RESTRICT")
+    from_status_id: Mapped[int] = small_reference("a_status.id", "RESTRICT")
+    last_download_id: Mapped[int | None] = mapped_column(BIG)
     created: Mapped[datetime]
 
 
-class SourceCrawlRow(_LastUpdated, Base):
+class SourceCrawlRow(LastUpdated, Base):
     """Additive: one crawl of one file source; counts are of archives (see `outcomes.SourceCrawl`)."""
 
     __tablename__ = "source_crawl"
-    __table_args__ = _options(Index(None, "session_id"), Index(None, "file_source_id"), Index(None, "exception_id"))
+    __table_args__ = table_options(
+        Index(None, "session_id"), Index(None, "file_source_id"), Index(None, "exception_id")
+    )
 
-    id: Mapped[int] = _big_id()
-    session_id: Mapped[int] = _big("crawling_session.id", "CASCADE")
-    file_source_id: Mapped[int] = _small("file_source.id", "CASCADE")
+    id: Mapped[int] = big_id()
+    session_id: Mapped[int] = big_reference("crawling_session.id", "CASCADE")
+    file_source_id: Mapped[int] = small_reference("file_source.id", "CASCADE")
     start_time: Mapped[datetime]
     finish_time: Mapped[datetime | None]
     outcome: Mapped[str] = mapped_column(String(16))
-    exception_id: Mapped[int | None] = _small("an_exception.id", "RESTRICT")
+    exception_id: Mapped[int | None] = small_reference("an_exception.id", "RESTRICT")
     message: Mapped[str | None] = mapped_column(Message)
-    listed: Mapped[int] = mapped_column(_INT, default=0)
-    new_zips: Mapped[int] = mapped_column(_INT, default=0)
-    known: Mapped[int] = mapped_column(_INT, default=0)
-    changed: Mapped[int] = mapped_column(_INT, default=0)
-    refused: Mapped[int] = mapped_column(_INT, default=0)
-    ignored: Mapped[int] = mapped_column(_INT, default=0)
-    gone: Mapped[int] = mapped_column(_INT, default=0)
+    listed: Mapped[int] = mapped_column(INT, default=0)
+    new_zips: Mapped[int] = mapped_column(INT, default=0)
+    known: Mapped[int] = mapped_column(INT, default=0)
+    changed: Mapped[int] = mapped_column(INT, default=0)
+    refused: Mapped[int] = mapped_column(INT, default=0)
+    ignored: Mapped[int] = mapped_column(INT, default=0)
+    gone: Mapped[int] = mapped_column(INT, default=0)
 
 
 class CrawlFinding(Base):
     """Additive: something that a crawl noticed and a wrangler should know, such as a known archive changed."""
 
     __tablename__ = "crawl_finding"
-    __table_args__ = _options(Index(None, "session_id"), Index(None, "file_source_id"), Index(None, "za_id"))
+    __table_args__ = table_options(Index(None, "session_id"), Index(None, "file_source_id"), Index(None, "za_id"))
 
-    id: Mapped[int] = _big_id()
-    session_id: Mapped[int] = _big("crawling_session.id", "CASCADE")
-    file_source_id: Mapped[int] = _small("file_source.id", "CASCADE")
-    za_id: Mapped[int | None] = _big("zip_action.id", "CASCADE")
+    id: Mapped[int] = big_id()
+    session_id: Mapped[int] = big_reference("crawling_session.id", "CASCADE")
+    file_source_id: Mapped[int] = small_reference("file_source.id", "CASCADE")
+    za_id: Mapped[int | None] = big_reference("zip_action.id", "CASCADE")
     file_name: Mapped[str] = mapped_column(String(160))
     kind: Mapped[str] = mapped_column(String(32))
     message: Mapped[str] = mapped_column(Message)
@@ -488,10 +363,10 @@ class SessionLock(Base):
     """Additive: the one row (id 1) that says which session is active and when it last showed a sign of life."""
 
     __tablename__ = "session_lock"
-    __table_args__ = _options(Index(None, "session_id"), counted=False)
+    __table_args__ = table_options(Index(None, "session_id"), counted=False)
 
-    id: Mapped[int] = mapped_column(_SMALL, primary_key=True, autoincrement=False)
-    session_id: Mapped[int | None] = _big("crawling_session.id", "SET NULL")
+    id: Mapped[int] = mapped_column(SMALL, primary_key=True, autoincrement=False)
+    session_id: Mapped[int | None] = big_reference("crawling_session.id", "SET NULL")
     holder: Mapped[str | None] = mapped_column(String(128))
     host: Mapped[str | None] = mapped_column(String(128))
     pid: Mapped[int | None] = mapped_column(Integer)
@@ -504,10 +379,10 @@ class HostKey(Base):
     """Additive: an SSH host key that was accepted for a file source."""
 
     __tablename__ = "host_key"
-    __table_args__ = _options(Index(None, "file_source_id"))
+    __table_args__ = table_options(Index(None, "file_source_id"))
 
-    id: Mapped[int] = _big_id()
-    file_source_id: Mapped[int] = _small("file_source.id", "CASCADE")
+    id: Mapped[int] = big_id()
+    file_source_id: Mapped[int] = small_reference("file_source.id", "CASCADE")
     key_type: Mapped[str] = mapped_column(String(64))
     key_base64: Mapped[str] = mapped_column(Text)
     fingerprint: Mapped[str] = mapped_column(String(128))
@@ -518,11 +393,11 @@ class FileSourceStatistics(Base):
     """Additive: how a file source has done so far, by which sources are ordered; times in seconds."""
 
     __tablename__ = "file_source_statistics"
-    __table_args__ = _options(counted=False)
+    __table_args__ = table_options(counted=False)
 
-    file_source_id: Mapped[int] = _small("file_source.id", "CASCADE", primary_key=True, autoincrement=False)
-    failures: Mapped[int] = mapped_column(_BIG, default=0)
-    bytes: Mapped[int] = mapped_column(_BIG, default=0)
+    file_source_id: Mapped[int] = small_reference("file_source.id", "CASCADE", primary_key=True, autoincrement=False)
+    failures: Mapped[int] = mapped_column(BIG, default=0)
+    bytes: Mapped[int] = mapped_column(BIG, default=0)
     seconds: Mapped[float] = mapped_column(Double, default=0.0)
 
 
@@ -533,8 +408,8 @@ class WriteReceipt(Base):
     """
 
     __tablename__ = "write_receipt"
-    __table_args__ = _options(counted=False)
+    __table_args__ = table_options(counted=False)
 
     writer: Mapped[str] = mapped_column(CHAR(32), primary_key=True)
-    token: Mapped[int] = mapped_column(_BIG)
+    token: Mapped[int] = mapped_column(BIG)
     written: Mapped[datetime]

@@ -24,20 +24,20 @@ below them is read.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from enum import Enum
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from sqlalchemy import BindParameter, Connection, Select, bindparam, func, select, update
+from sqlalchemy import Connection, Select, bindparam, select, update
 
 from dcc_resources.naming import Action
 from dcc_resources.tracker.database import insert_rows
+from dcc_resources.tracker.lineage import IDS, actions_of, chunks, find_lineage, latest_downloads
 from dcc_resources.tracker.models import FileSourceHasZip, Reopening, XmlFile, ZipAction, ZipDownload, utc_now
 from dcc_resources.tracker.reference import ACTION_IDS, Phase, Status
 
-_CHUNK: Final = 500
 _REQUESTED_BY_LENGTH: Final = 64
 _REASON_LENGTH: Final = 256
 
@@ -153,7 +153,7 @@ def add_documents(connection: Connection, rows: Sequence[NewDocument]) -> list[i
     """Add the documents of downloads, and promote; their ids, in order."""
     if not rows:
         return []
-    parents = _actions_of(connection, {row.zip_download_id for row in rows})
+    parents = actions_of(connection, {row.zip_download_id for row in rows})
     actions = _lock_actions(connection, parents.values())
     ids = insert_rows(
         connection,
@@ -184,7 +184,7 @@ def report(connection: Connection, proposals: Sequence[Proposal]) -> dict[tuple[
     Returns the states that the rows named, and the parents of each, have afterwards; a row that is not there (its
     file source was removed) is not among them. When a row is named more than once, the last proposal for it decides
     whether it is promoted. A row whose state stays is promoted all the same. The number of statements does not depend
-    on the number of proposals, but for one more in every `_CHUNK` rows of a table and for each state newly taken.
+    on the number of proposals, but for one more in every 500 rows of a table and for each state newly taken.
     """
     if not proposals:
         return {}
@@ -195,7 +195,7 @@ def report(connection: Connection, proposals: Sequence[Proposal]) -> dict[tuple[
         proposed[subject][row_id] = advance(earlier, state)
         promoted[subject][row_id] = promote
 
-    lineage = _find_lineage(connection, proposed)
+    lineage = find_lineage(connection, proposed[Subject.ZIP_DOWNLOAD], proposed[Subject.XML_FILE])
     actions = _lock_actions(connection, {*proposed[Subject.ZIP_ACTION], *lineage.downloads.values()})
     downloads = _read_states(connection, ZipDownload, lineage.downloads)
     documents = _read_states(connection, XmlFile, lineage.documents)
@@ -229,7 +229,7 @@ def reopen(connection: Connection, za_ids: Collection[int], requested_by: str, r
     actions = _lock_actions(connection, za_ids)
     if not actions:
         return
-    latest = {za_id: download_id for za_id, download_id, _ in _latest_downloads(connection, actions)}
+    latest = {za_id: download_id for za_id, download_id, _ in latest_downloads(connection, actions)}
     insert_rows(
         connection,
         Reopening,
@@ -248,105 +248,50 @@ def reopen(connection: Connection, za_ids: Collection[int], requested_by: str, r
     )
     _write_states(connection, ZipAction, {za_id: WAITING for za_id, state in actions.items() if state != WAITING})
     unfinished: list[int] = []
-    for ids in _chunks(actions):
+    for ids in chunks(actions):
         unfinished.extend(connection.scalars(_UNFINISHED_DOWNLOADS, {"ids": ids, "unfinished": _UNFINISHED}))
     _cancel(connection, unfinished)
 
 
 def cancel_downloads(connection: Connection, download_ids: Collection[int]) -> None:
     """Record that attempts were given up: those pending or running become cancelled in their phase, unpromoted."""
-    _lock_actions(connection, _actions_of(connection, download_ids).values())
+    _lock_actions(connection, actions_of(connection, download_ids).values())
     _cancel(connection, download_ids)
-
-
-class _Lineage(NamedTuple):
-    """The parent of each document (id of a `zip_download`) and of each download (id of a `zip_action`)."""
-
-    documents: dict[int, int]
-    downloads: dict[int, int]
 
 
 _Stateful = type[ZipAction] | type[ZipDownload] | type[XmlFile]
 
 _UNFINISHED: Final = (int(Status.PENDING), int(Status.RUNNING))
-_IDS: BindParameter[Any] = bindparam("ids", expanding=True)
 _STATES = {(int(phase), int(status)): State(phase, status) for phase in Phase for status in Status}
 
-_ACTIONS_OF = (
-    select(ZipDownload.id, FileSourceHasZip.za_id)
-    .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
-    .where(ZipDownload.id.in_(_IDS))
-)
-_LINEAGE_OF = (
-    select(XmlFile.id, ZipDownload.id, FileSourceHasZip.za_id)
-    .join(ZipDownload, ZipDownload.id == XmlFile.zip_id)
-    .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
-    .where(XmlFile.id.in_(_IDS))
-)
-_LATEST_DOWNLOADS = (
-    select(
-        FileSourceHasZip.za_id,
-        func.max(ZipDownload.id),
-        select(func.max(Reopening.last_download_id))
-        .where(Reopening.za_id == FileSourceHasZip.za_id)
-        .correlate(FileSourceHasZip)
-        .scalar_subquery(),
-    )
-    .join(ZipDownload, ZipDownload.zf_id == FileSourceHasZip.id)
-    .where(FileSourceHasZip.za_id.in_(_IDS))
-    .group_by(FileSourceHasZip.za_id)
-)
 _UNFINISHED_DOWNLOADS = (
     select(ZipDownload.id)
     .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
-    .where(FileSourceHasZip.za_id.in_(_IDS), ZipDownload.status_id.in_(bindparam("unfinished", expanding=True)))
+    .where(FileSourceHasZip.za_id.in_(IDS), ZipDownload.status_id.in_(bindparam("unfinished", expanding=True)))
 )
 _CHILDREN = (
     select(XmlFile.zip_id, XmlFile.phase_id, XmlFile.status_id)
-    .where(XmlFile.zip_id.in_(_IDS))
+    .where(XmlFile.zip_id.in_(IDS))
     .group_by(XmlFile.zip_id, XmlFile.phase_id, XmlFile.status_id)
 )
 _READ = {
-    model: select(model.id, model.phase_id, model.status_id).where(model.id.in_(_IDS)).order_by(model.id)
+    model: select(model.id, model.phase_id, model.status_id).where(model.id.in_(IDS)).order_by(model.id)
     for model in (ZipAction, ZipDownload, XmlFile)
 }
 _LOCK = _READ[ZipAction].with_for_update()
 _WRITE = {
-    model: update(model).where(model.id.in_(_IDS)).values(phase_id=bindparam("phase"), status_id=bindparam("status"))
+    model: update(model).where(model.id.in_(IDS)).values(phase_id=bindparam("phase"), status_id=bindparam("status"))
     for model in (ZipAction, ZipDownload, XmlFile)
 }
 _CANCEL = (
     update(ZipDownload)
-    .where(ZipDownload.id.in_(_IDS), ZipDownload.status_id.in_(bindparam("unfinished", expanding=True)))
+    .where(ZipDownload.id.in_(IDS), ZipDownload.status_id.in_(bindparam("unfinished", expanding=True)))
     .values(status_id=int(Status.CANCELLED))
 )
 
 
 def _columns(state: State) -> dict[str, object]:
     return {"phase_id": int(state.phase), "status_id": int(state.status)}
-
-
-def _chunks(ids: Iterable[int]) -> Iterator[list[int]]:
-    ordered = sorted(set(ids))
-    for start in range(0, len(ordered), _CHUNK):
-        yield ordered[start : start + _CHUNK]
-
-
-def _actions_of(connection: Connection, download_ids: Iterable[int]) -> dict[int, int]:
-    """The zip action of each download."""
-    found: dict[int, int] = {}
-    for ids in _chunks(download_ids):
-        found.update((row_id, za_id) for row_id, za_id in connection.execute(_ACTIONS_OF, {"ids": ids}))
-    return found
-
-
-def _find_lineage(connection: Connection, proposed: Mapping[Subject, Mapping[int, State]]) -> _Lineage:
-    lineage = _Lineage({}, _actions_of(connection, proposed[Subject.ZIP_DOWNLOAD]))
-    for ids in _chunks(proposed[Subject.XML_FILE]):
-        for row_id, download_id, za_id in connection.execute(_LINEAGE_OF, {"ids": ids}):
-            lineage.documents[row_id] = download_id
-            lineage.downloads[download_id] = za_id
-    return lineage
 
 
 def _lock_actions(connection: Connection, za_ids: Iterable[int]) -> dict[int, State]:
@@ -360,7 +305,7 @@ def _read_states(connection: Connection, model: _Stateful, ids: Iterable[int]) -
 
 def _states(connection: Connection, query: Select[int, int, int], ids: Iterable[int]) -> dict[int, State]:
     found: dict[int, State] = {}
-    for chunk in _chunks(ids):
+    for chunk in chunks(ids):
         rows = connection.execute(query, {"ids": chunk})
         found.update((row_id, _STATES[phase, status]) for row_id, phase, status in rows)
     return found
@@ -369,17 +314,10 @@ def _states(connection: Connection, query: Select[int, int, int], ids: Iterable[
 def _rolled_up(connection: Connection, download_ids: Iterable[int]) -> dict[int, State]:
     """The state that the documents of each download give it."""
     children: dict[int, list[State]] = {}
-    for ids in _chunks(download_ids):
+    for ids in chunks(download_ids):
         for download_id, phase, status in connection.execute(_CHILDREN, {"ids": ids}):
             children.setdefault(download_id, []).append(_STATES[phase, status])
     return {download_id: state for download_id, states in children.items() if (state := roll_up(states))}
-
-
-def _latest_downloads(connection: Connection, za_ids: Iterable[int]) -> Iterator[tuple[int, int, int]]:
-    """Of each zip action with downloads: its id, its latest download, and the last one before its re-opening, or 0."""
-    for ids in _chunks(za_ids):
-        for za_id, latest, before_reopening in connection.execute(_LATEST_DOWNLOADS, {"ids": ids}):
-            yield za_id, latest, before_reopening or 0
 
 
 def _from_latest(
@@ -389,7 +327,7 @@ def _from_latest(
     za_ids = {parents[download_id] for download_id in downloads}
     return {
         za_id: downloads[latest]
-        for za_id, latest, before_reopening in _latest_downloads(connection, za_ids)
+        for za_id, latest, before_reopening in latest_downloads(connection, za_ids)
         if latest in downloads and latest > before_reopening
     }
 
@@ -410,10 +348,10 @@ def _write_states(connection: Connection, model: _Stateful, states: Mapping[int,
     for row_id, state in states.items():
         rows.setdefault(state, []).append(row_id)
     for state, row_ids in sorted(rows.items()):
-        for ids in _chunks(row_ids):
+        for ids in chunks(row_ids):
             connection.execute(_WRITE[model], {"ids": ids, "phase": int(state.phase), "status": int(state.status)})
 
 
 def _cancel(connection: Connection, download_ids: Iterable[int]) -> None:
-    for ids in _chunks(download_ids):
+    for ids in chunks(download_ids):
         connection.execute(_CANCEL, {"ids": ids, "unfinished": _UNFINISHED})

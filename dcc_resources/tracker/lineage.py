@@ -1,0 +1,83 @@
+"""Which download a document came with, which zip action a download is for, and which download is the latest.
+
+Parents never change, so that they may be looked up before anything is locked. All lists of ids may be of any length;
+the number of statements grows by one in every 500 of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import BindParameter, Connection, bindparam, func, select
+
+from dcc_resources.tracker.models import FileSourceHasZip, Reopening, XmlFile, ZipDownload
+
+_CHUNK: Final = 500
+
+IDS: Final[BindParameter[Any]] = bindparam("ids", expanding=True)
+"""Stands for the ids of one chunk in a statement."""
+
+_ACTIONS_OF = (
+    select(ZipDownload.id, FileSourceHasZip.za_id)
+    .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
+    .where(ZipDownload.id.in_(IDS))
+)
+_LINEAGE_OF = (
+    select(XmlFile.id, ZipDownload.id, FileSourceHasZip.za_id)
+    .join(ZipDownload, ZipDownload.id == XmlFile.zip_id)
+    .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
+    .where(XmlFile.id.in_(IDS))
+)
+_LATEST_DOWNLOADS = (
+    select(
+        FileSourceHasZip.za_id,
+        func.max(ZipDownload.id),
+        select(func.max(Reopening.last_download_id))
+        .where(Reopening.za_id == FileSourceHasZip.za_id)
+        .correlate(FileSourceHasZip)
+        .scalar_subquery(),
+    )
+    .join(ZipDownload, ZipDownload.zf_id == FileSourceHasZip.id)
+    .where(FileSourceHasZip.za_id.in_(IDS))
+    .group_by(FileSourceHasZip.za_id)
+)
+
+
+class Lineage(NamedTuple):
+    """The parent of each document (id of a `zip_download`) and of each download (id of a `zip_action`)."""
+
+    documents: dict[int, int]
+    downloads: dict[int, int]
+
+
+def chunks(ids: Iterable[int]) -> Iterator[list[int]]:
+    """The ids in order, each once, in lists short enough for one statement."""
+    ordered = sorted(set(ids))
+    for start in range(0, len(ordered), _CHUNK):
+        yield ordered[start : start + _CHUNK]
+
+
+def actions_of(connection: Connection, download_ids: Iterable[int]) -> dict[int, int]:
+    """The zip action of each download."""
+    found: dict[int, int] = {}
+    for ids in chunks(download_ids):
+        found.update((row_id, za_id) for row_id, za_id in connection.execute(_ACTIONS_OF, {"ids": ids}))
+    return found
+
+
+def find_lineage(connection: Connection, download_ids: Iterable[int], document_ids: Iterable[int]) -> Lineage:
+    """The parents of downloads and of documents, and of the documents' downloads; what is not there is left out."""
+    lineage = Lineage({}, actions_of(connection, download_ids))
+    for ids in chunks(document_ids):
+        for document_id, download_id, za_id in connection.execute(_LINEAGE_OF, {"ids": ids}):
+            lineage.documents[document_id] = download_id
+            lineage.downloads[download_id] = za_id
+    return lineage
+
+
+def latest_downloads(connection: Connection, za_ids: Iterable[int]) -> Iterator[tuple[int, int, int]]:
+    """Of each zip action with downloads: its id, its latest download, and the last one before its re-opening, or 0."""
+    for ids in chunks(za_ids):
+        for za_id, latest, before_reopening in connection.execute(_LATEST_DOWNLOADS, {"ids": ids}):
+            yield za_id, latest, before_reopening or 0
