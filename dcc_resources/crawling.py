@@ -97,7 +97,7 @@ def crawl_file_sources(
     for listing in _list_in_parallel(addresses, settings):
         session.check()
         crawl = _record(tracker, settings, session, listing)
-        session.finish_task(tasks[listing.address.id], Phase.ZIP_NAME, failed=crawl.outcome != OK)
+        session.finish_task(tasks[listing.address.id], failed=crawl.outcome != OK)
         yield crawl
 
 

@@ -22,9 +22,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine, Row, func, select, update
-from sqlalchemy.exc import DBAPIError
 
-from dcc_resources.errors import DccError, SessionActiveError, SessionLostError
+from dcc_resources.errors import SessionActiveError, SessionLostError
 from dcc_resources.settings import Settings
 from dcc_resources.tracker.database import insert_rows, run_writing, writing
 from dcc_resources.tracker.models import CrawlingSession, SessionLock, SessionTask, utc_now
@@ -35,7 +34,9 @@ T = TypeVar("T")
 
 SUCCESS = 0
 UNFINISHED = -1
+_TASK_FAILED = 1
 _COMMENT_LENGTH = 256
+_HOST_LENGTH = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,27 +51,48 @@ class Holder:
     @classmethod
     def this_process(cls) -> Holder:
         """A new holder in this process."""
-        return cls(uuid.uuid4().hex, _host(), os.getpid(), _process_start(os.getpid()) or "")
+        return cls(uuid.uuid4().hex, _host(), os.getpid(), _look_up(os.getpid()).started)
+
+
+@dataclass(frozen=True, slots=True)
+class _Process:
+    """A process of this machine: when it started, in clock ticks since boot, empty where that cannot be told."""
+
+    started: str
+    zombie: bool = False
 
 
 def _host() -> str:
-    # Containers may share a host name but not their process ids: the namespace tells them apart.
+    # What tells process ids apart: they begin anew with each boot and each container, whatever the host's name.
     try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
         namespace = str(Path("/proc/self/ns/pid").readlink())
     except OSError:
-        namespace = ""
-    return f"{socket.gethostname()} {namespace}".strip()[:128]
+        boot = namespace = ""
+    return f"{socket.gethostname()} {namespace} {boot}".strip()[:_HOST_LENGTH]
 
 
-def _process_start(pid: int) -> str | None:
-    """When a process of this machine started, in clock ticks since boot with the boot's id; None if it is gone."""
+def _look_up(pid: int) -> _Process:
     try:
         fields = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
     except OSError:
-        return None
-    state, started = fields[0], fields[19]
-    return None if state == "Z" else f"{boot[:8]}:{started}"[:32]
+        return _Process(started="")
+    return _Process(started=fields[19], zombie=fields[0] == "Z")
+
+
+def _is_gone(pid: int, started: str) -> bool:
+    """Whether the process of this machine that started then is surely no more."""
+    if not started:
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        # Another user's, of which nothing else may be seen.
+        log.debug("Process %s cannot be asked for", pid)
+    process = _look_up(pid)
+    return process.zombie or process.started not in {"", started}
 
 
 @dataclass
@@ -82,13 +104,13 @@ class Session:
     notices: tuple[str, ...]
     _tracker: Engine = field(repr=False)
     _settings: Settings = field(repr=False)
-    failed_phase: Phase | None = None
+    _renewed: float = field(repr=False)
     _lost: threading.Event = field(default_factory=threading.Event, repr=False)
     _handed_over: bool = False
 
     def check(self) -> None:
-        """Raise SessionLostError if the lease went to someone else: stop working at once."""
-        if self._lost.is_set():
+        """Raise SessionLostError if the lease went, or may by now have gone, to someone else: stop working at once."""
+        if self._lost.is_set() or time.monotonic() - self._renewed > self._settings.lease_timeout:
             raise SessionLostError(
                 f"Session {self.id} lost its lock: it gave no sign of life for {self._settings.lease_timeout:g} s, or "
                 "another session took over. Its work is taken up by the next session; look at `dcc sessions`."
@@ -97,11 +119,6 @@ class Session:
     def hand_over(self) -> None:
         """Leave the session open when this process is done with it, for a later run to resume."""
         self._handed_over = True
-
-    def fail(self, phase: Phase) -> None:
-        """Note that a task of this phase failed: the session will be recorded as failed with the earliest one."""
-        if self.failed_phase is None or phase < self.failed_phase:
-            self.failed_phase = phase
 
     def start_task(self, phase: Phase, comment: str) -> int:
         """Record that a task begins; returns its id."""
@@ -116,10 +133,8 @@ class Session:
         }
         return self._write(lambda connection: insert_rows(connection, SessionTask.__table__, [row])[0])
 
-    def finish_task(self, task_id: int, phase: Phase, *, failed: bool) -> None:
+    def finish_task(self, task_id: int, *, failed: bool) -> None:
         """Record how a task ended; a failed one fails the session."""
-        if failed:
-            self.fail(phase)
         statement = (
             update(SessionTask).where(SessionTask.id == task_id).values(finish_time=utc_now(), status=int(failed))
         )
@@ -134,7 +149,7 @@ class Session:
             yield
             failed = False
         finally:
-            self.finish_task(task_id, phase, failed=failed)
+            self.finish_task(task_id, failed=failed)
 
     def _write(self, work: Callable[[Connection], T]) -> T:
         return run_writing(self._tracker, work, patience_seconds=self._settings.database_retry)
@@ -148,12 +163,12 @@ def open_session(tracker: Engine, settings: Settings, *, resume: int | None = No
     SessionActiveError while another process holds a session, and SessionLostError when the lease was lost meanwhile.
     """
     holder = Holder.this_process()
-    session_id, notices = run_writing(
-        tracker,
-        lambda connection: _acquire(connection, holder, settings, resume),
-        patience_seconds=settings.database_retry,
-    )
-    session = Session(session_id, holder, tuple(notices), tracker, settings)
+
+    def acquire(connection: Connection) -> tuple[float, int, list[str]]:
+        return time.monotonic(), *_acquire(connection, holder, settings, resume)
+
+    acquired, session_id, notices = run_writing(tracker, acquire, patience_seconds=settings.database_retry)
+    session = Session(session_id, holder, tuple(notices), tracker, settings, acquired)
     stop = threading.Event()
     beat = threading.Thread(target=_keep_alive, args=(session, stop), name="session lease", daemon=True)
     beat.start()
@@ -184,9 +199,9 @@ def _acquire(connection: Connection, holder: Holder, settings: Settings, resume:
             f"Session {lock.session_id} died (process {lock.pid} on {lock.host.split(' ')[0]}, last sign of life "
             f"{lock.heartbeat} UTC). It is recorded as failed and its unfinished work is taken up."
         )
-        _finish(connection, lock.session_id, status=int(_unfinished_phase(connection, lock.session_id)))
+        _finish(connection, lock.session_id, completed=False)
     elif lock.session_id is not None and lock.session_id != resume:
-        _finish(connection, lock.session_id, status=SUCCESS)
+        _finish(connection, lock.session_id, completed=True)
     session_id = lock.session_id if lock.holder is None and lock.session_id == resume else None
     if session_id is None:
         session_id = _new_session(connection)
@@ -211,65 +226,55 @@ def _new_session(connection: Connection) -> int:
 
 
 def _alive(lock: Row[Any], settings: Settings) -> bool:
-    if lock.host == _host() and _process_start(lock.pid) != lock.pid_started:
+    if lock.host == _host() and _is_gone(lock.pid, lock.pid_started):
         return False
     now = lock.now if isinstance(lock.now, datetime) else datetime.fromisoformat(lock.now)
-    return now.replace(tzinfo=None) - lock.heartbeat < timedelta(seconds=settings.lease_timeout)
+    silent: timedelta = now.replace(tzinfo=None) - lock.heartbeat
+    return silent < timedelta(seconds=settings.lease_timeout)
 
 
-def _unfinished_phase(connection: Connection, session_id: int) -> Phase:
-    """The phase that a dead session was busy with: of its earliest unfinished task."""
-    phase = connection.scalar(
-        select(func.min(SessionTask.phase_id)).where(
-            SessionTask.session_id == session_id, SessionTask.finish_time.is_(None)
-        )
-    )
-    return Phase(phase or Phase.DOWNLOAD)
-
-
-def _finish(connection: Connection, session_id: int, *, status: int) -> None:
+def _finish(connection: Connection, session_id: int, *, completed: bool) -> None:
+    """Close a session: failed, with the earliest phase, when a task of it failed or was left unfinished."""
     now = utc_now()
+    of_session = SessionTask.session_id == session_id
     connection.execute(
         update(SessionTask)
-        .where(SessionTask.session_id == session_id, SessionTask.finish_time.is_(None))
-        .values(finish_time=now, status=1)
+        .where(of_session, SessionTask.finish_time.is_(None))
+        .values(finish_time=now, status=_TASK_FAILED)
     )
+    failed = connection.scalar(select(func.min(SessionTask.phase_id)).where(of_session, SessionTask.status != SUCCESS))
     connection.execute(
         update(CrawlingSession)
         .where(CrawlingSession.id == session_id, CrawlingSession.finish_time.is_(None))
-        .values(finish_time=now, status=status)
+        .values(finish_time=now, status=failed or (SUCCESS if completed else int(Phase.DOWNLOAD)))
     )
 
 
 def _release(session: Session, completed: bool) -> None:
-    if not completed:
-        session.fail(Phase.DOWNLOAD)
-
     def release(connection: Connection) -> None:
         mine = update(SessionLock).where(SessionLock.holder == session.holder.token)
         keep = session.id if completed and session._handed_over else None
         if connection.execute(mine.values(holder=None, session_id=keep)).rowcount and keep is None:
-            _finish(connection, session.id, status=int(session.failed_phase or SUCCESS))
+            _finish(connection, session.id, completed=completed)
 
     session._write(release)
 
 
 def _keep_alive(session: Session, stop: threading.Event) -> None:
     timeout = session._settings.lease_timeout
-    renewed = time.monotonic()
     renewal = (
         update(SessionLock).where(SessionLock.holder == session.holder.token).values(heartbeat=func.current_timestamp())
     )
     while not stop.wait(timeout / 6):
+        began = time.monotonic()
         try:
             with writing(session._tracker) as connection:
-                if connection.execute(renewal).rowcount == 0:
-                    session._lost.set()
-                    return
-            renewed = time.monotonic()
-        except (DccError, DBAPIError) as error:
-            # The database may come back before the lease runs out.
+                held = connection.execute(renewal).rowcount > 0
+        except Exception as error:
+            # The database may come back before the lease runs out; if not, `Session.check` tells.
             log.warning("Session %s could not renew its lock: %s", session.id, error)
-            if time.monotonic() - renewed > timeout:
-                session._lost.set()
-                return
+            continue
+        if not held:
+            session._lost.set()
+            return
+        session._renewed = began

@@ -99,8 +99,8 @@ def process_zip_actions(
         lambda connection: record_conduct(connection, coordinator.conduct),
         patience_seconds=settings.database_retry,
     )
-    session.finish_task(download, Phase.DOWNLOAD, failed=coordinator.not_downloaded > 0)
-    session.finish_task(check, Phase.XSD, failed=bool(coordinator.faults))
+    session.finish_task(download, failed=coordinator.not_downloaded > 0)
+    session.finish_task(check, failed=bool(coordinator.faults))
     _raise_first(coordinator.faults)
 
 
