@@ -114,8 +114,9 @@ def main() -> int:
             megabytes, cpu = path.stat().st_size / 1e6, found["cpu"]
             exceeded |= found["peak_mb"] > arguments.limit
             print(
-                f"{label:17} {megabytes:5.0f} MB in {found['seconds']:6.2f} s; CPU {cpu:6.2f} s, {megabytes / cpu:4.0f} "
-                f"MB/s; peak {found['peak_mb']:4.0f} MB; {found['errors']:4} errors; {found['last'][:60]}"
+                f"{label:17} {megabytes:5.0f} MB in {found['seconds']:6.2f} s; CPU {cpu:6.2f} s, "
+                f"{megabytes / cpu:3.0f} MB/s; peak {found['peak_mb']:4.0f} MB; {found['errors']:4} errors; "
+                f"{found['last'][:60]}"
             )
     return int(exceeded)
 

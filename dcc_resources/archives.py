@@ -22,7 +22,7 @@ from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import BinaryIO, Self
 
 from dcc_resources.archive_directory import check_directory
 from dcc_resources.errors import (
@@ -119,10 +119,10 @@ def extract_archive(
     an ArchiveError for a fault of the archive, DiskFullError when there is no room, OSError when the disk fails.
     """
     label = zip_path.name
-    with _damage(label), zip_path.open("rb") as file:
-        size = zip_path.stat().st_size
+    with zip_path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
         check_directory(file, size, label, limits.max_entries)
-        with zipfile.ZipFile(file) as archive:
+        with _open(file, label) as archive:
             entries = archive.infolist()
             _check_entries(entries, label)
             _check_sizes(entries, size, limits, label)
@@ -133,9 +133,14 @@ def extract_archive(
     return ExtractedArchive(tuple(documents), tuple(contents.refused), tuple(contents.ignored))
 
 
+def _open(file: BinaryIO, label: str) -> zipfile.ZipFile:
+    with _damage(label):
+        return zipfile.ZipFile(file)
+
+
 @contextmanager
 def _damage(label: str) -> Iterator[None]:
-    """Turn what zip reading raises for a damaged archive into CorruptArchiveError, a full disk into DiskFullError."""
+    """Turn what zipfile raises for a damaged archive into CorruptArchiveError, a full disk into DiskFullError."""
     try:
         yield
     except NotImplementedError as error:
@@ -207,8 +212,8 @@ def _check_sizes(entries: Sequence[zipfile.ZipInfo], size: int, limits: ArchiveL
 def _check_places(entries: Sequence[zipfile.ZipInfo], directory_place: int, label: str) -> None:
     """Refuse entries that share bytes: how a small archive unpacks to petabytes without nesting."""
     placed = sorted(entries, key=lambda entry: entry.header_offset)
-    ends = [entry.header_offset for entry in placed[1:]] + [directory_place]
-    for entry, end in zip(placed, ends, strict=True):
+    ends = [*(entry.header_offset for entry in placed[1:]), directory_place]
+    for entry, end in zip(placed, ends, strict=False):
         if entry.header_offset + _LOCAL_HEADER_BYTES + entry.compress_size > end:
             raise CorruptArchiveError(f"{label} is damaged: its entry {_shown(entry)} overlaps the next. {_RESUBMIT}")
 
@@ -267,10 +272,7 @@ def _write_documents(
         )
     unpacking = Path(tempfile.mkdtemp(prefix=f".{target.name}.unpacking-", dir=parent))
     try:
-        written = [
-            ExtractedDocument(name, target / name.file_name, *_write(archive, entry, unpacking / name.file_name))
-            for entry, name in wanted
-        ]
+        written = [_write(archive, entry, name, unpacking, target, label) for entry, name in wanted]
         _put_in_place(unpacking, target)
     except BaseException:
         shutil.rmtree(unpacking, ignore_errors=True)
@@ -278,21 +280,24 @@ def _write_documents(
     return written
 
 
-def _write(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, path: Path) -> tuple[int, str]:
-    """Inflate an entry to `path`; its size and MD5. zipfile stops at the size declared and checks the CRC."""
+def _write(
+    archive: zipfile.ZipFile, entry: zipfile.ZipInfo, name: DocumentName, directory: Path, target: Path, label: str
+) -> ExtractedDocument:
+    """Inflate a document into `directory`. zipfile stops at the size that the entry declares, and checks its CRC."""
     bounded = entry.compress_type in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
     chunk = _CHUNK if bounded else _CHUNK_UNBOUNDED
     digest = hashlib.md5(usedforsecurity=False)
     size = 0
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with open(descriptor, "wb", buffering=0) as file, archive.open(entry) as content:  # noqa: PTH123 - a descriptor
-        while data := content.read(chunk):
-            digest.update(data)
-            file.write(data)
-            size += len(data)
-    if size != entry.file_size:
-        raise EOFError
-    return size, digest.hexdigest()
+    with _damage(label):
+        descriptor = os.open(directory / name.file_name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with open(descriptor, "wb", buffering=0) as file, archive.open(entry) as content:  # noqa: PTH123
+            while data := content.read(chunk):
+                digest.update(data)
+                file.write(data)
+                size += len(data)
+        if size != entry.file_size:
+            raise EOFError
+    return ExtractedDocument(name, target / name.file_name, size, digest.hexdigest())
 
 
 def _put_in_place(unpacking: Path, target: Path) -> None:
