@@ -139,7 +139,7 @@ def test_the_check_of_a_failed_zip_shows_the_zip_the_document_the_line_and_the_r
     page = f"{served}/assets/validated_documents?view=checks"
     text = see(browser, page, "Failed", FAILED, "H.2013-10-31.2.specimen.impc.xml", picture="failing-check")
     assert "line 4" in text
-    assert '"mail"' in text
+    assert '"femail"' in text
     assert "expected male or female" in text
 
 
@@ -147,7 +147,7 @@ def test_the_check_of_a_failed_zip_shows_the_zip_the_document_the_line_and_the_r
 def test_the_check_of_a_failed_zip_is_found_by_its_partition(browser: WebDriver, served: str) -> None:
     partition = quote(FAILED, safe="")
     page = f"{served}/assets/validated_documents?view=partitions&partition={partition}"
-    see(browser, page, FAILED, "mail", picture="failed-partition")
+    see(browser, page, FAILED, "femail", picture="failed-partition")
 
 
 def test_nothing_is_asked_of_anybody_else(served: str) -> None:
