@@ -11,7 +11,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Self
@@ -159,7 +159,7 @@ class PasswordSftpServer:
     """An SFTP server by asyncssh with password login; each user is kept in a folder of its own.
 
     `users` are further users, whose password is their name. With `interactive` it takes the password only as the
-    answer to a question. `refuse_login` takes none.
+    answer to a question. `refuse_login` takes none. `on_login` is told the name of whoever begins to log in.
     """
 
     username = _USERNAME
@@ -172,6 +172,7 @@ class PasswordSftpServer:
         users: Mapping[str, Path] | None = None,
         interactive: bool = False,
         refuse_login: bool = False,
+        on_login: Callable[[str], object] = lambda username: None,
         host: str = "127.0.0.1",
     ) -> None:
         self._host = host
@@ -182,10 +183,8 @@ class PasswordSftpServer:
             return not refuse_login and passwords.get(username) == password
 
         class Logins(asyncssh.SSHServer):
-            _username = ""
-
             def begin_auth(self, username: str) -> bool:
-                self._username = username
+                on_login(username)
                 return True
 
             def password_auth_supported(self) -> bool:

@@ -16,7 +16,6 @@ from collections.abc import Iterator
 
 from dcc_resources.errors import (
     CertificateRefusedError,
-    ConfigurationError,
     LoginRefusedError,
     SourceTimeoutError,
     SourceUnreachableError,
@@ -25,7 +24,7 @@ from dcc_resources.file_sources.access import Credential, Endpoint, redact
 from dcc_resources.file_sources.base import SourceAddress
 from dcc_resources.file_sources.ftp_listing import parse_time
 from dcc_resources.file_sources.remote_names import printable
-from dcc_resources.file_sources.sockets import open_socket, shut_down, time_limit
+from dcc_resources.file_sources.sockets import open_socket, shut_down, time_limit, tls_context
 from dcc_resources.settings import Settings
 
 _BLOCK = 256 * 1024
@@ -171,17 +170,6 @@ def open_session(
         # Of ftplib's errors only the text of the server is of use, and that may repeat the password.
         raise raised from (None if isinstance(error, ftplib.Error) else error)
     return session
-
-
-def tls_context(settings: Settings) -> ssl.SSLContext:
-    """What verifies certificates. Raises ConfigurationError if the authorities cannot be read."""
-    try:
-        return ssl.create_default_context(cafile=settings.tls_ca_file)
-    except OSError as error:
-        raise ConfigurationError(
-            f"The certificate authorities in {settings.tls_ca_file} cannot be read ({error.strerror or error}). "
-            "Correct DCC_TLS_CA_FILE."
-        ) from error
 
 
 def _log_in(session: FtpSession, address: SourceAddress, credential: Credential) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import ssl
 import time
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
@@ -35,6 +34,7 @@ from dcc_resources.file_sources.http_index import read_index
 from dcc_resources.file_sources.listing import Entry, gather
 from dcc_resources.file_sources.md5_sidecar import MAX_SIDECAR_BYTES, parse_md5
 from dcc_resources.file_sources.remote_names import join_base, printable, raw
+from dcc_resources.file_sources.sockets import tls_context
 from dcc_resources.naming import Action
 from dcc_resources.settings import Settings
 
@@ -273,18 +273,8 @@ def _site(address: SourceAddress, settings: Settings) -> Site:
         endpoint=parse_hostname(address.hostname, HTTPS_PORT if encrypted else HTTP_PORT),
         username=address.username,
         credential=credential,
-        context=_tls_context(settings) if encrypted else None,
+        context=tls_context(settings) if encrypted else None,
     )
-
-
-def _tls_context(settings: Settings) -> ssl.SSLContext:
-    try:
-        return ssl.create_default_context(cafile=settings.tls_ca_file)
-    except OSError as error:
-        raise ConfigurationError(
-            f"The certificate authorities in {settings.tls_ca_file} cannot be read ({error.strerror or error}). "
-            "Correct DCC_TLS_CA_FILE."
-        ) from error
 
 
 def _conditions(offset: int, modified: int | None) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import time
 
 import paramiko
@@ -73,9 +74,10 @@ def _log_in_by_agent(connection: SshTransport, address: SourceAddress, credentia
         agent.close()
     if refusal is not None:
         raise refusal
+    missing = "the SSH agent holds no key" if os.environ.get("SSH_AUTH_SOCK") else "no SSH agent is running"
     raise LoginRefusedError(
-        f"{address.label}: there is nothing to log in with: the access key is empty and the SSH agent "
-        f"({'holds no key' if agent else 'is not there'}). Give a password, a key (key:PATH), or start an agent."
+        f"{address.label}: there is nothing to log in with: the access key is empty and {missing}. "
+        "Give a password or a key (key:PATH), or add a key to the agent."
     )
 
 

@@ -277,11 +277,11 @@ class TestStalls:
         cutting_proxy: Callable[..., Share],
         source_settings: Settings,
     ) -> None:
-        settings = source_settings.model_copy(update={"list_timeout": 1.5})
+        settings = source_settings.model_copy(update={"list_timeout": 0.7})
         if server == "sftp_server":
-            share = cutting_proxy(request.getfixturevalue(server), delay=0.3)
+            share = cutting_proxy(request.getfixturevalue(server), delay=0.15)
         else:
-            share = request.getfixturevalue(server)(bytes_per_second=2_000, faulty_commands=["MLSD"])
+            share = request.getfixturevalue(server)(bytes_per_second=20_000, faulty_commands=["MLSD"])
         for number in range(2_000):
             share.put(f"add/H.2013-10-31.{number}.impc.zip")
         settings = settings.model_copy(update={"login_timeout": 10.0})

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -220,35 +221,42 @@ def test_checksums_beside_archives_are_seen_and_read(any_share: Share, source_se
         assert fetch(connection, NAME, 10) == b"an archive"
 
 
-@pytest.mark.parametrize("server", ["sftp_server", "ftp_server", "faulty_ftp_server", "local_folder"])
-def test_a_directory_of_100_000_entries_is_a_normal_listing(
-    server: str, request: pytest.FixtureRequest, source_settings: Settings
-) -> None:
-    found = request.getfixturevalue(server)
-    share: Share = found if isinstance(found, Share) else found()
-    directory = share.root / "add"
-    directory.mkdir()
-    first = share.put("add/H.2013-10-31.0.impc.zip")
-    # Links of one file are made in a fraction of the time; few file systems allow more than 65,000 of them.
-    for number in range(1, 100_000):
-        target = directory / f"H.2013-10-31.{number}.impc.zip"
+@pytest.fixture(scope="module")
+def large_folder(served_root: Path) -> Iterator[Path]:
+    """A base path whose directory `add` holds 100,000 archives of ten bytes."""
+    root = served_root / "large"
+    (root / "add").mkdir(parents=True)
+    for number in range(100_000):
+        target = root / "add" / f"H.2013-10-31.{number}.impc.zip"
+        # Links of one file are made in a fraction of the time; few file systems allow more than 65,000 of them.
         if number % 30_000 == 0:
             target.write_bytes(b"an archive")
             first = target
         else:
             os.link(first, target)
+    yield root
+    shutil.rmtree(root)
+
+
+@pytest.mark.parametrize("server", ["sftp_server", "ftp_server", "ftps_server", "faulty_ftp_server", "local_folder"])
+def test_a_directory_of_100_000_entries_is_a_normal_listing(
+    server: str, request: pytest.FixtureRequest, source_settings: Settings, large_folder: Path
+) -> None:
+    if server == "faulty_ftp_server":
+        address = request.getfixturevalue(server)(users={"large": large_folder}).address(
+            username="large", accesskey=SecretStr("large")
+        )
+    else:
+        share: Share = request.getfixturevalue(server)
+        address = share.address(base_path=share.base_path.replace(share.root.name, large_folder.name))
+    # A server may prepare the whole listing before it sends the first byte.
+    settings = source_settings.model_copy(update={"idle_timeout": 20.0})
     began = time.monotonic()
-    with connect(share.address(), replace_limits(source_settings)) as connection:
-        listing = connection.list_action(Action.ADD)
+    listing = list_add(address, settings)
     seconds = time.monotonic() - began
     assert len(listing.zips) == 100_000
     assert all(file.size_bytes == 10 for file in listing.zips)
-    assert seconds < 20
-
-
-def replace_limits(settings: Settings) -> Settings:
-    """The same, for a server that prepares a large listing before it sends the first byte."""
-    return settings.model_copy(update={"idle_timeout": 20.0})
+    assert seconds < 15
 
 
 class TestBasePaths:
