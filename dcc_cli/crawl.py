@@ -11,12 +11,9 @@ from dcc_cli.context import json_option, open_tracker, parse_zip_key, settings_f
 from dcc_cli.output import echo_json, printable, warn
 from dcc_cli.session_display import SessionDisplay, session_display
 from dcc_cli.session_work import crawl_and_process, process_again, sources_to_crawl
-from dcc_resources.errors import UnreachableError
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
-
-    from dcc_resources.outcomes import ZipKey, ZipOutcome
 
 _downloaders_option = click.option(
     "--downloaders", type=click.IntRange(1, 64), help="Downloads under way at once. [DCC_DOWNLOADERS, else 4]"
@@ -116,24 +113,15 @@ def retry(
 
     JSON: as of `dcc crawl`.
 
-    Exit codes: 0 all well; 1 it failed again; 2 there is no such zip action, or its name is refused; 3 another session
-    is active; 4 no file source has it at present, or the tracker could not be reached.
+    Exit codes: 0 all well; 1 it failed again; 2 there is no such zip action, its name is refused, or no available file
+    source hosts it; 3 another session is active; 4 the tracker could not be reached; 130 interrupted.
     """
     keys = list(dict.fromkeys(parse_zip_key(text) for text in zip_actions))
     settings = settings_from_environment(downloaders=downloaders, workers=workers, max_retries=max_retries)
-    processed: set[ZipKey] = set()
-    with open_tracker(settings) as tracker, session_display(0, lambda: len(keys), as_json=as_json) as display:
-
-        def on_zip(outcome: ZipOutcome) -> None:
-            processed.add(outcome.key)
-            display.on_zip(outcome)
-
-        session_id, notices = process_again(tracker, settings, keys, on_zip)
+    with open_tracker(settings) as tracker, session_display(0, len(keys), as_json=as_json) as display:
+        session_id, notices = process_again(tracker, settings, keys, display.on_zip)
     _conclude(display, session_id, notices, as_json)
-    missing = [key for key in keys if key not in processed]
-    for key in missing:
-        warn(f"No available file source has {key} at present. It is taken up when a crawl finds it.")
-    ctx.exit(UnreachableError.exit_code if missing else display.report.exit_code)
+    ctx.exit(display.report.exit_code)
 
 
 def _count_waiting(tracker: Engine) -> int:

@@ -21,16 +21,16 @@ class SessionDisplay:
     """Shows a session's events and gathers them in `report`.
 
     `say` prints a line (None: say nothing); `bars` are drawn if given. `sources` is how many sources will be crawled,
-    `count_waiting` tells how many zip actions wait to be processed.
+    `waiting` how many zip actions are to be processed, or what tells how many of them still wait at a moment.
     """
 
     def __init__(
-        self, say: Callable[[str], None] | None, bars: Progress | None, sources: int, count_waiting: Callable[[], int]
+        self, say: Callable[[str], None] | None, bars: Progress | None, sources: int, waiting: int | Callable[[], int]
     ) -> None:
         self.report = SessionReport()
         self._say = say
         self._bars = bars
-        self._count_waiting = count_waiting
+        self._waiting = waiting
         self._crawled = 0
         self._sources = sources
         self._processed = 0
@@ -38,6 +38,8 @@ class SessionDisplay:
         self._zip_bar: TaskID | None = None
         if bars is not None and sources:
             self._crawl_bar = bars.add_task("Crawling file sources", total=sources)
+        if isinstance(waiting, int):
+            self._show_zip_bar()
 
     def on_crawl(self, crawl: SourceCrawl) -> None:
         """A source was crawled."""
@@ -68,7 +70,7 @@ class SessionDisplay:
     def _show_zip_bar(self) -> None:
         if self._bars is None:
             return
-        total = self._count_waiting() + self._processed
+        total = self._waiting if isinstance(self._waiting, int) else self._waiting() + self._processed
         if self._zip_bar is None:
             self._zip_bar = self._bars.add_task("Processing zip actions", total=total)
         else:
@@ -76,10 +78,10 @@ class SessionDisplay:
 
 
 @contextmanager
-def session_display(sources: int, count_waiting: Callable[[], int], *, as_json: bool) -> Iterator[SessionDisplay]:
+def session_display(sources: int, waiting: int | Callable[[], int], *, as_json: bool) -> Iterator[SessionDisplay]:
     """The display that fits where standard output and error go; with `as_json` nothing goes to standard output."""
     if not sys.stderr.isatty() or not (as_json or sys.stdout.isatty()):
-        yield SessionDisplay(None if as_json else click.echo, None, sources, count_waiting)
+        yield SessionDisplay(None if as_json else click.echo, None, sources, waiting)
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -92,4 +94,4 @@ def session_display(sources: int, count_waiting: Callable[[], int], *, as_json: 
         console.print(Text.from_ansi(line), soft_wrap=True)
 
     with Progress(*columns, console=console, transient=True, redirect_stdout=False, redirect_stderr=False) as bars:
-        yield SessionDisplay(None if as_json else say, bars, sources, count_waiting)
+        yield SessionDisplay(None if as_json else say, bars, sources, waiting)

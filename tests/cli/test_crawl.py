@@ -1,0 +1,288 @@
+"""`dcc crawl` and `retry`: sessions from the command line, their reports and exit codes."""
+
+from __future__ import annotations
+
+import getpass
+import subprocess
+import time
+from collections.abc import Callable
+
+import pytest
+
+from dcc_resources.sessions import open_session
+from dcc_resources.settings import load_settings
+from dcc_resources.tracker.database import open_tracker
+from tests.cli.conftest import PROGRAM, Dcc
+from tests.databases import only_sqlite
+from tests.installations import experiments, specimens
+from tests.servers import Share
+
+GOOD = "add/H.2013-10-31.1.impc.zip"
+BAD = "edit/H.2013-10-31.2.impc.zip"
+VALID = {"phase": "xsd", "status": "done"}
+
+
+def invalid(stem: str = "2013-10-31.2") -> dict[str, bytes]:
+    """A valid document, and one with two errors."""
+    wrong = specimens("H", stem, mice=2)
+    (name,) = wrong
+    return {name: wrong[name].replace(b"gender=", b"gendr="), **experiments("H", stem)}
+
+
+def test_a_session_without_problems_ends_with_0(dcc: Dcc) -> None:
+    folder = dcc.add_folder()
+    folder.put(GOOD)
+    folder.put("delete/H.2013-10-31.3.impc.zip", specimens("H", "2013-10-31.3"))
+    report = dcc.json("crawl")
+    assert report["session"] == 1
+    assert report["notices"] == []
+    assert report["seconds"] > 0
+    (crawled,) = report["sources"]
+    assert crawled.pop("seconds") >= 0
+    assert crawled == {
+        "id": 1,
+        "label": "file source 1 (H, file://localhost)",
+        "centre": "H",
+        "outcome": "ok",
+        "error": None,
+        "listed": 2,
+        "new": 2,
+        "known": 0,
+        "changed": 0,
+        "refused": 0,
+        "ignored": 0,
+        "gone": 0,
+    }
+    assert report["zip_actions"] == [{**VALID, "count": 2}]
+    assert report["xml_files"] == [{**VALID, "count": 2}]
+    assert report["problems"] == []
+    again = dcc.json("crawl")
+    assert (again["session"], again["zip_actions"], again["sources"][0]["known"]) == (2, [], 2)
+
+
+def test_data_problems_end_with_1_and_are_each_reported(dcc: Dcc) -> None:
+    folder = dcc.add_folder()
+    folder.put(GOOD)
+    folder.put(BAD, invalid())
+    folder.put("add/wrong.zip", b"x")
+    folder.put("add/H.2013-10-31.4.impc.zip", b"PK, but no archive")
+    report = dcc.json("crawl", exit_code=1)
+    assert report["sources"][0]["refused"] == 1
+    assert report["zip_actions"] == [
+        {"phase": "unzip", "status": "failed", "count": 1},
+        {**VALID, "count": 1},
+        {"phase": "xsd", "status": "failed", "count": 1},
+    ]
+    assert report["xml_files"] == [{**VALID, "count": 2}, {"phase": "xsd", "status": "failed", "count": 1}]
+    problems = {problem["zip"]: problem for problem in report["problems"]}
+    assert set(problems) == {BAD, "add/wrong.zip", "add/H.2013-10-31.4.impc.zip"}
+    assert problems["add/wrong.zip"]["kind"] == "BadFileNameError"
+    assert problems["add/wrong.zip"]["source"] == 1
+    assert problems["add/H.2013-10-31.4.impc.zip"]["kind"] == "CorruptArchiveError"
+    document = problems[BAD]
+    assert (document["document"], document["phase"]) == ("H.2013-10-31.2.specimen.impc.xml", "xsd")
+    assert (document["line"], document["column"], document["errors"]) == (4, 5, 4)
+    assert "gendr" in document["message"]
+    assert dcc.json("crawl")["problems"] == []
+
+
+@only_sqlite
+def test_elsewhere_than_on_a_terminal_there_is_a_line_a_source_and_a_problem(dcc: Dcc) -> None:
+    folder = dcc.add_folder()
+    folder.put(GOOD)
+    folder.put(BAD, invalid())
+    folder.put("add/wrong.zip", b"x")
+    result = dcc("crawl", exit_code=1)
+    lines = result.stdout.splitlines()
+    assert lines[0] == "ok      file source 1 (H, file://localhost): 3 zips listed, 2 new, 1 refused"
+    assert lines[1].startswith("        add/wrong.zip: zip_name failed: 'wrong.zip' does not follow")
+    assert lines[2].startswith(f"failed  {BAD}: H.2013-10-31.2.specimen.impc.xml, line 4, column 5 at xsd: ")
+    assert lines[2].endswith("(and 3 more)")
+    assert lines[3].startswith("Session 1: 2 zip actions in ")
+    assert "1 xsd done, 1 xsd failed; 3 documents" in lines[3]
+    assert len(lines) == 4
+    assert result.stderr == ""
+
+
+def test_a_source_that_is_down_ends_with_4_and_the_others_are_crawled(dcc: Dcc) -> None:
+    """existing_system_defects row 21."""
+    dcc.add_folder().put(GOOD)
+    dcc("source", "add", "--centre", "J", "--protocol", "ftp", "--hostname", "127.0.0.1:1", "--no-test")
+    report = dcc.json("crawl", exit_code=4)
+    assert [crawl["outcome"] for crawl in report["sources"]] == ["ok", "failed"]
+    assert report["sources"][1]["error"]["kind"] == "SourceUnreachableError"
+    assert report["problems"][0]["source"] == 2
+    assert report["zip_actions"] == [{**VALID, "count": 1}]
+    assert "failed  file source 2 (J, ftp://127.0.0.1:1)" in dcc("crawl", exit_code=4).stdout
+    (_, entry) = dcc.json("status")["sources"]
+    assert entry["last_crawl"]["outcome"] == "failed"
+    assert "Connection refused" in entry["last_crawl"]["error"]["message"]
+
+
+@only_sqlite
+def test_a_directory_that_cannot_be_listed_is_a_problem_of_the_data(
+    dcc: Dcc, faulty_ftp_server: Callable[..., Share]
+) -> None:
+    folder = dcc.add_folder()
+    folder.put(GOOD)
+    (folder.path / "edit").write_text("not a directory")
+    report = dcc.json("crawl", exit_code=1)
+    assert report["sources"][0]["outcome"] == "partial"
+    assert report["problems"][0]["kind"] == "ListingFailedError"
+    assert "partly  file source 1" in dcc("crawl", exit_code=1).stdout
+
+
+@only_sqlite
+def test_a_changed_zip_is_a_problem_of_the_data(dcc: Dcc) -> None:
+    """existing_system_defects row 6."""
+    folder = dcc.add_folder()
+    folder.put(GOOD)
+    dcc("crawl")
+    folder.put(GOOD, specimens(mice=5), modified=1_500_000_000)
+    report = dcc.json("crawl", exit_code=1)
+    assert report["sources"][0]["changed"] == 1
+    (problem,) = report["problems"]
+    assert problem["kind"] == "finding"
+    assert GOOD in problem["message"]
+    assert [finding["message"] for finding in dcc.json("status")["findings"]] == [problem["message"]]
+    assert problem["message"] in dcc("status").stdout
+
+
+def test_another_active_session_ends_with_3(dcc: Dcc, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in dcc.environment.items():
+        monkeypatch.setenv(name, value)
+    settings = load_settings()
+    tracker = open_tracker(settings)
+    with open_session(tracker, settings) as session:
+        for arguments in (["crawl"], ["crawl", "--json"]):
+            assert f"Session {session.id} is active" in dcc.error(*arguments, exit_code=3)
+        assert dcc.json("status")["session"]["active"]["id"] == session.id
+        assert f"Session {session.id}: active" in dcc("status").stdout
+    tracker.dispose()
+    dcc("crawl")
+
+
+@only_sqlite
+def test_only_the_sources_named_are_crawled(dcc: Dcc) -> None:
+    first, second = dcc.add_folder("first"), dcc.add_folder("second", "J")
+    first.put(GOOD)
+    second.put("add/J.2013-10-31.1.impc.zip", specimens("J"))
+    report = dcc.json("crawl", "--source", second.source_id, "--downloaders", 2, "--workers", 1, "--max-retries", 0)
+    assert [crawl["id"] for crawl in report["sources"]] == [second.source_id]
+    assert [entry["file_name"] for entry in dcc.json("zips")] == ["J.2013-10-31.1.impc.zip"]
+    assert "no file source 9" in dcc.error("crawl", "--source", 9, exit_code=2)
+    dcc("source", "set-state", first.source_id, "maintenance")
+    assert "set-state 1 available" in dcc.error("crawl", "--source", first.source_id, exit_code=2)
+
+
+@only_sqlite
+def test_a_crawl_without_any_source_says_so(dcc: Dcc) -> None:
+    result = dcc("crawl")
+    assert "dcc source add" in result.stderr
+    assert "No zip action was waiting" in result.stdout
+
+
+@only_sqlite
+def test_a_crawl_of_ten_sources_is_reported_in_the_order_of_their_ids(dcc: Dcc) -> None:
+    for number in range(11):
+        dcc.add_folder(f"folder{number}")
+    assert [crawl["id"] for crawl in dcc.json("crawl")["sources"]] == list(range(1, 12))
+
+
+def test_a_retry_is_logged_with_the_user_and_processes_the_zip_at_once(dcc: Dcc) -> None:
+    folder = dcc.add_folder()
+    folder.put(BAD, invalid())
+    folder.put("add/H.2013-10-31.3.impc.zip", specimens("H", "2013-10-31.3"))
+    dcc("crawl", exit_code=1)
+    assert dcc.json("retry", BAD, exit_code=1)["zip_actions"] == [{"phase": "xsd", "status": "failed", "count": 1}]
+    folder.put(BAD, specimens("H", "2013-10-31.2"))
+    (problem,) = dcc.json("crawl", exit_code=1)["problems"]
+    assert f"dcc retry {BAD}" in problem["message"]
+    report = dcc.json("retry", BAD)
+    assert report["zip_actions"] == [{**VALID, "count": 1}]
+    assert report["sources"] == []
+    story = dcc.json("show", BAD)
+    assert (story["phase"], story["status"]) == ("xsd", "done")
+    assert [entry["requested_by"] for entry in story["reopenings"]] == [getpass.getuser()] * 2
+    assert [(entry["from_phase"], entry["from_status"]) for entry in story["reopenings"]] == [("xsd", "failed")] * 2
+    assert [download["status"] for download in story["downloads"]] == ["failed", "failed", "done"]
+    assert "1 zip action in " in dcc("retry", BAD).stdout
+
+
+def test_what_cannot_be_retried_is_refused(dcc: Dcc) -> None:
+    folder = dcc.add_folder()
+    folder.put(GOOD)
+    folder.put("add/wrong.zip", b"x")
+    dcc("crawl", exit_code=1)
+    assert "add/nonsense.zip" in dcc.error("retry", "add/nonsense.zip", exit_code=2)
+    assert "dcc show add/wrong.zip" in dcc.error("retry", "add/wrong.zip", exit_code=2)
+    assert "<action>/<file name>" in dcc.error("retry", "nonsense", exit_code=2)
+    dcc("source", "set-state", 1, "maintenance")
+    assert f"No available file source hosts {GOOD}" in dcc.error("retry", GOOD, exit_code=2)
+    assert dcc.json("show", GOOD)["reopenings"] == []
+
+
+@only_sqlite
+def test_a_session_through_dagster_gives_the_same_report(dcc: Dcc) -> None:
+    folder = dcc.add_folder()
+    folder.put(GOOD)
+    folder.put(BAD, invalid())
+    dcc.environment["DCC_DAGSTER_EVENTS"] = "true"
+    report = dcc.json("crawl", exit_code=1)
+    assert report["session"] == 1
+    assert report["sources"][0]["new"] == 2
+    assert report["zip_actions"] == [{**VALID, "count": 1}, {"phase": "xsd", "status": "failed", "count": 1}]
+    retried = dcc.json("retry", BAD, exit_code=1)
+    assert retried["zip_actions"] == [{"phase": "xsd", "status": "failed", "count": 1}]
+    assert dcc.json("show", BAD)["reopenings"][0]["requested_by"] == getpass.getuser()
+    process = dcc.process("crawl")
+    assert process.returncode == 0
+    assert process.stderr == ""
+    assert process.stdout.splitlines()[0].startswith("ok      file source 1")
+    assert len(process.stdout.splitlines()) == 2
+
+
+@only_sqlite
+def test_a_lost_instance_is_rebuilt_from_the_tracker(dcc: Dcc) -> None:
+    folder = dcc.add_folder()
+    folder.put(GOOD)
+    folder.put(BAD, invalid())
+    dcc("crawl", exit_code=1)
+    report = dcc.json("instance", "rebuild")
+    assert isinstance(report, dict)
+    from dcc_assets.instance import open_instance
+
+    with open_instance(load_settings(home=dcc.environment["DCC_HOME"])) as instance:
+        assert set(instance.get_dynamic_partitions("zip_actions")) == {GOOD, BAD}
+    assert dcc("instance", "rebuild").exit_code == 0
+
+
+@only_sqlite
+def test_on_a_terminal_progress_is_drawn(dcc: Dcc) -> None:
+    folder = dcc.add_folder()
+    folder.put(GOOD)
+    folder.put(BAD, invalid())
+    script = f"stty cols 200 2>/dev/null; {PROGRAM} crawl"
+    environment = {**dcc.process_environment(), "TERM": "xterm-256color"}
+    ended = subprocess.run(
+        ["script", "--quiet", "--return", "--command", script, "/dev/null"],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert ended.returncode == 1, ended.stdout
+    assert "Processing zip actions" in ended.stdout
+    assert "/2" in ended.stdout
+    assert BAD in ended.stdout
+
+
+def test_the_loss_of_the_database_is_said_in_one_line(dcc: Dcc) -> None:
+    """A database that cannot be written is exit code 4, not a traceback."""
+    dcc.add_folder().put(GOOD)
+    began = time.monotonic()
+    dcc.environment["DCC_TRACKER_URL"] = "mysql://dcc@127.0.0.1:1/none"
+    dcc.environment["DCC_DATABASE_RETRY"] = "1"
+    assert "127.0.0.1:1" in dcc.error("crawl", exit_code=4)
+    assert time.monotonic() - began < 20
