@@ -1,0 +1,349 @@
+"""The parts of file sources that need no server: addresses, names, listings, checksums, known hosts."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hmac
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import SecretStr
+
+from dcc_resources.errors import ConfigurationError, ListingFailedError, TransferFailedError
+from dcc_resources.file_sources import listing
+from dcc_resources.file_sources.access import Endpoint, parse_hostname, redact, resolve_accesskey
+from dcc_resources.file_sources.base import ListedFile
+from dcc_resources.file_sources.ftp_listing import parse_list_line, parse_mlsd_line, parse_time
+from dcc_resources.file_sources.host_keys import HostKey, known_host_keys
+from dcc_resources.file_sources.listing import Entry, EntryKind, gather
+from dcc_resources.file_sources.md5_sidecar import parse_md5
+from dcc_resources.file_sources.remote_names import join_base, printable, raw
+from dcc_resources.naming import Action
+from tests.servers import server_program
+
+MD5 = "d41d8cd98f00b204e9800998ecf8427e"
+OTHER_MD5 = "0cc175b9c0f1b6a831c399e269772661"
+KEY = "ssh-ed25519 " + base64.b64encode(b"\0\0\0\x0bssh-ed25519" + b"\0\0\0\x20" + b"k" * 32).decode()
+
+
+class TestHostNames:
+    @pytest.mark.parametrize(
+        ("text", "endpoint"),
+        [
+            ("host", Endpoint("host", 22)),
+            (" host.example.org:2222 ", Endpoint("host.example.org", 2222)),
+            ("10.0.0.1:21", Endpoint("10.0.0.1", 21)),
+            ("[::1]:2222", Endpoint("::1", 2222)),
+            ("[fe80::1%eth0]", Endpoint("fe80::1%eth0", 22)),
+            ("2001:db8::1", Endpoint("2001:db8::1", 22)),
+        ],
+    )
+    def test_every_way_of_writing_them(self, text: str, endpoint: Endpoint) -> None:
+        assert parse_hostname(text, 22) == endpoint
+
+    @pytest.mark.parametrize(
+        "text", ["", ":22", "host:", "host:0", "host:65536", "host:ssh", "[::1]x", "[::1]:", "a b", "ho/st", "h\nost"]
+    )
+    def test_what_is_none(self, text: str) -> None:
+        with pytest.raises(ConfigurationError, match="host"):
+            parse_hostname(text, 22)
+
+    def test_one_with_a_password_is_not_repeated(self) -> None:
+        """existing_system_defects row 32."""
+        with pytest.raises(ConfigurationError) as caught:
+            parse_hostname("user:hunter2@host", 22)
+        assert "hunter2" not in str(caught.value)
+
+
+class TestAccessKeys:
+    """existing_system_defects row 32: secrets by reference, so that none need be in the database."""
+
+    def test_a_password_is_taken_as_it_stands(self) -> None:
+        credential = resolve_accesskey(SecretStr(" pass word "))
+        assert credential.password is not None
+        assert credential.password.get_secret_value() == " pass word "
+        assert "pass word" not in repr(credential)
+
+    def test_an_environment_variable(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("DCC_TEST_ACCESS", "hunter2")
+        assert resolve_accesskey(SecretStr("env:DCC_TEST_ACCESS")).secrets == ("hunter2",)
+
+    def test_a_file(self, tmp_path: Path) -> None:
+        (tmp_path / "secret").write_text("  hunter2\n")
+        assert resolve_accesskey(SecretStr(f"file:{tmp_path}/secret")).secrets == ("hunter2",)
+
+    def test_nothing(self) -> None:
+        assert resolve_accesskey(SecretStr("")).secrets == ()
+
+    @pytest.mark.parametrize("prefix", ["", "key:", "file:"])
+    def test_a_private_key(self, prefix: str, tmp_path: Path) -> None:
+        path = tmp_path / "key"
+        path.write_text("-----BEGIN OPENSSH PRIVATE KEY-----\nAAAA\n-----END OPENSSH PRIVATE KEY-----\n")
+        credential = resolve_accesskey(SecretStr(f"{prefix}{path}"), SecretStr("open sesame"))
+        assert credential.password is None
+        assert credential.private_key is not None
+        assert credential.private_key.get_secret_value() == path.read_text()
+        assert credential.passphrase == SecretStr("open sesame")
+
+    def test_a_key_with_its_own_passphrase(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        path = tmp_path / "key"
+        path.write_text("-----BEGIN RSA PRIVATE KEY-----\n")
+        monkeypatch.setenv("DCC_TEST_PASSPHRASE", "its own")
+        credential = resolve_accesskey(SecretStr(f"key:{path}?passphrase=env:DCC_TEST_PASSPHRASE"), SecretStr("other"))
+        assert credential.passphrase == SecretStr("its own")
+
+    @pytest.mark.parametrize(
+        ("text", "reason"),
+        [
+            ("env:DCC_TEST_NOT_SET", "DCC_TEST_NOT_SET"),
+            ("env:", "refers to nothing"),
+            ("file:{folder}/none", "No such file"),
+            ("file:{folder}/binary", "not text"),
+            ("key:{folder}/none", "No such file"),
+            ("key:{folder}/password", "no private key"),
+        ],
+    )
+    def test_a_reference_to_nothing_of_use(self, text: str, reason: str, tmp_path: Path) -> None:
+        (tmp_path / "binary").write_bytes(b"hunter2\xff")
+        (tmp_path / "password").write_text("hunter2")
+        with pytest.raises(ConfigurationError, match=reason) as caught:
+            resolve_accesskey(SecretStr(text.format(folder=tmp_path)))
+        assert "hunter2" not in str(caught.value)
+
+    @given(st.text("abcXYZ", min_size=1), st.text("019 "), st.booleans())
+    def test_no_secret_survives_redaction(self, secret: str, around: str, in_capitals: bool) -> None:
+        repeated = secret.upper() if in_capitals else secret
+        assert redact(f"{around}{repeated}{around}", (secret,)) == f"{around}***{around}"
+
+
+class TestNames:
+    @given(st.binary())
+    def test_any_name_becomes_text_that_can_be_shown_and_back(self, name: bytes) -> None:
+        text = printable(name)
+        assert text.isprintable()
+        assert raw(text) == name
+
+    @pytest.mark.parametrize(
+        ("name", "text"),
+        [
+            (b"H.2013-10-31.1.impc.zip", "H.2013-10-31.1.impc.zip"),
+            ("é.zip".encode(), "é.zip"),
+            (b"\xe9.zip", "\\xe9.zip"),
+            (b"a\nb\x1b[0m.zip", "a\\x0ab\\x1b[0m.zip"),
+            (b"a\\x0a.zip", "a\\x5cx0a.zip"),
+            ("\u202egpj.zip".encode(), "\\xe2\\x80\\xaegpj.zip"),
+        ],
+    )
+    def test_what_is_escaped(self, name: bytes, text: str) -> None:
+        assert printable(name) == text
+
+    @pytest.mark.parametrize(
+        ("base", "path"),
+        [
+            (None, "add"),
+            ("", "add"),
+            (".", "add"),
+            ("~", "add"),
+            ("/", "/add"),
+            ("/data", "/data/add"),
+            ("/data/", "/data/add"),
+            ("data//x/", "data/x/add"),
+            ("~/data", "data/add"),
+            ("/a/../b", "/a/../b/add"),
+        ],
+    )
+    def test_a_base_path_may_be_written_in_any_way(self, base: str | None, path: str) -> None:
+        """existing_system_defects row 37."""
+        assert join_base(base, "add") == path
+
+
+class TestGathering:
+    def gathered(self, *entries: Entry, targets: dict[bytes, Entry] | None = None) -> tuple[list[ListedFile], int]:
+        found = gather("a source", Action.ADD, entries, lambda link: (targets or {}).get(link.name))
+        return list(found.zips), found.ignored
+
+    def test_archives_come_by_name_with_their_checksums(self) -> None:
+        zips, ignored = self.gathered(
+            Entry(b".", EntryKind.DIRECTORY),
+            Entry(b"b.zip", EntryKind.FILE, 2, 20),
+            Entry(b"a.zip.md5", EntryKind.FILE, 3, 30),
+            Entry(b"a.zip", EntryKind.FILE, 1, 10),
+            Entry(b"..", EntryKind.DIRECTORY),
+        )
+        assert zips == [ListedFile("a.zip", 1, 10, has_md5=True), ListedFile("b.zip", 2, 20)]
+        assert ignored == 0
+
+    @pytest.mark.parametrize("name", [b"", b"../x.zip", b"a/b.zip", b"a\0.zip"])
+    def test_what_no_file_can_be_called_is_ignored(self, name: bytes) -> None:
+        assert self.gathered(Entry(name, EntryKind.FILE, 1)) == ([], 1)
+
+    def test_links_are_followed_only_where_it_matters(self) -> None:
+        asked: list[bytes] = []
+
+        def resolve(link: Entry) -> Entry | None:
+            asked.append(link.name)
+            return Entry(link.name, EntryKind.FILE, 5)
+
+        entries = [Entry(b"a.zip", EntryKind.LINK), Entry(b"b.txt", EntryKind.LINK)]
+        found = gather("a source", Action.ADD, entries, resolve)
+        assert asked == [b"a.zip"]
+        assert found.zips == (ListedFile("a.zip", 5, None),)
+
+    def test_a_directory_without_end_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(listing, "MAX_ENTRIES", 10)
+        endless = (Entry(str(number).encode(), EntryKind.FILE) for number in range(11))
+        with pytest.raises(ListingFailedError, match="a source: the directory add holds more than 10 entries"):
+            gather("a source", Action.ADD, endless, lambda link: None)
+
+    def test_examples_of_what_was_ignored_are_few(self) -> None:
+        found = gather(
+            "a source", Action.ADD, (Entry(b"%04d" % n, EntryKind.FILE) for n in range(1000)), lambda link: None
+        )
+        assert found.ignored == 1000
+        assert len(found.ignored_examples) == 20
+
+
+class TestChecksumFiles:
+    @pytest.mark.parametrize(
+        "content",
+        [
+            MD5.encode(),
+            f"{MD5.upper()}\r\n".encode(),
+            f"{MD5}  a.zip\n".encode(),
+            f"{MD5} *a.zip\n".encode(),
+            f"MD5 (a.zip) = {MD5}\n".encode(),
+            f"# made with md5sum\n{MD5}  ./a.zip\n".encode(),
+            f"\ufeff{MD5}  a.zip".encode(),
+            f"{MD5}  a.zip".encode("utf-16"),
+            f"{OTHER_MD5}  b.zip\n{MD5}  a.zip\n".encode(),
+            f"{MD5}  caf\xe9/a.zip\n".encode("latin-1"),
+        ],
+    )
+    def test_every_way_of_writing_them(self, content: bytes) -> None:
+        assert parse_md5(content, "a.zip", "a source") == MD5
+
+    @pytest.mark.parametrize(
+        "content",
+        [
+            b"",
+            b"not a checksum",
+            MD5[:-1].encode(),
+            f"{MD5}0".encode(),
+            f"{MD5}  b.zip\n{OTHER_MD5}  c.zip\n".encode(),
+            f"{MD5}  a.zip\n{OTHER_MD5}  a.zip\n".encode(),
+        ],
+    )
+    def test_what_is_none(self, content: bytes) -> None:
+        with pytest.raises(TransferFailedError, match=r"a source: a\.zip\.md5 holds"):
+            parse_md5(content, "a.zip", "a source")
+
+    @given(st.binary(max_size=5000))
+    def test_nothing_else_happens_whatever_the_file_holds(self, content: bytes) -> None:
+        with contextlib.suppress(TransferFailedError):
+            assert len(parse_md5(content, "a.zip", "a source")) == 32
+
+
+class TestFtpListings:
+    @pytest.mark.parametrize(
+        ("line", "entry"),
+        [
+            (
+                b"-rw-r--r--    1 0        0             123 May 13  2014 H.2013-10-31.1.impc.zip",
+                Entry(b"H.2013-10-31.1.impc.zip", EntryKind.FILE, 123),
+            ),
+            (b"-rw-r--r--   1 ftp  ftp   5 Nov 21 08:00  two  spaces", Entry(b" two  spaces", EntryKind.FILE, 5)),
+            (b"-rw-rw-r--+ 1 jo Domain Users 77 Jan  1 00:00 a.zip", Entry(b"a.zip", EntryKind.FILE, 77)),
+            (b"-rwxrwxrwx 1 owner 99 Jan 01 2020 a.zip", Entry(b"a.zip", EntryKind.FILE, 99)),
+            (b"-rw-r--r-- 1 u g 4294967296 2020-01-01 10:00 a.zip", Entry(b"a.zip", EntryKind.FILE, 2**32)),
+            (b"-rw-r--r-- 1 u g 12 1 Okt 10:00 a.zip", Entry(b"a.zip", EntryKind.FILE, 12)),
+            (b"drwxr-xr-x    2 0  0  4096 Nov 21 08:00 sub", Entry(b"sub", EntryKind.DIRECTORY, 4096)),
+            (b"lrwxrwxrwx 1 0 0 11 Nov 21 08:00 l.zip -> ../a.zip", Entry(b"l.zip", EntryKind.LINK)),
+            (b"brw-rw---- 1 root disk 8, 1 Nov 21 08:00 sda", Entry(b"sda", EntryKind.OTHER)),
+            (b"-rw-r--r-- 1 0 0 3 Nov 21 08:00 caf\xe9.zip", Entry(b"caf\xe9.zip", EntryKind.FILE, 3)),
+            (b"01-31-20  03:45PM       <DIR>          sub dir", Entry(b"sub dir", EntryKind.DIRECTORY)),
+            (b"01-31-2020  15:45            1,234 a b.zip", Entry(b"a b.zip", EntryKind.FILE, 1234)),
+            (b"total 12", None),
+            (b"", None),
+        ],
+    )
+    def test_lines_of_list(self, line: bytes, entry: Entry | None) -> None:
+        assert parse_list_line(line) == entry
+
+    @pytest.mark.parametrize(
+        ("line", "entry"),
+        [
+            (
+                b"type=file;size=9;modify=20140513165320;perm=r; a b.zip",
+                Entry(b"a b.zip", EntryKind.FILE, 9, 1_400_000_000),
+            ),
+            (b"Type=FILE;Modify=20140513165320.123; a.zip", Entry(b"a.zip", EntryKind.FILE, None, 1_400_000_000)),
+            (b"type=dir;modify=x; sub", Entry(b"sub", EntryKind.DIRECTORY)),
+            (b"type=OS.unix=slink:../a.zip;size=3; l.zip", Entry(b"l.zip", EntryKind.LINK)),
+            (b"type=OS.unix=fifo; pipe", Entry(b"pipe", EntryKind.OTHER)),
+            (b"type=cdir; .", None),
+            (b"type=pdir; ..", None),
+        ],
+    )
+    def test_lines_of_mlsd(self, line: bytes, entry: Entry | None) -> None:
+        assert parse_mlsd_line(line) == entry
+
+    @given(st.binary(max_size=300))
+    def test_no_line_breaks_them(self, line: bytes) -> None:
+        for parse in (parse_list_line, parse_mlsd_line):
+            try:
+                found = parse(line)
+            except ValueError:
+                continue
+            assert found is None or found.name in line
+
+    @pytest.mark.parametrize("text", ["", "2014", "20141313165320", "20140230000000", "2014051316532x"])
+    def test_times_that_are_none(self, text: str) -> None:
+        assert parse_time(text) is None
+
+
+class TestKnownHosts:
+    """existing_system_defects row 29: which keys a known_hosts file trusts."""
+
+    @pytest.mark.parametrize(
+        ("pattern", "endpoint", "trusted"),
+        [
+            ("host", Endpoint("HOST", 22), True),
+            ("host", Endpoint("host", 2222), False),
+            ("[host]:2222", Endpoint("host", 2222), True),
+            ("other,host", Endpoint("host", 22), True),
+            ("*.example.org", Endpoint("a.example.org", 22), True),
+            ("*.example.org,!a.example.org", Endpoint("a.example.org", 22), False),
+            ("[10.0.0.?]:2222", Endpoint("10.0.0.7", 2222), True),
+            ("[::1]:2222", Endpoint("::1", 2222), True),
+        ],
+    )
+    def test_patterns(self, pattern: str, endpoint: Endpoint, trusted: bool) -> None:
+        found = known_host_keys([f"{pattern} {KEY} comment"], endpoint)
+        assert found.accepted == ((HostKey.parse(KEY),) if trusted else ())
+
+    def test_hashed_names(self) -> None:
+        salt = b"s" * 20
+        digest = hmac.digest(salt, b"host", "sha1")
+        name = f"|1|{base64.b64encode(salt).decode()}|{base64.b64encode(digest).decode()}"
+        assert known_host_keys([f"{name} {KEY}"], Endpoint("host", 22)).accepted
+        assert not known_host_keys([f"{name} {KEY}"], Endpoint("other", 22)).accepted
+
+    def test_a_file_as_openssh_writes_and_hashes_it(self, tmp_path: Path) -> None:
+        path = tmp_path / "known_hosts"
+        path.write_text(f"host {KEY}\n[host]:2222 {KEY}\n")
+        subprocess.run([server_program("ssh-keygen"), "-q", "-H", "-f", str(path)], check=True, capture_output=True)
+        lines = path.read_text().splitlines()
+        assert all(line.startswith("|1|") for line in lines)
+        assert known_host_keys(lines, Endpoint("host", 2222)).accepted == (HostKey.parse(KEY),)
+
+    @pytest.mark.parametrize("line", ["", "# comment", "host", "host ssh-ed25519 ???", f"@cert-authority host {KEY}"])
+    def test_lines_that_trust_nothing(self, line: str) -> None:
+        assert known_host_keys([line], Endpoint("host", 22)).accepted == ()
+
+    def test_revoked_keys(self) -> None:
+        found = known_host_keys([f"@revoked host {KEY}"], Endpoint("host", 22))
+        assert (found.accepted, found.revoked) == ((), (HostKey.parse(KEY),))
