@@ -26,6 +26,7 @@ DOCUMENT_BYTES = 50_000
 SCHEMAS = Path(__file__).parent.parent / "dcc_resources" / "documents" / "schemas"
 DCC = str(Path(sys.executable).with_name("dcc"))
 
+TITLE = "A crawling session"
 SHELL = "sftp, unzip, md5sum, xmllint"
 PLAIN = "dcc crawl, no Dagster events"
 EVENTS = "dcc crawl"
@@ -71,7 +72,7 @@ class SessionBenchmark:
             Contender(PLAIN, lambda: self.run_crawl(events=False)),
             Contender(EVENTS, lambda: self.run_crawl(events=True)),
         ]
-        title = f"A crawling session: {self._archives} archives of {DOCUMENTS} documents of {DOCUMENT_BYTES // 1000} KB"
+        title = f"{TITLE}: {self._archives} archives of {DOCUMENTS} documents of {DOCUMENT_BYTES // 1000} KB"
         return Comparison(title, contenders, GOALS)
 
     def run_shell(self) -> Timing:
