@@ -31,7 +31,6 @@ from dcc_resources.tracker.progress import NewDocument, Proposal, State, Subject
 from dcc_resources.tracker.reference import Phase, Status
 from dcc_resources.zip_jobs import Document, Job
 
-QUEUED = State(Phase.DOWNLOAD, Status.PENDING)
 _MOST_RETRIES = 255
 
 
@@ -68,8 +67,8 @@ class Batch:
 
     def write(self, connection: Connection) -> Written:
         """Write everything in the caller's transaction. Changes nothing in memory."""
-        self._write_downloads(connection)
         self._report(connection, list(self.proposals.values()))
+        self._write_downloads(connection)
         document_ids = self._write_documents(connection)
         self._log_problems(connection)
         return Written(self._add_downloads(connection), document_ids, self._load_states(connection))
@@ -164,7 +163,7 @@ class Batch:
                 retries,
             )
         hostings = [hosting.id for _, hosting in self.downloads]
-        return progress.add_downloads(connection, hostings, utc_now(), QUEUED)
+        return progress.add_downloads(connection, hostings, utc_now())
 
     def _load_states(self, connection: Connection) -> dict[int, State]:
         if not self.finished:

@@ -43,10 +43,11 @@ def _around(owner: Any, name: str, nth: int, *, before: bool) -> None:
         call = next(calls)
         if before and call == nth:
             _die()
-        result = original(*arguments, **named)
-        if call == nth:
-            _die()
-        return result
+        try:
+            return original(*arguments, **named)
+        finally:
+            if call == nth:
+                _die()
 
     setattr(owner, name, dying)
 

@@ -17,7 +17,7 @@ from dcc_resources.downloading import Hosting
 from dcc_resources.errors import ConfigurationError, NotFoundError
 from dcc_resources.outcomes import ZipKey
 from dcc_resources.tracker import progress
-from dcc_resources.tracker.listings import REFUSED, WAITING
+from dcc_resources.tracker.known_hostings import NOT_ARRIVED, REFUSED
 from dcc_resources.tracker.models import (
     Centre,
     FileSource,
@@ -30,7 +30,7 @@ from dcc_resources.tracker.models import (
     ZipDownload,
     ZipFile,
 )
-from dcc_resources.tracker.progress import State
+from dcc_resources.tracker.progress import WAITING, State
 from dcc_resources.tracker.reference import ACTION_IDS, Phase, Status
 from dcc_resources.tracker.sources import AVAILABLE
 
@@ -218,7 +218,7 @@ def _documents(connection: Connection, download_id: int) -> dict[str, KnownDocum
     }
 
 
-def _plan_query(sources: set[int] | None) -> Select[Any]:
+def _plan_query(sources: set[int] | None) -> Select[*tuple[Any, ...]]:
     """Zip actions with each of their live hostings, best first; one row a hosting."""
     failed_before = exists().where(
         ZipDownload.zf_id == FileSourceHasZip.id, ZipDownload.status_id == int(Status.FAILED)
@@ -255,7 +255,7 @@ def _plan_query(sources: set[int] | None) -> Select[Any]:
     )
 
 
-def _hosted(query: Select[Any], sources: set[int] | None) -> Select[Any]:
+def _hosted(query: Select[*tuple[Any, ...]], sources: set[int] | None) -> Select[*tuple[Any, ...]]:
     """Join the live hostings: at available sources of active centres, not gone, and in `sources` if given."""
     query = (
         query.select_from(ZipAction)

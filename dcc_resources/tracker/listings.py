@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 
 from sqlalchemy import Connection, bindparam, select, update
 
@@ -19,31 +19,23 @@ from dcc_resources.naming import NamingConvention, ZipName
 from dcc_resources.outcomes import ZipKey
 from dcc_resources.tracker import progress
 from dcc_resources.tracker.database import exception_id, insert_rows
+from dcc_resources.tracker.known_hostings import (
+    REFUSED,
+    KnownHosting,
+    attributes,
+    change_message,
+    completed,
+    credible,
+    differ,
+    size_message,
+)
 from dcc_resources.tracker.models import CrawlFinding, FileSourceHasZip, ZipAction, ZipActionLog, ZipFile
-from dcc_resources.tracker.progress import NewZipAction, State
+from dcc_resources.tracker.progress import WAITING, NewZipAction, State
 from dcc_resources.tracker.reference import ACTION_IDS, Phase, Status
-
-WAITING = State(Phase.ZIP_NAME, Status.DONE)
-REFUSED = State(Phase.ZIP_NAME, Status.FAILED)
 
 _CHUNK = 500
 _LONGEST_NAME = 128
 _MOST_FINDINGS = 200
-
-
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """A zip action that this source has hosted before."""
-
-    hosting_id: int
-    za_id: int
-    zip_id: int
-    size_bytes: int | None
-    modified: int | None
-    has_md5: bool
-    gone: bool
-    state: State
-    content_md5: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +78,11 @@ class ListingRecorder:
     def record(self, address: SourceAddress, listings: Sequence[ActionListing]) -> RecordedListing:
         """Record what `listings`, each a directory that could be listed, show of one source."""
         known = self._load_known(address.id)
-        listed = {ZipKey(listing.action, stored_name(file.name)): file for listing in listings for file in listing.zips}
+        listed = {
+            ZipKey(listing.action, stored_name(file.name)): credible(file)
+            for listing in listings
+            for file in listing.zips
+        }
         covered = {listing.action for listing in listings}
         new = {key: file for key, file in listed.items() if key not in known}
         result = RecordedListing(listed=len(listed), known=len(listed) - len(new))
@@ -99,7 +95,7 @@ class ListingRecorder:
         self._write_findings(address, result.findings)
         return result
 
-    def _load_known(self, source_id: int) -> dict[ZipKey, _Known]:
+    def _load_known(self, source_id: int) -> dict[ZipKey, KnownHosting]:
         actions = {number: action for action, number in ACTION_IDS.items()}
         query = (
             select(
@@ -114,48 +110,43 @@ class ListingRecorder:
                 FileSourceHasZip.gone_since,
                 ZipAction.phase_id,
                 ZipAction.status_id,
-                ZipFile.content_md5,
             )
             .join(ZipAction, ZipAction.id == FileSourceHasZip.za_id)
             .join(ZipFile, ZipFile.id == ZipAction.zip_id)
             .where(FileSourceHasZip.file_source_id == source_id)
         )
         return {
-            ZipKey(actions[todo], name): _Known(
-                hosting, za, zip_id, size, modified, has_md5, gone is not None, State(Phase(phase), Status(status)), md5
+            ZipKey(actions[todo], name): KnownHosting(
+                hosting, za, zip_id, size, modified, has_md5, gone is not None, State(Phase(phase), Status(status))
             )
-            for todo, name, hosting, za, zip_id, size, modified, has_md5, gone, phase, status, md5 in (
+            for todo, name, hosting, za, zip_id, size, modified, has_md5, gone, phase, status in (
                 self.connection.execute(query)
             )
         }
 
-    def _record_gone(self, entries: Iterable[_Known]) -> int:
-        gone = [{"hosting": entry.hosting_id, "since": self.now} for entry in entries]
-        if gone:
+    def _record_gone(self, entries: Iterable[KnownHosting]) -> int:
+        gone = [entry.hosting_id for entry in entries]
+        for ids in _chunks(gone):
             self.connection.execute(
-                update(FileSourceHasZip.__table__)
-                .where(FileSourceHasZip.id == bindparam("hosting"))
-                .values(gone_since=bindparam("since")),
-                gone,
+                update(FileSourceHasZip).where(FileSourceHasZip.id.in_(ids)).values(gone_since=self.now)
             )
         return len(gone)
 
     def _record_seen_again(
-        self, address: SourceAddress, seen: Mapping[ZipKey, tuple[_Known, ListedFile]], result: RecordedListing
+        self, address: SourceAddress, seen: Mapping[ZipKey, tuple[KnownHosting, ListedFile]], result: RecordedListing
     ) -> None:
         """Report what changed since it was last listed, and note how it is listed at present."""
         rows, sizes = [], []
         for key, (entry, file) in seen.items():
-            changed = _differs(entry.size_bytes, file.size_bytes) or _differs(entry.modified, file.modified)
-            if not changed and not entry.gone and entry.has_md5 == file.has_md5:
-                continue
-            rows.append(_hosting_values(entry.hosting_id, file))
-            if not changed:
-                continue
-            result.changed += 1
-            result.findings.append(Finding("changed", key, entry.za_id, _change_message(address, key, entry, file)))
-            if entry.content_md5 is None and file.size_bytes is not None:
-                sizes.append({"zip": entry.zip_id, "size": file.size_bytes})
+            changed = differ(entry.size_bytes, file.size_bytes) or differ(entry.modified, file.modified)
+            present = file if changed else completed(file, entry)
+            if present.size_bytes != entry.size_bytes and entry.to_download:
+                sizes.append({"zip": entry.zip_id, "size": present.size_bytes})
+            if changed:
+                result.changed += 1
+                result.findings.append(Finding("changed", key, entry.za_id, change_message(address, key, entry, file)))
+            if entry.gone or attributes(present) != attributes(entry):
+                rows.append(_hosting_values(entry.hosting_id, present))
         if rows:
             self.connection.execute(_UPDATE_HOSTING, rows)
         if sizes:
@@ -165,39 +156,46 @@ class ListingRecorder:
             )
 
     def _reconsider_names(
-        self, known: Mapping[ZipKey, _Known], listed: Mapping[ZipKey, ListedFile], result: RecordedListing
+        self, known: Mapping[ZipKey, KnownHosting], listed: Mapping[ZipKey, ListedFile], result: RecordedListing
     ) -> None:
         """Accept archives refused before whose names conform by now, their centre having been registered."""
-        accepted: dict[ZipKey, tuple[_Known, ZipName]] = {}
-        for key, entry in known.items():
-            if entry.state == REFUSED and key in listed:
-                name, _ = self._parse(key.file_name)
-                if name is not None:
-                    accepted[key] = entry, name
-        if not accepted:
+        refused = {key: entry for key, entry in known.items() if entry.state == REFUSED and key in listed}
+        names = {entry.zip_id: name for key, entry in refused.items() if (name := self._parse(key.file_name)[0])}
+        self._note_names(names)
+        self._accept({key: entry.za_id for key, entry in refused.items() if entry.zip_id in names}, result)
+
+    def _note_names(self, names: Mapping[int, ZipName]) -> None:
+        """Note what the names of archives, by id, say."""
+        if not names:
             return
         self.connection.execute(
             update(ZipFile.__table__)
             .where(ZipFile.id == bindparam("zip"))
             .values(centre_id=bindparam("centre"), created=bindparam("day"), inc=bindparam("number")),
             [
-                {"zip": entry.zip_id, "centre": self.centres[name.centre], "day": name.created, "number": name.inc}
-                for entry, name in accepted.values()
+                {"zip": zip_id, "centre": self.centres[name.centre], "day": name.created, "number": name.inc}
+                for zip_id, name in names.items()
             ],
         )
+
+    def _accept(self, refused: Mapping[ZipKey, int], result: RecordedListing) -> None:
+        """Let zip actions that were refused wait for download."""
+        if not refused:
+            return
         progress.reopen(
             self.connection,
-            [entry.za_id for entry, _ in accepted.values()],
+            list(refused.values()),
             requested_by="crawl",
             reason="The file name conforms: its centre or the naming convention has been registered since.",
         )
-        result.accepted_zips.extend(accepted)
+        result.accepted_zips.extend(refused)
 
     def _record_new(self, address: SourceAddress, new: Mapping[ZipKey, ListedFile], result: RecordedListing) -> None:
         if not new:
             return
         zips = self._zip_files(new)
-        actions, added = self._zip_actions(new, zips)
+        actions, added, refused = self._zip_actions(new, zips)
+        self._accept(refused, result)
         insert_rows(
             self.connection,
             FileSourceHasZip.__table__,
@@ -220,18 +218,26 @@ class ListingRecorder:
                 result.refused_zips.append((key, reason))
         for key, file in new.items():
             listed_before = zips[key.file_name][1]
-            if _differs(listed_before, file.size_bytes):
+            if differ(listed_before, file.size_bytes):
                 result.findings.append(
-                    Finding("size_differs", key, actions[key], _size_message(address, key, listed_before, file))
+                    Finding("sizediffer", key, actions[key], size_message(address, key, listed_before, file))
                 )
 
     def _zip_files(self, new: Mapping[ZipKey, ListedFile]) -> dict[str, tuple[int, int | None]]:
-        """Id and size so far of every archive in `new`, by file name; those not known yet are added."""
+        """Id and size so far of every archive in `new`, by file name; those not known yet are added.
+
+        What the name of a known one says is noted if it did not conform so far.
+        """
         sizes = {key.file_name: file.size_bytes for key, file in new.items()}
         found: dict[str, tuple[int, int | None]] = {}
+        unread: dict[int, ZipName] = {}
         for names in _chunks(list(sizes)):
-            query = select(ZipFile.file_name, ZipFile.id, ZipFile.size_bytes).where(ZipFile.file_name.in_(names))
-            found.update({name: (number, size) for name, number, size in self.connection.execute(query)})
+            query = select(ZipFile.file_name, ZipFile.id, ZipFile.size_bytes, ZipFile.centre_id)
+            for file_name, number, size, centre in self.connection.execute(query.where(ZipFile.file_name.in_(names))):
+                found[file_name] = number, size
+                if centre is None and (name := self._parse(file_name)[0]) is not None:
+                    unread[number] = name
+        self._note_names(unread)
         missing = [name for name in sizes if name not in found]
         rows = []
         for file_name in missing:
@@ -251,15 +257,23 @@ class ListingRecorder:
 
     def _zip_actions(
         self, new: Mapping[ZipKey, ListedFile], zips: Mapping[str, tuple[int, int | None]]
-    ) -> tuple[dict[ZipKey, int], dict[ZipKey, str | None]]:
-        """Ids of the zip actions in `new`; and those first seen here, each with the reason if it is refused."""
+    ) -> tuple[dict[ZipKey, int], dict[ZipKey, str | None], dict[ZipKey, int]]:
+        """Ids of the zip actions in `new`; those first seen here, each with the reason if it is refused; and ids of
+        those refused before whose names conform.
+        """
         names = {number: name for name, (number, _) in zips.items()}
         actions = {number: action for action, number in ACTION_IDS.items()}
         ids: dict[ZipKey, int] = {}
+        refused: dict[ZipKey, int] = {}
         for zip_ids in _chunks(list(names)):
-            query = select(ZipAction.zip_id, ZipAction.todo_id, ZipAction.id).where(ZipAction.zip_id.in_(zip_ids))
-            for zip_id, todo, za_id in self.connection.execute(query):
-                ids[ZipKey(actions[todo], names[zip_id])] = za_id
+            query = select(
+                ZipAction.zip_id, ZipAction.todo_id, ZipAction.id, ZipAction.phase_id, ZipAction.status_id
+            ).where(ZipAction.zip_id.in_(zip_ids))
+            for zip_id, todo, za_id, phase, status in self.connection.execute(query):
+                key = ZipKey(actions[todo], names[zip_id])
+                ids[key] = za_id
+                if (phase, status) == REFUSED and key in new and self._parse(key.file_name)[0] is not None:
+                    refused[key] = za_id
         added = {key: self._parse(key.file_name)[1] for key in new if key not in ids}
         rows = [
             NewZipAction(zips[key.file_name][0], key.action, WAITING if reason is None else REFUSED)
@@ -267,7 +281,7 @@ class ListingRecorder:
         ]
         ids.update(zip(added, progress.add_zip_actions(self.connection, rows), strict=True))
         self._log_refusals({ids[key]: reason for key, reason in added.items() if reason is not None})
-        return ids, added
+        return ids, added, refused
 
     def _log_refusals(self, reasons: Mapping[int, str]) -> None:
         if not reasons:
@@ -322,34 +336,6 @@ def stored_name(name: str) -> str:
     return f"{name[: _LONGEST_NAME - 13]}~{digest}"
 
 
-def _differs(before: int | None, now: int | None) -> bool:
-    return before is not None and now is not None and before != now
-
-
 def _chunks(items: list[str] | list[int]) -> Iterator[list[str] | list[int]]:
     for start in range(0, len(items), _CHUNK):
         yield items[start : start + _CHUNK]
-
-
-def _time(seconds: int | None) -> str:
-    return "unknown" if seconds is None else f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"
-
-
-def _change_message(address: SourceAddress, key: ZipKey, entry: _Known, file: ListedFile) -> str:
-    sizes = f"{entry.size_bytes:,} bytes of {_time(entry.modified)}" if entry.size_bytes is not None else "unknown size"
-    then = (
-        "It has not been downloaded yet; the new content is."
-        if entry.content_md5 is None
-        else f"What was downloaded before stands. If the new content is meant, take it with: dcc retry {key}"
-    )
-    return (
-        f"{key} has changed on {address.label}: it was {sizes}, and is {file.size_bytes or 0:,} bytes of "
-        f"{_time(file.modified)}. {then}"
-    )
-
-
-def _size_message(address: SourceAddress, key: ZipKey, before: int | None, file: ListedFile) -> str:
-    return (
-        f"{key} is {file.size_bytes or 0:,} bytes on {address.label} but {before or 0:,} where it was listed before. "
-        "Only the copy of the preferred source is taken. Ask the centre which one is right."
-    )
