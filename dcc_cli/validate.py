@@ -57,12 +57,14 @@ def validate(
     settings = settings_from_environment()
     schemas = SchemaSet.load(settings.xsd_dir)
     known = frozenset(centre.short_name for centre in KNOWN_CENTRES) | frozenset(centres)
-    try:
-        verdicts = [verdict for path in paths for verdict in check_path(path, settings, known, schemas)]
-    except OSError as error:
-        raise ConfigurationError(
-            f"{error.filename} cannot be read ({error.strerror}). Check its permissions, and those of its folder."
-        ) from error
+    verdicts: list[PathVerdict] = []
+    for path in paths:
+        try:
+            verdicts += check_path(path, settings, known, schemas)
+        except OSError as error:
+            raise ConfigurationError(
+                f"{error.filename or path} cannot be read ({error.strerror}). Check the file and its permissions."
+            ) from error
     if as_json:
         echo_json([_verdict_json(verdict) for verdict in verdicts])
     else:

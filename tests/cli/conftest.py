@@ -86,6 +86,18 @@ def clean(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if not name.startswith(("DCC_", "DAGSTER_"))}
 
 
+def imported_by(*arguments: str, environment: dict[str, str]) -> set[str]:
+    """The packages that a command has imported in a process of its own when it ends, whatever it ends with."""
+    code = (
+        "import sys\n"
+        "from dcc_cli.main import dcc\n"
+        f"dcc.main({list(arguments)!r}, prog_name='dcc', standalone_mode=False)\n"
+        "sys.stderr.write(' '.join(sys.modules))"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    return {name.partition(".")[0] for name in ended.stderr.split()}
+
+
 @pytest.fixture
 def bare_dcc(tracker_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Dcc:
     """`dcc` before `dcc init`, on each kind of database. Its sessions do without Dagster."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from importlib.metadata import version
@@ -20,7 +19,7 @@ from dcc_cli.main import dcc as command
 from dcc_cli.source_connection import PROTOCOLS
 from dcc_resources.errors import InternalFaultError
 from dcc_resources.file_sources.connect import OPENERS
-from tests.cli.conftest import PROGRAM, Dcc, clean
+from tests.cli.conftest import PROGRAM, Dcc, clean, imported_by
 from tests.databases import is_sqlite, only_sqlite
 from tests.installations import specimens
 
@@ -109,17 +108,6 @@ def test_wrong_use_ends_with_2(arguments: list[str]) -> None:
     assert result.exit_code == 2
     assert result.stdout == ""
     assert "Error: " in result.stderr
-
-
-def imported_by(*arguments: str, environment: dict[str, str]) -> set[str]:
-    code = (
-        "import sys\n"
-        "from dcc_cli.main import dcc\n"
-        f"dcc.main({list(arguments)!r}, prog_name='dcc', standalone_mode=False)\n"
-        "sys.stderr.write(' '.join(sys.modules))"
-    )
-    ended = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-    return {name.partition(".")[0] for name in ended.stderr.split()}
 
 
 def test_help_and_version_import_nothing_heavy() -> None:

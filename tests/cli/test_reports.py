@@ -1,0 +1,246 @@
+"""`dcc status`, `zips`, `show` and `sessions`: the keys that others rely on, and what a wrangler reads."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+from tests.cli.conftest import Dcc
+from tests.databases import only_sqlite
+from tests.installations import experiments, specimens
+
+GOOD = "add/H.2013-10-31.1.impc.zip"
+BAD = "edit/H.2013-10-31.2.impc.zip"
+TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+
+
+def crawled(dcc: Dcc) -> bytes:
+    """Two sources that host a good zip, one of them a bad one and a wrong name too; returns the bad one's bytes."""
+    first, second = dcc.add_folder("first"), dcc.add_folder("second", "J")
+    first.put(GOOD)
+    second.put(GOOD)
+    document = specimens("H", "2013-10-31.2", mice=1)
+    (name,) = document
+    bad = first.put(BAD, {name: document[name].replace(b"gender=", b"gendr="), **experiments("H", "2013-10-31.2")})
+    first.put("add/wrong.zip", b"x")
+    dcc("crawl", exit_code=1)
+    return bad
+
+
+def test_the_status_of_an_empty_tracker(dcc: Dcc) -> None:
+    assert dcc.json("status") == {
+        "zip_actions": [],
+        "xml_files": [],
+        "sources": [],
+        "session": {"active": None, "last": None},
+        "findings": [],
+    }
+    assert "dcc source add" in dcc("status").stdout
+    assert dcc.json("zips") == []
+    assert dcc.json("sessions") == []
+    assert "dcc crawl" in dcc("sessions").stdout
+
+
+def test_the_status_counts_zip_actions_and_documents_and_tells_of_each_source(dcc: Dcc) -> None:
+    crawled(dcc)
+    status = dcc.json("status")
+    assert list(status) == ["zip_actions", "xml_files", "sources", "session", "findings"]
+    assert status["zip_actions"] == [
+        {"phase": "zip_name", "status": "failed", "count": 1},
+        {"phase": "xsd", "status": "done", "count": 1},
+        {"phase": "xsd", "status": "failed", "count": 1},
+    ]
+    assert status["xml_files"] == [
+        {"phase": "xsd", "status": "done", "count": 2},
+        {"phase": "xsd", "status": "failed", "count": 1},
+    ]
+    first, second = status["sources"]
+    crawl = first.pop("last_crawl")
+    assert first == {
+        "id": 1,
+        "centre": "H",
+        "protocol": "file",
+        "hostname": "localhost",
+        "username": "",
+        "base_path": str(dcc.root / "first"),
+        "state": "available",
+        "centre_active": True,
+        "hosted": 3,
+    }
+    assert TIME.fullmatch(crawl.pop("started"))
+    assert TIME.fullmatch(crawl.pop("finished"))
+    assert crawl == {
+        "source": 1,
+        "session": 1,
+        "outcome": "ok",
+        "error": None,
+        "listed": 3,
+        "new": crawl["new"],
+        "known": 0,
+        "changed": 0,
+        "refused": 1,
+        "ignored": 0,
+        "gone": 0,
+    }
+    assert (second["centre"], second["hosted"]) == ("J", 1)
+    assert crawl["new"] + second["last_crawl"]["new"] == 2
+    assert status["session"]["active"] is None
+    assert status["session"]["last"]["id"] == 1
+    assert status["findings"] == []
+
+
+@only_sqlite
+def test_the_status_reads_well(dcc: Dcc) -> None:
+    crawled(dcc)
+    said = dcc("status").stdout
+    lines = [re.sub(r"\s+", " ", line).strip() for line in said.splitlines()]
+    for expected in ("Zip actions: 3", "zip_name failed 1", "xsd done 1", "Documents: 3", "File sources"):
+        assert expected in lines
+    assert any(line.startswith("1 H file://localhost available 3 ok 20") for line in lines)
+    assert any(line.startswith("Session 1: succeeded, started 20") for line in lines)
+
+
+def test_zips_are_listed_with_the_keys_that_others_rely_on(dcc: Dcc) -> None:
+    bad = crawled(dcc)
+    listed = dcc.json("zips")
+    assert [list(entry) for entry in listed] == [
+        ["file_name", "action", "centre", "phase", "status", "sources", "size_bytes"]
+    ] * 3
+    assert listed[0] == {
+        "file_name": "wrong.zip",
+        "action": "add",
+        "centre": None,
+        "phase": "zip_name",
+        "status": "failed",
+        "sources": [1],
+        "size_bytes": 1,
+    }
+    assert listed[1]["sources"] == [1, 2]
+    assert listed[2] == {
+        "file_name": "H.2013-10-31.2.impc.zip",
+        "action": "edit",
+        "centre": "H",
+        "phase": "xsd",
+        "status": "failed",
+        "sources": [1],
+        "size_bytes": len(bad),
+    }
+    for options, expected in (
+        (["--centre", "H"], 2),
+        (["--centre", "J"], 0),
+        (["--action", "edit"], 1),
+        (["--phase", "xsd"], 2),
+        (["--status", "failed"], 2),
+        (["--centre", "H", "--action", "add", "--phase", "xsd", "--status", "done"], 1),
+    ):
+        assert len(dcc.json("zips", *options)) == expected
+    result = dcc("zips", "--status", "failed")
+    assert BAD in result.stdout
+    assert result.stderr == "2 zip actions.\n"
+    assert "no centre 'X'" in dcc.error("zips", "--centre", "X", exit_code=2)
+
+
+def test_the_story_of_a_zip_has_every_attempt_document_and_error(dcc: Dcc) -> None:
+    bad = crawled(dcc)
+    story = dcc.json("show", BAD)
+    (entry,) = dcc.json("zips", "--action", "edit")
+    assert {name: story[name] for name in entry} == entry
+    assert story["md5"] == hashlib.md5(bad).hexdigest()
+    assert (story["created"], story["inc"]) == ("2013-10-31", 2)
+    (host,) = story["hosts"]
+    assert (host["source"], host["size_bytes"], host["gone_since"]) == (1, len(bad), None)
+    (download,) = story["downloads"]
+    assert TIME.fullmatch(download["requested"])
+    assert TIME.fullmatch(download["received"])
+    assert {name: download[name] for name in ("source", "label", "bytes", "phase", "status", "reasons")} == {
+        "source": 1,
+        "label": "file source 1 (H, file://localhost)",
+        "bytes": len(bad),
+        "phase": "xsd",
+        "status": "failed",
+        "reasons": [],
+    }
+    assert story["documents"] == download["documents"]
+    documents = {document["file_name"]: document for document in story["documents"]}
+    good = documents["H.2013-10-31.2.experiment.impc.xml"]
+    assert (good["phase"], good["status"], good["errors"]) == ("xsd", "done", [])
+    wrong = documents["H.2013-10-31.2.specimen.impc.xml"]
+    assert (wrong["phase"], wrong["status"]) == ("xsd", "failed")
+    assert [(error["line"], error["column"]) for error in wrong["errors"]] == [(4, 5), (4, 5)]
+    assert "gendr" in wrong["errors"][0]["message"]
+    assert list(wrong["errors"][0]) == ["kind", "message", "line", "column"]
+    assert (story["reopenings"], story["findings"]) == ([], [])
+
+
+def test_the_story_of_a_refused_name_tells_why(dcc: Dcc) -> None:
+    crawled(dcc)
+    story = dcc.json("show", "add/wrong.zip")
+    (reason,) = story["reasons"]
+    assert reason["kind"] == "BadFileNameError"
+    assert "does not follow" in reason["message"]
+    assert (story["downloads"], story["documents"], story["centre"]) == ([], [], None)
+    assert "Never downloaded." in dcc("show", "add/wrong.zip").stdout
+
+
+def test_the_documents_of_a_story_are_those_of_the_latest_download(dcc: Dcc) -> None:
+    crawled(dcc)
+    folder = dcc.root / "first" / BAD
+    folder.write_bytes((dcc.root / "first" / GOOD).read_bytes())
+    dcc("crawl", exit_code=1)
+    dcc("retry", BAD)
+    story = dcc.json("show", BAD)
+    assert [len(download["documents"]) for download in story["downloads"]] == [2, 1]
+    assert story["documents"] == story["downloads"][1]["documents"]
+    assert story["status"] == "done"
+    assert [finding["kind"] for finding in story["findings"]] != []
+    said = dcc("show", BAD).stdout
+    assert "Re-opened" in said
+    assert "Findings" in said
+
+
+@only_sqlite
+def test_the_story_reads_well(dcc: Dcc) -> None:
+    crawled(dcc)
+    said = dcc("show", BAD).stdout
+    assert said.startswith(f"{BAD}  xsd failed\n")
+    for expected in (
+        "Hosted by\n  file source 1 (H, file://localhost): ",
+        "Downloads\n  20",
+        "H.2013-10-31.2.specimen.impc.xml    xsd    failed",
+        '  line 4, column 5: Element <mouse> may not have the attribute "gendr".',
+    ):
+        assert expected in said
+
+
+@only_sqlite
+def test_many_errors_of_a_document_are_cut_short_unless_all_are_wanted(dcc: Dcc) -> None:
+    folder = dcc.add_folder()
+    document = specimens("H", "2013-10-31.2", mice=30)
+    (name,) = document
+    folder.put(BAD, {name: document[name].replace(b"gender=", b"gendr=")})
+    dcc("crawl", exit_code=1)
+    assert "... and 50 more errors. `dcc show --all-errors`" in dcc("show", BAD).stdout
+    assert dcc("show", BAD, "--all-errors").stdout.count("gendr") == 30
+    assert len(dcc.json("show", BAD)["documents"][0]["errors"]) == 60
+
+
+def test_a_zip_action_that_is_not_there_is_said_to_be_unknown(dcc: Dcc) -> None:
+    crawled(dcc)
+    assert "no crawl has seen it" in dcc.error("show", "add/nonsense.zip", exit_code=2)
+    assert f"The tracker knows {BAD}" in dcc.error("show", BAD.replace("edit", "add"), exit_code=2)
+    assert "<action>/<file name>" in dcc.error("show", "H.2013-10-31.1.impc.zip", exit_code=2)
+    assert "<action>/<file name>" in dcc.error("show", "put/x.zip", exit_code=2)
+
+
+def test_sessions_are_listed_newest_first(dcc: Dcc) -> None:
+    crawled(dcc)
+    dcc("crawl")
+    newest, oldest = dcc.json("sessions")
+    assert (newest["id"], oldest["id"]) == (2, 1)
+    assert list(oldest) == ["id", "started", "finished", "outcome", "failed_phase", "tasks", "crawls"]
+    assert oldest["outcome"] == "succeeded"
+    assert [task["outcome"] for task in oldest["tasks"]] == ["succeeded"] * len(oldest["tasks"])
+    assert {task["phase"] for task in oldest["tasks"]} == {"zip_name", "download", "xsd"}
+    assert sorted(crawl["source"] for crawl in oldest["crawls"]) == [1, 2]
+    assert [entry["id"] for entry in dcc.json("sessions", "--limit", 1)] == [2]
+    assert "succeeded" in dcc("sessions").stdout

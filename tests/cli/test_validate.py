@@ -1,0 +1,116 @@
+"""`dcc validate`: what a centre runs before it uploads."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dcc_cli.demo import submissions
+from tests.cli.conftest import Dcc, imported_by
+from tests.databases import only_sqlite
+from tests.installations import specimens
+
+pytestmark = only_sqlite
+NAME = "H.2013-10-31.1.specimen.impc.xml"
+WRONG = specimens()[NAME].replace(b"gender=", b"gendr=")
+
+
+def put(folder: Path, name: str, content: bytes) -> Path:
+    path = folder / name
+    path.write_bytes(content)
+    return path
+
+
+def test_a_valid_archive_ends_with_0(bare_dcc: Dcc, tmp_path: Path) -> None:
+    path = put(tmp_path, "H.2013-10-31.1.impc.zip", submissions.archive(specimens()))
+    assert bare_dcc.json("validate", path) == [
+        {"path": str(path), "valid": True, "errors": [], "warnings": []},
+        {"path": f"{path}/{NAME}", "valid": True, "errors": [], "warnings": []},
+    ]
+    result = bare_dcc("validate", path)
+    assert result.stdout.startswith(f"valid    {path}\n")
+    assert result.stderr == "2 files checked, all valid.\n"
+    assert not Path(bare_dcc.environment["DCC_HOME"]).exists()
+
+
+def test_a_document_that_is_not_valid_ends_with_1_and_every_error(bare_dcc: Dcc, tmp_path: Path) -> None:
+    path = put(tmp_path, NAME, WRONG)
+    (verdict,) = bare_dcc.json("validate", path, exit_code=1)
+    assert (verdict["path"], verdict["valid"], verdict["warnings"]) == (str(path), False, [])
+    assert [list(error) for error in verdict["errors"]] == [["kind", "message", "line", "column"]] * 4
+    assert (verdict["errors"][0]["line"], verdict["errors"][0]["column"]) == (4, 5)
+    result = bare_dcc("validate", path, exit_code=1)
+    assert f"INVALID  {path}\n  line 4, column 5: " in result.stdout
+    assert result.stderr == "1 file checked, 1 not valid.\n"
+
+
+def test_the_verdict_and_errors_are_those_of_the_crawl(dcc: Dcc, tmp_path: Path) -> None:
+    content = submissions.archive({NAME: WRONG})
+    path = put(tmp_path, "H.2013-10-31.1.impc.zip", content)
+    folder = dcc.add_folder()
+    folder.put(f"add/{path.name}", content)
+    dcc("crawl", exit_code=1)
+    (document,) = dcc.json("show", f"add/{path.name}")["documents"]
+    archive, verdict = dcc.json("validate", path, exit_code=1)
+    assert verdict["errors"] == document["errors"]
+    assert not archive["valid"]
+
+
+def test_a_folder_is_checked_whole_and_a_wrong_name_of_a_single_document_is_a_warning(
+    bare_dcc: Dcc, tmp_path: Path
+) -> None:
+    folder = tmp_path / "exports"
+    folder.mkdir()
+    put(folder, "mine.xml", specimens()[NAME])
+    put(folder, "other.txt", b"no submission")
+    put(folder, "wrong.zip", submissions.archive(specimens()))
+    single, archive, inner = bare_dcc.json("validate", folder, exit_code=1)
+    assert single["valid"]
+    assert single["warnings"][0]["kind"] == "BadFileNameError"
+    assert archive["errors"][0]["kind"] == "BadFileNameError"
+    assert inner["valid"]
+    assert "warning: 'mine.xml' does not follow" in bare_dcc("validate", folder, exit_code=1).stdout
+
+
+def test_several_paths_are_checked_in_the_order_given(bare_dcc: Dcc, tmp_path: Path) -> None:
+    first, second = put(tmp_path, "b.xml", WRONG), put(tmp_path, "a.xml", specimens()[NAME])
+    verdicts = bare_dcc.json("validate", first, second, exit_code=1)
+    assert [(verdict["path"], verdict["valid"]) for verdict in verdicts] == [(str(first), False), (str(second), True)]
+
+
+def test_a_further_centre_code_can_be_named(bare_dcc: Dcc, tmp_path: Path) -> None:
+    document = specimens("H")[NAME]
+    name = "New_Centre.2013-10-31.1"
+    content = submissions.archive({f"{name}.specimen.impc.xml": document})
+    path = put(tmp_path, f"{name}.impc.zip", content)
+    assert "not registered" in bare_dcc("validate", path, exit_code=1).stdout
+    bare_dcc("validate", "--centre", "New_Centre", path)
+
+
+@pytest.mark.parametrize("name", ["nothing.zip", "."])
+def test_what_is_not_there_ends_with_2(bare_dcc: Dcc, tmp_path: Path, name: str) -> None:
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    assert "Name " in bare_dcc.error("validate", folder / name, exit_code=2)
+
+
+def test_what_cannot_be_read_ends_with_2(bare_dcc: Dcc) -> None:
+    unreadable = "/proc/self/mem"
+    assert f"{unreadable} cannot be read" in bare_dcc.error("validate", unreadable, exit_code=2)
+
+
+def test_a_folder_of_schemas_without_them_ends_with_2(bare_dcc: Dcc, tmp_path: Path) -> None:
+    bare_dcc.environment["DCC_XSD_DIR"] = str(tmp_path)
+    assert "DCC_XSD_DIR" in bare_dcc.error("validate", put(tmp_path, NAME, WRONG), exit_code=2)
+
+
+def test_neither_database_dagster_nor_ssh_is_needed(bare_dcc: Dcc, tmp_path: Path) -> None:
+    bare_dcc.environment["DCC_TRACKER_URL"] = "mysql://dcc@127.0.0.1:1/none"
+    path = put(tmp_path, NAME, specimens()[NAME])
+    process = bare_dcc.process("validate", "--json", path)
+    assert process.returncode == 0
+    assert [verdict["valid"] for verdict in json.loads(process.stdout)] == [True]
+    found = imported_by("validate", str(path), environment=bare_dcc.process_environment())
+    assert found.isdisjoint({"dagster", "paramiko", "sqlalchemy", "pandas"})
