@@ -57,9 +57,9 @@ def crawl(
         wanted = None if partitions is None else _source_ids(sources, partitions)
         with EventRecorder(context.instance, step_of(context), planned) as recorder:
             for outcome in work.crawl(wanted):
-                if outcome.new_zips:
-                    found = [key.partition for key in outcome.new_zips]
-                    context.instance.add_dynamic_partitions(str(ZIP_ACTIONS.name), found)
+                found = [key.partition for key in (*outcome.new_zips, *(key for key, _ in outcome.refused_zips))]
+                if found:
+                    context.instance.add_dynamic_partitions(str(ZIP_ACTIONS.name), list(dict.fromkeys(found)))
                 recorder.tell(source_report(outcome))
                 for report in found_zip_reports(outcome):
                     recorder.tell(report)

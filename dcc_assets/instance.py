@@ -91,8 +91,9 @@ def open_instance(settings: Settings) -> DagsterInstance:
         with _dagster_home(home):
             return DagsterInstance.from_ref(InstanceRef.from_dir(str(home), overrides=overrides))
     except Exception as error:
+        reason = " ".join(str(error).split())
         raise DagsterStorageError(
-            f"The Dagster instance in {home} could not be opened ({error}). Correct its {CONFIGURATION_FILE}, or "
+            f"The Dagster instance in {home} could not be opened ({reason}). Correct its {CONFIGURATION_FILE}, or "
             "delete the directory and rebuild it from the tracker: dcc instance rebuild."
         ) from error
 

@@ -1,0 +1,98 @@
+"""A Dagster instance for an installation, and a look at it as the web page takes it."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from dagster import AssetCheckKey, AssetKey, DagsterInstance, DagsterRunStatus, JobDefinition
+from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
+
+from dcc_assets.instance import open_instance
+from dcc_assets.jobs import asset_definitions
+from dcc_resources.outcomes import SourceCrawl, ZipOutcome
+from tests.installations import Installation
+
+
+@dataclass
+class Dagster:
+    """A Dagster instance, and what it shows."""
+
+    instance: DagsterInstance
+
+    def materialised(self, asset: str) -> set[str]:
+        """The partitions of an asset that are there."""
+        return self.instance.get_materialized_partitions(AssetKey(asset))
+
+    def checks(self, check: AssetCheckKey) -> dict[str | None, str]:
+        """The latest result of a check for each partition that has one."""
+        words = {
+            AssetCheckExecutionRecordStatus.FAILED: "failed",
+            AssetCheckExecutionRecordStatus.SUCCEEDED: "passed",
+            AssetCheckExecutionRecordStatus.PLANNED: "planned",
+        }
+        infos = self.instance.event_log_storage.get_asset_check_partition_info([check])
+        return {info.partition_key: words[info.latest_execution_status] for info in infos}
+
+    def evaluation(self, check: AssetCheckKey, partition: str) -> Any:
+        """The latest evaluation of a check for a partition."""
+        for record in self.instance.event_log_storage.get_asset_check_execution_history(check, limit=1000):
+            if record.partition == partition and record.event is not None:
+                return record.event.dagster_event.event_specific_data
+        raise LookupError(partition)
+
+    def materialise(self, job: JobDefinition, partition: str, *assets: str) -> DagsterRunStatus:
+        """What the Materialize button of the web page does, for one partition."""
+        result = job.execute_in_process(
+            instance=self.instance,
+            partition_key=partition,
+            asset_selection=[AssetKey(asset) for asset in assets],
+            raise_on_error=False,
+        )
+        return self.instance.get_run_by_id(result.run_id).status  # type: ignore[union-attr]
+
+    def statuses(self) -> list[DagsterRunStatus]:
+        """How the runs ended, newest first."""
+        return [run.status for run in self.instance.get_runs()]
+
+
+@pytest.fixture
+def dagster(installation: Installation) -> Iterator[Dagster]:
+    """The installation's Dagster instance, as `dcc crawl` opens it."""
+    with open_instance(installation.settings) as instance:
+        yield Dagster(instance)
+
+
+@pytest.fixture
+def asset_job(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> JobDefinition:
+    """The job behind the Materialize button, in an environment that names the installation."""
+    set_environment(installation, monkeypatch)
+    return asset_definitions().resolve_implicit_global_asset_job_def()
+
+
+def set_environment(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have this process's environment name the installation, as that of Dagster's own processes does."""
+    monkeypatch.setenv("DCC_HOME", str(installation.settings.home))
+    monkeypatch.setenv("DCC_TRACKER_URL", installation.settings.tracker_database_url)
+    monkeypatch.setenv("DCC_STAGING", str(installation.settings.staging_directory))
+    monkeypatch.setenv("DCC_RETRY_DELAY", "0.05")
+    monkeypatch.setenv("DCC_MIN_FREE_BYTES", "0")
+
+
+@dataclass
+class Heard:
+    """What a session told its caller."""
+
+    crawls: list[SourceCrawl]
+    zips: list[ZipOutcome]
+
+    @property
+    def by_zip(self) -> Mapping[str, ZipOutcome]:
+        """The outcomes by `<action>/<file name>`."""
+        return {str(outcome.key): outcome for outcome in self.zips}
+
+
+@pytest.fixture
+def heard() -> Heard:
+    """Nothing heard yet."""
+    return Heard([], [])

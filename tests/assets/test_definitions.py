@@ -1,0 +1,88 @@
+"""The code location: what the web page's lineage shows, whatever state the installation is in."""
+
+import itertools
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from dagster import AssetCheckKey, AssetKey, DynamicPartitionsDefinition
+
+from dcc_assets.catalogue import CHECK_OF_PHASE, REACHABLE
+from dcc_assets.jobs import asset_definitions
+from dcc_assets.session_runs import LOCATION_NAME
+
+ROOT = Path(__file__).parent.parent.parent
+LINEAGE = ["file_source_listings", "zip_actions", "zip_downloads", "xml_documents", "validated_documents"]
+
+
+def test_the_lineage_is_the_flow_of_the_data() -> None:
+    graph = asset_definitions().resolve_asset_graph()
+    assert [key.to_user_string() for level in graph.toposorted_asset_keys_by_level for key in level] == LINEAGE
+    for parent, child in itertools.pairwise(LINEAGE):
+        assert graph.get(AssetKey(child)).parent_keys == {AssetKey(parent)}
+
+
+def test_file_sources_and_zip_actions_are_partitions() -> None:
+    graph = asset_definitions().resolve_asset_graph()
+    names = {}
+    for asset in LINEAGE:
+        partitions = graph.get(AssetKey(asset)).partitions_def
+        assert isinstance(partitions, DynamicPartitionsDefinition)
+        names[asset] = partitions.name
+    assert names == dict.fromkeys(LINEAGE, "zip_actions") | {"file_source_listings": "file_sources"}
+
+
+def test_every_asset_and_check_says_what_it_is() -> None:
+    definitions = asset_definitions()
+    graph = definitions.resolve_asset_graph()
+    for asset in LINEAGE:
+        node = graph.get(AssetKey(asset))
+        assert len(node.description or "") > 80
+        assert node.group_name in {"collection", "validation"}
+        assert node.owners
+        assert node.kinds
+    checks = {key: graph.get(key) for key in graph.asset_check_keys}
+    assert set(checks) == {REACHABLE, *CHECK_OF_PHASE.values()}
+    assert all(node.description for node in checks.values())
+    assert AssetCheckKey(AssetKey("validated_documents"), "xsd") in checks
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({}, "['__ASSET_JOB', 'crawl_file_sources', 'process_zip_actions']"),
+        ({"DCC_TRACKER_URL": "mysql://nobody:nothing@127.0.0.1:1/nowhere"}, "process_zip_actions"),
+        ({"DCC_CRAWL_INTERVAL": "now and then"}, "ConfigurationError: DCC_CRAWL_INTERVAL: 'now and then' is no cron"),
+        ({"DCC_DOWNLOADERS": "0"}, "ConfigurationError: DCC_DOWNLOADERS"),
+    ],
+)
+def test_definitions_load_without_a_tracker_and_say_which_setting_is_wrong(
+    environment: dict[str, str], expected: str, tmp_path: Path
+) -> None:
+    home = tmp_path / "home"
+    program = (
+        "import dcc_definitions as d; r = d.defs.get_repository_def(); r.load_all_definitions();"
+        "print(sorted(j.name for j in r.get_all_jobs()))"
+    )
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("DCC_", "DAGSTER_"))}
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=clean | {"DCC_HOME": str(home)} | environment,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert expected in done.stdout + done.stderr
+    assert not home.exists()
+
+
+def test_the_workspace_loads_the_location_under_its_name() -> None:
+    workspace = yaml.safe_load((ROOT / "workspace.yaml").read_text("utf-8"))
+    assert workspace == {
+        "load_from": [{"python_module": {"module_name": "dcc_definitions", "location_name": LOCATION_NAME}}]
+    }
