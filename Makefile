@@ -17,10 +17,7 @@ ui: install ## The Dagster UI on DCC_HOME: make ui DCC_HOME=.demo/home
 
 test: install ## Style, types and tests, against real servers where they are installed
 	@.ci/install-servers
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-	$(BIN)/pytest -n 2 $(PYTEST_ARGS)
+	@.ci/checks $(PYTEST_ARGS)
 
 bench: install ## The platform beside sftp, unzip, md5sum and xmllint, as a table
 	@.ci/install-servers
