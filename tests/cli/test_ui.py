@@ -1,0 +1,107 @@
+"""`dcc ui`: the real web server and daemon, from any directory, stopped whole."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.cli.conftest import PROGRAM, Dcc
+from tests.databases import only_sqlite
+from tests.servers import free_port
+
+pytestmark = only_sqlite
+LOCATIONS = "{ repositoriesOrError { ... on RepositoryConnection { nodes { name location { name } } } } }"
+
+
+@contextmanager
+def running_ui(dcc: Dcc, folder: Path, port: int) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        [PROGRAM, "ui", "--port", str(port)],
+        env=dcc.process_environment(),
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            process.communicate(timeout=90)
+
+
+def descendants(pid: int) -> set[int]:
+    """The processes that a process has started, directly or not."""
+    parents = {}
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = entry.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        parents[int(entry.parent.name)] = int(fields[1])
+    found = {pid}
+    while more := {child for child, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found - {pid}
+
+
+def alive(pids: set[int]) -> set[int]:
+    return {pid for pid in pids if Path(f"/proc/{pid}").exists()}
+
+
+def test_the_ui_answers_where_it_says_and_nothing_of_it_is_left_when_it_is_stopped(dcc: Dcc, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    port = free_port()
+    with running_ui(dcc, elsewhere, port) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == f"The UI is at http://127.0.0.1:{port} (Ctrl-C stops it).\n"
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{port}/graphql",
+            json.dumps({"query": LOCATIONS}).encode(),
+            {"Content-Type": "application/json"},
+        )
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            found = json.load(answer)["data"]["repositoriesOrError"]["nodes"]
+        assert [node["location"]["name"] for node in found] == ["dcc"]
+        children = descendants(process.pid)
+        assert len(children) >= 3
+        process.send_signal(signal.SIGINT)
+        said, complained = process.communicate(timeout=90)
+    assert process.returncode == 0
+    assert said == ""
+    assert complained.splitlines()[-1] == "Stopped."
+    assert "Traceback" not in complained
+    assert "SupersessionWarning" not in complained
+    deadline = time.monotonic() + 10
+    while alive(children) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert alive(children) == set()
+    assert list(elsewhere.iterdir()) == []
+    assert "enabled: false" in (Path(dcc.environment["DCC_HOME"]) / "dagster" / "dagster.yaml").read_text()
+
+
+def test_a_port_in_use_is_said_to_be(dcc: Dcc) -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        port = listener.getsockname()[1]
+        assert f"port {port}" in dcc.error("ui", "--port", port, exit_code=2)
+
+
+def test_dagster_that_cannot_start_is_the_platforms_fault(dcc: Dcc) -> None:
+    home = Path(dcc.environment["DCC_HOME"]) / "dagster"
+    home.mkdir()
+    (home / "dagster.yaml").write_text("nonsense: {")
+    process = dcc.process("ui", "--port", free_port())
+    assert process.returncode == 70
+    assert "Dagster could not be started" in process.stderr.splitlines()[-1]
