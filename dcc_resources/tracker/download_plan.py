@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Row, Select, and_, case, exists, func, select
+from sqlalchemy import Connection, Row, Select, and_, case, exists, func, or_, select
 from sqlalchemy.orm import aliased
 
 from dcc_resources.downloading import Hosting
@@ -34,7 +34,6 @@ from dcc_resources.tracker.progress import WAITING, State
 from dcc_resources.tracker.reference import ACTION_IDS, Phase, Status
 from dcc_resources.tracker.sources import AVAILABLE
 
-TRANSFER_FAILED = State(Phase.DOWNLOAD, Status.FAILED)
 _ACTIONS = {number: action for action, number in ACTION_IDS.items()}
 _CHUNK = 500
 _Host = aliased(Centre)
@@ -105,7 +104,12 @@ def cancel_orphans(connection: Connection) -> int:
 def reopen_failed_downloads(connection: Connection, sources: set[int] | None) -> int:
     """The retry policy: what failed to arrive is tried again from the sources of this session. Returns how many."""
     query = _hosted(select(ZipAction.id).distinct(), sources).where(
-        ZipAction.phase_id == int(TRANSFER_FAILED.phase), ZipAction.status_id == int(TRANSFER_FAILED.status)
+        or_(
+            *(
+                and_(ZipAction.phase_id == int(state.phase), ZipAction.status_id == int(state.status))
+                for state in NOT_ARRIVED
+            )
+        )
     )
     failed = list(connection.scalars(query))
     if failed:
@@ -144,7 +148,7 @@ def load_waiting(
     """The zip actions that wait for download, oldest first, each with its hostings in order of preference.
 
     Preferred are the producing centre's own sources, then those with the fewest failures, then the fastest measured;
-    ties go to the older source. A source that lists another size than the preferred one hosts another file: it is
+    ties go to the older source. A source that lists another size than a preferred one hosts another file: it is
     left out. `sources` and `za_ids` leave out all others.
     """
     rows: list[Row[Any]] = []
@@ -289,6 +293,12 @@ def _planned(rows: Iterable[Row[Any]]) -> list[PlannedZip]:
         if plan is None:
             key = ZipKey(_ACTIONS[row.todo_id], row.file_name)
             plans[row.id] = PlannedZip(row.id, row.zip_id, key, row.centre, (hosting,))
-        elif hosting.size_bytes == plan.hostings[0].size_bytes:
+        elif _same_size(hosting, plan.hostings):
             plans[row.id] = replace(plan, hostings=(*plan.hostings, hosting))
     return list(plans.values())
+
+
+def _same_size(hosting: Hosting, preferred: Iterable[Hosting]) -> bool:
+    """Whether a hosting may be of the same file as the preferred ones; a source need not tell its size."""
+    known = {other.size_bytes for other in preferred} - {None}
+    return hosting.size_bytes is None or not known or hosting.size_bytes in known

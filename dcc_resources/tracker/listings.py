@@ -220,7 +220,7 @@ class ListingRecorder:
             listed_before = zips[key.file_name][1]
             if differ(listed_before, file.size_bytes):
                 result.findings.append(
-                    Finding("sizediffer", key, actions[key], size_message(address, key, listed_before, file))
+                    Finding("size_differs", key, actions[key], size_message(address, key, listed_before, file))
                 )
 
     def _zip_files(self, new: Mapping[ZipKey, ListedFile]) -> dict[str, tuple[int, int | None]]:
