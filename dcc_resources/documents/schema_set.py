@@ -73,7 +73,8 @@ class SchemaSet:
 def _parse(path: Path) -> etree._ElementTree:
     parser = etree.XMLParser(no_network=True, load_dtd=False)
     try:
-        return etree.parse(path.open("rb"), parser, base_url=str(path))
+        with path.open("rb") as file:
+            return etree.parse(file, parser, base_url=str(path))
     except etree.XMLSyntaxError as error:
         raise ConfigurationError(
             f"The schema {path} is not well-formed: line {error.lineno}: {error.msg}. Correct the file, or unset "
