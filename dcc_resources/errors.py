@@ -124,6 +124,10 @@ class DagsterStorageError(UnreachableError):
     """Dagster's own storage could not be written."""
 
 
+class ReportNotSentError(UnreachableError):
+    """The report of a session could not be sent."""
+
+
 class DiskFullError(DccError):
     """The staging area has not enough free space."""
 

@@ -14,6 +14,7 @@ from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from dcc_resources.errors import ConfigurationError
+from dcc_resources.mail_addresses import parse_addresses, parse_smtp_url
 from dcc_resources.naming import DEFAULT_DOCUMENT_PATTERN, DEFAULT_ZIP_PATTERN, NamingConvention
 
 _MEGABYTE = 1024 * 1024
@@ -93,7 +94,7 @@ class Settings(BaseSettings):
         default=None, description="Passphrase of SSH private keys whose access key names none."
     )
     tls_ca_file: Path | None = Field(
-        default=None, description="Certificate authorities for ftps, in PEM; by default the system's."
+        default=None, description="Certificate authorities for ftps, https and e-mail, in PEM; by default the system's."
     )
 
     min_free_bytes: int = Field(
@@ -123,7 +124,45 @@ class Settings(BaseSettings):
         description="Whether `dcc` shows its work in Dagster too; the tracker has it in any case.",
     )
 
-    @field_validator("home", "staging", "xsd_dir", "known_hosts", "tls_ca_file")
+    smtp_url: SecretStr = Field(
+        default=SecretStr("smtp://localhost"),
+        description="Mail server that sends session reports: smtp://user:password@host:port, or smtps:// for TLS from "
+        "the start. User, password and port may be left out; what URLs give a meaning is percent-encoded. By default "
+        "that of this machine.",
+    )
+    report_to: str = Field(
+        default="", description="E-mail addresses, between commas, that get a report of each session; none by default."
+    )
+    report_from: str | None = Field(
+        default=None, description="E-mail address that reports come from; by default dcc at this machine."
+    )
+    report_directory: Path | None = Field(
+        default=None, description="Directory that each session's report is written to, as session-<id>.txt."
+    )
+    report_quiet_sessions: bool = Field(
+        default=True, description="Whether a session is reported in which nothing happened and nothing was amiss."
+    )
+
+    @field_validator("smtp_url")
+    @classmethod
+    def _mail_server(cls, url: SecretStr) -> SecretStr:
+        parse_smtp_url(url)
+        return url
+
+    @field_validator("report_to")
+    @classmethod
+    def _addresses(cls, text: str) -> str:
+        parse_addresses(text)
+        return text
+
+    @field_validator("report_from")
+    @classmethod
+    def _one_address(cls, text: str | None) -> str | None:
+        if text is not None and len(parse_addresses(text)) != 1:
+            raise ValueError("it must be one e-mail address")
+        return text
+
+    @field_validator("home", "staging", "xsd_dir", "known_hosts", "tls_ca_file", "report_directory")
     @classmethod
     def _absolute(cls, path: Path | None) -> Path | None:
         try:
@@ -150,6 +189,11 @@ class Settings(BaseSettings):
     def staging_directory(self) -> Path:
         """Where archives are kept, as `<action>/<zip>` and `<action>/<zip>.contents/`."""
         return self.staging if self.staging is not None else self.home / "staging"
+
+    @property
+    def report_addresses(self) -> tuple[str, ...]:
+        """Who gets session reports by e-mail."""
+        return parse_addresses(self.report_to)
 
     @property
     def dagster_home(self) -> Path:

@@ -41,6 +41,10 @@ def test_every_setting_has_an_environment_variable_and_says_what_it_means(
         "tracker_url": "sqlite:////x/y.db",
         "dagster_events": "false",
         "crawl_interval": "5 4 * * *",
+        "smtp_url": "smtps://mail.dcc.example",
+        "report_to": "wrangler@dcc.example",
+        "report_from": "dcc@dcc.example",
+        "report_quiet_sessions": "false",
     }
     value = values.get(name, "/some/path" if "path" in str(Settings.model_fields[name].annotation).lower() else "7")
     before = getattr(load_settings(), name)

@@ -1,0 +1,122 @@
+"""What a crawling session had to do with: the zip actions that it saw first, downloaded or took further."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Connection, Select, func, literal, or_, select
+
+from dcc_resources.outcomes import ZipKey
+from dcc_resources.tracker.columns import UtcDateTime, utc_now
+from dcc_resources.tracker.models import (
+    Centre,
+    FileSource,
+    FileSourceHasZip,
+    XmlFile,
+    ZipAction,
+    ZipDownload,
+    ZipFile,
+)
+from dcc_resources.tracker.queries import SessionEntry, StateCount, latest_downloads
+from dcc_resources.tracker.reference import ACTION_IDS, Phase, Status
+
+_ACTIONS = {number: action for action, number in ACTION_IDS.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class SessionZip:
+    """A zip action with its state at present.
+
+    `centre` is that of its name, None where the name tells none; `hosts` are the centres whose file sources have had
+    it.
+    """
+
+    key: ZipKey
+    centre: str | None
+    hosts: tuple[str, ...]
+    phase: Phase
+    status: Status
+
+    def concerns(self, centre: str) -> bool:
+        """Whether it is a centre's own: by its name or, where that tells no centre, by where it was found."""
+        return self.centre == centre if self.centre is not None else centre in self.hosts
+
+
+def session_zips(connection: Connection, session: SessionEntry) -> list[SessionZip]:
+    """The zip actions of a session, oldest first: those whose state changed, or that it downloaded, while it ran.
+
+    The tracker keeps the time of the last change only: what a later session changed again belongs to that one.
+    """
+    touched = _touched(connection, session)
+    hosts: dict[int, dict[str, None]] = defaultdict(dict)
+    hosting = (
+        select(FileSourceHasZip.za_id, Centre.short_name)
+        .join(FileSource, FileSource.id == FileSourceHasZip.file_source_id)
+        .join(Centre, Centre.id == FileSource.centre_id)
+        .where(FileSourceHasZip.za_id.in_(touched))
+        .order_by(FileSourceHasZip.id)
+    )
+    for za_id, centre in connection.execute(hosting):
+        hosts[za_id][centre] = None
+    query = (
+        select(
+            ZipAction.id,
+            ZipAction.todo_id,
+            ZipFile.file_name,
+            Centre.short_name,
+            ZipAction.phase_id,
+            ZipAction.status_id,
+        )
+        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+        .outerjoin(Centre, Centre.id == ZipFile.centre_id)
+        .where(ZipAction.id.in_(touched))
+        .order_by(ZipFile.created, ZipFile.inc, ZipAction.id)
+    )
+    return [
+        SessionZip(ZipKey(_ACTIONS[todo], name), centre, tuple(hosts[za_id]), Phase(phase), Status(status))
+        for za_id, todo, name, centre, phase, status in connection.execute(query)
+    ]
+
+
+def session_documents(connection: Connection, session: SessionEntry) -> dict[ZipKey, list[StateCount]]:
+    """How many documents of each of these zip actions are in each state: those of its latest download."""
+    latest = latest_downloads()
+    query = (
+        select(ZipAction.todo_id, ZipFile.file_name, XmlFile.phase_id, XmlFile.status_id, func.count())
+        .join(latest, latest.c.download_id == XmlFile.zip_id)
+        .join(ZipAction, ZipAction.id == latest.c.za_id)
+        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+        .where(ZipAction.id.in_(_touched(connection, session)))
+        .group_by(ZipAction.todo_id, ZipFile.file_name, XmlFile.phase_id, XmlFile.status_id)
+    )
+    counts: dict[ZipKey, list[StateCount]] = defaultdict(list)
+    for todo, name, phase, status, count in connection.execute(query):
+        counts[ZipKey(_ACTIONS[todo], name)].append(StateCount(Phase(phase), Status(status), count))
+    return dict(counts)
+
+
+def _touched(connection: Connection, session: SessionEntry) -> Select[Any]:
+    """Ids of the session's zip actions."""
+    began, ended = session.started, session.finished or utc_now()
+    ahead = _database_ahead(connection)
+    downloaded = (
+        select(FileSourceHasZip.za_id)
+        .join(ZipDownload, ZipDownload.zf_id == FileSourceHasZip.id)
+        .where(ZipDownload.request.between(began, ended))
+    )
+    # SQLite compares texts, and only this type binds times as the database wrote them.
+    first, last = (literal(moment + ahead, UtcDateTime()) for moment in (began, ended))
+    changed = ZipAction.last_update.between(first, last)
+    return select(ZipAction.id).where(or_(changed, ZipAction.id.in_(downloaded)))
+
+
+def _database_ahead(connection: Connection) -> timedelta:
+    """How far the database's clock, which tells when a row changed, is ahead of this machine's."""
+    told = connection.execute(select(func.current_timestamp())).scalar_one()
+    there = told if isinstance(told, datetime) else datetime.fromisoformat(str(told))
+    ahead = there.replace(tzinfo=None, microsecond=0) - utc_now()
+    # Both are in whole seconds: a difference of one is none.
+    return ahead if abs(ahead) > timedelta(seconds=1) else timedelta()
