@@ -128,7 +128,7 @@ class EventRecorder:
             for reports in _batches(self._told):
                 self._write(reports)
         except Exception as error:
-            log.exception("Events could not be stored in Dagster")
+            log.debug("Events could not be stored in Dagster", exc_info=True)
             self._error = error
 
     def _write(self, reports: Sequence[Report]) -> None:

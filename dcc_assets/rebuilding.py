@@ -12,7 +12,7 @@ from dcc_assets.catalogue import FILE_SOURCES, ZIP_ACTIONS
 from dcc_assets.event_recorder import EventRecorder
 from dcc_assets.file_source_assets import source_partitions
 from dcc_assets.recorded_outcomes import recorded_crawls, recorded_zips
-from dcc_assets.runs import finish_dead_runs, step_of
+from dcc_assets.runs import QUIET, finish_dead_runs, step_of
 from dcc_assets.source_reports import source_report
 from dcc_assets.zip_reports import whole_zip_report
 from dcc_resources.errors import DagsterStorageError, DccError
@@ -98,7 +98,7 @@ def rebuild_instance(
 
     try:
         finish_dead_runs(instance)
-        result = rebuild.execute_in_process(instance=instance)
+        result = rebuild.execute_in_process(instance=instance, run_config=QUIET)
     except Exception as error:
         if rebuilding.failure is not None:
             raise rebuilding.failure from None

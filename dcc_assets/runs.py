@@ -12,6 +12,9 @@ from dcc_assets.catalogue import SESSION_TAG
 from dcc_assets.event_recorder import Step
 from dcc_resources.sessions import Session
 
+QUIET: Final = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+"""Run configuration under which Dagster prints nothing: what there is to say the command says."""
+
 _PROCESS_TAG: Final = "dcc/process"
 _UNDER_WAY = [DagsterRunStatus.STARTING, DagsterRunStatus.STARTED, DagsterRunStatus.CANCELING]
 

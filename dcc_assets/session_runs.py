@@ -12,12 +12,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from dagster import DagsterInstance, JobDefinition
+from dagster import DagsterExecutionInterruptedError, DagsterInstance, JobDefinition
 from sqlalchemy import Engine
 
 from dcc_assets.jobs import crawl_file_sources, process_zip_actions
 from dcc_assets.rebuilding import RebuildReport, rebuild_instance
-from dcc_assets.runs import session_tags
+from dcc_assets.runs import QUIET, session_tags
 from dcc_assets.work import PLATFORM, HeldSession, Work
 from dcc_resources.errors import DagsterStorageError
 from dcc_resources.outcomes import SourceCrawl, ZipKey, ZipOutcome
@@ -126,8 +126,13 @@ class _Runs:
             return
         try:
             result = job.execute_in_process(
-                instance=self._instance, tags=self._tags, resources={PLATFORM: HeldSession(self._work)}
+                instance=self._instance,
+                run_config=QUIET,
+                tags=self._tags,
+                resources={PLATFORM: HeldSession(self._work)},
             )
+        except DagsterExecutionInterruptedError:
+            raise KeyboardInterrupt from None
         except Exception as error:
             failure = self._work.failure
             if failure is not None:

@@ -1,6 +1,9 @@
 """A whole session through Dagster, in this process: what it shows agrees with the tracker, whatever fails."""
 
+import os
 import shutil
+import signal
+import time
 from typing import Any
 
 import pytest
@@ -205,6 +208,7 @@ def test_what_the_work_raises_reaches_the_caller_as_it_was(
     dagster: Dagster,
     heard: Heard,
     monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
     error: type[Exception],
 ) -> None:
     def fail(*_arguments: object, **_options: object) -> None:
@@ -215,12 +219,16 @@ def test_what_the_work_raises_reaches_the_caller_as_it_was(
     with pytest.raises(error, match=r"^the reason$"):
         run(installation, dagster, heard)
     assert dagster.statuses() == [DagsterRunStatus.FAILURE]
+    assert capfd.readouterr() == ("", "")
 
 
 @only_sqlite
-def test_an_interrupt_reaches_the_caller_as_one(installation: Installation, dagster: Dagster, heard: Heard) -> None:
+def test_an_interrupt_reaches_the_caller_as_one_and_the_next_session_goes_on(
+    installation: Installation, dagster: Dagster, heard: Heard
+) -> None:
     def interrupt(_outcome: object) -> None:
-        raise KeyboardInterrupt
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(5)
 
     installation.add_folder().put(GOOD)
     with pytest.raises(KeyboardInterrupt):

@@ -1,0 +1,100 @@
+"""A lost Dagster instance is rebuilt from the tracker, and shows what the lost one showed."""
+
+import shutil
+
+import pytest
+
+from dcc_assets.catalogue import CHECK_OF_PHASE, REACHABLE
+from dcc_assets.instance import open_instance
+from dcc_assets.session_runs import rebuild_instance, run_session
+from dcc_resources.errors import DagsterStorageError, TrackerUnreachableError
+from dcc_resources.outcomes import ZipOutcome
+from tests.assets.conftest import Dagster
+from tests.assets.test_session_runs import ALL, INVALID, put_all_kinds
+from tests.databases import only_sqlite
+from tests.installations import Installation
+
+ASSETS = ("file_source_listings", "zip_actions", "zip_downloads", "xml_documents", "validated_documents")
+XSD = list(CHECK_OF_PHASE.values())[-1]
+
+
+def shown(dagster: Dagster) -> dict[str, object]:
+    return {
+        "partitions": [sorted(dagster.instance.get_dynamic_partitions(n)) for n in ("file_sources", "zip_actions")],
+        "materialised": {asset: dagster.materialised(asset) for asset in ASSETS},
+        "checks": {check: dagster.checks(check) for check in (REACHABLE, *CHECK_OF_PHASE.values())},
+    }
+
+
+def test_it_shows_what_the_lost_one_showed(installation: Installation) -> None:
+    put_all_kinds(installation)
+    lost = installation.add_folder("J", "lost")
+    shutil.rmtree(lost.path)
+    with open_instance(installation.settings) as instance:
+        run_session(installation.settings, installation.tracker, instance)
+        before = shown(Dagster(instance))
+        evaluation = Dagster(instance).evaluation(XSD, INVALID)
+    shutil.rmtree(installation.settings.dagster_home)
+
+    said: list[str] = []
+    with open_instance(installation.settings) as instance:
+        assert shown(Dagster(instance)) != before
+        report = rebuild_instance(installation.settings, installation.tracker, instance, said.append)
+        assert shown(Dagster(instance)) == before
+        again = Dagster(instance).evaluation(XSD, INVALID)
+        assert (again.description, again.metadata["errors"], again.metadata["documents"]) == (
+            evaluation.description,
+            evaluation.metadata["errors"],
+            evaluation.metadata["documents"],
+        )
+        # What was wrong is recorded by partition: told twice it is still one result.
+        rebuild_instance(installation.settings, installation.tracker, instance)
+        assert shown(Dagster(instance)) == before
+    assert (report.file_sources, report.zip_actions, report.failed) == (2, len(ALL), len(ALL) - 1)
+    assert said == [f"Dagster shows 2 file sources and {len(ALL)} zip actions, {len(ALL) - 1} of them failed."]
+
+
+@only_sqlite
+def test_after_it_sessions_go_on(installation: Installation) -> None:
+    folder = installation.add_folder()
+    folder.put("add/H.2013-10-31.1.impc.zip")
+    installation.run_session()
+    heard: list[ZipOutcome] = []
+    with open_instance(installation.settings) as instance:
+        rebuild_instance(installation.settings, installation.tracker, instance)
+        folder.put("add/H.2013-10-31.2.impc.zip")
+        run_session(installation.settings, installation.tracker, instance, on_zip=heard.append)
+        assert len(Dagster(instance).materialised("validated_documents")) == 2
+    assert [outcome.key.file_name for outcome in heard] == ["H.2013-10-31.2.impc.zip"]
+
+
+@only_sqlite
+@pytest.mark.parametrize(
+    ("broken", "error", "expected"),
+    [
+        (
+            "dcc_assets.rebuilding.recorded_zips",
+            TrackerUnreachableError("The tracker is away."),
+            TrackerUnreachableError,
+        ),
+        ("dcc_assets.event_recorder.EventRecorder._store", OSError("disk full"), DagsterStorageError),
+    ],
+)
+def test_what_fails_is_said_by_its_name_and_by_the_caller_alone(
+    installation: Installation,
+    dagster: Dagster,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    broken: str,
+    error: Exception,
+    expected: type[Exception],
+) -> None:
+    def refuse(*_arguments: object, **_options: object) -> None:
+        raise error
+
+    put_all_kinds(installation)
+    installation.run_session()
+    monkeypatch.setattr(broken, refuse)
+    with pytest.raises(expected, match=str(error)):
+        rebuild_instance(installation.settings, installation.tracker, dagster.instance)
+    assert capfd.readouterr() == ("", "")
