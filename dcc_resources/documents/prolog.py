@@ -61,9 +61,13 @@ def read_prolog(chunks: Iterable[bytes]) -> Root | Doctype | Unreadable:
     def on_declaration(_version: str, encoding: str | None, _standalone: int) -> None:
         declared[0] = encoding
 
-    def on_doctype(*_declaration: object) -> None:
+    def on_doctype() -> None:
         found.append(Doctype(*place()))
         raise _FoundError
+
+    def on_other(markup: str) -> None:
+        if markup.startswith("<!DOCTYPE"):
+            on_doctype()
 
     def on_start(name: str, _attributes: object) -> None:
         namespace, _, local = name.rpartition(" ")
@@ -71,7 +75,8 @@ def read_prolog(chunks: Iterable[bytes]) -> Root | Doctype | Unreadable:
         raise _FoundError
 
     parser.XmlDeclHandler = on_declaration
-    parser.StartDoctypeDeclHandler = on_doctype
+    parser.DefaultHandler = on_other
+    parser.EndDoctypeDeclHandler = on_doctype
     parser.StartElementHandler = on_start
     try:
         fed = 0
