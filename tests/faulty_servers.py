@@ -160,6 +160,7 @@ class PasswordSftpServer:
 
     `users` are further users, whose password is their name. With `interactive` it takes the password only as the
     answer to a question. `refuse_login` takes none. `on_login` is told the name of whoever begins to log in.
+    `largest_read` is how many bytes it sends at once, however many are asked for.
     """
 
     username = _USERNAME
@@ -173,6 +174,7 @@ class PasswordSftpServer:
         interactive: bool = False,
         refuse_login: bool = False,
         on_login: Callable[[str], object] = lambda username: None,
+        largest_read: int | None = None,
         host: str = "127.0.0.1",
     ) -> None:
         self._host = host
@@ -202,7 +204,12 @@ class PasswordSftpServer:
             def validate_kbdint_response(self, username: str, responses: Any) -> bool:
                 return len(responses) == 1 and is_right(username, responses[0])
 
+        class Folder(asyncssh.SFTPServer):
+            def read(self, file_obj: Any, offset: int, size: int) -> Any:
+                return super().read(file_obj, offset, min(size, largest_read or size))
+
         self._logins = Logins
+        self._folder = Folder
         self._key = asyncssh.generate_private_key("ssh-ed25519")
         self.host_key = self._key.export_public_key().decode().strip()
         self._loop = asyncio.new_event_loop()
@@ -226,7 +233,7 @@ class PasswordSftpServer:
     async def _listen(self) -> Any:
         def folder(channel: Any) -> asyncssh.SFTPServer:
             root = self._folders[channel.get_extra_info("username")]
-            return asyncssh.SFTPServer(channel, chroot=str(root).encode())
+            return self._folder(channel, chroot=str(root).encode())
 
         return await asyncssh.listen(
             self._host, 0, server_factory=self._logins, server_host_keys=[self._key], sftp_factory=folder

@@ -74,7 +74,7 @@ class FtpConnection:
         session = self._connected()
         with (
             self._translated(f"listing {_shown(path)}", ListingFailedError),
-            time_limit(self._settings.list_timeout, session.abandon),
+            time_limit(self._settings.list_timeout, session.interrupt),
         ):
             if not self._enter(session, action):
                 return ActionListing(action, missing=True)

@@ -123,10 +123,14 @@ class FtpSession(ftplib.FTP_TLS):
             with contextlib.suppress(ftplib.error_perm, ftplib.error_reply):
                 self.sendcmd("OPTS UTF8 ON")
 
-    def abandon(self) -> None:
-        """Close everything at once, without a word to the server: it may not be listening."""
+    def interrupt(self) -> None:
+        """Make whatever another thread is waiting for fail."""
         shut_down(self.data)
         shut_down(self.sock)
+
+    def abandon(self) -> None:
+        """Close everything at once, without a word to the server: it may not be listening."""
+        self.interrupt()
         if self.data is not None:
             self.data.close()
         with contextlib.suppress(OSError):
@@ -151,7 +155,7 @@ def open_session(
         raise
     step = "its greeting"
     try:
-        with time_limit(settings.login_timeout, session.abandon):
+        with time_limit(settings.login_timeout, session.interrupt):
             session.welcome = session.getresp()
             if tls:
                 step = "the TLS handshake"

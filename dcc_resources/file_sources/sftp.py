@@ -47,7 +47,7 @@ def open_sftp(address: SourceAddress, settings: Settings) -> SftpConnection:
     connection = SshTransport(address.label, endpoint, settings, trusted.algorithms)
     try:
         check_host_key(address, connection.host_key, trusted)
-        log_in(connection, address, credential, settings.login_timeout)
+        log_in(connection, address, credential, connection.login_seconds)
         return SftpConnection(address, settings, base, connection)
     except BaseException:
         connection.close()
@@ -64,7 +64,7 @@ class SftpConnection:
         self._connection = connection
         with (
             self._translated("opening an SFTP session", SourceUnreachableError),
-            time_limit(settings.login_timeout, connection.close),
+            time_limit(connection.login_seconds, connection.close),
         ):
             self._client = connection.open_sftp(settings.idle_timeout)
 

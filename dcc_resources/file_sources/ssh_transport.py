@@ -14,6 +14,7 @@ from paramiko.common import cMSG_SERVICE_REQUEST
 from dcc_resources.errors import SourceTimeoutError, SourceUnreachableError
 from dcc_resources.file_sources.access import Endpoint, parse_hostname
 from dcc_resources.file_sources.host_keys import HostKey
+from dcc_resources.file_sources.remote_names import printable
 from dcc_resources.file_sources.sftp_client import SftpClient
 from dcc_resources.file_sources.sockets import open_socket, shut_down
 from dcc_resources.settings import Settings
@@ -62,7 +63,7 @@ class SshTransport:
     """An encrypted connection whose host key is known but not yet judged, and over which nothing has been sent.
 
     Raises SourceTimeoutError or SourceUnreachableError. `first_algorithms` are the host key algorithms to ask for
-    before the others.
+    before the others. DCC_LOGIN_TIMEOUT begins with the TCP connection: `login_seconds` are what remains of it.
     """
 
     def __init__(
@@ -70,6 +71,7 @@ class SshTransport:
     ) -> None:
         self.label = label
         self._socket = open_socket(label, endpoint, settings.connect_timeout)
+        self._login_deadline = time.monotonic() + settings.login_timeout
         try:
             self.transport = _Transport(self._socket)
             self._negotiate(first_algorithms, settings.login_timeout)
@@ -97,6 +99,11 @@ class SshTransport:
                 f"{self.label}: no SSH session could be begun ({describe(failure)}). "
                 "Check that the port is that of an SSH server."
             ) from failure
+
+    @property
+    def login_seconds(self) -> float:
+        """Seconds that remain for the login, at least a tenth."""
+        return max(self._login_deadline - time.monotonic(), 0.1)
 
     @property
     def host_key(self) -> HostKey:
@@ -128,7 +135,8 @@ def describe(failure: Exception | None) -> str:
         return "the server closed the connection"
     if isinstance(failure, UnicodeDecodeError):
         return "the server's greeting is not SSH"
-    text = " ".join(str(failure).split())
+    text = failure.strerror if isinstance(failure, OSError) and failure.strerror else str(failure)
+    text = printable(" ".join(text.split()).encode("utf-8", "surrogateescape"))
     return text if len(text) <= 200 else text[:200] + "…"
 
 

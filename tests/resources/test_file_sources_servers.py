@@ -150,6 +150,19 @@ def test_a_file_arrives_whole_and_from_any_offset(any_share: Share, source_setti
         assert fetch(connection, NAME, None) == content
 
 
+@pytest.mark.parametrize("largest_read", [1000, 32 * 1024])
+def test_an_sftp_server_may_send_less_at_once_than_it_is_asked_for(
+    largest_read: int, password_sftp_server: Callable[..., Share], source_settings: Settings
+) -> None:
+    share = password_sftp_server(largest_read=largest_read)
+    content = os.urandom(300_001)
+    share.put(f"add/{NAME}", content)
+    with connect(share.address(), source_settings) as connection:
+        assert fetch(connection, NAME, len(content)) == content
+        assert fetch(connection, NAME, len(content), offset=123_456) == content[123_456:]
+        assert fetch(connection, NAME, None) == content
+
+
 def test_no_more_is_taken_than_one_block_beyond_the_listed_size(any_share: Share, source_settings: Settings) -> None:
     content = os.urandom(8_000_000)
     any_share.put(f"add/{NAME}", content)
@@ -250,13 +263,13 @@ def test_a_directory_of_100_000_entries_is_a_normal_listing(
         share: Share = request.getfixturevalue(server)
         address = share.address(base_path=share.base_path.replace(share.root.name, large_folder.name))
     # A server may prepare the whole listing before it sends the first byte.
-    settings = source_settings.model_copy(update={"idle_timeout": 20.0})
-    began = time.monotonic()
+    settings = source_settings.model_copy(update={"idle_timeout": 60.0, "list_timeout": 60.0})
+    began = time.thread_time()
     listing = list_add(address, settings)
-    seconds = time.monotonic() - began
+    seconds_of_work = time.thread_time() - began
     assert len(listing.zips) == 100_000
     assert all(file.size_bytes == 10 for file in listing.zips)
-    assert seconds < 15
+    assert seconds_of_work < 5
 
 
 class TestBasePaths:
