@@ -1,0 +1,236 @@
+"""What starts work by itself: it looks at the tracker only, asks once, and never while a session is at work."""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+from dagster import (
+    DagsterInstance,
+    DagsterRunStatus,
+    DefaultScheduleStatus,
+    DefaultSensorStatus,
+    RunRequest,
+    SkipReason,
+    build_schedule_context,
+    build_sensor_context,
+)
+from sqlalchemy import update
+
+from dcc_assets.catalogue import SESSION_TAG
+from dcc_assets.jobs import crawl_file_sources, process_zip_actions
+from dcc_assets.runs import session_tags
+from dcc_resources.crawling import crawl_file_sources as crawl
+from dcc_resources.errors import ConfigurationError, TrackerUnreachableError
+from dcc_resources.sessions import open_session
+from dcc_resources.settings import load_settings
+from dcc_resources.tracker.database import writing
+from dcc_resources.tracker.models import SessionLock
+from dcc_sensors import automation
+from dcc_sensors.automation import crawl_schedule, new_zips, retry_failed_downloads
+from tests.assets.conftest import set_environment
+from tests.databases import only_sqlite
+from tests.installations import Folder, Installation
+
+ZIP = "add/H.2013-10-31.1.impc.zip"
+
+
+@pytest.fixture
+def instance() -> Iterator[DagsterInstance]:
+    with DagsterInstance.ephemeral() as made:
+        yield made
+
+
+@pytest.fixture
+def folder(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> Folder:
+    set_environment(installation, monkeypatch)
+    return installation.add_folder()
+
+
+def crawled(installation: Installation, *, hand_over: bool) -> int:
+    """A session that crawled and processed nothing; its id."""
+    with open_session(installation.tracker, installation.settings) as session:
+        for _ in crawl(installation.tracker, installation.settings, session):
+            pass
+        if hand_over:
+            session.hand_over()
+    return session.id
+
+
+def asked(sensor: object, instance: DagsterInstance) -> RunRequest | str:
+    """The run that a sensor asks for, or why it asks for none."""
+    answer = sensor(build_sensor_context(instance=instance))  # type: ignore[operator]
+    assert isinstance(answer, RunRequest | SkipReason)
+    return answer if isinstance(answer, RunRequest) else str(answer.skip_message)
+
+
+def test_zip_actions_that_wait_are_asked_for_once_in_the_session_that_found_them(
+    installation: Installation, folder: Folder, instance: DagsterInstance
+) -> None:
+    assert asked(new_zips, instance) == "No zip action waits."
+    folder.put(ZIP)
+    session = crawled(installation, hand_over=True)
+    first, second = asked(new_zips, instance), asked(new_zips, instance)
+    assert isinstance(first, RunRequest)
+    assert isinstance(second, RunRequest)
+    assert first.tags == {SESSION_TAG: str(session)}
+    assert first.partition_key is None
+    assert first.run_key is not None
+    assert first.run_key == second.run_key
+
+    folder.put("add/H.2013-10-31.2.impc.zip")
+    crawled(installation, hand_over=True)
+    third = asked(new_zips, instance)
+    assert isinstance(third, RunRequest)
+    assert third.run_key != first.run_key
+
+
+@only_sqlite
+def test_work_that_a_run_left_undone_is_asked_for_again_only_after_a_while(
+    installation: Installation, folder: Folder, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.put(ZIP)
+    crawled(installation, hand_over=False)
+    now = 1_000_000 * automation.REPEAT_SECONDS
+    monkeypatch.setattr(automation.time, "time", lambda: now)
+    first = asked(new_zips, instance)
+    assert isinstance(first, RunRequest)
+    assert first.tags == {}
+    monkeypatch.setattr(automation.time, "time", lambda: now + automation.REPEAT_SECONDS)
+    later = asked(new_zips, instance)
+    assert isinstance(later, RunRequest)
+    assert later.run_key != first.run_key
+
+
+@only_sqlite
+@pytest.mark.parametrize("status", [DagsterRunStatus.NOT_STARTED, DagsterRunStatus.STARTED])
+@pytest.mark.parametrize("job", [crawl_file_sources, process_zip_actions])
+def test_nothing_is_asked_for_while_a_run_is_under_way(
+    installation: Installation, folder: Folder, instance: DagsterInstance, status: DagsterRunStatus, job: object
+) -> None:
+    folder.put(ZIP)
+    crawled(installation, hand_over=True)
+    instance.create_run_for_job(job, status=status)  # type: ignore[arg-type]
+    assert "is under way or queued" in str(asked(new_zips, instance))
+
+
+@only_sqlite
+def test_a_run_whose_process_died_holds_up_nothing(
+    installation: Installation, folder: Folder, instance: DagsterInstance
+) -> None:
+    folder.put(ZIP)
+    dead = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    with open_session(installation.tracker, installation.settings) as session:
+        tags = session_tags(session)
+    mine = str(os.getpid())
+    process = tags["dcc/process"].replace(f":{mine}:", f":{dead.pid}:")
+    dead.kill()
+    dead.wait()
+    crawled(installation, hand_over=True)
+    run = instance.create_run_for_job(
+        process_zip_actions, status=DagsterRunStatus.STARTED, tags={**tags, "dcc/process": process}
+    )
+    alive = instance.create_run_for_job(crawl_file_sources, status=DagsterRunStatus.STARTED, tags=tags)
+    assert "crawl_file_sources is under way" in str(asked(new_zips, instance))
+    assert instance.get_run_by_id(run.run_id).status is DagsterRunStatus.FAILURE  # type: ignore[union-attr]
+    assert instance.get_run_by_id(alive.run_id).status is DagsterRunStatus.STARTED  # type: ignore[union-attr]
+
+
+def test_nothing_is_asked_for_while_a_session_is_at_work_and_again_when_it_died(
+    installation: Installation, folder: Folder, instance: DagsterInstance
+) -> None:
+    folder.put(ZIP)
+    crawled(installation, hand_over=False)
+    schedule = crawl_schedule(installation.settings)
+    with open_session(installation.tracker, installation.settings) as session:
+        assert asked(new_zips, instance) == f"Session {session.id} is active."
+        skipped = schedule(build_schedule_context(instance=instance))
+        assert isinstance(skipped, SkipReason)
+        with writing(installation.tracker) as connection:
+            connection.execute(update(SessionLock).values(heartbeat=datetime(2001, 1, 1)))
+        assert isinstance(asked(new_zips, instance), RunRequest)
+
+
+@only_sqlite
+def test_failed_downloads_are_tried_again_once_after_the_next_crawl(
+    installation: Installation, folder: Folder, instance: DagsterInstance
+) -> None:
+    assert asked(retry_failed_downloads, instance) == "No download has failed."
+    folder.put(ZIP)
+    crawled(installation, hand_over=False)
+    saved = (folder.path / ZIP).read_bytes()
+    (folder.path / ZIP).unlink()
+    installation.run_session(crawl=False)
+    assert installation.states() == {ZIP: "download failed"}
+    assert "with or after the next crawl" in str(asked(retry_failed_downloads, instance))
+
+    folder.put(ZIP, saved)
+    session = crawled(installation, hand_over=True)
+    assert asked(new_zips, instance) == "No zip action waits."
+    request = asked(retry_failed_downloads, instance)
+    assert isinstance(request, RunRequest)
+    assert request.tags == {SESSION_TAG: str(session)}
+    assert request.run_key == asked(retry_failed_downloads, instance).run_key  # type: ignore[union-attr]
+
+
+@only_sqlite
+def test_sensors_look_at_the_tracker_only_and_at_once(
+    installation: Installation, folder: Folder, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.put(ZIP)
+    crawled(installation, hand_over=True)
+    shutil.rmtree(folder.path)
+
+    def refuse(*_arguments: object, **_options: object) -> None:
+        raise AssertionError("a sensor spoke to the network")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setattr("dcc_resources.file_sources.connect.connect", refuse)
+    schedule = crawl_schedule(installation.settings)
+    began = time.monotonic()
+    assert isinstance(asked(new_zips, instance), RunRequest)
+    asked(retry_failed_downloads, instance)
+    assert isinstance(schedule(build_schedule_context(instance=instance)), RunRequest)
+    assert time.monotonic() - began < 3
+
+
+def test_a_tracker_that_is_not_there_yet_is_a_reason_to_wait(
+    tmp_path: Path, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DCC_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("DCC_TRACKER_URL", raising=False)
+    assert "dcc init" in str(asked(new_zips, instance))
+    assert "dcc init" in str(asked(retry_failed_downloads, instance))
+    assert not (tmp_path / "home").exists()
+
+
+def test_a_tracker_that_cannot_be_reached_fails_the_tick(
+    instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
+    monkeypatch.setenv("DCC_TRACKER_URL", f"mysql://user:hidden@127.0.0.1:{port}/tracker")
+    with pytest.raises(TrackerUnreachableError) as failure:
+        asked(new_zips, instance)
+    assert "hidden" not in str(failure.value)
+
+
+def test_everything_runs_as_soon_as_the_daemon_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DCC_CRAWL_INTERVAL", "30 2 * * *")
+    schedule = crawl_schedule(load_settings())
+    assert (schedule.cron_schedule, schedule.job_name) == ("30 2 * * *", "crawl_file_sources")
+    assert schedule.default_status is DefaultScheduleStatus.RUNNING
+    assert {s.default_status for s in (new_zips, retry_failed_downloads)} == {DefaultSensorStatus.RUNNING}
+    assert {s.job_name for s in (new_zips, retry_failed_downloads)} == {"process_zip_actions"}
+
+
+def test_a_wrong_crawl_interval_is_said() -> None:
+    with pytest.raises(ConfigurationError, match=r"DCC_CRAWL_INTERVAL: 'hourly, please'"):
+        crawl_schedule(load_settings(crawl_interval="hourly, please"))
