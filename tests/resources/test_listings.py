@@ -389,15 +389,15 @@ MANY = 100_000
 def test_a_hundred_thousand_archives_are_recorded_within_seconds(shelf: Shelf) -> None:
     """existing_system_defects row 39: seven queries for each known file."""
     files = [ListedFile(f"H.2013-10-{1 + n % 31:02}.{n // 31}.impc.zip", n, n) for n in range(MANY)]
-    began = time.monotonic()
+    began = time.process_time()
     assert len(shelf.add(*files).new_zips) == MANY
-    assert time.monotonic() - began < 30
+    assert time.process_time() - began < 20
 
     new = [ListedFile(f"H.2014-01-01.{n}.impc.zip", n, n) for n in range(3)]
-    began = time.monotonic()
+    began = time.process_time()
     with _statements(shelf.tracker) as sent:
         found = shelf.add(*files[:-1], *new)
-    assert time.monotonic() - began < 15
+    assert time.process_time() - began < 10
     assert (found.known, len(found.new_zips), found.gone) == (MANY - 1, 3, 1)
     assert len(sent) < 25
     with shelf.tracker.connect() as connection:

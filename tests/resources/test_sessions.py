@@ -180,6 +180,7 @@ class TestOutcome:
         lock = _lock(tracker)
         assert (lock.holder, lock.session_id) == (None, None)
 
+    @only_sqlite
     def test_failed_tasks_fail_the_session_with_the_earliest_phase(self, tracker: Engine, settings: Settings) -> None:
         with open_session(tracker, settings) as session:
             for phase, failed in ((Phase.XSD, True), (Phase.ZIP_NAME, True), (Phase.DOWNLOAD, False)):
@@ -201,6 +202,7 @@ class TestOutcome:
         assert _session_row(tracker, session.id).status == Phase.XSD
         assert _lock(tracker).holder is None
 
+    @only_sqlite
     def test_an_exception_amid_tasks_fails_those_that_were_not_finished(
         self, tracker: Engine, settings: Settings
     ) -> None:
@@ -212,6 +214,7 @@ class TestOutcome:
         assert [task.status for task in _rows(tracker, SessionTask)] == [0, 1]
         assert all(task.finish_time for task in _rows(tracker, SessionTask))
 
+    @only_sqlite
     def test_an_exception_before_any_task_is_a_failure_all_the_same(self, tracker: Engine, settings: Settings) -> None:
         with pytest.raises(RuntimeError), open_session(tracker, settings) as session:
             raise RuntimeError("a bug")
@@ -246,6 +249,7 @@ class TestDeadHolder:
         with open_session(tracker, settings) as session:
             assert f"Session {dead} died (process {process.pid}" in session.notices[0]
 
+    @only_sqlite
     def test_a_process_that_has_the_dead_one_s_number_is_not_taken_for_it(
         self, tracker: Engine, settings: Settings
     ) -> None:
@@ -258,6 +262,7 @@ class TestDeadHolder:
                 session.check()
             session._lost.clear()
 
+    @only_sqlite
     @pytest.mark.parametrize(
         "elsewhere",
         [
@@ -340,6 +345,7 @@ class TestLease:
         assert _lock(tracker).holder == "another"
         assert _session_row(tracker, session.id).finish_time is None
 
+    @only_sqlite
     def test_a_lock_lost_unnoticed_is_not_given_back_twice(self, tracker: Engine, settings: Settings) -> None:
         with open_session(tracker, settings) as session:
             _change_lock(tracker, holder="another")
@@ -419,6 +425,7 @@ class TestHandingOver:
         assert row.status == sessions.SUCCESS
         assert len(_rows(tracker, CrawlingSession)) == 1
 
+    @only_sqlite
     def test_what_failed_before_the_handing_over_fails_the_session(self, tracker: Engine, settings: Settings) -> None:
         with open_session(tracker, settings) as first:
             first.finish_task(first.start_task(Phase.ZIP_NAME, "crawl"), failed=True)
@@ -427,6 +434,7 @@ class TestHandingOver:
             second.finish_task(second.start_task(Phase.XSD, "validation"), failed=False)
         assert _session_row(tracker, first.id).status == Phase.ZIP_NAME
 
+    @only_sqlite
     @pytest.mark.parametrize("failed", [True, False])
     def test_the_next_session_finishes_one_that_nobody_went_on_with(
         self, failed: bool, tracker: Engine, settings: Settings
@@ -439,6 +447,7 @@ class TestHandingOver:
             assert second.notices == ()
             assert _session_row(tracker, first.id).status == (Phase.ZIP_NAME if failed else sessions.SUCCESS)
 
+    @only_sqlite
     def test_a_session_that_is_over_cannot_be_gone_on_with(self, tracker: Engine, settings: Settings) -> None:
         with open_session(tracker, settings) as first:
             first.hand_over()
@@ -449,6 +458,7 @@ class TestHandingOver:
             assert third.id > second.id
         assert _session_row(tracker, first.id) == finished
 
+    @only_sqlite
     def test_a_session_cannot_be_gone_on_with_by_two(self, tracker: Engine, settings: Settings) -> None:
         with open_session(tracker, settings) as first:
             first.hand_over()
@@ -459,6 +469,7 @@ class TestHandingOver:
         ):
             pytest.fail("two at once")
 
+    @only_sqlite
     def test_a_run_that_breaks_off_does_not_hand_over(self, tracker: Engine, settings: Settings) -> None:
         with pytest.raises(RuntimeError), open_session(tracker, settings) as first:  # noqa: PT012
             first.hand_over()
@@ -466,6 +477,7 @@ class TestHandingOver:
         assert _session_row(tracker, first.id).status == Phase.DOWNLOAD
         assert (_lock(tracker).holder, _lock(tracker).session_id) == (None, None)
 
+    @only_sqlite
     def test_a_killed_run_that_had_gone_on_with_it_leaves_it_failed(self, tracker: Engine, settings: Settings) -> None:
         with open_session(tracker, settings) as first:
             first.hand_over()
@@ -478,6 +490,7 @@ class TestHandingOver:
             assert _session_row(tracker, first.id).status == Phase.XSD
 
 
+@only_sqlite
 def test_the_token_that_holds_a_lock_is_new_each_time(tracker: Engine, settings: Settings) -> None:
     holders = set()
     for _ in range(2):
