@@ -6,22 +6,22 @@ Commands are imported when they are needed, and import what is heavy (Dagster, l
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import click
 
-from dcc_cli.output import printable
+from dcc_cli.output import printable, warn
 from dcc_resources.errors import DccError, InternalFaultError, TrackerUnreachableError
 
 INTERRUPTED = 130
 PIPE_CLOSED = 141
 INTERNAL_FAULT = 70
-# Dagster's own kind of KeyboardInterrupt, known by its name so that Dagster need not be imported.
-_DAGSTER_INTERRUPT = "DagsterExecutionInterruptedError"
 
 EXIT_CODES = """\b
 Exit codes:
@@ -77,7 +77,8 @@ class RootGroup(CommandGroup):
     def invoke(self, ctx: click.Context) -> object:
         """Run the command; raises only click's own exceptions, which carry the exit code."""
         try:
-            result = super().invoke(ctx)
+            with _log_messages_shown(logging.WARNING if ctx.params.get("debug") else logging.ERROR):
+                result = super().invoke(ctx)
             sys.stdout.flush()
         except (click.exceptions.Exit, click.ClickException):
             raise
@@ -95,12 +96,27 @@ class RootGroup(CommandGroup):
         except Exception as error:
             _show_traceback(ctx)
             raise _unexpected(error) from error
-        except BaseException as error:
-            if type(error).__name__ != _DAGSTER_INTERRUPT:
-                raise
-            click.echo("Interrupted.", err=True)
-            raise click.exceptions.Exit(INTERRUPTED) from error
         return result
+
+
+class _OneLineHandler(logging.Handler):
+    """Prints log messages as warnings, a line each, on standard error."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print one message."""
+        warn(record.getMessage())
+
+
+@contextmanager
+def _log_messages_shown(level: int) -> Iterator[None]:
+    """Show what is logged at `level` or above; what is below it, commands report by themselves."""
+    handler = _OneLineHandler(level)
+    root = logging.getLogger()
+    root.addHandler(handler)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
 
 
 def _show_traceback(ctx: click.Context) -> None:

@@ -113,7 +113,9 @@ def test_a_source_that_is_down_ends_with_4_and_the_others_are_crawled(dcc: Dcc) 
     assert report["sources"][1]["error"]["kind"] == "SourceUnreachableError"
     assert report["problems"][0]["source"] == 2
     assert report["zip_actions"] == [{**VALID, "count": 1}]
-    assert "failed  file source 2 (J, ftp://127.0.0.1:1)" in dcc("crawl", exit_code=4).stdout
+    result = dcc("crawl", exit_code=4)
+    assert "failed  file source 2 (J, ftp://127.0.0.1:1)" in result.stdout
+    assert result.stderr == ""
     (_, entry) = dcc.json("status")["sources"]
     assert entry["last_crawl"]["outcome"] == "failed"
     assert "Connection refused" in entry["last_crawl"]["error"]["message"]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import subprocess
 import time
 from collections.abc import Iterator
 from importlib.metadata import version
-from pathlib import Path
 
 import click
 import pytest
@@ -199,6 +199,21 @@ def test_every_other_end_has_its_code_and_one_line(
 
 
 @only_sqlite
+def test_what_is_logged_as_an_error_is_a_warning_on_one_line(bare_dcc: Dcc, monkeypatch: pytest.MonkeyPatch) -> None:
+    def complain(_: object) -> None:
+        logging.getLogger("some.library").warning("a detail")
+        logging.getLogger("some.library").error("two\nlines")
+
+    bare_dcc("init")
+    monkeypatch.setattr("dcc_resources.tracker.database.require_current", complain)
+    assert bare_dcc("sessions").stderr == "Warning: two lines\n"
+    assert bare_dcc("--debug", "sessions").stderr == "Warning: a detail\nWarning: two lines\n"
+    assert logging.getLogger().handlers == [
+        handler for handler in logging.getLogger().handlers if type(handler).__module__ != "dcc_cli.group"
+    ]
+
+
+@only_sqlite
 def test_what_a_server_or_centre_named_cannot_steer_the_terminal(dcc: Dcc) -> None:
     folder = dcc.add_folder()
     folder.put("add/\x1b[31mred\x07.zip", b"x")
@@ -223,7 +238,9 @@ def test_a_reader_that_stops_reading_is_no_error(dcc: Dcc) -> None:
 
 
 @only_sqlite
-def test_an_interrupted_crawl_says_so_and_the_next_one_goes_on(dcc: Dcc) -> None:
+@pytest.mark.parametrize("events", ["false", "true"])
+def test_an_interrupted_crawl_says_so_and_the_next_one_goes_on(dcc: Dcc, events: str) -> None:
+    dcc.environment["DCC_DAGSTER_EVENTS"] = events
     folder = dcc.add_folder()
     for number in range(200):
         stem = f"2013-10-31.{number}"
@@ -241,4 +258,3 @@ def test_an_interrupted_crawl_says_so_and_the_next_one_goes_on(dcc: Dcc) -> None
     assert status["session"]["last"]["outcome"] == "failed"
     dcc("crawl")
     assert dcc.json("status")["zip_actions"] == [{"phase": "xsd", "status": "done", "count": 200}]
-    assert Path(dcc.environment["DCC_HOME"], "staging", "add").is_dir()
