@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection, Engine, Row, func, select, update
 
 from dcc_resources.errors import SessionActiveError, SessionLostError
+from dcc_resources.session_report import send_session_report
 from dcc_resources.settings import Settings
 from dcc_resources.tracker.database import insert_rows, run_writing, writing
 from dcc_resources.tracker.models import CrawlingSession, SessionLock, SessionTask, utc_now
@@ -161,6 +162,8 @@ def open_session(tracker: Engine, settings: Settings, *, resume: int | None = No
 
     `resume` names a session that was handed over, to go on with; if it is over, a new one is opened. Raises
     SessionActiveError while another process holds a session, and SessionLostError when the lease was lost meanwhile.
+    When the session is over its report is sent, where the settings ask for one; what became of that is added to its
+    notices.
     """
     holder = Holder.this_process()
 
@@ -172,16 +175,22 @@ def open_session(tracker: Engine, settings: Settings, *, resume: int | None = No
     stop = threading.Event()
     beat = threading.Thread(target=_keep_alive, args=(session, stop), name="session lease", daemon=True)
     beat.start()
-    completed = False
+    completed = failed = False
     try:
         yield session
         session.check()
         completed = True
+    except Exception:
+        failed = True
+        raise
     finally:
         stop.set()
         beat.join()
         if not session._lost.is_set():
             _release(session, completed)
+            # Whoever interrupts a session does not want to wait for a mail server.
+            if failed or (completed and not session._handed_over):
+                session.notices += tuple(send_session_report(tracker, settings, session.id))
 
 
 def _acquire(connection: Connection, holder: Holder, settings: Settings, resume: int | None) -> tuple[int, list[str]]:

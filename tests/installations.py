@@ -58,12 +58,13 @@ class Folder:
 
 @dataclass
 class SessionResult:
-    """What a session yielded: crawls by source id, outcomes by `<action>/<name>`, and what it said at its start."""
+    """What a session yielded: crawls by source id, outcomes by `<action>/<name>`, and its notices."""
 
     id: int
     crawls: dict[int, SourceCrawl] = field(default_factory=dict)
     zips: dict[str, ZipOutcome] = field(default_factory=dict)
     notices: tuple[str, ...] = ()
+    closing_notices: tuple[str, ...] = ()
 
 
 @dataclass
@@ -105,6 +106,7 @@ class Installation:
                     result.crawls[crawled.source_id] = crawled
             for outcome in process_zip_actions(self.tracker, self.settings, session):
                 result.zips[str(outcome.key)] = outcome
+        result.closing_notices = session.notices[len(result.notices) :]
         return result
 
     def process_again(self, *keys: str) -> SessionResult:

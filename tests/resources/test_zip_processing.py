@@ -427,3 +427,22 @@ def test_hundreds_of_zips_come_through_in_bounded_threads(installation: Installa
     assert set(installation.states().values()) == {"xsd done"}
     assert most <= before + 3 + 2 + 2
     assert _open_files() <= open_before + 5
+
+
+def test_the_report_of_a_session_is_sent_when_it_is_over(installation: Installation, folder: Folder) -> None:
+    """existing_system_defects row 43."""
+    folder.put(KEY, b"no zip at all")
+    reported = installation.with_settings(report_directory=installation.root / "reports")
+    result = reported.run_session()
+    (report,) = (installation.root / "reports").iterdir()
+    assert KEY in report.read_text("utf-8")
+    assert any(str(report) in notice for notice in result.closing_notices)
+
+
+def test_a_report_that_cannot_be_sent_fails_no_session(installation: Installation, folder: Folder) -> None:
+    folder.put(KEY)
+    (installation.root / "reports").write_text("a file where a directory should be")
+    result = installation.with_settings(report_directory=installation.root / "reports").run_session()
+    assert any("DCC_REPORT_DIRECTORY" in notice for notice in result.closing_notices)
+    with installation.tracker.connect() as connection:
+        assert connection.scalar(select(CrawlingSession.status)) == 0
