@@ -37,6 +37,8 @@ def add(
     Example:
       dcc centre add H --name "MRC Harwell" --email wrangler@example.org
 
+    JSON: the centre, as one of `dcc centre list --json`.
+
     Exit codes: 0 registered; 2 the code is not one, or is registered already.
     """
     from dcc_resources.tracker import registry
@@ -57,7 +59,11 @@ def add(
 def list_centres(as_json: bool) -> None:
     """List the registered centres.
 
-    Exit codes: 0.
+    \b
+    JSON: a list of {"short_name", "imits_name", "full_name", "email", "phone", "address",
+      "is_active", "created", "sources"}; sources counts those that are not removed
+
+    Exit codes: 0; 2 the tracker is not initialised; 4 it cannot be reached.
     """
     from dcc_resources.tracker import registry
 

@@ -28,6 +28,9 @@ def init(as_json: bool) -> None:
       dcc init
       DCC_TRACKER_URL=mysql://dcc:secret@db.example.org/phenodcc_tracker dcc init
 
+    JSON: {"tracker", "created", "from", "to"}: its URL without the password, whether there was none before, the schema
+    before (null if there was none) and at present.
+
     Exit codes: 0; 2 the database is of a newer version, or a setting is wrong; 4 it cannot be reached.
     """
     from dcc_resources.tracker import database
@@ -73,6 +76,8 @@ def show_settings(as_json: bool) -> None:
     \b
     Example:
       DCC_DOWNLOADERS=8 dcc settings
+
+    JSON: a list of {"name", "variable", "value", "from" (environment, default), "description"}
 
     Exit codes: 0; 2 a setting is wrong.
     """
@@ -125,7 +130,9 @@ def rebuild(as_json: bool) -> None:
     Example:
       rm -rf ~/.dcc/dagster && dcc instance rebuild
 
-    Exit codes: 0; 2 the tracker is not initialised; 4 it cannot be reached.
+    JSON: {"file_sources", "zip_actions", "failed", "run_id"}
+
+    Exit codes: 0; 2 the tracker is not initialised; 4 it, or Dagster's storage, cannot be reached.
     """
     from dcc_assets.instance import open_instance
     from dcc_assets.session_runs import rebuild_instance

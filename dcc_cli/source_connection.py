@@ -61,6 +61,8 @@ def add(accesskey: str, accept_host_key: bool, no_test: bool, as_json: bool, **p
         --username dcc --accesskey env:HARWELL_PASSWORD --base-path /impc
       dcc source add --centre J --protocol file --base-path /data/jax
 
+    JSON: {"id", "fingerprints" (of the host keys that were pinned), "warnings"}
+
     Exit codes: 0 registered; 2 wrong use, or a host key that nobody accepted; 4 the sftp server could not be reached,
     so that its host key is unknown.
     """

@@ -38,7 +38,12 @@ def list_sources(as_json: bool) -> None:
 
     An access key that refers to something (env:NAME, file:PATH, key:PATH) is shown; a password never is.
 
-    Exit codes: 0; 4 the tracker cannot be reached.
+    \b
+    JSON: a list of {"id", "centre", "protocol", "hostname", "username", "accesskey" (a reference,
+      "***" for a password, or empty), "base_path", "state", "centre_active", "created",
+      "hosted" (zip actions at present), "fingerprints" (of accepted host keys)}
+
+    Exit codes: 0; 2 the tracker is not initialised; 4 it cannot be reached.
     """
     from dcc_resources.tracker import registry
 
