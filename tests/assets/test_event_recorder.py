@@ -1,0 +1,128 @@
+"""The recorder: what it stores of what it is told, in batches, and what it says when it cannot."""
+
+import logging
+from collections.abc import Iterator, Sequence
+
+import pytest
+from dagster import AssetCheckKey, AssetKey, DagsterInstance, EventLogEntry
+
+from dcc_assets import event_recorder
+from dcc_assets.event_recorder import EventRecorder, Materialised, Report, Step, Verdict
+from dcc_resources.errors import DagsterStorageError
+from tests.assets.conftest import Dagster
+
+ASSET = AssetKey("validated_documents")
+CHECK = AssetCheckKey(ASSET, "xsd")
+OTHER = AssetCheckKey(ASSET, "other")
+STEP = Step("f" * 36, "job", "step")
+
+
+@pytest.fixture
+def dagster() -> Iterator[Dagster]:
+    with DagsterInstance.ephemeral() as instance:
+        yield Dagster(instance)
+
+
+def told(dagster: Dagster, *reports: Report, planned: Sequence[AssetCheckKey] = ()) -> None:
+    with EventRecorder(dagster.instance, STEP, planned) as recorder:
+        for report in reports:
+            recorder.tell(report)
+
+
+def verdict(passed: bool, *, told: bool = True) -> Verdict:
+    return Verdict(CHECK, passed, "why", told=told)
+
+
+def test_a_pass_is_stored_only_where_the_check_failed_before(dagster: Dagster) -> None:
+    told(dagster, Report("bad", (), (verdict(False),)))
+    told(dagster, Report("bad", (), (verdict(True, told=False),)), Report("good", (), (verdict(True, told=False),)))
+    assert dagster.checks(CHECK) == {"bad": "passed"}
+    history = dagster.instance.event_log_storage.get_asset_check_execution_history(CHECK, limit=10)
+    told(dagster, Report("bad", (), (verdict(True, told=False),)))
+    assert dagster.instance.event_log_storage.get_asset_check_execution_history(CHECK, limit=10) == history
+
+
+def test_a_check_that_the_run_announced_gets_every_verdict(dagster: Dagster) -> None:
+    reports = [Report("one", (), (verdict(True, told=False), Verdict(OTHER, True, "why", told=False)))]
+    told(dagster, *reports, planned=[CHECK])
+    assert dagster.checks(CHECK) == {"one": "passed"}
+    assert dagster.checks(OTHER) == {}
+
+
+def test_an_evaluation_points_at_the_materialisation_that_it_is_about(dagster: Dagster) -> None:
+    told(dagster, Report("one", (Materialised(ASSET, {"bytes": 1}),), (verdict(False),)))
+    newest = dagster.instance.get_latest_materialization_event(ASSET)
+    assert newest is not None
+    (info,) = dagster.instance.event_log_storage.get_asset_check_partition_info([CHECK])
+    assert info.is_current
+    assert info.latest_target_materialization_storage_id is not None
+    target = dagster.evaluation(CHECK, "one").target_materialization_data
+    assert (target.run_id, target.timestamp) == (STEP.run_id, newest.timestamp)
+    assert target.storage_id == info.latest_materialization_storage_id
+
+
+def test_a_failure_where_nothing_was_materialised_is_current_too(dagster: Dagster) -> None:
+    told(dagster, Report("one", (), (verdict(False),)))
+    (info,) = dagster.instance.event_log_storage.get_asset_check_partition_info([CHECK])
+    assert info.is_current
+
+
+def test_events_keep_the_time_at_which_it_happened(dagster: Dagster) -> None:
+    told(dagster, Report("one", (Materialised(ASSET, {}),), (verdict(False),), timestamp=1_400_000_000.0))
+    newest = dagster.instance.get_latest_materialization_event(ASSET)
+    assert newest is not None
+    assert newest.timestamp == 1_400_000_000.0
+
+
+def test_many_reports_are_few_batches(dagster: Dagster, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    store = dagster.instance.event_log_storage.store_event_batch
+
+    def note(events: Sequence[EventLogEntry]) -> None:
+        sizes.append(len(events))
+        store(events)
+
+    monkeypatch.setattr(dagster.instance.event_log_storage, "store_event_batch", note)
+    monkeypatch.setattr(event_recorder, "_MOST_AT_ONCE", 10)
+    told(dagster, *(Report(f"zip {n}", (Materialised(ASSET, {}),)) for n in range(25)))
+    assert sizes == [10, 10, 5]
+    assert len(dagster.materialised("validated_documents")) == 25
+
+
+def test_a_storage_that_fails_never_holds_up_the_work_and_is_said_at_the_end(
+    dagster: Dagster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_events: object) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr(dagster.instance.event_log_storage, "store_event_batch", refuse)
+    done: list[int] = []
+
+    def work() -> None:
+        with EventRecorder(dagster.instance, STEP) as recorder:
+            for number in range(300):
+                recorder.tell(Report(f"zip {number}", (Materialised(ASSET, {}),)))
+                done.append(number)
+
+    with pytest.raises(DagsterStorageError, match=r"disk full.*dcc instance rebuild") as failure:
+        work()
+    assert len(done) == 300
+    assert isinstance(failure.value.__cause__, OSError)
+
+
+def test_a_failure_of_the_work_itself_is_not_hidden_by_one_of_the_storage(
+    dagster: Dagster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(_events: object) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr(dagster.instance.event_log_storage, "store_event_batch", refuse)
+
+    def work() -> None:
+        with EventRecorder(dagster.instance, STEP) as recorder:
+            recorder.tell(Report("one", (Materialised(ASSET, {}),)))
+            raise ValueError("the work")
+
+    with caplog.at_level(logging.ERROR), pytest.raises(ValueError, match="the work"):
+        work()
+    assert "disk full" in caplog.text
