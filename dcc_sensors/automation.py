@@ -23,7 +23,7 @@ from dagster import (
 from dagster._utils.schedules import is_valid_cron_schedule
 
 from dcc_assets.catalogue import SESSION_TAG
-from dcc_assets.jobs import crawl_file_sources, process_zip_actions
+from dcc_assets.jobs import CRAWL_JOB, PROCESS_JOB
 from dcc_assets.runs import finish_dead_runs
 from dcc_resources.errors import ConfigurationError, TrackerOutdatedError
 from dcc_resources.settings import Settings, load_settings
@@ -44,7 +44,7 @@ _UNFINISHED = [
 
 
 @sensor(
-    job=process_zip_actions,
+    job_name=PROCESS_JOB,
     minimum_interval_seconds=NEW_ZIPS_SECONDS,
     default_status=DefaultSensorStatus.RUNNING,
     description="Has the zip actions that wait processed, as soon as no session is active.",
@@ -64,7 +64,7 @@ def new_zips(context: SensorEvaluationContext) -> RunRequest | SkipReason:
 
 
 @sensor(
-    job=process_zip_actions,
+    job_name=PROCESS_JOB,
     minimum_interval_seconds=RETRY_SECONDS,
     default_status=DefaultSensorStatus.RUNNING,
     description="Has downloads that failed tried again, once after each crawl.",
@@ -94,7 +94,7 @@ def crawl_schedule(settings: Settings) -> ScheduleDefinition:
     @schedule(
         name="crawl_schedule",
         cron_schedule=settings.crawl_interval,
-        job=crawl_file_sources,
+        job_name=CRAWL_JOB,
         execution_timezone="UTC",
         default_status=DefaultScheduleStatus.RUNNING,
         description="Has all available file sources crawled; DCC_CRAWL_INTERVAL says when.",
@@ -127,8 +127,7 @@ def _look() -> TrackerView | SkipReason:
 def _busy(context: SensorEvaluationContext, view: TrackerView) -> SkipReason | None:
     if view.active_session is not None:
         return SkipReason(f"Session {view.active_session} is active.")
-    jobs = (crawl_file_sources.name, process_zip_actions.name)
-    for job in jobs:
+    for job in (CRAWL_JOB, PROCESS_JOB):
         if context.instance.get_runs(RunsFilter(job_name=job, statuses=_UNFINISHED), limit=1):
             return SkipReason(f"A run of {job} is under way or queued.")
     return None
