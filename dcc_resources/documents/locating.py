@@ -16,7 +16,7 @@ from lxml import etree
 
 from dcc_resources.documents.messages import Sort, Violation, explain, quoted
 from dcc_resources.documents.prolog import LONGEST_TOKEN
-from dcc_resources.documents.streaming import Pruned
+from dcc_resources.documents.streaming import NoElementError, Pruned
 
 _IDENTIFYING = ("experimentID", "specimenID", "colonyID", "procedureID", "parameterID", "centreID")
 _MOST_NAMED = 3
@@ -205,7 +205,7 @@ def locate_errors(
             if (number > last and not tandem.busy) or tandem.stuck:
                 break
             tandem.take(chunk, number in errors_in_chunk)
-    except (pyexpat.ExpatError, etree.XMLSyntaxError):
+    except (pyexpat.ExpatError, etree.XMLSyntaxError, NoElementError):
         pass  # The caller finds out for itself where the document stops being well-formed, and reports that.
     return Found(tandem.found, tandem.unexpected)
 

@@ -13,10 +13,6 @@ LONGEST_TOKEN = 10_000_000
 """Bytes that one tag, comment or text may have at the most; libxml2 refuses longer ones as well."""
 
 
-class TokenTooLongError(Exception):
-    """A tag or comment did not end within the limit."""
-
-
 @dataclass(frozen=True, slots=True)
 class Root:
     """The root element and where its tag begins; line and column count from 1."""

@@ -13,6 +13,16 @@ from dataclasses import dataclass, field
 from lxml import etree
 
 CHUNK = 64 * 1024
+LONGEST_WITHOUT_ELEMENT = 20_000_000
+"""Bytes that may go by without another element: libxml2 holds a tag or comment that does not end, of any length."""
+
+
+class NoElementError(Exception):
+    """Too much has been read without another element. `since` is the byte from which on there was none, or near it."""
+
+    def __init__(self, since: int) -> None:
+        super().__init__(since)
+        self.since = since
 
 
 @dataclass
@@ -49,11 +59,15 @@ class Pruned:
             events=("start",), tag=root_tag, schema=schema, no_network=True, remove_comments=True, remove_pis=True
         )
         self._root: etree._Element | None = None
+        self._newest: etree._Element | None = None
+        self._bytes = 0
+        self._newest_bytes = 0
         self.log: etree._ListErrorLog = self._parser.feed_error_log
 
     def feed(self, data: bytes) -> int:
         """Parse a piece and return the number of schema errors so far. Raises lxml's XMLSyntaxError."""
         self._parser.feed(data)
+        self._bytes += len(data)
         return self.count_errors()
 
     def count_errors(self) -> int:
@@ -62,7 +76,7 @@ class Pruned:
         return len(self.log)
 
     def prune(self) -> None:
-        """Let go of every element that has ended."""
+        """Let go of every element that has ended. Raises NoElementError when none has begun for too long."""
         for _, element in self._parser.read_events():
             if self._root is None and isinstance(element, etree._Element):
                 self._root = element
@@ -70,6 +84,10 @@ class Pruned:
         while element is not None and len(element):
             del element[:-1]
             element = element[-1]
+        if element is not self._newest:
+            self._newest, self._newest_bytes = element, self._bytes
+        elif self._bytes - self._newest_bytes > LONGEST_WITHOUT_ELEMENT:
+            raise NoElementError(self._newest_bytes)
 
     def close(self) -> None:
         """End the document. Raises lxml's XMLSyntaxError when it is not whole or not valid."""
@@ -89,7 +107,7 @@ def stream(chunks: Iterable[bytes], root_tag: str, schema: etree.XMLSchema, enou
                 return result
             parser.prune()
         parser.close()
-    except etree.XMLSyntaxError:
+    except (etree.XMLSyntaxError, NoElementError):
         result.broken = True
         result.note(number, parser.count_errors())
     return result

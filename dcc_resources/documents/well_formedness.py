@@ -11,12 +11,14 @@ from lxml import etree
 
 from dcc_resources.documents.messages import quoted
 from dcc_resources.documents.prolog import LONGEST_TOKEN
-from dcc_resources.documents.streaming import Pruned
+from dcc_resources.documents.streaming import NoElementError, Pruned
 
 Chunks = Callable[[], Iterator[bytes]]
 """Gives the document anew, from its beginning, each time it is called."""
 
 _CUT_OFF = "The document ends in the middle: it was cut off, or end tags are missing. Export it again."
+_TOO_LONG = "A single text, tag, comment or name is longer than 10,000,000 bytes, which is refused."
+_TOO_BIG = re.compile(r"\btoo (?:big|long)\b")
 _WRONG_ENCODING = "encoding specified in XML declaration is incorrect"
 _UNFINISHED = {"no element found", "unclosed token", "unclosed CDATA section", "partial character"}
 
@@ -35,7 +37,10 @@ def find_fault(chunks: Chunks, root_tag: str) -> Fault | None:
 
     Reads the document in flat memory, whatever its size.
     """
-    error = _parser_fault(chunks(), root_tag)
+    try:
+        error = _parser_fault(chunks(), root_tag)
+    except NoElementError as stuck:
+        return Fault(_TOO_LONG, *_place_of(chunks(), stuck.since))
     if error is None:
         return None
     code, message, line, column = error
@@ -82,9 +87,25 @@ def _position(chunks: Iterable[bytes]) -> tuple[str, tuple[int, int] | None]:
     return "", None
 
 
+def _place_of(chunks: Iterable[bytes], byte: int) -> tuple[int, int]:
+    """Line and column, counted from 1, of what stands at a byte of the document."""
+    parser = pyexpat.ParserCreate(namespace_separator=" ")
+    try:
+        for chunk in chunks:
+            parser.Parse(chunk, False)
+            byte -= len(chunk)
+            if byte <= 0:
+                break
+    except pyexpat.ExpatError as error:
+        return error.lineno, error.offset + 1
+    return parser.CurrentLineNumber, parser.CurrentColumnNumber + 1
+
+
 def explain_fault(code: str, message: str) -> str:
     """Put an error of well-formedness of libxml2 into words."""
     message = message.strip()
+    if _TOO_BIG.search(message):
+        return _TOO_LONG
     for wanted, pattern, say in _SAYINGS:
         found = re.fullmatch(pattern, message, re.S) if code == wanted else None
         if found:
@@ -160,6 +181,6 @@ _SAYINGS = (
     (
         "ERR_RESOURCE_LIMIT",
         r".*",
-        "A single text, tag or attribute is longer than 10,000,000 bytes, which is refused.",
+        _TOO_LONG,
     ),
 )
