@@ -1,7 +1,7 @@
 """Receiving one archive from one file source, and the threads that do so for each source.
 
 Every file source in use has its own few threads, each with a connection of its own, so that two accounts on one
-server never share a login (defect 33) and a slow source holds up no other. A semaphore bounds all of them together.
+server never share a login (defect 33) and a slow source holds up no other. An Allowance bounds all of them together.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from dcc_resources.allowance import Allowance, Place
 from dcc_resources.errors import ChecksumMismatchError, SizeMismatchError, SourceError
 from dcc_resources.file_sources.base import Connection, SourceAddress
 from dcc_resources.file_sources.connect import connect
@@ -201,7 +202,7 @@ class SourceDownloads:
         address: SourceAddress,
         settings: Settings,
         staging: Staging,
-        allowance: threading.Semaphore,
+        allowance: Allowance,
         tell: Callable[[DownloadMessage], object],
     ) -> None:
         self.address = address
@@ -239,14 +240,14 @@ class SourceDownloads:
         connection: Connection | None = None
         while (transfer := self._transfers.get()) is not None and not self._stopping.is_set():
             if self._given_up is None:
-                with self._allowance:
-                    connection = self._carry_out(transfer, connection)
+                with self._allowance.place() as place:
+                    connection = self._carry_out(transfer, connection, place)
             else:
                 self._tell(Broke(transfer, self._given_up, connecting=True))
         if connection is not None:
             connection.close()
 
-    def _carry_out(self, transfer: Transfer, connection: Connection | None) -> Connection | None:
+    def _carry_out(self, transfer: Transfer, connection: Connection | None, place: Place) -> Connection | None:
         """Carry out one transfer, whose turn has come; returns the connection if it can serve for the next."""
         if self._stopping.is_set():
             return connection
@@ -257,6 +258,7 @@ class SourceDownloads:
         def on_bytes(received: int) -> None:
             if self._stopping.is_set():
                 raise Stopped
+            place.received = received
             self._tell(Progressed(transfer, received))
 
         self._tell(Started(transfer))

@@ -65,7 +65,12 @@ class Settings(BaseSettings):
         description="Document names: a regular expression with centre, date, inc, kind.",
     )
 
-    downloaders: int = Field(default=4, ge=1, le=64, description="Downloads under way at once, in all.")
+    downloaders: int = Field(
+        default=4,
+        ge=1,
+        le=64,
+        description="Downloads under way at once, in all; one slower than 50 kB/s does not count.",
+    )
     downloads_per_source: int = Field(default=2, ge=1, le=16, description="Downloads at once from one file source.")
     workers: int = Field(default=2, ge=1, le=64, description="Archives and documents checked at once.")
     max_retries: int = Field(
@@ -80,7 +85,7 @@ class Settings(BaseSettings):
     source_failure_limit: int = Field(
         default=3,
         ge=1,
-        description="Connection failures in a row after which a session leaves a source alone.",
+        description="Failures to connect, or stalls, in a row after which a session leaves a source alone.",
     )
 
     connect_timeout: float = Field(default=15.0, gt=0, description="Seconds to connect to a server.")

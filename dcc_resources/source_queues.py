@@ -12,6 +12,7 @@ from dcc_resources.errors import (
     HostKeyUnknownError,
     LoginRefusedError,
     SourceError,
+    SourceTimeoutError,
 )
 from dcc_resources.tracker.source_statistics import Conduct
 from dcc_resources.zip_jobs import Job
@@ -23,8 +24,9 @@ _HOPELESS = (LoginRefusedError, HostKeyUnknownError, HostKeyChangedError, Certif
 class SourceQueue:
     """The zip actions to be downloaded from one file source, in order. Used by the coordinating thread only.
 
-    A source to which `failure_limit` connections in a row could not be made, or that refuses the login or cannot
-    prove who it is, is given up for the session: what waits for it is left to other sources or to the next session.
+    A source to which `failure_limit` connections in a row could not be made, or over which as many transfers in a row
+    stalled, or that refuses the login or cannot prove who it is, is given up for the session: what waits for it is left
+    to other sources or to the next session.
     """
 
     def __init__(self, downloads: SourceDownloads, failure_limit: int) -> None:
@@ -34,7 +36,7 @@ class SourceQueue:
         self._failure_limit = failure_limit
         self._waiting: deque[tuple[Job, Hosting]] = deque()
         self._queued = 0
-        self._connection_failures = 0
+        self._failures_in_a_row = 0
 
     @property
     def label(self) -> str:
@@ -66,7 +68,7 @@ class SourceQueue:
     def note_arrival(self, received: Received) -> None:
         """An attempt succeeded."""
         self._queued -= 1
-        self._connection_failures = 0
+        self._failures_in_a_row = 0
         self.conduct.arrived += 1
         if not received.resumed:
             self.conduct.bytes += received.size_bytes
@@ -78,8 +80,9 @@ class SourceQueue:
         if not isinstance(message.error, SourceError) or self.given_up:
             return
         self.conduct.failures += 1
-        self._connection_failures = self._connection_failures + 1 if message.connecting else 0
-        if self._connection_failures >= self._failure_limit or isinstance(message.error, _HOPELESS):
+        costs_time = message.connecting or isinstance(message.error, SourceTimeoutError)
+        self._failures_in_a_row = self._failures_in_a_row + 1 if costs_time else 0
+        if self._failures_in_a_row >= self._failure_limit or isinstance(message.error, _HOPELESS):
             self.given_up = True
             self._downloads.give_up(message.error)
 

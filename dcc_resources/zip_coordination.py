@@ -10,7 +10,6 @@ import heapq
 import itertools
 import logging
 import queue
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +17,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Engine
 
+from dcc_resources.allowance import Allowance
 from dcc_resources.archives import ExtractedArchive
 from dcc_resources.downloading import (
     Arrived,
@@ -123,7 +123,7 @@ class Coordinator:
         self._committed = 0.0
 
     def _open_queues(self, addresses: Mapping[int, SourceAddress]) -> dict[int, SourceQueue]:
-        allowance = threading.Semaphore(self._settings.downloaders)
+        allowance = Allowance(self._settings.downloaders)
         return {
             number: SourceQueue(
                 SourceDownloads(address, self._settings, self._staging, allowance, self._messages.put),

@@ -17,7 +17,8 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
-from dcc_resources import downloading
+from dcc_resources import allowance, downloading
+from dcc_resources.allowance import Allowance
 from dcc_resources.downloading import (
     Arrived,
     Broke,
@@ -340,9 +341,9 @@ class TestFullDisk:
 class Sources:
     """Sources that serve from memory, whose transfers can be held up, and what their threads told."""
 
-    def __init__(self, staging: Staging, settings: Settings, allowance: int = 8) -> None:
+    def __init__(self, staging: Staging, settings: Settings, places: int = 8) -> None:
         self.staging, self.settings = staging, settings
-        self.allowance = threading.Semaphore(allowance)
+        self.allowance = Allowance(places)
         self.messages: queue.SimpleQueue[DownloadMessage] = queue.SimpleQueue()
         self.go = threading.Event()
         self.go.set()
@@ -447,7 +448,7 @@ class TestSourceThreads:
         assert sources.most == {1: 2}
 
     def test_no_more_downloads_at_once_than_allowed_in_all(self, sources: Sources) -> None:
-        sources.allowance = threading.Semaphore(3)
+        sources.allowance = Allowance(3)
         sources.go.clear()
         for number in (1, 2, 3):
             source = sources.source(number)
@@ -458,6 +459,37 @@ class TestSourceThreads:
         sources.go.set()
         assert all(isinstance(end, Arrived) for end in sources.ends(6))
         assert sources.most_in_all == 3
+
+    def test_one_that_hardly_moves_does_not_count_among_all(
+        self, sources: Sources, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """existing_system_defects row 23: one stalled transfer blocked the session for ever."""
+        monkeypatch.setattr(allowance, "_SLOW_SECONDS", 0.2)
+        sources.allowance = Allowance(2)
+        sources.go.clear()
+        stalling = sources.source(1)
+        for transfer in _transfers(2, 1):
+            stalling.put(transfer)
+        sources.wait_until(lambda: sources.under_way.get(1) == 2)
+        sources.make = lambda source_id: _unhindered(sources)
+        sources.source(2).put(_transfer(source_id=2, number=200, inc=200))
+        assert sources.ends(1)[0].transfer.hosting.source_id == 2
+
+    def test_one_that_moves_counts_however_long_it_takes(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(allowance, "_SLOW_SECONDS", 0.05)
+        places = Allowance(1)
+        begun = threading.Event()
+
+        def wait_for_a_place() -> None:
+            with places.place():
+                begun.set()
+
+        with places.place() as place:
+            threading.Thread(target=wait_for_a_place, daemon=True).start()
+            for _ in range(100):
+                place.received += 100_000
+                assert not begun.wait(0.01)
+        assert begun.wait(PATIENCE)
 
     def test_a_connection_serves_for_one_transfer_after_the_other(self, sources: Sources) -> None:
         sources.settings = sources.settings.model_copy(update={"downloads_per_source": 1})
@@ -619,23 +651,23 @@ class TestStopping:
         assert sum(len(connection.fetched) for _, connection in sources.connections) == 2
 
     def test_what_waits_for_its_turn_among_all_sources_is_not_begun_either(self, sources: Sources) -> None:
-        sources.allowance = threading.Semaphore(0)
+        sources.allowance = Allowance(1)
         source = sources.source()
-        source.put(_transfer())
-        time.sleep(0.05)
-        source.stop()
-        sources.allowance.release()
+        with sources.allowance.place():
+            source.put(_transfer())
+            time.sleep(0.05)
+            source.stop()
         source.join(PATIENCE)
         assert sources.connections == []
         assert sources.messages.empty()
 
     def test_a_source_given_up_while_a_transfer_waits_for_its_turn_is_not_asked(self, sources: Sources) -> None:
-        sources.allowance = threading.Semaphore(0)
+        sources.allowance = Allowance(1)
         source = sources.source()
-        source.put(_transfer())
-        time.sleep(0.05)
         reason = SourceUnreachableError("down")
-        source.give_up(reason)
-        sources.allowance.release()
+        with sources.allowance.place():
+            source.put(_transfer())
+            time.sleep(0.05)
+            source.give_up(reason)
         assert sources.ends(1) == [Broke(_transfer(), reason, connecting=True)]
         assert sources.connections == []

@@ -1,0 +1,68 @@
+"""How many downloads may be under way at once, so that a server that stalls or trickles keeps nobody from a turn.
+
+Servers are given up only after a long silence, and one that sends a little now and then never is. A download that
+hardly moves costs next to nothing: it does not count (existing_system_defects row 23).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+_LOOK_SECONDS = 0.25
+_SLOW_SECONDS = 2.0
+_SLOW_RATE = 50_000
+
+
+@dataclass(eq=False)
+class Place:
+    """One download among those under way: its holder keeps `received`, the bytes that have arrived, up to date.
+
+    `slow` is what was found at the last look, `looked`, when `seen` bytes had arrived.
+    """
+
+    received: int = 0
+    slow: bool = False
+    seen: int = 0
+    looked: float = field(default_factory=time.monotonic)
+
+    def look(self, now: float) -> None:
+        """Judge whether it moves, if enough time has passed to tell."""
+        seconds = now - self.looked
+        if seconds >= _SLOW_SECONDS:
+            received = self.received
+            self.slow = received - self.seen < _SLOW_RATE * seconds
+            self.seen, self.looked = received, now
+
+
+class Allowance:
+    """Lets `places` downloads be under way at once, not counting those slower than 50 kB/s. For use by threads."""
+
+    def __init__(self, places: int) -> None:
+        self._places = places
+        self._taken: list[Place] = []
+        self._changed = threading.Condition()
+
+    @contextmanager
+    def place(self) -> Iterator[Place]:
+        """Wait for a place and hold it."""
+        with self._changed:
+            while self._moving() >= self._places:
+                self._changed.wait(_LOOK_SECONDS)
+            place = Place()
+            self._taken.append(place)
+        try:
+            yield place
+        finally:
+            with self._changed:
+                self._taken.remove(place)
+                self._changed.notify()
+
+    def _moving(self) -> int:
+        now = time.monotonic()
+        for place in self._taken:
+            place.look(now)
+        return sum(not place.slow for place in self._taken)

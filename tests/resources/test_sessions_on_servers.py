@@ -1,0 +1,421 @@
+"""Whole crawling sessions on OpenSSH, vsftpd and servers with faults: what is found, fetched, resumed and left."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from pydantic import SecretStr
+from sqlalchemy import select
+
+from dcc_cli.demo import submissions
+from dcc_resources.tracker.models import (
+    CrawlFinding,
+    CrawlingSession,
+    FileSourceHasZip,
+    SourceCrawlRow,
+    ZipAction,
+    ZipFile,
+    ZipLog,
+    utc_now,
+)
+from dcc_resources.tracker.reference import ACTION_IDS
+from tests.databases import only_sqlite
+from tests.faulty_servers import FaultyFtpServer, PasswordSftpServer
+from tests.installations import Installation, experiments, specimens
+from tests.served_sources import Relay, large_archive, register
+from tests.servers import Authority, Share
+
+pytestmark = pytest.mark.servers
+
+NAME = "H.2013-10-31.1.impc.zip"
+KEY = f"add/{NAME}"
+
+
+@pytest.fixture
+def quick(installation: Installation, authority: Authority) -> Installation:
+    """The installation with short time limits, which trusts the FTPS server's authority."""
+    return installation.with_settings(
+        connect_timeout=3.0, login_timeout=3.0, idle_timeout=2.0, tls_ca_file=authority.ca_file
+    )
+
+
+@pytest.fixture(params=["sftp_server", "ftp_server"])
+def share(request: pytest.FixtureRequest) -> Share:
+    """A folder on OpenSSH, and on vsftpd."""
+    found: Share = request.getfixturevalue(request.param)
+    return found
+
+
+def below(share: Share, name: str) -> Share:
+    """A folder of the share as a share of its own."""
+    (share.root / name).mkdir()
+    return replace(share, root=share.root / name, base_path=f"{share.base_path}/{name}")
+
+
+def put_many(share: Share, centre: str, number: int) -> list[str]:
+    """Put good archives of a centre there; their keys."""
+    stems = [f"2013-10-31.{inc}" for inc in range(number)]
+    keys = [f"add/{centre}.{stem}.impc.zip" for stem in stems]
+    for key, stem in zip(keys, stems, strict=True):
+        share.put(key, submissions.archive(specimens(centre, stem)))
+    return keys
+
+
+def logged(installation: Installation) -> list[str]:
+    with installation.tracker.connect() as connection:
+        return list(connection.scalars(select(ZipLog.message).order_by(ZipLog.id)))
+
+
+def hosted(installation: Installation) -> dict[int, set[tuple[str, str, int | None, int | None]]]:
+    """What each file source was found to host: action, file name, size and time."""
+    actions = {number: action for action, number in ACTION_IDS.items()}
+    query = (
+        select(
+            FileSourceHasZip.file_source_id,
+            ZipAction.todo_id,
+            ZipFile.file_name,
+            FileSourceHasZip.size_bytes,
+            FileSourceHasZip.modified,
+        )
+        .join(ZipAction, ZipAction.id == FileSourceHasZip.za_id)
+        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+    )
+    found: dict[int, set[tuple[str, str, int | None, int | None]]] = {}
+    with installation.tracker.connect() as connection:
+        for source_id, todo, name, size, modified in connection.execute(query):
+            found.setdefault(source_id, set()).add((actions[todo].value, name, size, modified))
+    return found
+
+
+class TestOneTreeOverEveryProtocol:
+    def put_tree(self, share: Share) -> dict[str, dict[str, bytes]]:
+        """An archive for each action, one name in two of them, and what is to be left aside; the documents by key."""
+        tree = {
+            f"add/{NAME}": specimens() | experiments(),
+            "add/H.2013-10-31.2.impc.zip": specimens(stem="2013-10-31.2"),
+            "edit/J.2014-01-02.7.impc.zip": experiments("J", "2014-01-02.7"),
+            f"delete/{NAME}": specimens(mice=1),
+        }
+        for key, documents in tree.items():
+            share.put(key, submissions.archive(documents))
+        share.put("add/notes.txt")
+        share.put("edit/older/H.2013-10-30.1.impc.zip")
+        return tree
+
+    @only_sqlite
+    def test_the_same_files_are_found_for_the_same_actions(
+        self, quick: Installation, sftp_server: Share, ftp_server: Share, ftps_server: Share, local_folder: Share
+    ) -> None:
+        """existing_system_defects row 1: FTP took what was to be edited or deleted for additions.
+
+        Row 24: the servers refuse active transfers.
+        """
+        tree = self.put_tree(sftp_server)
+        shares = (sftp_server, ftp_server, ftps_server, local_folder)
+        ids = [register(quick, share) for share in shares]
+        result = quick.run_session()
+        expected = {(*key.split("/"), (sftp_server.root / key).stat().st_size, 1_400_000_000) for key in tree}
+        assert hosted(quick) == dict.fromkeys(ids, expected)
+        assert {crawled.outcome for crawled in result.crawls.values()} == {"ok"}
+        assert {crawled.ignored for crawled in result.crawls.values()} == {2}
+
+    @pytest.mark.parametrize("protocol", ["sftp_server", "ftp_server", "ftps_server"])
+    def test_a_session_ends_the_same(self, quick: Installation, protocol: str, request: pytest.FixtureRequest) -> None:
+        """existing_system_defects row 1: each file is fetched from the directory it was found in."""
+        share: Share = request.getfixturevalue(protocol)
+        tree = self.put_tree(share)
+        source_id = register(quick, share)
+        result = quick.run_session()
+        assert quick.states() == dict.fromkeys(tree, "xsd done")
+        assert {key: quick.attempts(key) for key in tree} == {key: [(source_id, "xsd done")] for key in tree}
+        staged = {key: (share.root / key).read_bytes() for key in tree}
+        for key, documents in tree.items():
+            staged |= {f"{key}.contents/{name}": content for name, content in documents.items()}
+        assert quick.staged() == staged
+        assert all(outcome.succeeded for outcome in result.zips.values())
+        with quick.tracker.connect() as connection:
+            assert connection.scalar(select(CrawlingSession.status)) == 0
+
+
+class TestFailover:
+    def test_the_second_source_delivers_what_the_first_broke_off(self, quick: Installation, share: Share) -> None:
+        """existing_system_defects row 3: the first source dies in mid-file, the second delivers in the same run."""
+        content = large_archive()
+        share.put(KEY, content)
+        with Relay(share, cut_after=700_000) as relay:
+            first, second = register(quick, relay.share), register(quick, share)
+            outcome = quick.run_session().zips[KEY]
+            broken_off_at = relay.sent
+        assert outcome.succeeded
+        assert 400_000 < broken_off_at < len(content)
+        assert quick.attempts(KEY) == [(first, "download failed"), (second, "xsd done")]
+        assert quick.staged()[KEY] == content
+        reasons = [message for message in logged(quick) if "noise.bin" not in message]
+        assert [reason.message for reason in outcome.reasons if reason.kind == "TransferFailedError"] == reasons
+        assert f"file source {first} " in reasons[0]
+        assert "sending" in reasons[0]
+
+    @only_sqlite
+    def test_the_second_source_delivers_what_the_first_falsified(self, quick: Installation, ftp_server: Share) -> None:
+        """existing_system_defects row 44: (zip_md5, failed) is reached, and the centre's checksum is put to use."""
+        content = large_archive()
+        ftp_server.put(KEY, content)
+        ftp_server.put(f"{KEY}.md5", f"{hashlib.md5(content).hexdigest()}  {NAME}\n".encode())
+        with Relay(ftp_server, flip_at=500_000) as relay:
+            first, second = register(quick, relay.share), register(quick, ftp_server)
+            assert quick.run_session().zips[KEY].succeeded
+        assert quick.attempts(KEY) == [(first, "zip_md5 failed"), (second, "xsd done")]
+        assert quick.staged()[KEY] == content
+
+
+class TestResuming:
+    """A transfer that was cut at half goes on there: the bytes on the wire are counted."""
+
+    def test_in_the_same_session(self, quick: Installation, share: Share) -> None:
+        content = large_archive()
+        share.put(KEY, content)
+        with Relay(share, cut_after=800_000, cuts=1) as relay:
+            source_id = register(quick, relay.share)
+            assert quick.run_session().zips[KEY].succeeded
+            assert len(content) <= relay.sent < 1.2 * len(content)
+        assert quick.attempts(KEY) == [(source_id, "download failed"), (source_id, "xsd done")]
+        assert quick.staged()[KEY] == content
+
+    def test_in_the_next_session(self, quick: Installation, share: Share) -> None:
+        once = quick.with_settings(max_retries=0)
+        content = large_archive()
+        share.put(KEY, content)
+        with Relay(share, cut_after=800_000, cuts=1) as relay:
+            source_id = register(quick, relay.share)
+            assert once.run_session().zips[KEY].failed
+            part = quick.staged()[f"{KEY}.part"]
+            assert content.startswith(part)
+            relay.sent = 0
+            assert once.run_session().zips[KEY].succeeded
+            assert len(content) - len(part) <= relay.sent < 0.7 * len(content)
+        assert quick.attempts(KEY) == [(source_id, "download failed"), (source_id, "xsd done")]
+        assert quick.staged()[KEY] == content
+        assert f"{KEY}.part" not in quick.staged()
+
+    @only_sqlite
+    @pytest.mark.parametrize(
+        ("size", "modified"),
+        [
+            pytest.param(1_500_000, 1_400_000_300, id="another time"),
+            pytest.param(1_500_100, 1_400_000_000, id="another size"),
+        ],
+    )
+    def test_not_when_the_file_has_changed(self, quick: Installation, share: Share, size: int, modified: int) -> None:
+        """existing_system_defects row 7: that it changed is reported."""
+        once = quick.with_settings(max_retries=0)
+        share.put(KEY, large_archive())
+        with Relay(share, cut_after=800_000, cuts=1) as relay:
+            register(quick, relay.share)
+            assert once.run_session().zips[KEY].failed
+            assert f"{KEY}.part" in quick.staged()
+            content = large_archive(size=size, seed=2)
+            share.put(KEY, content, modified)
+            relay.sent = 0
+            result = once.run_session()
+            assert result.zips[KEY].succeeded
+            assert relay.sent >= len(content)
+        assert quick.staged()[KEY] == content
+        with quick.tracker.connect() as connection:
+            assert "has changed" in connection.scalars(select(CrawlFinding.message)).one()
+
+
+class TestOutages:
+    def test_what_an_outage_prevented_is_done_by_a_later_session(self, quick: Installation, share: Share) -> None:
+        """existing_system_defects row 5: a failed download was never tried again."""
+        once = quick.with_settings(max_retries=0)
+        content = large_archive()
+        share.put(KEY, content)
+        with Relay(share, cut_after=100_000) as relay:
+            source_id = register(quick, relay.share)
+            assert once.run_session().zips[KEY].failed
+            relay.down = True
+            away = once.run_session()
+            assert [crawled.outcome for crawled in away.crawls.values()] == ["failed"]
+            assert away.zips == {}
+            assert quick.states() == {KEY: "download failed"}
+            relay.down, relay.cut_after = False, None
+            assert once.run_session().zips[KEY].succeeded
+        assert quick.attempts(KEY) == [(source_id, "download failed"), (source_id, "xsd done")]
+        with quick.tracker.connect() as connection:
+            assert [status == 0 for status in connection.scalars(select(CrawlingSession.status))] == [
+                False,
+                False,
+                True,
+            ]
+
+    @only_sqlite
+    def test_a_server_that_is_away_leaves_a_trace_and_holds_up_nobody(
+        self, quick: Installation, sftp_server: Share, ftp_server: Share
+    ) -> None:
+        """existing_system_defects rows 21 and 22: failures were in a log file only."""
+        sftp_server.put(KEY, submissions.archive(specimens()))
+        with Relay(sftp_server, down=True) as no_sftp, Relay(ftp_server, down=True) as no_ftp:
+            away = [register(quick, no_sftp.share), register(quick, no_ftp.share)]
+            present = register(quick, sftp_server, "J")
+            result = quick.run_session()
+        assert result.zips[KEY].succeeded
+        with quick.tracker.connect() as connection:
+            rows = {row.file_source_id: row for row in connection.execute(select(SourceCrawlRow.__table__))}
+        assert {number: row.outcome for number, row in rows.items()} == {
+            **dict.fromkeys(away, "failed"),
+            present: "ok",
+        }
+        for number in away:
+            assert rows[number].message.startswith(f"file source {number} (H, ")
+            assert rows[number].exception_id is not None
+            assert rows[number].finish_time is not None
+
+
+class TestLies:
+    @only_sqlite
+    def test_a_file_that_is_shorter_than_listed_is_no_success(
+        self, quick: Installation, faulty_ftp_server: Callable[..., Share]
+    ) -> None:
+        """existing_system_defects row 8: truncated transfers counted as success."""
+        share = faulty_ftp_server(size_error=1_000)
+        content = large_archive()
+        share.put(KEY, content)
+        source_id = register(quick, share)
+        outcome = quick.run_session().zips[KEY]
+        assert outcome.failed
+        assert {reason.kind for reason in outcome.reasons} == {"SizeMismatchError"}
+        assert f"{len(content):,} bytes arrived where {len(content) + 1_000:,} were listed" in logged(quick)[0]
+        assert quick.attempts(KEY) == [(source_id, "download failed")] * 2
+        assert not [path for path in quick.staged() if path.startswith(KEY)]
+
+    @only_sqlite
+    def test_a_server_that_calls_half_a_file_the_whole_is_not_believed(
+        self, quick: Installation, faulty_ftp_server: Callable[..., Share], local_folder: Share
+    ) -> None:
+        """existing_system_defects row 8: a server cuts at 50 %."""
+        content = large_archive()
+        share = faulty_ftp_server(cut_after=len(content) // 2, claim_success=True)
+        share.put(KEY, content)
+        first = register(quick, share)
+        once = quick.with_settings(max_retries=0)
+        assert once.run_session().zips[KEY].failed
+        assert quick.attempts(KEY) == [(first, "download failed")]
+        assert KEY not in quick.staged()
+        second = register(quick, local_folder)
+        assert once.run_session().zips[KEY].succeeded
+        assert quick.attempts(KEY)[-1] == (second, "xsd done")
+        assert quick.staged()[KEY] == content
+
+
+class TestTwoAccountsOnOneHost:
+    @only_sqlite
+    @pytest.mark.parametrize("server", [PasswordSftpServer, FaultyFtpServer])
+    def test_each_sees_its_own_files(
+        self, quick: Installation, sftp_server: Share, server: type[PasswordSftpServer | FaultyFtpServer]
+    ) -> None:
+        """existing_system_defects row 33: two accounts on one host shared the first login."""
+        folders = {code: sftp_server.root / code for code in ("H", "J")}
+        shares = {}
+        for code, folder in folders.items():
+            folder.mkdir()
+            shares[code] = replace(sftp_server, root=folder, base_path="")
+            for inc in range(4):
+                stem = f"2013-10-31.{inc}"
+                shares[code].put(f"add/{code}.{stem}.impc.zip", submissions.archive(specimens(code, stem)))
+        with server(sftp_server.root, users=folders) as running:
+            keys = (running.host_key,) if isinstance(running, PasswordSftpServer) else ()
+            protocol = "sftp" if keys else "ftp"
+            ids = {
+                code: register(
+                    quick,
+                    shares[code],
+                    code,
+                    protocol=protocol,
+                    hostname=running.hostname,
+                    username=code,
+                    accesskey=SecretStr(code),
+                    host_keys=keys,
+                )
+                for code in folders
+            }
+            quick.run_session()
+        assert {number: {name[0] for _, name, _, _ in files} for number, files in hosted(quick).items()} == {
+            ids["H"]: {"H"},
+            ids["J"]: {"J"},
+        }
+        assert set(quick.states().values()) == {"xsd done"}
+        for key in quick.states():
+            assert quick.attempts(key) == [(ids[key[4]], "xsd done")]
+            assert quick.staged()[key] == (folders[key[4]] / key).read_bytes()
+
+
+class TestServersThatStall:
+    @only_sqlite
+    def test_a_transfer_that_stalls_is_given_up_and_the_others_go_on_meanwhile(
+        self, quick: Installation, share: Share, local_folder: Share
+    ) -> None:
+        """existing_system_defects row 23: one stalled transfer blocked the session for ever."""
+        content = large_archive()
+        share.put(KEY, content)
+        healthy = below(local_folder, "healthy")
+        others = put_many(healthy, "J", 20)
+        with Relay(share, stall_after=300_000) as relay:
+            stalling = register(quick, relay.share)
+            register(quick, healthy, "J")
+            began = time.monotonic()
+            result = quick.with_settings(max_retries=0, idle_timeout=2.0).run_session()
+            seconds = time.monotonic() - began
+        assert seconds < 6
+        assert list(result.zips)[-1] == KEY
+        assert [result.zips[key].succeeded for key in others] == [True] * 20
+        assert max(result.zips[key].finished for key in others) < result.zips[KEY].finished
+        assert [reason.kind for reason in result.zips[KEY].reasons] == ["SourceTimeoutError"]
+        assert quick.attempts(KEY) == [(stalling, "download failed")]
+
+    @only_sqlite
+    def test_however_many_stall_the_others_go_on(
+        self, quick: Installation, sftp_server: Share, local_folder: Share
+    ) -> None:
+        """existing_system_defects row 23: what stalls does not keep the downloaders from what moves."""
+        shares = [below(sftp_server, name) for name in ("first", "second")]
+        for number, share in enumerate(shares):
+            for inc in (1, 2):
+                stem = f"2013-10-3{number}.{inc}"
+                share.put(f"add/H.{stem}.impc.zip", large_archive(stem))
+        healthy = below(local_folder, "healthy")
+        others = put_many(healthy, "J", 20)
+        with Relay(shares[0], stall_after=300_000) as one, Relay(shares[1], stall_after=300_000) as other:
+            for share in (one.share, other.share):
+                register(quick, share)
+            register(quick, healthy, "J")
+            limited = quick.with_settings(max_retries=0, idle_timeout=5.0, downloaders=4, downloads_per_source=2)
+            began = utc_now()
+            result = limited.run_session()
+        assert [result.zips[key].succeeded for key in others] == [True] * 20
+        assert len([outcome for outcome in result.zips.values() if outcome.failed]) == 4
+        assert max(result.zips[key].finished for key in others) - began < timedelta(seconds=4.5)
+
+    @only_sqlite
+    def test_a_source_that_stalls_again_and_again_is_left_alone_until_the_next_session(
+        self, quick: Installation, share: Share
+    ) -> None:
+        """existing_system_defects row 23: a session ends, however much waits at a source that stalls."""
+        stems = [f"2013-10-31.{inc}" for inc in range(20)]
+        for stem in stems:
+            share.put(f"add/H.{stem}.impc.zip", large_archive(stem, size=100_000))
+        with Relay(share, stall_after=50_000) as relay:
+            source_id = register(quick, relay.share)
+            began = time.monotonic()
+            result = quick.with_settings(max_retries=0, idle_timeout=1.0, source_failure_limit=3).run_session()
+            assert time.monotonic() - began < 6.5
+            stalled = [key for key, outcome in result.zips.items() if outcome.attempts]
+            assert 3 <= len(stalled) <= 5
+            relay.stall_after = None
+            quick.run_session()
+        assert set(quick.states().values()) == {"xsd done"}
+        assert quick.attempts(stalled[0]) == [(source_id, "download failed"), (source_id, "xsd done")]

@@ -1,0 +1,187 @@
+"""Servers as file sources of an installation, directly or behind a relay that does wrong when told to."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import re
+import socket
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, Self
+
+from dcc_cli.demo import submissions
+from dcc_resources.file_sources.base import SourceProtocol
+from dcc_resources.file_sources.host_keys import HostKey
+from dcc_resources.tracker import registry
+from dcc_resources.tracker.database import writing
+from dcc_resources.tracker.pinned_keys import PinnedKey
+from tests.installations import Installation, specimens
+from tests.servers import Share
+
+_BLOCK = 16 * 1024
+_PASSIVE = re.compile(rb"227 [^(]*\((?:\d+,){4}(\d+),(\d+)\)")
+
+_TRANSFERRED = (b"226", b"426", b"451")
+
+
+def register(installation: Installation, share: Share, centre: str = "H", **changes: Any) -> int:
+    """Register a share as a file source of a centre, its host keys pinned; returns its id."""
+    address = share.address(centre=centre, **changes)
+    keys = [HostKey.parse(line) for line in address.host_keys]
+    pins = [PinnedKey(key.type, key.base64, key.fingerprint) for key in keys]
+    with writing(installation.tracker) as connection:
+        return registry.add_source(connection, address, pins)
+
+
+def large_archive(stem: str = "2013-10-31.1", size: int = 1_500_000, seed: int = 1) -> bytes:
+    """A valid archive of centre H, of somewhat more than `size` bytes, most of them in an entry that is ignored."""
+    return submissions.archive(specimens(stem=stem) | {"noise.bin": random.Random(seed).randbytes(size)})
+
+
+class Relay:
+    """A TCP relay before the server of a share, with faults in what the server sends; `share` leads through it.
+
+    All of it can be changed while it runs. `cut_after`: a connection ends when the server has sent so many bytes,
+    `cuts` times (None: always). `stall_after`: nothing of what follows is passed on. `pace`: seconds before each block
+    of 16 KiB. `flip_at`: a bit of that byte is turned. `down`: connections end at once. `target` is the server's
+    `host:port`. `sent` counts what was passed on from the server. `on_block` is called before each block.
+
+    Before an FTP server all this is about data connections, of which the client is told addresses as behind NAT: a
+    host that cannot be reached, and a port of the relay. One that is cut takes its control connection with it, as when
+    the server dies.
+    """
+
+    def __init__(self, share: Share, **faults: Any) -> None:
+        self.target = share.hostname
+        self.cut_after: int | None = None
+        self.cuts: int | None = None
+        self.stall_after: int | None = None
+        self.flip_at: int | None = None
+        self.pace = 0.0
+        self.down = False
+        self.sent = 0
+        self.on_block: Callable[[], object] = lambda: None
+        vars(self).update(faults)
+        self._ftp = share.protocol is SourceProtocol.FTP
+        self._closed = threading.Event()
+        self._sockets: list[socket.socket] = []
+        self._listener = self._listen()
+        self.share = replace(share, hostname=f"127.0.0.1:{self._listener.getsockname()[1]}")
+
+    def __enter__(self) -> Self:
+        self._start(self._accept)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._closed.set()
+        for connection in self._sockets:
+            _shut(connection)
+
+    def _listen(self) -> socket.socket:
+        listener = socket.create_server(("127.0.0.1", 0))
+        self._sockets.append(listener)
+        return listener
+
+    @staticmethod
+    def _start(work: Callable[..., object], *arguments: object) -> None:
+        threading.Thread(target=work, args=arguments, daemon=True).start()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                if self.down:
+                    _shut(client)
+                    continue
+                host, _, port = self.target.rpartition(":")
+                self._join(client, (host, int(port)), self._control if self._ftp else self._data)
+
+    def _join(self, client: socket.socket, target: tuple[str, int], answer: Callable[..., object]) -> None:
+        self._sockets.append(client)
+        try:
+            server = socket.create_connection(target, timeout=10)
+        except OSError:
+            _shut(client)
+            return
+        server.settimeout(None)
+        for end in (client, server):
+            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._sockets.append(server)
+        self._start(self._forward, client, server)
+        self._start(answer, server, client)
+
+    def _forward(self, client: socket.socket, server: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while block := client.recv(_BLOCK):
+                server.sendall(block)
+        _shut(server)
+
+    def _control(self, server: socket.socket, client: socket.socket) -> None:
+        """Pass on the answers of an FTP server, whose data connections are led here."""
+        done = threading.Event()
+        with contextlib.suppress(OSError), server.makefile("rb") as lines:
+            for line in lines:
+                found = _PASSIVE.match(line)
+                if found is None:
+                    if line.startswith(_TRANSFERRED):
+                        # It may be said before the relay has passed on, or cut, what was sent.
+                        done.wait(10)
+                    client.sendall(line)
+                    continue
+                listener = self._listen()
+                done.clear()
+                self._start(self._accept_data, listener, 256 * int(found[1]) + int(found[2]), client, done)
+                high, low = divmod(listener.getsockname()[1], 256)
+                client.sendall(f"227 Entering Passive Mode (192,0,2,1,{high},{low}).\r\n".encode())
+        _shut(client)
+
+    def _accept_data(self, listener: socket.socket, port: int, control: socket.socket, done: threading.Event) -> None:
+        def answer(server: socket.socket, client: socket.socket) -> None:
+            self._data(server, client, control)
+            done.set()
+
+        with contextlib.suppress(OSError):
+            client, _ = listener.accept()
+            self._join(client, ("127.0.0.1", port), answer)
+        _shut(listener)
+
+    def _data(self, server: socket.socket, client: socket.socket, control: socket.socket | None = None) -> None:
+        sent = 0
+        with contextlib.suppress(OSError):
+            while block := server.recv(_BLOCK):
+                self.on_block()
+                if self.pace:
+                    self._closed.wait(self.pace)
+                if self.stall_after is not None and sent + len(block) > self.stall_after:
+                    self._closed.wait()
+                    break
+                if self.flip_at is not None and sent <= self.flip_at < sent + len(block):
+                    place = self.flip_at - sent
+                    block = block[:place] + bytes([block[place] ^ 1]) + block[place + 1 :]
+                if self._cuts(sent + len(block)):
+                    if control is not None:
+                        _shut(control)
+                    break
+                client.sendall(block)
+                sent += len(block)
+                self.sent += len(block)
+        _shut(client)
+        _shut(server)
+
+    def _cuts(self, sent: int) -> bool:
+        if self.cut_after is None or sent <= self.cut_after or self.cuts == 0:
+            return False
+        if self.cuts is not None:
+            self.cuts -= 1
+        return True
+
+
+def _shut(connection: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
+    connection.close()
