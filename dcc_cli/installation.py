@@ -93,7 +93,9 @@ def show_settings(as_json: bool) -> None:
 
 
 def _setting_entries(settings: Settings) -> list[dict[str, object]]:
-    in_effect = {
+    from pydantic import SecretStr
+
+    in_effect: dict[str, object] = {
         "tracker_url": shown_database_url(settings),
         "staging": settings.staging_directory,
     }
@@ -101,11 +103,12 @@ def _setting_entries(settings: Settings) -> list[dict[str, object]]:
     entries: list[dict[str, object]] = []
     for name, field in type(settings).model_fields.items():
         variable = f"DCC_{name.upper()}"
+        value = in_effect.get(name, getattr(settings, name))
         entries.append(
             {
                 "name": name,
                 "variable": variable,
-                "value": in_effect.get(name, getattr(settings, name)),
+                "value": "***" if isinstance(value, SecretStr) else value,
                 "from": "environment" if variable in present else "default",
                 "description": field.description,
             }

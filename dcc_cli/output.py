@@ -92,7 +92,7 @@ def _line(cells: Sequence[str], widths: Sequence[int], numeric: Sequence[bool], 
         last = i == len(cells) - 1
         part = cell.rjust(widths[i]) if numeric[i] else cell if last else cell.ljust(widths[i])
         parts.append(click.style(part, fg=_COLOURS[cell]) if coloured and cell in _COLOURS else part)
-    return "  ".join(parts)
+    return "  ".join(parts).rstrip()
 
 
 def warn(message: str) -> None:

@@ -43,10 +43,13 @@ def test_a_tracker_of_a_newer_version_is_left_alone(dcc: Dcc) -> None:
 def test_settings_lists_each_with_its_variable_value_and_origin(bare_dcc: Dcc) -> None:
     """existing_system_defects row 32: the tracker's password is never shown."""
     bare_dcc.environment["DCC_DOWNLOADERS"] = "7"
+    bare_dcc.environment["DCC_KEY_PASSPHRASE"] = "hunter2"
+    bare_dcc.secrets.append("hunter2")
     entries = {entry["variable"]: entry for entry in bare_dcc.json("settings")}
     assert set(entries) == {f"DCC_{name.upper()}" for name in Settings.model_fields}
     assert entries["DCC_DOWNLOADERS"]["value"] == 7
     assert entries["DCC_DOWNLOADERS"]["from"] == "environment"
+    assert entries["DCC_KEY_PASSPHRASE"]["value"] == "***"
     assert entries["DCC_WORKERS"] == {
         "name": "workers",
         "variable": "DCC_WORKERS",

@@ -1,0 +1,80 @@
+"""How `dcc` prints: values on one line, tables, JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import date, datetime
+from pathlib import Path
+
+import pytest
+
+from dcc_cli.context import parse_zip_key
+from dcc_cli.output import byte_size, count_of, echo_json, echo_table, json_object, printable
+from dcc_resources.errors import ConfigurationError
+from dcc_resources.naming import Action
+from dcc_resources.outcomes import ZipKey
+from dcc_resources.tracker.reference import Phase, Status
+
+KEY = ZipKey(Action.ADD, "H.2013-10-31.1.impc.zip")
+
+
+@dataclass
+class Sample:
+    phase: Phase
+    action: Action
+    when: datetime
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, ""),
+        ("two\nlines", "two lines"),
+        ("bell\x07 and \x1b[31mred\x9b", "bell\\x07 and \\x1b[31mred\\x9b"),
+        (datetime(2026, 11, 21, 7, 28, 31), "2026-11-21 07:28"),
+        (Phase.ZIP_NAME, "zip_name"),
+        (Action.ADD, "add"),
+        (KEY, "add/H.2013-10-31.1.impc.zip"),
+        (Path("/data"), "/data"),
+        (12, "12"),
+    ],
+)
+def test_a_value_is_printed_on_one_line_without_control_characters(value: object, text: str) -> None:
+    assert printable(value) == text
+
+
+def test_json_holds_names_and_times_in_utc(capsys: pytest.CaptureFixture[str]) -> None:
+    echo_json([Sample(Phase.XSD, Action.EDIT, datetime(2026, 11, 21, 7, 28, 31)), {"day": date(2026, 1, 2), "é": None}])
+    assert json.loads(capsys.readouterr().out) == [
+        {"phase": "xsd", "action": "edit", "when": "2026-11-21T07:28:31Z"},
+        {"day": "2026-01-02", "é": None},
+    ]
+    with pytest.raises(TypeError, match="Status"):
+        json_object(Status.DONE)
+
+
+def test_a_table_lines_up_and_ends_without_blanks(capsys: pytest.CaptureFixture[str]) -> None:
+    echo_table(("name", "count", "note"), [("a", 1, ""), ("longer", 1000, "x")], indent="  ")
+    assert capsys.readouterr().out == ("  name    count  note\n  a           1\n  longer   1000  x\n")
+    echo_table(("name",), [])
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    ("size", "text"), [(None, "-"), (0, "0 B"), (999, "999 B"), (1_400_000, "1.4 MB"), (5 * 10**13, "50.0 TB")]
+)
+def test_sizes_are_printed_as_people_read_them(size: int | None, text: str) -> None:
+    assert byte_size(size) == text
+
+
+def test_counts_agree_with_their_nouns() -> None:
+    assert [count_of(number, "zip") for number in (0, 1, 2_000)] == ["0 zips", "1 zip", "2,000 zips"]
+
+
+def test_a_zip_action_is_named_by_its_action_and_file() -> None:
+    assert parse_zip_key(str(KEY)) == KEY
+    assert parse_zip_key("delete/a/b.zip") == ZipKey(Action.DELETE, "a/b.zip")
+    for text in ("", "add", "add/", "put/x.zip", "/x.zip"):
+        with pytest.raises(ConfigurationError, match="<action>/<file name>"):
+            parse_zip_key(text)
