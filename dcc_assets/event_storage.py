@@ -11,11 +11,13 @@ Chosen in the `dagster.yaml` that `dcc_assets.instance` writes.
 from __future__ import annotations
 
 import inspect
+import logging
 import os
+import sqlite3
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from dagster._serdes import ConfigurableClassData
     from sqlalchemy.engine import Connection, Engine
 
+log = logging.getLogger(__name__)
+
 EVENTS_BELOW_HOME: Final = ("history", "runs")
 """Where events are kept in a Dagster instance's directory: as Dagster's own default is."""
 
@@ -41,6 +45,7 @@ _LEANED_ON = {
     "_connect": ("self", "shard"),
     "_initdb": ("self", "engine", "for_index_shard"),
     "conn_string_for_shard": ("self", "shard_name"),
+    "path_for_shard": ("self", "run_id"),
     "run_connection": ("self", "run_id"),
     "index_connection": ("self",),
     "has_table": ("self", "table_name"),
@@ -124,9 +129,39 @@ class BatchingSqliteEventLogStorage(SqliteEventLogStorage):
                 self._engines.pop(oldest).dispose()
         self._engines.move_to_end(shard)
         if shard not in self._initialized_dbs:
-            self._initdb(engine)
+            if shard == _INDEX or Path(self.path_for_shard(shard)).exists() or not self._make_alike(shard):
+                self._initdb(engine)
             self._initialized_dbs.add(shard)
         return engine
+
+    def _make_alike(self, shard: str) -> bool:
+        """Make the database of a run: as Dagster does, with the tables of the index, but in one transaction.
+
+        False where that is not possible, for instance on a disk without hard links.
+        """
+        with self._connect(_INDEX) as index:
+            statements = index.exec_driver_sql(_SCHEMA).scalars().all()
+            revisions = index.exec_driver_sql("SELECT version_num FROM alembic_version").scalars().all()
+        path = Path(self.path_for_shard(shard))
+        draft = path.with_suffix(f".{os.getpid()}.{threading.get_ident()}")
+        try:
+            with closing(sqlite3.connect(draft, isolation_level=None)) as connection:
+                connection.execute("PRAGMA synchronous=OFF")
+                connection.execute("PRAGMA journal_mode=WAL")
+                connection.execute("BEGIN")
+                for statement in statements:
+                    connection.execute(statement)
+                connection.executemany("INSERT INTO alembic_version VALUES (?)", [(r,) for r in revisions])
+                connection.execute("COMMIT")
+            # Another process may have been faster: its database stays.
+            with suppress(FileExistsError):
+                path.hardlink_to(draft)
+        except (OSError, sqlite3.Error):
+            log.debug("The database of run %s is left to Dagster", shard, exc_info=True)
+            return False
+        finally:
+            draft.unlink(missing_ok=True)
+        return True
 
     def store_event(self, event: EventLogEntry) -> None:
         """Store one event."""
@@ -200,6 +235,7 @@ class BatchingSqliteEventLogStorage(SqliteEventLogStorage):
                 self._engines.popitem()[1].dispose()
 
 
+_SCHEMA = "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%' ORDER BY type DESC, rowid"
 _MIRRORED = ASSET_EVENTS | ASSET_CHECK_EVENTS | set(EVENT_TYPE_TO_PIPELINE_RUN_STATUS)
 _INSERT = SqlEventLogStorageTable.insert()
 _INSERT_WITH_IDS = _INSERT.returning(SqlEventLogStorageTable.c.id, sort_by_parameter_order=True)
