@@ -6,6 +6,7 @@ import getpass
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -55,6 +56,11 @@ def parse_zip_key(text: str) -> ZipKey:
             f"{', '.join(Action)}: add/H.2013-10-31.1.impc.zip."
         )
     return ZipKey(Action(action), file_name)
+
+
+def absolute_folder(path: str) -> str:
+    """The path of a folder as it is kept in the tracker, for commands run elsewhere."""
+    return str(Path(path).expanduser().absolute())
 
 
 def user_name() -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dcc_cli.context import json_option, open_tracker, read_accesskey, settings_from_environment
+from dcc_cli.context import absolute_folder, json_option, open_tracker, read_accesskey, settings_from_environment
 from dcc_cli.output import count_of, echo_json, printable, warn
 from dcc_resources.errors import ConfigurationError, UnreachableError
 
@@ -104,6 +104,7 @@ def _address(
         hostname = hostname or "localhost"
         if not base_path:
             raise ConfigurationError("A source of the protocol file needs the folder's path: --base-path.")
+        base_path = absolute_folder(base_path)
     elif not hostname:
         raise ConfigurationError(f"A source of the protocol {protocol} needs its server: --hostname HOST or HOST:PORT.")
     else:

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from dcc_cli.context import json_option, open_tracker, read_accesskey, settings_from_environment
+from dcc_cli.context import absolute_folder, json_option, open_tracker, read_accesskey, settings_from_environment
 from dcc_cli.group import CommandGroup
 from dcc_cli.output import count_of, echo_json, echo_table
 from dcc_resources.errors import ConfigurationError
@@ -125,6 +125,9 @@ def change(
         parse_hostname(hostname, 1)
     secret = None if accesskey is None else SecretStr(read_accesskey(accesskey))
     with open_tracker(settings_from_environment()) as tracker, writing(tracker) as connection:
+        (entry,) = registry.list_sources(connection, [source_id])
+        if base_path and entry.protocol == "file":
+            base_path = absolute_folder(base_path)
         registry.change_source(
             connection, source_id, hostname=hostname, username=username, accesskey=secret, base_path=base_path
         )

@@ -263,6 +263,16 @@ def test_purging_a_source_deletes_it_only_when_confirmed(dcc: Dcc) -> None:
     assert "no file source 1" in dcc.error("source", "remove", 1, "--purge", "--yes", exit_code=2)
 
 
+def test_a_folder_is_kept_with_its_whole_path(dcc: Dcc, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("first", "second"):
+        (dcc.root / name / "add").mkdir(parents=True)
+    monkeypatch.chdir(dcc.root)
+    dcc("source", "add", "--centre", "H", "--protocol", "file", "--base-path", "first")
+    assert dcc.json("source", "list")[0]["base_path"] == str(dcc.root / "first")
+    dcc("source", "change", 1, "--base-path", "second")
+    assert dcc.json("source", "list")[0]["base_path"] == str(dcc.root / "second")
+
+
 def test_what_is_changed_of_a_source_is_checked(dcc: Dcc) -> None:
     dcc.add_folder()
     other = dcc.root / "other"

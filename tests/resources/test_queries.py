@@ -21,7 +21,6 @@ from dcc_resources.tracker.models import (
     Centre,
     CrawlFinding,
     CrawlingSession,
-    FileSource,
     FileSourceHasZip,
     SessionTask,
     SourceCrawlRow,
@@ -125,7 +124,7 @@ def test_zips_are_listed_oldest_first_with_the_sources_that_host_them_at_present
     source, other = seed_source(tracker, centre), seed_source(tracker, centre, username="other")
     young = put_zip(tracker, other, centre, "2026-02-01")
     tenth = put_zip(tracker, source, centre, "2026-01-01", 10)
-    second = put_zip(tracker, source, centre, "2026-01-01", 2, Action.DELETE)
+    put_zip(tracker, source, centre, "2026-01-01", 2, Action.DELETE)
     seed_hosting(tracker, young.za_id, source)
     with writing(tracker) as connection:
         connection.execute(
@@ -139,7 +138,6 @@ def test_zips_are_listed_oldest_first_with_the_sources_that_host_them_at_present
         ("H.2026-02-01.1.impc.zip", Action.ADD, (source, other)),
     ]
     assert {(e.centre, e.phase, e.status, e.size_bytes) for e in entries} == {("H", Phase.ZIP_NAME, Status.DONE, 1_000)}
-    assert second.za_id != tenth.za_id
 
 
 def test_a_filter_lets_through_what_fits_all_of_it(tracker: Engine) -> None:
@@ -149,7 +147,7 @@ def test_a_filter_lets_through_what_fits_all_of_it(tracker: Engine) -> None:
     propose(tracker, failed.za_id, INVALID)
     put_zip(tracker, source, harwell, "2026-01-02", action=Action.EDIT)
     put_zip(tracker, source, jax, "2026-01-03")
-    refused = seed_zip(tracker, source, "nonsense.zip", state=State(Phase.ZIP_NAME, Status.FAILED))
+    seed_zip(tracker, source, "nonsense.zip", state=State(Phase.ZIP_NAME, Status.FAILED))
 
     def found(connection: Connection, **wanted: object) -> list[str]:
         return [entry.file_name for entry in queries.find_zips(connection, ZipFilter(**wanted))]  # type: ignore[arg-type]
@@ -164,7 +162,6 @@ def test_a_filter_lets_through_what_fits_all_of_it(tracker: Engine) -> None:
         assert set(by_source.values()) == {(source,)}
         with pytest.raises(NotFoundError, match="no centre 'X'"):
             found(connection, centre="X")
-    assert refused.za_id
 
 
 def test_what_some_available_source_of_an_active_centre_hosts_waits(tracker: Engine) -> None:
@@ -396,7 +393,6 @@ def test_a_zip_whose_centre_was_deleted_is_still_listed(tracker: Engine) -> None
     put_zip(tracker, seed_source(tracker, jax), harwell, "2026-01-01")
     with writing(tracker) as connection:
         connection.execute(Centre.__table__.delete().where(Centre.id == harwell))
-        connection.execute(FileSource.__table__.update().values(base_path="/x"))
     with tracker.connect() as connection:
         (entry,) = queries.find_zips(connection)
         assert entry.centre is None
