@@ -125,7 +125,7 @@ class Job:
         if known is not None:
             document.row_id = known.id
             if known.state in {VALID, INVALID}:
-                document.state = known.state
+                document.state, document.problems = known.state, known.problems
 
     def outcome(self, state: State, source: str | None) -> ZipOutcome:
         """What became of the zip action, which ended in `state`."""

@@ -15,10 +15,11 @@ from sqlalchemy.orm import aliased
 
 from dcc_resources.downloading import Hosting
 from dcc_resources.errors import ConfigurationError, NotFoundError
-from dcc_resources.outcomes import ZipKey
+from dcc_resources.outcomes import Problem, ZipKey
 from dcc_resources.tracker import progress
 from dcc_resources.tracker.known_hostings import NOT_ARRIVED, REFUSED
 from dcc_resources.tracker.models import (
+    AnException,
     Centre,
     FileSource,
     FileSourceHasZip,
@@ -26,6 +27,7 @@ from dcc_resources.tracker.models import (
     ResourceStateRow,
     SourceCrawlRow,
     XmlFile,
+    XmlLog,
     ZipAction,
     ZipDownload,
     ZipFile,
@@ -51,10 +53,11 @@ class PlannedZip:
 
 
 class KnownDocument(NamedTuple):
-    """A document that has a row in `xml_file` already."""
+    """A document that has a row in `xml_file` already; `problems` are those in `xml_log`."""
 
     id: int
     state: State
+    problems: tuple[Problem, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,16 +167,30 @@ def load_waiting(
 
 
 def load_interrupted(connection: Connection) -> list[InterruptedZip]:
-    """The zip actions left unfinished between the arrival of their archive and the end of XSD validation."""
+    """The zip actions left unfinished between the arrival of their archive and the end of XSD validation.
+
+    Among them those that one document has failed already while others were still to be validated.
+    """
+    unfinished = [int(Status.PENDING), int(Status.RUNNING)]
     done = and_(ZipAction.phase_id == int(Phase.XSD), ZipAction.status_id == int(Status.DONE))
+    failed = ZipAction.status_id == int(Status.FAILED)
+    unchecked = and_(XmlFile.phase_id <= int(Phase.XSD), XmlFile.status_id.in_(unfinished))
+    with_unchecked = (
+        select(FileSourceHasZip.za_id)
+        .join(ZipDownload, ZipDownload.zf_id == FileSourceHasZip.id)
+        .join(XmlFile, XmlFile.zip_id == ZipDownload.id)
+        .where(unchecked)
+    )
     latest = (
         select(func.max(ZipDownload.id))
         .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
         .join(ZipAction, ZipAction.id == FileSourceHasZip.za_id)
         .where(
             ZipAction.phase_id.between(int(Phase.ZIP_MD5), int(Phase.XSD)),
-            ZipAction.status_id.in_([int(Status.PENDING), int(Status.RUNNING), int(Status.DONE)]),
-            ~done,
+            or_(
+                and_(ZipAction.status_id.in_([*unfinished, int(Status.DONE)]), ~done),
+                and_(failed, ZipAction.id.in_(with_unchecked)),
+            ),
         )
         .group_by(FileSourceHasZip.za_id)
     )
@@ -194,7 +211,7 @@ def load_interrupted(connection: Connection) -> list[InterruptedZip]:
         .join(ZipDownload, ZipDownload.zf_id == FileSourceHasZip.id)
         .join(ZipFile, ZipFile.id == ZipAction.zip_id)
         .outerjoin(Centre, Centre.id == ZipFile.centre_id)
-        .where(ZipDownload.id.in_(latest))
+        .where(ZipDownload.id.in_(latest), or_(~failed, exists().where(XmlFile.zip_id == ZipDownload.id, unchecked)))
         .order_by(ZipDownload.id)
     )
     return [
@@ -216,10 +233,28 @@ def load_interrupted(connection: Connection) -> list[InterruptedZip]:
 
 def _documents(connection: Connection, download_id: int) -> dict[str, KnownDocument]:
     query = select(XmlFile.fname, XmlFile.id, XmlFile.phase_id, XmlFile.status_id).where(XmlFile.zip_id == download_id)
+    problems = _problems(connection, download_id)
     return {
-        row.fname: KnownDocument(row.id, State(Phase(row.phase_id), Status(row.status_id)))
+        row.fname: KnownDocument(
+            row.id, State(Phase(row.phase_id), Status(row.status_id)), tuple(problems.get(row.id, ()))
+        )
         for row in connection.execute(query)
     }
+
+
+def _problems(connection: Connection, download_id: int) -> dict[int, list[Problem]]:
+    """What `xml_log` holds of the documents of a download, by their ids, in document order."""
+    query = (
+        select(XmlLog.xml_id, AnException.short_name, XmlLog.message, XmlLog.line, XmlLog.col)
+        .join(XmlFile, XmlFile.id == XmlLog.xml_id)
+        .join(AnException, AnException.id == XmlLog.exception_id)
+        .where(XmlFile.zip_id == download_id)
+        .order_by(XmlLog.id)
+    )
+    problems: dict[int, list[Problem]] = {}
+    for document, kind, message, line, column in connection.execute(query):
+        problems.setdefault(document, []).append(Problem(kind, message or "", line, column))
+    return problems
 
 
 def _plan_query(sources: set[int] | None) -> Select[*tuple[Any, ...]]:

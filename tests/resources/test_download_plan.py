@@ -37,6 +37,7 @@ from dcc_resources.tracker.models import (
 from dcc_resources.tracker.progress import WAITING, Proposal, State, Subject
 from dcc_resources.tracker.reference import Phase, Status
 from tests.databases import (
+    TO_VALIDATE,
     SeededZip,
     only_sqlite,
     seed_centre,
@@ -440,6 +441,29 @@ class TestInterrupted:
         with tracker.connect() as connection:
             found = load_interrupted(connection)
         assert [left.key.file_name for left in found] == [f"{state}.zip" for state in taken_up]
+
+    def test_one_that_a_document_failed_is_taken_up_while_another_waits_for_validation(self, tracker: Engine) -> None:
+        """existing_system_defects row 18: the zip action shows the failure at once, its other documents come after."""
+        source = seed_source(tracker, seed_centre(tracker))
+        invalid, refused = State(Phase.XSD, Status.FAILED), State(Phase.XML_NAME, Status.FAILED)
+        for inc, states in enumerate([(invalid, TO_VALIDATE), (refused, TO_VALIDATE), (invalid, VALID), (refused,)]):
+            zip_ = seed_zip(tracker, source, f"{inc}.zip")
+            download = seed_download(tracker, zip_.hosting_id, EXTRACTING)
+            for state in states:
+                seed_documents(tracker, download, 1, state)
+        with tracker.connect() as connection:
+            assert [left.key.file_name for left in load_interrupted(connection)] == ["0.zip", "1.zip"]
+
+    @only_sqlite
+    def test_documents_of_an_earlier_download_take_nothing_up(self, tracker: Engine) -> None:
+        zip_ = seed_zip(tracker, seed_source(tracker, seed_centre(tracker)), NAME)
+        seed_documents(tracker, seed_download(tracker, zip_.hosting_id, EXTRACTING), 1)
+        with writing(tracker) as connection:
+            reopen_named(connection, [ZipKey(Action.ADD, NAME)], "Ada")
+        latest = seed_download(tracker, zip_.hosting_id, EXTRACTING)
+        seed_documents(tracker, latest, 1, State(Phase.XSD, Status.FAILED))
+        with tracker.connect() as connection:
+            assert load_interrupted(connection) == []
 
     @only_sqlite
     def test_one_that_was_opened_again_since_is_downloaded_instead(self, tracker: Engine) -> None:

@@ -6,29 +6,39 @@ import errno
 import hashlib
 import os
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import Connection, select
 
 from dcc_cli.demo import submissions
 from dcc_resources import downloading, zip_coordination
 from dcc_resources.crawling import crawl_file_sources
-from dcc_resources.errors import InternalFaultError, NotFoundError, SourceUnreachableError, TransferFailedError
+from dcc_resources.errors import (
+    InternalFaultError,
+    NotFoundError,
+    SourceUnreachableError,
+    TrackerUnreachableError,
+    TransferFailedError,
+)
 from dcc_resources.file_sources.local import LocalConnection
+from dcc_resources.outcomes import Problem
 from dcc_resources.sessions import open_session
 from dcc_resources.tracker.models import (
     CrawlingSession,
     FileSourceHasZip,
     Reopening,
     SessionTask,
+    XmlFile,
     XmlLog,
     ZipDownload,
     ZipFile,
     ZipLog,
 )
-from dcc_resources.zip_jobs import Checker
+from dcc_resources.zip_jobs import Checker, Document
+from dcc_resources.zip_recording import Batch, Written
 from tests.installations import Folder, Installation, experiments, specimens
 
 NAME = "H.2013-10-31.1.impc.zip"
@@ -253,6 +263,52 @@ def test_an_archive_put_together_from_two_attempts_is_fetched_whole_before_the_c
     assert [reason.kind for reason in outcome.reasons] == ["CorruptArchiveError"]
     assert [state for _, state in installation.attempts(KEY)] == ["download failed", "unzip failed", "xsd done"]
     assert installation.staged()[KEY] == archive
+
+
+def test_documents_left_beside_a_failed_one_are_validated_by_the_next_session(
+    installation: Installation, folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """existing_system_defects row 18: a zip action that has failed already may have documents to be validated yet."""
+    wrong = experiments()
+    (name,) = wrong
+    wrong[name] = submissions.damaged(wrong[name], 'centreID="', 'centerID="')
+    folder.put(KEY, specimens() | wrong | {"results.xml": b"<a/>"})
+    write = Batch.write
+
+    def breaking(self: Batch, connection: Connection) -> Written:
+        # What follows is as if the process had died: with one document recorded as invalid, the other pending.
+        partly = bool(self.checked)
+        self.checked = [document for document in self.checked if document.file_name == name]
+        written = write(self, connection)
+        if partly:
+            connection.commit()
+            raise TrackerUnreachableError("Gone.")
+        return written
+
+    def one_after_the_other(self: Checker, document: Document) -> list[Problem]:
+        if document.file_name == SPECIMENS:
+            time.sleep(0.3)
+        return validate(self, document)
+
+    validate = Checker.validate
+    with monkeypatch.context() as patched:
+        patched.setattr(Batch, "write", breaking)
+        patched.setattr(Checker, "validate", one_after_the_other)
+        with pytest.raises(TrackerUnreachableError):
+            installation.with_settings(database_retry=0).run_session()
+    assert installation.states() == {KEY: "xml_name failed"}
+    states = {SPECIMENS: "xsd pending", name: "xsd failed", "results.xml": "xml_name failed"}
+    assert dict(installation.documents()) == states
+    outcome = installation.run_session().zips[KEY]
+    assert dict(installation.documents()) == states | {SPECIMENS: "xsd done"}
+    errors = {document.file_name: document.errors for document in outcome.documents}
+    assert (errors[SPECIMENS], len(errors["results.xml"])) == ((), 1)
+    with installation.tracker.connect() as connection:
+        query = select(XmlLog.message).join(XmlFile, XmlFile.id == XmlLog.xml_id).order_by(XmlLog.id)
+        assert [error.message for error in errors[name]] == list(connection.scalars(query.where(XmlFile.fname == name)))
+        assert errors[name]
+        assert len(list(connection.scalars(query.where(XmlFile.fname == "results.xml")))) == 1
+    assert installation.run_session().zips == {}
 
 
 def test_a_session_with_a_zip_that_did_not_arrive_is_a_failed_one(
