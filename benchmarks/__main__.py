@@ -23,6 +23,8 @@ from benchmarks.session import SCRIPT, TITLE, session_comparison
 from benchmarks.transfer import transfer_comparisons
 
 RESULTS = Path(__file__).parent.parent / ".bench"
+DOCUMENT = Path(__file__).parent.parent / "docs" / "performance.md"
+MARK = "<!-- What follows is written by `make bench BENCH_ARGS=--record`. -->\n"
 BENCHMARKS = ("session", "transfer", "memory")
 _TOOLS = {
     "OpenSSH": ["ssh", "-V"],
@@ -38,6 +40,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="BENCHMARK", help=f"of {', '.join(BENCHMARKS)}; without any, all")
     parser.add_argument("--runs", type=int, default=5, help="counted runs of each contender (default: 5)")
+    parser.add_argument("--record", action="store_true", help="write the results to docs/performance.md too")
     given = parser.parse_args()
     unknown = set(given.names) - set(BENCHMARKS)
     if unknown or given.runs < 1:
@@ -48,7 +51,10 @@ def main() -> None:
         sys.exit(f"Not installed: {', '.join(missing)}. As root, make bench installs them.")
     comparisons = _run(names, given.runs)
     memory = _memory() if "memory" in names else ""
-    _keep(comparisons, memory, given.runs)
+    results = _keep(comparisons, memory, given.runs)
+    if given.record:
+        before = DOCUMENT.read_text("utf-8").partition(MARK)[0]
+        DOCUMENT.write_text(f"{before}{MARK}\n{results}", "utf-8")
 
 
 def _run(names: Sequence[str], runs: int) -> list[Comparison]:
@@ -73,8 +79,8 @@ def _memory() -> str:
     return ended.stdout.strip()
 
 
-def _keep(comparisons: list[Comparison], memory: str, runs: int) -> None:
-    """Print the results, and write them to .bench/results.md and .bench/results.json."""
+def _keep(comparisons: list[Comparison], memory: str, runs: int) -> str:
+    """Print the results, and write them to .bench/results.md and .bench/results.json; returns them as Markdown."""
     facts = _circumstances(runs)
     parts = ["\n".join(f"- {name}: {value}" for name, value in facts.items())]
     parts += [comparison.as_markdown() for comparison in comparisons]
@@ -88,6 +94,7 @@ def _keep(comparisons: list[Comparison], memory: str, runs: int) -> None:
     record = {"circumstances": facts, "comparisons": [each.as_json() for each in comparisons], "memory": memory}
     (RESULTS / "results.json").write_text(json.dumps(record, indent=2) + "\n", "utf-8")
     sys.stdout.write(text)
+    return text
 
 
 def _circumstances(runs: int) -> dict[str, str]:

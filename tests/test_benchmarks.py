@@ -1,0 +1,83 @@
+"""The benchmarks do on both sides the work that they time, and say so when it was not done."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from benchmarks.measuring import Comparison, Contender, Timing, timed
+from benchmarks.openssh import OpenSsh, openssh_server
+from benchmarks.session import SessionBenchmark
+from benchmarks.transfer import TransferBenchmark
+
+TOOLS = ("sftp", "unzip", "md5sum", "xmllint", "ssh-keygen")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenSsh]:
+    missing = [tool for tool in TOOLS if shutil.which(tool) is None]
+    if missing:
+        pytest.skip(f"Not installed: {', '.join(missing)}. As root, make test installs them.")
+    with openssh_server(tmp_path_factory.mktemp("openssh") / "sshd") as running:
+        yield running
+
+
+@pytest.mark.servers
+def test_both_sides_of_the_session_bring_every_document_to_its_end(tmp_path: Path, server: OpenSsh) -> None:
+    benchmark = SessionBenchmark(tmp_path, server, archives=2)
+    assert benchmark.run_shell().wall > 0
+    assert benchmark.run_crawl(events=False).wall > 0
+
+
+@pytest.mark.servers
+def test_a_session_that_finds_an_invalid_document_is_not_timed(tmp_path: Path, server: OpenSsh) -> None:
+    benchmark = SessionBenchmark(tmp_path, server, archives=1)
+    (archive,) = (tmp_path / "centre" / "add").iterdir()
+    archive.write_bytes(archive.read_bytes()[:-50])
+    with pytest.raises(RuntimeError, match="ended with"):
+        benchmark.run_shell()
+    with pytest.raises(RuntimeError, match="dcc crawl ended with 1"):
+        benchmark.run_crawl(events=False)
+
+
+@pytest.mark.servers
+def test_both_sides_of_the_transfer_bring_every_file_whole(tmp_path: Path, server: OpenSsh) -> None:
+    benchmark = TransferBenchmark(tmp_path, server, "Two files", [10, 100_000])
+    assert benchmark.run_sftp().wall > 0
+    assert benchmark.run_file_source().wall > 0
+
+
+def test_contenders_take_turns_and_the_first_round_does_not_count() -> None:
+    order: list[str] = []
+
+    def contender(name: str, *walls: float) -> Contender:
+        left = iter(walls)
+
+        def run() -> Timing:
+            order.append(name)
+            return Timing(next(left), 1.0)
+
+        return Contender(name, run)
+
+    slow, fast = contender("slow", 90, 4, 6, 5), contender("fast", 80, 1, 9, 2)
+    comparison = Comparison("Title", [slow, fast], {"fast": 0.5})
+    comparison.measure(3)
+    assert order == ["slow", "fast"] * 4
+    assert (slow.wall, fast.wall, comparison.ratio(fast)) == (5, 2, 0.4)
+    assert "| fast | 2.00 | 1.00 to 9.00 | 1.00 | 0.40 | 0.5 |" in comparison.as_markdown()
+
+
+def test_time_of_the_processor_is_that_of_the_process_and_its_children(tmp_path: Path) -> None:
+    busy = "import time\nend = time.process_time() + 0.3\nwhile time.process_time() < end: pass"
+    timing = timed(["sh", "-c", f"'{sys.executable}' -c '{busy}'; sleep 0.2"], log=tmp_path / "log")
+    assert 0.3 <= timing.cpu < 3
+    assert timing.wall >= 0.5
+
+
+def test_a_process_that_ends_otherwise_is_not_timed(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="ended with 3:\nout of luck"):
+        timed(["sh", "-c", "echo out of luck; exit 3"], log=tmp_path / "log")
