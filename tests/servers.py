@@ -419,13 +419,13 @@ def cutting_proxy() -> Iterator[Callable[..., Share]]:
 
 @pytest.fixture
 def source_settings(tmp_path: Path, authority: Authority) -> Settings:
-    """Settings with short time limits, which trust the FTPS server's authority."""
+    """Settings that trust the FTPS server's authority, with time limits that a busy machine keeps."""
     return load_settings(
         home=tmp_path,
-        connect_timeout=3,
-        login_timeout=3,
-        list_timeout=20,
-        idle_timeout=1,
+        connect_timeout=20,
+        login_timeout=20,
+        list_timeout=60,
+        idle_timeout=20,
         tls_ca_file=authority.ca_file,
     )
 

@@ -38,6 +38,12 @@ SIZE = 2_000_000
 REMOTE = [SourceProtocol.SFTP, SourceProtocol.FTP, SourceProtocol.FTPS]
 
 
+@pytest.fixture
+def impatient(source_settings: Settings) -> Settings:
+    """Settings that give a transfer up after a second without a byte."""
+    return source_settings.model_copy(update={"idle_timeout": 1.0})
+
+
 def address_of(protocol: SourceProtocol, hostname: str, **changes: object) -> SourceAddress:
     fields = {"username": "user", "accesskey": SecretStr("hunter2 hunter2"), "base_path": "", **changes}
     return SourceAddress(id=7, centre="H", protocol=protocol, hostname=hostname, **fields)  # type: ignore[arg-type]
@@ -117,7 +123,7 @@ class TestConnecting:
             for one in waiting:
                 one.setblocking(False)
                 one.connect_ex(listener.getsockname())
-            with within(2), pytest.raises(SourceTimeoutError, match=r"no connection to 127\.0\.0\.1"):
+            with within(10), pytest.raises(SourceTimeoutError, match=r"no connection to 127\.0\.0\.1"):
                 connect(address_of(protocol, f"127.0.0.1:{listener.getsockname()[1]}"), settings)
             for one in waiting:
                 one.close()
@@ -125,7 +131,7 @@ class TestConnecting:
     @pytest.mark.parametrize("protocol", REMOTE)
     def test_a_server_that_never_speaks(self, protocol: SourceProtocol, source_settings: Settings) -> None:
         settings = source_settings.model_copy(update={"login_timeout": 0.5})
-        with answering(b"") as hostname, within(3), pytest.raises(SourceTimeoutError, match=r"0\.5 seconds"):
+        with answering(b"") as hostname, within(10), pytest.raises(SourceTimeoutError, match=r"0\.5 seconds"):
             connect(address_of(protocol, hostname), settings)
 
     @pytest.mark.parametrize("protocol", REMOTE)
@@ -136,14 +142,14 @@ class TestConnecting:
         settings = source_settings.model_copy(update={"login_timeout": 1.0})
         with (
             answering(greeting) as hostname,
-            within(4),
+            within(10),
             pytest.raises((SourceUnreachableError, SourceTimeoutError)),
         ):
             connect(address_of(protocol, hostname), settings)
 
     def test_a_server_that_greets_without_end(self, source_settings: Settings) -> None:
         settings = source_settings.model_copy(update={"login_timeout": 1.0})
-        with answering(b"220-more\r\n" * 100_000) as hostname, within(4), pytest.raises(SourceError):
+        with answering(b"220-more\r\n" * 100_000) as hostname, within(10), pytest.raises(SourceError):
             connect(address_of(SourceProtocol.FTP, hostname), settings)
 
     def test_a_folder_that_is_not_there(self, source_settings: Settings, tmp_path: Path) -> None:
@@ -240,34 +246,32 @@ class TestStalls:
         server: str,
         request: pytest.FixtureRequest,
         cutting_proxy: Callable[..., Share],
-        source_settings: Settings,
+        impatient: Settings,
     ) -> None:
         share: Share = request.getfixturevalue(server)
         share.put(f"add/{NAME}", os.urandom(SIZE))
         # The control connection of FTPS carries only the login.
         limit = 1_000_000 if server == "sftp_server" else 1500
         stalling = cutting_proxy(share, stall_after=limit)
-        with within(8), pytest.raises(SourceTimeoutError):
-            fetch_all(stalling.address(), source_settings)
+        with within(15), pytest.raises(SourceTimeoutError):
+            fetch_all(stalling.address(), impatient)
 
     def test_a_data_connection_that_goes_silent(
-        self, faulty_ftp_server: Callable[..., Share], source_settings: Settings
+        self, faulty_ftp_server: Callable[..., Share], impatient: Settings
     ) -> None:
         share = faulty_ftp_server(stall_after=SIZE // 2)
         content = os.urandom(SIZE)
         share.put(f"add/{NAME}", content)
-        with within(4):
-            received, error = fetch(share.address(), source_settings)
+        with within(10):
+            received, error = fetch(share.address(), impatient)
         assert isinstance(error, SourceTimeoutError)
         assert received == content[: SIZE // 2]
 
-    def test_a_listing_that_goes_silent(
-        self, faulty_ftp_server: Callable[..., Share], source_settings: Settings
-    ) -> None:
+    def test_a_listing_that_goes_silent(self, faulty_ftp_server: Callable[..., Share], impatient: Settings) -> None:
         share = faulty_ftp_server(stall_after=40, faulty_commands=["MLSD"])
         share.put(f"add/{NAME}")
-        with within(4), pytest.raises(SourceTimeoutError, match="listing /add"):
-            list_add(share.address(), source_settings)
+        with within(10), pytest.raises(SourceTimeoutError, match="listing /add"):
+            list_add(share.address(), impatient)
 
     @pytest.mark.parametrize("server", ["sftp_server", "faulty_ftp_server"])
     def test_a_listing_that_trickles_is_bounded_as_a_whole(
@@ -284,8 +288,7 @@ class TestStalls:
             share = request.getfixturevalue(server)(bytes_per_second=20_000, faulty_commands=["MLSD"])
         for number in range(2_000):
             share.put(f"add/H.2013-10-31.{number}.impc.zip")
-        settings = settings.model_copy(update={"login_timeout": 10.0})
-        with within(9), pytest.raises(SourceTimeoutError, match="listing"):
+        with within(30), pytest.raises(SourceTimeoutError, match="listing"):
             list_add(share.address(), settings)
 
     @pytest.mark.parametrize("server", ["sftp_server", "ftps_server"])
@@ -367,7 +370,7 @@ class TestTransfersThatBreakOff:
             share = faulty_ftp_server(cut_after=50_000, faulty_commands=["MLSD"])
         for number in range(2_000):
             share.put(f"add/H.2013-10-31.{number}.impc.zip")
-        with within(4), pytest.raises((SourceUnreachableError, ListingFailedError)):
+        with within(10), pytest.raises((SourceUnreachableError, ListingFailedError)):
             list_add(share.address(), source_settings)
 
 
