@@ -24,7 +24,7 @@ from dcc_resources.naming import Action
 from dcc_resources.outcomes import Problem, SourceCrawl, source_partition
 from dcc_resources.sessions import Session
 from dcc_resources.settings import Settings
-from dcc_resources.tracker.database import exception_id, insert_rows, run_writing
+from dcc_resources.tracker.database import exception_id, insert_rows, run_reading, run_writing
 from dcc_resources.tracker.listings import ListingRecorder, RecordedListing
 from dcc_resources.tracker.models import Centre, SourceCrawlRow, utc_now
 from dcc_resources.tracker.reference import Phase
@@ -91,8 +91,11 @@ def crawl_file_sources(
     A source that cannot be reached is an outcome, not an exception. Raises TrackerUnreachableError and
     SessionLostError.
     """
-    with tracker.connect() as connection:
-        addresses = load_addresses(connection, ids=source_ids)
+    addresses = run_reading(
+        tracker,
+        lambda connection: load_addresses(connection, ids=source_ids),
+        patience_seconds=settings.database_retry,
+    )
     tasks = {address.id: session.start_task(Phase.ZIP_NAME, f"Crawl of {address.label}") for address in addresses}
     for listing in _list_in_parallel(addresses, settings):
         session.check()

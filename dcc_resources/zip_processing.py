@@ -16,12 +16,13 @@ from sqlalchemy import Connection, Engine, select
 from dcc_resources.archives import ArchiveLimits
 from dcc_resources.documents.schema_set import SchemaSet
 from dcc_resources.errors import InternalFaultError, NotFoundError
+from dcc_resources.file_sources.base import SourceAddress
 from dcc_resources.outcomes import ZipKey, ZipOutcome
 from dcc_resources.sessions import Session
 from dcc_resources.settings import Settings
 from dcc_resources.staging import Staging, remove_leftovers
 from dcc_resources.tracker import progress
-from dcc_resources.tracker.database import run_writing
+from dcc_resources.tracker.database import run_reading, run_writing
 from dcc_resources.tracker.download_plan import (
     InterruptedZip,
     PlannedZip,
@@ -52,10 +53,10 @@ class Work:
     def __len__(self) -> int:
         return len(self.interrupted) + len(self.planned)
 
-    def jobs(self, max_retries: int) -> list[Job]:
+    def jobs(self, max_retries: int) -> Iterator[Job]:
         """A job for each, those taken up first."""
-        taken_up = [Job.taken_up(interrupted) for interrupted in self.interrupted]
-        return taken_up + [Job.planned(plan, max_retries) for plan in self.planned]
+        yield from (Job.taken_up(interrupted) for interrupted in self.interrupted)
+        yield from (Job.planned(plan, max_retries) for plan in self.planned)
 
     def source_ids(self) -> list[int]:
         """The file sources that have to do with it."""
@@ -84,10 +85,9 @@ def process_zip_actions(
     work = _take_up(tracker, settings, session, staging, keys, requested_by)
     if not work:
         return
-    with tracker.connect() as connection:
-        ids = work.source_ids()
-        addresses = {address.id: address for address in load_addresses(connection, ids=ids, only_crawlable=False)}
-        centres = frozenset(connection.scalars(select(Centre.short_name)))
+    addresses, centres = run_reading(
+        tracker, lambda connection: _surroundings(connection, work), patience_seconds=settings.database_retry
+    )
     schemas = SchemaSet.load(settings.xsd_dir)
     checker = Checker(settings, schemas, centres, ArchiveLimits.from_settings(settings))
     download = session.start_task(Phase.DOWNLOAD, f"Download of {len(work.planned)} zip actions")
@@ -100,7 +100,7 @@ def process_zip_actions(
         patience_seconds=settings.database_retry,
     )
     session.finish_task(download, failed=coordinator.not_downloaded > 0)
-    session.finish_task(check, failed=bool(coordinator.faults))
+    session.finish_task(check, failed=coordinator.not_checked > 0)
     _raise_first(coordinator.faults)
 
 
@@ -116,9 +116,7 @@ def _take_up(
     whole: list[InterruptedZip] = []
     broken: list[int] = []
     if keys is None:
-        with tracker.connect() as connection:
-            interrupted = load_interrupted(connection)
-        for left in interrupted:
+        for left in run_reading(tracker, load_interrupted, patience_seconds=settings.database_retry):
             if staging.holds(left.key, left.size_bytes, left.md5):
                 whole.append(left)
             else:
@@ -137,6 +135,12 @@ def _take_up(
 
     planned = run_writing(tracker, take_up, patience_seconds=settings.database_retry)
     return Work(tuple(whole), tuple(planned))
+
+
+def _surroundings(connection: Connection, work: Work) -> tuple[dict[int, SourceAddress], frozenset[str]]:
+    """The file sources that the work has to do with, by id, and the codes of all centres."""
+    addresses = load_addresses(connection, ids=work.source_ids(), only_crawlable=False)
+    return {address.id: address for address in addresses}, frozenset(connection.scalars(select(Centre.short_name)))
 
 
 def _hosted_plans(plans: list[PlannedZip], keys: Sequence[ZipKey]) -> list[PlannedZip]:

@@ -1,3 +1,3 @@
 """Fixtures shared by all tests: real databases and real file servers."""
 
-pytest_plugins = ["tests.databases", "tests.servers", "tests.installations"]
+pytest_plugins = ["tests.databases", "tests.servers", "tests.installations", "tests.served_sources"]

@@ -12,14 +12,18 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
+import pytest
+from sqlalchemy import select
+
 from dcc_cli.demo import submissions
 from dcc_resources.file_sources.base import SourceProtocol
 from dcc_resources.file_sources.host_keys import HostKey
 from dcc_resources.tracker import registry
 from dcc_resources.tracker.database import writing
+from dcc_resources.tracker.models import ZipLog
 from dcc_resources.tracker.pinned_keys import PinnedKey
 from tests.installations import Installation, specimens
-from tests.servers import Share
+from tests.servers import Authority, Share
 
 _BLOCK = 16 * 1024
 _PASSIVE = re.compile(rb"227 [^(]*\((?:\d+,){4}(\d+),(\d+)\)")
@@ -39,6 +43,42 @@ def register(installation: Installation, share: Share, centre: str = "H", **chan
 def large_archive(stem: str = "2013-10-31.1", size: int = 1_500_000, seed: int = 1) -> bytes:
     """A valid archive of centre H, of somewhat more than `size` bytes, most of them in an entry that is ignored."""
     return submissions.archive(specimens(stem=stem) | {"noise.bin": random.Random(seed).randbytes(size)})
+
+
+def below(share: Share, name: str) -> Share:
+    """A folder of the share as a share of its own."""
+    (share.root / name).mkdir()
+    return replace(share, root=share.root / name, base_path=f"{share.base_path}/{name}")
+
+
+def put_many(share: Share, centre: str, number: int) -> list[str]:
+    """Put good archives of a centre there; their keys."""
+    stems = [f"2013-10-31.{inc}" for inc in range(number)]
+    keys = [f"add/{centre}.{stem}.impc.zip" for stem in stems]
+    for key, stem in zip(keys, stems, strict=True):
+        share.put(key, submissions.archive(specimens(centre, stem)))
+    return keys
+
+
+def logged(installation: Installation) -> list[str]:
+    """What `zip_log` says, oldest first."""
+    with installation.tracker.connect() as connection:
+        return list(connection.scalars(select(ZipLog.message).order_by(ZipLog.id)))
+
+
+@pytest.fixture
+def quick(installation: Installation, authority: Authority) -> Installation:
+    """The installation with short time limits, which trusts the FTPS server's authority."""
+    return installation.with_settings(
+        connect_timeout=3.0, login_timeout=3.0, idle_timeout=2.0, tls_ca_file=authority.ca_file
+    )
+
+
+@pytest.fixture(params=["sftp_server", "ftp_server"])
+def share(request: pytest.FixtureRequest) -> Share:
+    """A folder on OpenSSH, and on vsftpd."""
+    found: Share = request.getfixturevalue(request.param)
+    return found
 
 
 class Relay:
@@ -79,8 +119,14 @@ class Relay:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._closed.set()
+        _shut(self._listener)
+        self.cut_all()
+
+    def cut_all(self) -> None:
+        """End all connections, as when the server is killed."""
         for connection in self._sockets:
-            _shut(connection)
+            if connection is not self._listener:
+                _shut(connection)
 
     def _listen(self) -> socket.socket:
         listener = socket.create_server(("127.0.0.1", 0))

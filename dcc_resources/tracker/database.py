@@ -34,6 +34,7 @@ __all__ = [
     "insert_rows",
     "open_tracker",
     "require_current",
+    "run_reading",
     "run_writing",
     "writing",
 ]
@@ -123,8 +124,7 @@ def run_writing(engine: Engine, work: Callable[[Connection], T], *, patience_sec
     work is never done twice. Raises TrackerUnreachableError when patience runs out, and at once for a failure that
     waiting does not cure.
     """
-    deadline = time.monotonic() + patience_seconds
-    pause = _FIRST_PAUSE
+    patience = _Patience(engine, patience_seconds)
     receipt = _Receipt(engine) if engine.dialect.name in MYSQL_FAMILY else None
     outcome: list[T] = []
     while True:
@@ -135,16 +135,43 @@ def run_writing(engine: Engine, work: Callable[[Connection], T], *, patience_sec
                 outcome.clear()
                 outcome.append(work(connection))
         except (DBAPIError, TrackerUnreachableError) as error:
-            if not is_passing(error):
-                raise
-            if time.monotonic() + pause > deadline:
-                raise _out_of_patience(engine, error, patience_seconds) from error
+            patience.pause_after(error)
         else:
             if receipt is not None:
                 receipt.give_back()
             return outcome[0]
-        time.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311
-        pause = min(pause * 2, _LONGEST_PAUSE)
+
+
+def run_reading(engine: Engine, work: Callable[[Connection], T], *, patience_seconds: float) -> T:
+    """Run `work`, which reads only, as often as it takes for `patience_seconds`; its result.
+
+    It is run again as by `run_writing`, which see for the errors raised.
+    """
+    patience = _Patience(engine, patience_seconds)
+    while True:
+        try:
+            with engine.connect() as connection:
+                return work(connection)
+        except (DBAPIError, TrackerUnreachableError) as error:
+            patience.pause_after(error)
+
+
+class _Patience:
+    """Pauses between the tries of a transaction, which double, for so many seconds in all."""
+
+    def __init__(self, engine: Engine, seconds: float) -> None:
+        self._engine, self._seconds = engine, seconds
+        self._deadline = time.monotonic() + seconds
+        self._pause = _FIRST_PAUSE
+
+    def pause_after(self, error: DBAPIError | TrackerUnreachableError) -> None:
+        """Wait before the next try. Raises `error` if none would help, TrackerUnreachableError if it is too late."""
+        if not is_passing(error):
+            raise error
+        if time.monotonic() + self._pause > self._deadline:
+            raise _out_of_patience(self._engine, error, self._seconds) from error
+        time.sleep(self._pause * random.uniform(0.5, 1.0))  # noqa: S311
+        self._pause = min(self._pause * 2, _LONGEST_PAUSE)
 
 
 def _out_of_patience(engine: Engine, error: BaseException, patience_seconds: float) -> TrackerUnreachableError:
