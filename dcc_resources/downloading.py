@@ -31,7 +31,8 @@ _PROGRESS_SECONDS = 1.0
 class Hosting:
     """A zip action at one file source: a row of `file_source_has_zip` with what was listed there.
 
-    `failed_before`: an earlier attempt there failed, so that the next one counts as a retry.
+    `failed_before`: an earlier download from there failed, so that the next one counts as a retry; an archive that
+    arrived and was bad does not.
     """
 
     id: int

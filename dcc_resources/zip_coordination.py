@@ -11,7 +11,7 @@ import itertools
 import logging
 import queue
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -108,6 +108,7 @@ class Coordinator:
     ) -> None:
         self.faults: list[InternalFaultError] = []
         self.not_downloaded = 0
+        self.not_checked = 0
         self._tracker, self._settings, self._session, self._checker = tracker, settings, session, checker
         self._staging = Staging(settings.staging_directory, min_free_bytes=settings.min_free_bytes)
         self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
@@ -118,7 +119,6 @@ class Coordinator:
         self._unchecked = 0
         self._retries: list[tuple[float, int, Job, Hosting]] = []
         self._order = itertools.count()
-        self._disk_failures = 0
         self._batch = Batch()
         self._committed = 0.0
 
@@ -148,7 +148,7 @@ class Coordinator:
         """How each file source behaved, by id."""
         return {number: source.conduct for number, source in self._sources.items()}
 
-    def run(self, jobs: Sequence[Job]) -> Iterator[ZipOutcome]:
+    def run(self, jobs: Iterable[Job]) -> Iterator[ZipOutcome]:
         """Process the jobs; yield each zip action's outcome once it is recorded.
 
         A zip action for which no file source is left before anything was tried has no outcome: it goes on waiting.
@@ -233,18 +233,19 @@ class Coordinator:
                 source.add(job, hosting)
 
     def _begin_attempts(self) -> None:
-        """Request the downloads for which there is room."""
-        disk_full = self._disk_failures >= self._settings.source_failure_limit
+        """Request downloads, no more of them than what has arrived is checked."""
         for source in self._sources.values():
-            if source.given_up or disk_full:
+            if source.given_up:
                 for job, _ in source.take_all():
-                    self._leave(job) if disk_full else self._plan_or_leave(job)
+                    self._plan_or_leave(job)
             else:
                 self._batch.downloads.extend(source.take(lambda: self._unchecked < _MOST_UNCHECKED))
 
     def _started(self, message: Started) -> None:
         number = message.transfer.download_id
-        self._transferring[number].attempts += 1
+        job = self._transferring[number]
+        job.attempts += 1
+        job.began = time.monotonic()
         self._batch.requested[number] = utc_now()
         self._batch.propose(Subject.ZIP_DOWNLOAD, number, DOWNLOADING, promote=False)
 
@@ -252,7 +253,6 @@ class Coordinator:
         number, received = message.transfer.download_id, message.received
         job = self._transferring.pop(number)
         self._sources[message.transfer.hosting.source_id].note_arrival(received)
-        self._disk_failures = 0
         job.downloaded = True
         job.size_bytes, job.md5 = received.size_bytes, received.md5
         job.resumed = received.resumed and not message.transfer.hosting.has_md5
@@ -273,13 +273,22 @@ class Coordinator:
         job.last_failure = WRONG_CHECKSUM if isinstance(error, ChecksumMismatchError) else NOT_DOWNLOADED
         self._batch.received[number] = utc_now()
         if isinstance(error, DiskFullError):
-            self._disk_failures += 1
+            self._leave_the_larger(hosting.size_bytes or 0)
             goes_on = False
         else:
             goes_on = self._plan(job)
         self._batch.propose(Subject.ZIP_DOWNLOAD, number, job.last_failure, promote=not goes_on)
         if not goes_on:
             self._finish(job)
+
+    def _leave_the_larger(self, size_bytes: int) -> None:
+        """The disk had no room for an archive of this size: leave what is as large and waits to the next session."""
+        for source in self._sources.values():
+            for job, hosting in source.take_all():
+                if (hosting.size_bytes or 0) >= size_bytes:
+                    self._leave(job)
+                else:
+                    source.add(job, hosting)
 
     def _extract(self, job: Job) -> None:
         self._unchecked += 1
@@ -331,13 +340,15 @@ class Coordinator:
             return
         if isinstance(error, ArchiveError):
             self._batch.propose(Subject.ZIP_DOWNLOAD, number, NOT_EXTRACTED)
+        else:
+            self.not_checked += 1
         self._finish(job)
 
     def _fetch_anew(self, job: Job) -> None:
         """An archive put together from two attempts is bad: before the centre is blamed, fetch it in one piece."""
         self._unchecked -= 1
         self._batch.propose(Subject.ZIP_DOWNLOAD, job.download_id or 0, NOT_EXTRACTED, promote=False)
-        job.last_failure = NOT_EXTRACTED
+        job.last_failure = NOT_DOWNLOADED
         job.downloaded, job.resumed = False, False
         self._staging.archive(job.key).unlink(missing_ok=True)
         job.try_again_first()

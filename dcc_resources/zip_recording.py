@@ -17,6 +17,7 @@ from dcc_resources.downloading import Hosting
 from dcc_resources.outcomes import Problem
 from dcc_resources.tracker import progress
 from dcc_resources.tracker.database import exception_id, insert_rows
+from dcc_resources.tracker.lineage import chunks
 from dcc_resources.tracker.models import (
     Centre,
     FileSourceHasZip,
@@ -166,11 +167,12 @@ class Batch:
         return progress.add_downloads(connection, hostings, utc_now())
 
     def _load_states(self, connection: Connection) -> dict[int, State]:
-        if not self.finished:
-            return {}
-        ids = [job.za_id for job in self.finished]
-        query = select(ZipAction.id, ZipAction.phase_id, ZipAction.status_id).where(ZipAction.id.in_(ids))
-        return {row.id: State(Phase(row.phase_id), Status(row.status_id)) for row in connection.execute(query)}
+        query = select(ZipAction.id, ZipAction.phase_id, ZipAction.status_id)
+        return {
+            row.id: State(Phase(row.phase_id), Status(row.status_id))
+            for ids in chunks(job.za_id for job in self.finished)
+            for row in connection.execute(query.where(ZipAction.id.in_(ids)))
+        }
 
 
 def _new_document(job: Job, document: Document, centres: Mapping[str, int]) -> NewDocument:

@@ -260,7 +260,9 @@ def _problems(connection: Connection, download_id: int) -> dict[int, list[Proble
 def _plan_query(sources: set[int] | None) -> Select[*tuple[Any, ...]]:
     """Zip actions with each of their live hostings, best first; one row a hosting."""
     failed_before = exists().where(
-        ZipDownload.zf_id == FileSourceHasZip.id, ZipDownload.status_id == int(Status.FAILED)
+        ZipDownload.zf_id == FileSourceHasZip.id,
+        ZipDownload.status_id == int(Status.FAILED),
+        ZipDownload.phase_id.in_([int(state.phase) for state in NOT_ARRIVED]),
     )
     failures = func.coalesce(FileSourceStatistics.failures, 0)
     speed = func.coalesce(FileSourceStatistics.bytes / func.nullif(FileSourceStatistics.seconds, 0), 0)

@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 import errno
+import gc
 import hashlib
+import itertools
 import os
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import Connection, select
 
 from dcc_cli.demo import submissions
-from dcc_resources import downloading, zip_coordination
+from dcc_resources import downloading, source_queues, zip_coordination
 from dcc_resources.crawling import crawl_file_sources
 from dcc_resources.errors import (
+    DiskFullError,
     InternalFaultError,
     NotFoundError,
     SourceUnreachableError,
     TrackerUnreachableError,
     TransferFailedError,
 )
+from dcc_resources.file_sources.base import ActionListing
 from dcc_resources.file_sources.local import LocalConnection
+from dcc_resources.naming import Action
 from dcc_resources.outcomes import Problem
 from dcc_resources.sessions import open_session
 from dcc_resources.tracker.models import (
@@ -37,7 +44,10 @@ from dcc_resources.tracker.models import (
     ZipFile,
     ZipLog,
 )
-from dcc_resources.zip_jobs import Checker, Document
+from dcc_resources.tracker.reference import Phase
+from dcc_resources.zip_coordination import Coordinator
+from dcc_resources.zip_jobs import Checker, Document, Job
+from dcc_resources.zip_processing import process_zip_actions
 from dcc_resources.zip_recording import Batch, Written
 from tests.installations import Folder, Installation, experiments, specimens
 
@@ -311,6 +321,69 @@ def test_documents_left_beside_a_failed_one_are_validated_by_the_next_session(
     assert installation.run_session().zips == {}
 
 
+def test_such_an_archive_is_tried_again_by_the_next_session_when_its_source_is_left_alone(
+    installation: Installation, folder: Folder, broken_fetch: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.put(KEY)
+    broken_fetch["centre"] = 1
+    installation.with_settings(max_retries=0).run_session()
+    part = installation.settings.staging_directory / f"{KEY}.part"
+    part.write_bytes(b"#" * part.stat().st_size)
+    fetch_anew = Coordinator._fetch_anew
+
+    def given_up_meanwhile(self: Coordinator, job: Job) -> None:
+        self._sources[folder.source_id].given_up = True
+        fetch_anew(self, job)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Coordinator, "_fetch_anew", given_up_meanwhile)
+        assert installation.run_session().zips[KEY].failed
+    assert installation.states() == {KEY: "download failed"}
+    assert installation.run_session().zips[KEY].succeeded
+
+
+def test_an_archive_that_was_bad_is_no_failed_download(installation: Installation, folder: Folder) -> None:
+    """Seed 000 section 5: `num_retries` counts attempts after a download error."""
+    folder.put(KEY, b"no zip at all")
+    installation.run_session()
+    folder.put(KEY)
+    installation.run_session()
+    assert installation.process_again(KEY).zips[KEY].succeeded
+    with installation.tracker.connect() as connection:
+        assert connection.scalar(select(FileSourceHasZip.num_retries)) == 0
+
+
+def test_seconds_are_those_since_the_download_was_requested(installation: Installation, folder: Folder) -> None:
+    for inc in range(1, 9):
+        folder.put(f"add/H.2013-10-31.{inc}.impc.zip", specimens(stem=f"2013-10-31.{inc}"))
+    fetch = LocalConnection.fetch
+
+    def slow(self: LocalConnection, *arguments: Any, **named: Any) -> None:
+        time.sleep(0.3)
+        fetch(self, *arguments, **named)
+
+    one = installation.with_settings(downloaders=1, downloads_per_source=1)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(LocalConnection, "fetch", slow)
+        *_, last = one.run_session().zips.values()
+    assert 0.0 < last.seconds < 2.0
+
+
+def test_what_was_processed_is_not_kept_in_memory(
+    installation: Installation, folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for inc in range(60):
+        folder.put(f"add/H.2013-10-31.{inc}.impc.zip", specimens(stem=f"2013-10-31.{inc}", mice=1))
+    monkeypatch.setattr(zip_coordination, "_COMMIT_SECONDS", 0)
+    one = installation.with_settings(downloaders=1, downloads_per_source=1, workers=1)
+    with open_session(one.tracker, one.settings) as session:
+        list(crawl_file_sources(one.tracker, one.settings, session))
+        outcomes = process_zip_actions(one.tracker, one.settings, session)
+        assert len(list(itertools.islice(outcomes, 59))) == 59
+        next(outcomes)
+        assert sum(isinstance(thing, Job) for thing in gc.get_objects()) < 20
+
+
 def test_a_session_with_a_zip_that_did_not_arrive_is_a_failed_one(
     installation: Installation, folder: Folder, broken_fetch: dict[str, int]
 ) -> None:
@@ -400,6 +473,48 @@ def test_a_full_disk_costs_only_what_does_not_fit_and_the_next_session_goes_on(
     assert installation.run_session().zips[KEY].succeeded
 
 
+def test_archives_too_large_for_the_disk_keep_no_other_from_arriving(
+    installation: Installation, folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three in a row that cannot fit, as a server may claim, at the head of each session's queue."""
+    keys = [f"add/H.2013-10-31.{inc}.impc.zip" for inc in range(1, 7)]
+    for inc, key in enumerate(keys, start=1):
+        folder.put(key, specimens(stem=f"2013-10-31.{inc}"))
+    list_action = LocalConnection.list_action
+
+    def lying(self: LocalConnection, action: Action) -> ActionListing:
+        listing = list_action(self, action)
+        zips = [replace(file, size_bytes=1 << 60) if f"add/{file.name}" in keys[:4] else file for file in listing.zips]
+        return replace(listing, zips=tuple(zips))
+
+    monkeypatch.setattr(LocalConnection, "list_action", lying)
+    monkeypatch.setattr(source_queues, "_QUEUED", 1)
+    installation.with_settings(source_failure_limit=2).run_session()
+    states = installation.states()
+    assert states.pop(keys[0]) == "download failed"
+    assert {states.pop(key) for key in keys[1:4]} <= {"download failed", "zip_name done"}
+    assert states == dict.fromkeys(keys[4:], "xsd done")
+
+
+def test_a_disk_too_full_to_extract_on_fails_the_session_and_not_the_zip(
+    installation: Installation, folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.put(KEY)
+
+    def full(*_: object) -> None:
+        raise DiskFullError("No room. Free some space.")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Checker, "extract", full)
+        outcome = installation.run_session().zips[KEY]
+    assert [reason.kind for reason in outcome.reasons] == ["DiskFullError"]
+    assert not outcome.failed
+    assert installation.run_session().zips[KEY].succeeded
+    with installation.tracker.connect() as connection:
+        statuses = list(connection.scalars(select(CrawlingSession.status).order_by(CrawlingSession.id)))
+    assert statuses == [int(Phase.XSD), 0]
+
+
 def test_a_disk_that_fills_up_while_writing_is_no_fault_of_the_centre(
     installation: Installation, folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -468,16 +583,16 @@ def test_hundreds_of_zips_come_through_in_bounded_threads(installation: Installa
         folder.put(f"add/H.2013-10-31.{inc}.impc.zip", specimens(stem=f"2013-10-31.{inc}", mice=1))
     open_before = _open_files()
     most = 0
-    commit = zip_coordination.Coordinator._commit
+    commit = Coordinator._commit
 
-    def counting(self: zip_coordination.Coordinator):  # type: ignore[no-untyped-def]
+    def counting(self: Coordinator):  # type: ignore[no-untyped-def]
         nonlocal most
         most = max(most, threading.active_count())
         yield from commit(self)
 
     before = threading.active_count()
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(zip_coordination.Coordinator, "_commit", counting)
+        patched.setattr(Coordinator, "_commit", counting)
         result = installation.with_settings(downloads_per_source=3, downloaders=3, workers=2).run_session()
     assert len(result.zips) == 300
     assert set(installation.states().values()) == {"xsd done"}
