@@ -121,3 +121,15 @@ def test_white_space_between_elements_may_be_of_any_size(tmp_path: Path) -> None
     path = tmp_path / "document.xml"
     path.write_text(procedure((" " * 1_000_000 + PARAMETER) * 30))
     assert validate(path) == []
+
+
+@pytest.mark.parametrize("parameters", [10, 4_000, 60_000], ids=["small", "of middling size", "large"])
+def test_a_document_cut_off_is_refused_whatever_its_size(tmp_path: Path, parameters: int) -> None:
+    path = tmp_path / "document.xml"
+    whole = procedure(PARAMETER * parameters).rstrip()
+    path.write_text(whole)
+    assert validate(path) == []
+    for missing in (1, 5, 22, 30, 60, 100, 500, len(whole) // 2, len(whole) - 250):
+        path.write_text(whole[:-missing])
+        problems = validate(path)
+        assert [problem.kind for problem in problems] == ["NotWellFormedError"], missing
