@@ -17,7 +17,7 @@ from datetime import timedelta
 
 from sqlalchemy import Connection, Engine, select
 
-from dcc_resources.errors import SourceError, SourceTimeoutError
+from dcc_resources.errors import InternalFaultError, SourceError, SourceTimeoutError
 from dcc_resources.file_sources.base import ActionListing, SourceAddress
 from dcc_resources.file_sources.connect import connect
 from dcc_resources.naming import Action
@@ -42,7 +42,7 @@ class SourceListing:
 
     address: SourceAddress
     listings: list[ActionListing] = field(default_factory=list)
-    error: SourceError | None = None
+    error: SourceError | InternalFaultError | None = None
     seconds: float = 0.0
 
     @property
@@ -88,8 +88,8 @@ def crawl_file_sources(
 ) -> Iterator[SourceCrawl]:
     """Crawl all available file sources of active centres, or those of `source_ids`; yield each as it is recorded.
 
-    A source that cannot be reached is an outcome, not an exception. Raises TrackerUnreachableError and
-    SessionLostError.
+    A source that cannot be reached, or not be listed for a fault of the platform, is an outcome, not an exception.
+    Raises TrackerUnreachableError and SessionLostError.
     """
     addresses = run_reading(
         tracker,
@@ -106,13 +106,19 @@ def crawl_file_sources(
 
 def _list_in_parallel(addresses: Sequence[SourceAddress], settings: Settings) -> Iterator[SourceListing]:
     """Yield each source's listing as it is complete; one that outstays every time limit is given up."""
-    results: queue.SimpleQueue[SourceListing | tuple[SourceAddress, BaseException]] = queue.SimpleQueue()
+    results: queue.SimpleQueue[SourceListing] = queue.SimpleQueue()
 
     def work(address: SourceAddress) -> None:
         try:
-            results.put(list_source(address, settings))
-        except BaseException as error:
-            results.put((address, error))
+            listing = list_source(address, settings)
+        except Exception as error:  # whatever a server provoked, it must not cost the other sources their crawl
+            log.exception("%s met a fault of the platform", address.label)
+            fault = InternalFaultError(
+                f"{address.label}: {type(error).__name__}: {error}. This is a fault of the platform; its next session "
+                "tries again. Report it with the log."
+            )
+            listing = SourceListing(address, error=fault)
+        results.put(listing)
 
     for address in addresses:
         threading.Thread(target=work, args=(address,), name=f"crawl {address.id}", daemon=True).start()
@@ -130,8 +136,6 @@ def _list_in_parallel(addresses: Sequence[SourceAddress], settings: Settings) ->
                 )
                 yield SourceListing(address, error=error, seconds=limit)
             return
-        if isinstance(result, tuple):
-            raise result[1]
         if waiting.pop(result.address.id, None):
             yield result
 

@@ -12,7 +12,8 @@ from pydantic import SecretStr
 from sqlalchemy import Engine, event, select
 
 from dcc_resources.crawling import crawl_file_sources, list_source
-from dcc_resources.file_sources.base import SourceAddress, SourceProtocol
+from dcc_resources.file_sources.base import ActionListing, SourceAddress, SourceProtocol
+from dcc_resources.file_sources.local import LocalConnection
 from dcc_resources.naming import Action
 from dcc_resources.outcomes import ZipKey
 from dcc_resources.sessions import open_session
@@ -29,6 +30,7 @@ from dcc_resources.tracker.models import (
     ZipFile,
     utc_now,
 )
+from dcc_resources.tracker.reference import Phase
 from dcc_resources.tracker.sources import load_addresses
 from tests.installations import Folder, Installation, SessionResult
 
@@ -153,6 +155,31 @@ def test_a_source_that_cannot_be_reached_is_recorded_and_holds_up_nobody(install
         rows = dict(connection.execute(select(SourceCrawlRow.file_source_id, SourceCrawlRow.message)).all())
     assert rows[healthy.source_id] is None
     assert "absent" in rows[absent.source_id]
+
+
+def test_a_fault_of_the_platform_costs_one_source_its_crawl_and_no_other(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    healthy, odd = installation.add_folder("H", "healthy"), installation.add_folder("J", "odd")
+    healthy.put(f"add/{FIRST}")
+    list_action = LocalConnection.list_action
+
+    def faulty(self: LocalConnection, action: Action) -> ActionListing:
+        if self._base.name == "odd":
+            raise ZeroDivisionError("oh")
+        time.sleep(0.1)
+        return list_action(self, action)
+
+    monkeypatch.setattr(LocalConnection, "list_action", faulty)
+    result = installation.run_session()
+    assert installation.states() == {f"add/{FIRST}": "xsd done"}
+    crawled = result.crawls[odd.source_id]
+    assert crawled.outcome == "failed"
+    assert crawled.error is not None
+    assert crawled.error.kind == "InternalFaultError"
+    assert "ZeroDivisionError: oh" in crawled.error.message
+    with installation.tracker.connect() as connection:
+        assert connection.scalar(select(CrawlingSession.status)) == int(Phase.ZIP_NAME)
 
 
 def test_a_listing_that_could_not_be_made_makes_no_archive_gone(installation: Installation) -> None:
