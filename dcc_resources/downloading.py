@@ -93,7 +93,14 @@ def receive(
                 sink = _Sink(part, key, hosting.size_bytes, written, on_bytes)
                 sink.take_in(staging.part(key), offset)
                 if hosting.size_bytes is None or offset < hosting.size_bytes:
-                    connection.fetch(key.action, key.file_name, sink, size=hosting.size_bytes, offset=offset)
+                    connection.fetch(
+                        key.action,
+                        key.file_name,
+                        sink,
+                        size=hosting.size_bytes,
+                        offset=offset,
+                        modified=hosting.modified,
+                    )
         sink.check_size()
         if hosting.has_md5:
             _check_md5(key, sink.digest.hexdigest(), connection.read_md5(key.action, key.file_name))

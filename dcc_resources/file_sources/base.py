@@ -92,11 +92,19 @@ class Connection(Protocol):
         ...
 
     def fetch(
-        self, action: Action, name: str, sink: Callable[[bytes], object], *, size: int | None, offset: int = 0
+        self,
+        action: Action,
+        name: str,
+        sink: Callable[[bytes], object],
+        *,
+        size: int | None,
+        offset: int = 0,
+        modified: int | None = None,
     ) -> None:
         """Pass the bytes of a file from `offset` on to `sink`, in order, in blocks of at most 1 MiB.
 
-        `size` is the listed size, which saves asking for it. Never passes more than `size - offset` bytes plus one
+        `size` is the listed size, which saves asking for it; `modified` the listed time, which a protocol that can
+        makes a condition of the transfer. Never passes more than `size - offset` bytes plus one
         block (a server may send without end). Raises FileMissingError, TransferFailedError, SourceTimeoutError.
         """
         ...

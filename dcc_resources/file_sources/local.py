@@ -80,7 +80,14 @@ class LocalConnection:
             ) from error
 
     def fetch(
-        self, action: Action, name: str, sink: Callable[[bytes], object], *, size: int | None, offset: int = 0
+        self,
+        action: Action,
+        name: str,
+        sink: Callable[[bytes], object],
+        *,
+        size: int | None,
+        offset: int = 0,
+        modified: int | None = None,  # noqa: ARG002 - the protocol cannot make it a condition
     ) -> None:
         """Pass the bytes of a file on to `sink`; see `Connection.fetch`."""
         for block in self._blocks(action, name, offset, size):

@@ -82,7 +82,14 @@ class SftpConnection:
                 return ActionListing(action, missing=True)
 
     def fetch(
-        self, action: Action, name: str, sink: Callable[[bytes], object], *, size: int | None, offset: int = 0
+        self,
+        action: Action,
+        name: str,
+        sink: Callable[[bytes], object],
+        *,
+        size: int | None,
+        offset: int = 0,
+        modified: int | None = None,  # noqa: ARG002 - the protocol cannot make it a condition
     ) -> None:
         """Pass the bytes of a file on to `sink`; see `Connection.fetch`."""
         for block in self._blocks(self._path(action, name), offset, size):

@@ -129,9 +129,11 @@ def test_the_mid_transfer_part_is_gone_on_with(
     offsets = []
     fetch = LocalConnection.fetch
 
-    def noting(self: Any, action: Any, name: str, sink: Any, *, size: Any, offset: int = 0) -> None:
+    def noting(
+        self: Any, action: Any, name: str, sink: Any, *, size: Any, offset: int = 0, modified: Any = None
+    ) -> None:
         offsets.append(offset)
-        fetch(self, action, name, sink, size=size, offset=offset)
+        fetch(self, action, name, sink, size=size, offset=offset, modified=modified)
 
     monkeypatch.setattr(LocalConnection, "fetch", noting)
     assert installation.run_session().zips["add/H.2013-10-31.1.impc.zip"].succeeded

@@ -76,7 +76,14 @@ class FakeConnection:
         self.closed = False
 
     def fetch(
-        self, action: Action, name: str, sink: Callable[[bytes], object], *, size: int | None, offset: int = 0
+        self,
+        action: Action,
+        name: str,
+        sink: Callable[[bytes], object],
+        *,
+        size: int | None,
+        offset: int = 0,
+        modified: int | None = None,
     ) -> None:
         assert not self.closed
         self.fetched.append(offset)

@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
 
@@ -551,3 +552,18 @@ def test_a_whole_session_runs_on_an_http_source(folder: Folder, server: WebServe
     result = installation.run_session()
     assert result.crawls[source_id].outcome == "ok"
     assert installation.states() == {f"add/{NAME}": "xsd done"}
+
+
+@only_sqlite
+def test_a_session_makes_what_was_listed_a_condition_of_each_download(
+    folder: Folder, server: WebServer, installation: Installation
+) -> None:
+    """existing_system_defects row 35: conditional GET, so that a file that changed meanwhile is not taken silently."""
+    folder.put(f"add/{NAME}")
+    installation.add_source(address(server))
+    installation.run_session()
+    (headers,) = [asked for method, path, asked in server.requests if method == "GET" and path.endswith(NAME)]
+    assert (
+        parsedate_to_datetime(headers["If-Unmodified-Since"]).timestamp()
+        == (folder.path / "add" / NAME).stat().st_mtime
+    )

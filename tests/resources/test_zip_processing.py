@@ -201,7 +201,7 @@ def broken_fetch(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     breaks: dict[str, int] = {}
     fetch = LocalConnection.fetch
 
-    def breaking(self: LocalConnection, action, name, sink, *, size, offset=0) -> None:  # type: ignore[no-untyped-def]
+    def breaking(self: LocalConnection, action, name, sink, *, size, offset=0, modified=None) -> None:  # type: ignore[no-untyped-def]
         folder = self._base.name
         if breaks.get(folder, 0) > 0:
             breaks[folder] -= 1
@@ -209,7 +209,7 @@ def broken_fetch(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
                 archive.seek(offset)
                 sink(archive.read(10))
             raise TransferFailedError(f"{folder} broke off. The session tries again.")
-        fetch(self, action, name, sink, size=size, offset=offset)
+        fetch(self, action, name, sink, size=size, offset=offset, modified=modified)
 
     monkeypatch.setattr(LocalConnection, "fetch", breaking)
     return breaks
