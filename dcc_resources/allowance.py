@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -39,27 +40,47 @@ class Place:
 
 
 class Allowance:
-    """Lets `places` downloads be under way at once, not counting those slower than 50 kB/s. For use by threads."""
+    """Lets `places` downloads be under way at once, not counting those slower than 50 kB/s. For use by threads.
+
+    Who comes first is served first: a source with many downloads takes turns with the others.
+    """
 
     def __init__(self, places: int) -> None:
         self._places = places
         self._taken: list[Place] = []
-        self._changed = threading.Condition()
+        self._line: deque[threading.Event] = deque()
+        self._lock = threading.Lock()
 
     @contextmanager
     def place(self) -> Iterator[Place]:
         """Wait for a place and hold it."""
-        with self._changed:
-            while self._moving() >= self._places:
-                self._changed.wait(_LOOK_SECONDS)
-            place = Place()
-            self._taken.append(place)
+        turn = threading.Event()
+        with self._lock:
+            self._line.append(turn)
+        while (place := self._take(turn)) is None:
+            turn.wait(_LOOK_SECONDS)
         try:
             yield place
         finally:
-            with self._changed:
+            with self._lock:
                 self._taken.remove(place)
-                self._changed.notify()
+                self._call_next()
+
+    def _take(self, turn: threading.Event) -> Place | None:
+        """A place for the first in the line, if there is one."""
+        with self._lock:
+            if self._line[0] is not turn or self._moving() >= self._places:
+                turn.clear()
+                return None
+            self._line.popleft()
+            place = Place()
+            self._taken.append(place)
+            self._call_next()
+            return place
+
+    def _call_next(self) -> None:
+        if self._line:
+            self._line[0].set()
 
     def _moving(self) -> int:
         now = time.monotonic()

@@ -25,6 +25,7 @@ from dcc_resources.staging import Origin, Staging, disk_errors
 
 _BLOCK = 1024 * 1024
 _PROGRESS_SECONDS = 1.0
+_FRESH_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,10 +247,16 @@ class SourceDownloads:
 
     def _work(self) -> None:
         connection: Connection | None = None
+        used = 0.0
         while (transfer := self._transfers.get()) is not None and not self._stopping.is_set():
             if self._given_up is None:
                 with self._allowance.place() as place:
+                    if connection is not None and time.monotonic() - used > _FRESH_SECONDS:
+                        # The server may have closed it meanwhile, which would cost this transfer an attempt.
+                        connection.close()
+                        connection = None
                     connection = self._carry_out(transfer, connection, place)
+                    used = time.monotonic()
             else:
                 self._tell(Broke(transfer, self._given_up, connecting=True))
         if connection is not None:

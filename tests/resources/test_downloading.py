@@ -498,6 +498,21 @@ class TestSourceThreads:
                 assert not begun.wait(0.01)
         assert begun.wait(PATIENCE)
 
+    def test_sources_take_turns_however_many_downloads_one_has(self, sources: Sources) -> None:
+        """existing_system_defects row 23: a source with much to send holds up no other."""
+        sources.allowance = Allowance(1)
+        sources.go.clear()
+        laden, other = sources.source(1), sources.source(2)
+        for transfer in _transfers(40, 1):
+            laden.put(transfer)
+        sources.wait_until(lambda: sources.most_in_all == 1)
+        for transfer in _transfers(2, 2):
+            other.put(transfer)
+        sources.wait_until(lambda: len(sources.allowance._line) == 3)
+        sources.go.set()
+        order = [message.transfer.hosting.source_id for message in sources.ends(42)]
+        assert [place for place, source_id in enumerate(order) if source_id == 2][-1] < 8
+
     def test_a_connection_serves_for_one_transfer_after_the_other(self, sources: Sources) -> None:
         sources.settings = sources.settings.model_copy(update={"downloads_per_source": 1})
         source = sources.source()
@@ -508,6 +523,18 @@ class TestSourceThreads:
         source.stop()
         source.join(PATIENCE)
         assert sources.connections[0][1].closed
+
+    def test_one_that_was_idle_for_long_is_made_anew_lest_the_server_has_closed_it(
+        self, sources: Sources, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(downloading, "_FRESH_SECONDS", 0.05)
+        sources.settings = sources.settings.model_copy(update={"downloads_per_source": 1})
+        source = sources.source()
+        for transfer in _transfers(2):
+            source.put(transfer)
+            assert isinstance(sources.ends(1)[0], Arrived)
+            time.sleep(0.1)
+        assert [connection.closed for _, connection in sources.connections] == [True, False]
 
     def test_two_accounts_on_one_host_have_connections_of_their_own(self, sources: Sources) -> None:
         """existing_system_defects row 33: connections were shared by host name."""
