@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from dcc_resources.errors import BadFileNameError, DiskFullError
+from dcc_resources.errors import BadFileNameError, ConfigurationError, DiskFullError
 from dcc_resources.outcomes import ZipKey
 
 _PRIVATE = 0o700
@@ -57,6 +57,16 @@ class Staging:
         """Path of the archive while it is being received."""
         archive = self.archive(key)
         return archive.with_name(f"{archive.name}.part")
+
+    def make(self) -> None:
+        """Make the staging area, readable by this user only. Raises ConfigurationError if it cannot be written to."""
+        try:
+            self.root.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
+            usable = os.access(self.root, os.R_OK | os.W_OK | os.X_OK)
+        except OSError as error:
+            raise _unusable(self.root, os.strerror(error.errno or 0)) from error
+        if not usable:
+            raise _unusable(self.root, "this user may not write there")
 
     def prepare(self, key: ZipKey) -> None:
         """Make the directory that the archive goes into, readable by this user only."""
@@ -136,6 +146,12 @@ class Staging:
     @staticmethod
     def _origin_file(part: Path) -> Path:
         return part.with_name(f"{part.name}.json")
+
+
+def _unusable(root: Path, reason: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"Archives cannot be put into staging ({root}): {reason}. Correct DCC_STAGING, or the permissions there."
+    )
 
 
 @contextmanager

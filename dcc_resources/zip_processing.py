@@ -76,10 +76,11 @@ def process_zip_actions(
 
     With `keys`, those are re-opened in the name of `requested_by` and processed, and nothing else. What is wrong
     with an archive, a document or a file source is an outcome, not an exception. Raises NotFoundError and
-    ConfigurationError for `keys` that cannot be processed, TrackerUnreachableError, SessionLostError, and, after
-    everything else has been processed, InternalFaultError.
+    ConfigurationError for `keys` that cannot be processed, ConfigurationError for a staging area that cannot be written
+    to, TrackerUnreachableError, SessionLostError, and, after everything else has been processed, InternalFaultError.
     """
     staging = Staging(settings.staging_directory)
+    staging.make()
     if keys is None:
         remove_leftovers(staging.root)
     work = _take_up(tracker, settings, session, staging, keys, requested_by)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Row, Select, and_, case, exists, func, or_, select
@@ -73,7 +72,6 @@ class InterruptedZip:
     centre: str | None
     download_id: int
     source_id: int
-    requested: datetime
     size_bytes: int
     md5: str | None
     documents: dict[str, KnownDocument]
@@ -202,7 +200,6 @@ def load_interrupted(connection: Connection) -> list[InterruptedZip]:
             ZipFile.file_name,
             Centre.short_name.label("centre"),
             ZipDownload.id.label("download_id"),
-            ZipDownload.request,
             ZipDownload.downloaded_size_bytes,
             FileSourceHasZip.file_source_id,
             ZipFile.content_md5,
@@ -222,7 +219,6 @@ def load_interrupted(connection: Connection) -> list[InterruptedZip]:
             centre=row.centre,
             download_id=row.download_id,
             source_id=row.file_source_id,
-            requested=row.request,
             size_bytes=row.downloaded_size_bytes,
             md5=row.content_md5,
             documents=_documents(connection, row.download_id),

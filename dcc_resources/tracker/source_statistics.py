@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, select, update
+from sqlalchemy import Connection, insert, select, update
 
-from dcc_resources.tracker.database import insert_rows
 from dcc_resources.tracker.models import FileSourceStatistics
 
 
@@ -42,7 +41,7 @@ def record_conduct(connection: Connection, conduct: Mapping[int, Conduct]) -> No
             "seconds": (0.0 if row is None else row.seconds) + seen.seconds,
         }
         if row is None:
-            insert_rows(connection, FileSourceStatistics.__table__, [{"file_source_id": source_id, **values}])
+            connection.execute(insert(FileSourceStatistics).values(file_source_id=source_id, **values))
         else:
             connection.execute(
                 update(FileSourceStatistics).where(FileSourceStatistics.file_source_id == source_id).values(**values)

@@ -21,6 +21,7 @@ from dcc_cli.demo import submissions
 from dcc_resources import downloading, source_queues, zip_coordination
 from dcc_resources.crawling import crawl_file_sources
 from dcc_resources.errors import (
+    ConfigurationError,
     DiskFullError,
     InternalFaultError,
     NotFoundError,
@@ -527,6 +528,17 @@ def test_a_disk_that_fills_up_while_writing_is_no_fault_of_the_centre(
         patched.setattr(LocalConnection, "fetch", full)
         outcome = installation.run_session().zips[KEY]
     assert [reason.kind for reason in outcome.reasons] == ["DiskFullError"]
+    assert installation.run_session().zips[KEY].succeeded
+
+
+def test_a_staging_area_that_cannot_be_used_is_said_before_anything_is_tried(
+    installation: Installation, folder: Folder
+) -> None:
+    folder.put(KEY)
+    (installation.root / "file").write_text("in the way")
+    with pytest.raises(ConfigurationError, match=r"Not a directory\. Correct DCC_STAGING"):
+        installation.with_settings(staging=installation.root / "file" / "staging").run_session()
+    assert (installation.states(), installation.attempts(KEY)) == ({KEY: "zip_name done"}, [])
     assert installation.run_session().zips[KEY].succeeded
 
 
