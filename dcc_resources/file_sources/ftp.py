@@ -149,7 +149,9 @@ class FtpConnection:
         except ftplib.error_perm:
             # The same code says that it is not there and that it may not be entered.
             session.cwd(self._path() or "/")
-            if any(entry.name == action.encode() for entry in self._entries(session)):
+            # To the listing's end, or its last reply would be taken for that to the next command.
+            names = {entry.name for entry in self._entries(session)}
+            if action.encode() in names:
                 raise
             return False
         return True

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
+from typing import Self
 
 import pytest
+from pydantic import SecretStr
+from sqlalchemy import Engine, event, select, update
 
-from dcc_resources.tracker.models import utc_now
+from dcc_cli.demo import submissions
+from dcc_resources.crawling import crawl_file_sources
+from dcc_resources.outcomes import Problem, SourceCrawl
+from dcc_resources.sessions import open_session
+from dcc_resources.tracker.database import writing
+from dcc_resources.tracker.models import AnException, FileSource, SessionTask, SourceCrawlRow, utc_now
+from dcc_resources.zip_jobs import Checker
 from tests.databases import only_sqlite
-from tests.installations import Installation
+from tests.installations import Installation, specimens
 from tests.served_sources import Relay, below, large_archive, logged, put_many, register
 from tests.servers import Share
 
@@ -121,3 +135,164 @@ class TestServersThatStall:
             quick.run_session()
         assert set(quick.states().values()) == {"xsd done"}
         assert quick.attempts(stalled[0]) == [(source_id, "download failed"), (source_id, "xsd done")]
+
+
+def crawls(installation: Installation) -> dict[int, tuple[str, str | None, str | None]]:
+    """The latest crawl of each source as the tracker has it: outcome, kind of error, message."""
+    query = (
+        select(SourceCrawlRow.file_source_id, SourceCrawlRow.outcome, AnException.short_name, SourceCrawlRow.message)
+        .outerjoin(AnException, AnException.id == SourceCrawlRow.exception_id)
+        .order_by(SourceCrawlRow.id)
+    )
+    with installation.tracker.connect() as connection:
+        return {row[0]: (row[1], row[2], row[3]) for row in connection.execute(query)}
+
+
+class TestServersThatAreNotTrusted:
+    def test_a_changed_host_key_is_refused_before_anything_secret_is_sent(
+        self,
+        quick: Installation,
+        sftp_server: Share,
+        password_sftp_server: Callable[..., Share],
+    ) -> None:
+        """existing_system_defects rows 22 and 29: host keys were not verified, and failures left no trace."""
+        logins: list[str] = []
+        accepted, other = password_sftp_server(), password_sftp_server(on_login=logins.append)
+        accepted.put(KEY, submissions.archive(specimens()))
+        with Relay(accepted) as relay:
+            source_id = register(quick, relay.share)
+            assert quick.run_session().zips[KEY].succeeded
+            relay.target = other.hostname
+            another = below(sftp_server, "another")
+            (theirs,) = put_many(another, "J", 1)
+            unaffected = register(quick, another, "J")
+            accepted.put("add/H.2013-10-31.2.impc.zip", submissions.archive(specimens(stem="2013-10-31.2")))
+            result = quick.run_session()
+        outcome, kind, message = crawls(quick)[source_id]
+        assert (outcome, kind) == ("failed", "HostKeyChangedError")
+        assert message is not None
+        assert f"dcc source accept-key {source_id}" in message or "--accept-host-key" in message
+        assert result.crawls[source_id].error == Problem(kind, message)
+        assert logins == []
+        assert crawls(quick)[unaffected] == ("ok", None, None)
+        assert result.zips[theirs].succeeded
+        assert list(result.zips) == [theirs]
+        with quick.tracker.connect() as connection:
+            failed = select(SessionTask.comment).where(SessionTask.status != 0)
+            assert [f"file source {source_id} " in comment for comment in connection.scalars(failed)] == [True]
+
+    @only_sqlite
+    @pytest.mark.parametrize("server", ["password_sftp_server", "faulty_ftp_server"])
+    def test_a_wrong_password_costs_one_login_and_only_that_source(
+        self, quick: Installation, server: str, local_folder: Share, request: pytest.FixtureRequest
+    ) -> None:
+        """existing_system_defects rows 21 and 22."""
+        share: Share = request.getfixturevalue(server)()
+        share.put(KEY, submissions.archive(specimens()))
+        refused = register(quick, share, accesskey=SecretStr("wrong horse"))
+        unaffected = register(quick, local_folder)
+        result = quick.run_session()
+        outcome, kind, message = crawls(quick)[refused]
+        assert (outcome, kind) == ("failed", "LoginRefusedError")
+        assert message is not None
+        assert "Check the user name and password" in message
+        assert "wrong horse" not in message
+        assert result.zips[KEY].succeeded
+        assert quick.attempts(KEY) == [(unaffected, "xsd done")]
+
+    @only_sqlite
+    def test_a_password_that_is_changed_after_the_crawl_gives_the_source_up_at_once(
+        self, quick: Installation, faulty_ftp_server: Callable[..., Share]
+    ) -> None:
+        share = faulty_ftp_server()
+        keys = put_many(share, "H", 5)
+        register(quick, share)
+        with open_session(quick.tracker, quick.settings) as session:
+            list(crawl_file_sources(quick.tracker, quick.settings, session))
+        with writing(quick.tracker) as connection:
+            connection.execute(update(FileSource).values(accesskey="wrong horse"))
+        failed = quick.run_session(crawl=False).zips
+        with writing(quick.tracker) as connection:
+            connection.execute(update(FileSource).values(accesskey=share.accesskey))
+        again = quick.run_session().zips
+        assert {outcome.reasons[-1].kind for outcome in failed.values()} == {"LoginRefusedError"}
+        assert sum(outcome.attempts for outcome in failed.values()) <= 2
+        assert sorted(again) == sorted(keys)
+        assert set(quick.states().values()) == {"xsd done"}
+
+
+def _open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+@only_sqlite
+def test_no_file_or_connection_stays_open(quick: Installation, sftp_server: Share) -> None:
+    """existing_system_defects row 27: file descriptors are stable over many archives."""
+    put_many(sftp_server, "H", 150)
+    register(quick, sftp_server)
+    open_before, most = _open_files(), 0
+    extract = Checker.extract
+
+    def counting(self: Checker, archive: Path, target: Path) -> object:
+        nonlocal most
+        most = max(most, _open_files())
+        return extract(self, archive, target)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Checker, "extract", counting)
+        assert len(quick.run_session().zips) == 150
+    assert set(quick.states().values()) == {"xsd done"}
+    assert most <= open_before + 40
+    assert _open_files() <= open_before + 5
+
+
+class _Statements:
+    """Counts the statements of an engine within."""
+
+    def __init__(self, tracker: Engine) -> None:
+        self._tracker, self.number = tracker, 0
+
+    def _count(self, *_: object) -> None:
+        self.number += 1
+
+    def __enter__(self) -> Self:
+        event.listen(self._tracker, "before_cursor_execute", self._count)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        event.remove(self._tracker, "before_cursor_execute", self._count)
+
+
+@pytest.fixture
+def folder_in_memory() -> Iterator[Path]:
+    """A folder where many files are made fast."""
+    memory = Path("/dev/shm")
+    folder = Path(tempfile.mkdtemp(prefix="dcc-listing-", dir=memory if memory.is_dir() else None))
+    yield folder
+    shutil.rmtree(folder)
+
+
+@only_sqlite
+def test_a_hundred_thousand_entries_are_a_normal_listing(
+    quick: Installation, sftp_server: Share, folder_in_memory: Path
+) -> None:
+    """existing_system_defects row 39: seven queries in five sessions for each known file."""
+    number = 100_000
+    (folder_in_memory / "add").mkdir()
+    for inc in range(number):
+        name = folder_in_memory / "add" / f"H.2013-10-{inc % 28 + 1:02}.{inc}.impc.zip"
+        os.close(os.open(name, os.O_CREAT | os.O_WRONLY))
+    register(quick, replace(sftp_server, base_path=str(folder_in_memory)))
+
+    def crawl() -> tuple[SourceCrawl, float, int]:
+        began = time.process_time()
+        with open_session(quick.tracker, quick.settings) as session, _Statements(quick.tracker) as counted:
+            (found,) = crawl_file_sources(quick.tracker, quick.settings, session)
+        return found, time.process_time() - began, counted.number
+
+    first, seconds, statements = crawl()
+    assert (seconds < 20, statements < 1_000) == (True, True)
+    assert (first.outcome, first.listed, first.new) == ("ok", number, number)
+    again, seconds_again, statements_again = crawl()
+    assert (seconds_again < 10, statements_again < 30) == (True, True)
+    assert (again.listed, again.known, again.new, again.changed) == (number, number, 0, 0)
