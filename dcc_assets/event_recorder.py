@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import queue
+import re
 import threading
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -23,6 +24,7 @@ from dagster import (
     AssetCheckSeverity,
     AssetKey,
     AssetMaterialization,
+    AssetObservation,
     AssetRecordsFilter,
     DagsterEvent,
     DagsterEventType,
@@ -30,7 +32,7 @@ from dagster import (
     EventLogEntry,
 )
 from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetCheckEvaluationTargetMaterializationData
-from dagster._core.events import StepMaterializationData
+from dagster._core.events import AssetObservationData, StepMaterializationData
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
 
 from dcc_resources.errors import DagsterStorageError
@@ -136,6 +138,7 @@ class EventRecorder:
             self._materialisation(report, materialised) for report in reports for materialised in report.materialised
         )
         wanted = self._wanted(reports)
+        self._store(self._observation(report, verdict) for report, verdict in wanted if not verdict.passed)
         targets = self._targets(wanted)
         self._store(
             self._evaluation(report, verdict, targets.get((verdict.check.asset_key, report.partition)))
@@ -198,6 +201,20 @@ class EventRecorder:
         message = materialised.description or f"Materialized {report.partition}."
         return self._entry(DagsterEventType.ASSET_MATERIALIZATION, data, message, report.timestamp)
 
+    def _observation(self, report: Report, verdict: Verdict) -> EventLogEntry:
+        """The web page's view of a partition shows what was observed of it, but not what its checks say."""
+        description = _as_markdown(f"{verdict.check.name} failed: {verdict.description}")
+        data = AssetObservationData(
+            AssetObservation(
+                verdict.check.asset_key,
+                description=description,
+                metadata=verdict.metadata,
+                partition=report.partition,
+            )
+        )
+        message = f"{report.partition} failed {verdict.check.name}: {verdict.description}"
+        return self._entry(DagsterEventType.ASSET_OBSERVATION, data, message, report.timestamp)
+
     def _evaluation(self, report: Report, verdict: Verdict, target: Target | None) -> EventLogEntry:
         data = AssetCheckEvaluation(
             verdict.check.asset_key,
@@ -206,7 +223,7 @@ class EventRecorder:
             metadata=verdict.metadata,
             target_materialization_data=target,
             severity=AssetCheckSeverity.ERROR,
-            description=verdict.description,
+            description=_as_markdown(verdict.description),
             blocking=False,
             partition=report.partition,
         )
@@ -217,7 +234,7 @@ class EventRecorder:
     def _entry(
         self,
         kind: DagsterEventType,
-        data: StepMaterializationData | AssetCheckEvaluation,
+        data: StepMaterializationData | AssetObservationData | AssetCheckEvaluation,
         message: str,
         timestamp: float | None,
     ) -> EventLogEntry:
@@ -245,6 +262,14 @@ class EventRecorder:
         batch = list(entries)
         if batch:
             self._instance.event_log_storage.store_event_batch(batch)
+
+
+_MARKUP = re.compile(r"([\\`*_\[\]<>#|~&])")
+
+
+def _as_markdown(text: str) -> str:
+    """Text that the web page, which takes descriptions for Markdown, shows as it is: elements' names and all."""
+    return _MARKUP.sub(r"\\\1", text)
 
 
 def _batches(told: queue.SimpleQueue[Report | None]) -> Iterator[list[Report]]:

@@ -26,7 +26,7 @@ def source_report(crawl: SourceCrawl) -> Report:
         "seconds": MetadataValue.float(round(crawl.seconds, 3)),
     }
     if crawl.error is not None:
-        details |= {"error": crawl.error.kind, "reason": MetadataValue.md(reason)}
+        details |= {"error": crawl.error.kind, "reason": reason}
     verdict = Verdict(
         REACHABLE,
         crawl.outcome == _OK,
@@ -56,7 +56,7 @@ def found_zip_reports(crawl: SourceCrawl) -> Iterator[Report]:
             _NAME,
             False,
             reason,
-            {"zip": str(key), "phase": Phase.ZIP_NAME.short_name, "reason": MetadataValue.md(reason), **found_on},
+            {"zip": str(key), "phase": Phase.ZIP_NAME.short_name, "reason": reason, **found_on},
         )
         yield Report(key.partition, (), (verdict,), finished)
 

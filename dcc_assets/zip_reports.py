@@ -112,7 +112,7 @@ def _failure(outcome: ZipOutcome, phase: Phase, headline: str, staging: Staging)
         **_about(outcome),
         "phase": phase.short_name,
         "status": Status.FAILED.short_name,
-        "reason": MetadataValue.md(headline),
+        "reason": headline,
         **_transfer(outcome),
     }
     if outcome.downloaded:

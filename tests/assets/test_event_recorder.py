@@ -67,6 +67,11 @@ def test_a_failure_where_nothing_was_materialised_is_current_too(dagster: Dagste
     assert info.is_current
 
 
+def test_names_of_elements_survive_where_the_page_takes_text_for_markdown(dagster: Dagster) -> None:
+    told(dagster, Report("one", (), (Verdict(CHECK, False, "<mouse> has no `id` & no_name"),)))
+    assert dagster.evaluation(CHECK, "one").description == r"\<mouse\> has no \`id\` \& no\_name"
+
+
 def test_events_keep_the_time_at_which_it_happened(dagster: Dagster) -> None:
     told(dagster, Report("one", (Materialised(ASSET, {}),), (verdict(False),), timestamp=1_400_000_000.0))
     newest = dagster.instance.get_latest_materialization_event(ASSET)

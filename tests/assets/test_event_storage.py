@@ -13,6 +13,7 @@ from dagster import (
     AssetCheckKey,
     AssetKey,
     AssetMaterialization,
+    AssetObservation,
     AssetRecordsFilter,
     DagsterEvent,
     DagsterEventType,
@@ -21,6 +22,7 @@ from dagster import (
 )
 from dagster._core.events import (
     AssetMaterializationPlannedData,
+    AssetObservationData,
     EngineEventData,
     StepMaterializationData,
 )
@@ -51,6 +53,8 @@ def some_events() -> list[EventLogEntry]:
         there = AssetMaterialization(asset, partition=partition, metadata={"bytes": number}, tags=tags)
         events.append(entry(run_id, DagsterEventType.ASSET_MATERIALIZATION, StepMaterializationData(there), time))
         events.append(entry(run_id, DagsterEventType.ENGINE_EVENT, EngineEventData({"number": number}), time))
+        seen = AssetObservationData(AssetObservation(asset, partition=partition, metadata={"lines": number}))
+        events.append(entry(run_id, DagsterEventType.ASSET_OBSERVATION, seen, time))
         if asset == CHECK.asset_key:
             verdict = AssetCheckEvaluation(asset, CHECK.name, number % 2 == 0, partition=partition)
             events.append(entry(run_id, DagsterEventType.ASSET_CHECK_EVALUATION, verdict, time))
@@ -88,6 +92,10 @@ def answers(storage: SqliteEventLogStorage) -> dict[str, object]:
         },
         "records": {
             key: [repr(r) for r in storage.fetch_materializations(AssetRecordsFilter(key), limit=100).records]
+            for key in ASSETS
+        },
+        "observations": {
+            key: [repr(r) for r in storage.fetch_observations(AssetRecordsFilter(key), limit=100).records]
             for key in ASSETS
         },
         "versions": {

@@ -166,7 +166,7 @@ def test_a_source_that_cannot_be_reached_fails_its_check_and_holds_up_no_other(
     evaluation = dagster.evaluation(REACHABLE, "J-1")
     told = next(crawl.error for crawl in heard.crawls if crawl.source_id == lost.source_id)
     assert told is not None
-    assert evaluation.description == told.message
+    assert evaluation.metadata["reason"].value == told.message
     assert installation.states() == {GOOD: "xsd done"}
 
 

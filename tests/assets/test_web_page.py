@@ -61,11 +61,17 @@ query ($asset: AssetKeyInput!, $check: String!) {
       metadataEntries {
         label
         ... on TextMetadataEntry { text }
-        ... on MarkdownMetadataEntry { mdStr }
         ... on PathMetadataEntry { path }
         ... on TableMetadataEntry { table { records schema { columns { name } } } }
       }
     }
+  }
+}
+"""
+OBSERVATIONS = """
+query ($asset: AssetKeyInput!, $partition: String!) {
+  assetNodeOrError(assetKey: $asset) {
+    ... on AssetNode { assetObservations(partitions: [$partition]) { partition description metadataEntries { label } } }
   }
 }
 """
@@ -122,11 +128,20 @@ def test_the_failing_check_shows_its_phase_its_reason_and_a_table_of_lines(page:
     assert evaluation["severity"] == "ERROR"
     entries = {entry["label"]: entry for entry in evaluation["metadataEntries"]}
     assert (entries["zip"]["text"], entries["phase"]["text"]) == (INVALID, "xsd")
-    assert entries["reason"]["mdStr"] == evaluation["description"]
+    assert entries["reason"]["text"] == evaluation["description"].replace("\\", "")
     table = entries["errors"]["table"]
     assert [column["name"] for column in table["schema"]["columns"]] == ["document", "line", "column", "message"]
     assert "nonsense" in table["records"][0]
     assert entries["archive"]["path"].endswith(INVALID)
+
+
+def test_the_events_of_a_partition_that_failed_say_why(page: WorkspaceRequestContext) -> None:
+    node = ask(page, OBSERVATIONS, "xml_documents", partition=NO_ARCHIVE)["assetNodeOrError"]
+    (observation,) = node["assetObservations"]
+    assert observation["partition"] == NO_ARCHIVE
+    assert observation["description"].startswith("unzip failed: ")
+    assert {"zip", "phase", "reason", "reasons"} <= {entry["label"] for entry in observation["metadataEntries"]}
+    assert ask(page, OBSERVATIONS, "xml_documents", partition=GOOD)["assetNodeOrError"]["assetObservations"] == []
 
 
 def test_the_lineage_page_shows_the_flow(page: WorkspaceRequestContext) -> None:
