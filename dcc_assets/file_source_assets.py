@@ -19,9 +19,9 @@ from dcc_assets.source_reports import found_zip_reports, source_report
 from dcc_assets.work import PLATFORM, Platform, Work
 from dcc_resources.errors import NotFoundError
 from dcc_resources.outcomes import source_partition
+from dcc_resources.tracker.download_plan import count_not_arrived
 from dcc_resources.tracker.models import Centre, FileSource
-from dcc_resources.tracker.queries import count_zip_actions, waiting_zip_actions
-from dcc_resources.tracker.reference import Phase, Status
+from dcc_resources.tracker.queries import waiting_zip_actions
 
 
 @multi_asset(
@@ -92,6 +92,4 @@ def _leave_to_others(work: Work) -> None:
 
 def work_is_due(connection: Connection) -> bool:
     """Whether zip actions wait to be processed, or downloads that failed to be tried again."""
-    return bool(waiting_zip_actions(connection, limit=1)) or any(
-        state.phase is Phase.DOWNLOAD and state.status is Status.FAILED for state in count_zip_actions(connection)
-    )
+    return bool(waiting_zip_actions(connection, limit=1)) or count_not_arrived(connection) > 0

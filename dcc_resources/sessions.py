@@ -37,6 +37,7 @@ SUCCESS = 0
 UNFINISHED = -1
 _TASK_FAILED = 1
 _COMMENT_LENGTH = 256
+_LOCK = select(SessionLock.__table__, func.current_timestamp().label("now"))
 _HOST_LENGTH = 128
 
 
@@ -193,10 +194,24 @@ def open_session(tracker: Engine, settings: Settings, *, resume: int | None = No
                 session.notices += tuple(send_session_report(tracker, settings, session.id))
 
 
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """What the lease says: the session that a process holds at this moment, or that waits for a run to resume it."""
+
+    active: int | None
+    handed_over: int | None
+
+
+def read_lease(connection: Connection, settings: Settings) -> Lease:
+    """Look at the lease without touching it. A session whose holder is dead is neither active nor handed over."""
+    lock = connection.execute(_LOCK).one()
+    if lock.holder is None:
+        return Lease(None, lock.session_id)
+    return Lease(lock.session_id if _alive(lock, settings) else None, None)
+
+
 def _acquire(connection: Connection, holder: Holder, settings: Settings, resume: int | None) -> tuple[int, list[str]]:
-    lock = connection.execute(
-        select(SessionLock.__table__, func.current_timestamp().label("now")).with_for_update()
-    ).one()
+    lock = connection.execute(_LOCK.with_for_update()).one()
     notices = []
     if lock.holder is not None:
         if _alive(lock, settings):

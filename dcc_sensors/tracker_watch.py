@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 
 from sqlalchemy import Connection, func, select
 
+from dcc_resources.sessions import read_lease
 from dcc_resources.settings import Settings
 from dcc_resources.tracker.database import open_tracker, require_current
-from dcc_resources.tracker.models import SessionLock, SessionTask, SourceCrawlRow
-from dcc_resources.tracker.queries import count_zip_actions, waiting_zip_actions
-from dcc_resources.tracker.reference import Phase, Status
+from dcc_resources.tracker.download_plan import count_not_arrived
+from dcc_resources.tracker.models import SessionTask, SourceCrawlRow
+from dcc_resources.tracker.queries import waiting_zip_actions
+from dcc_resources.tracker.reference import Phase
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ def look_at_tracker(settings: Settings) -> TrackerView:
 
 
 def _view(connection: Connection, settings: Settings) -> TrackerView:
-    open_session, active_session = _sessions(connection, settings)
+    lease = read_lease(connection, settings)
     last_crawl, last_crawled_session = connection.execute(
         select(func.coalesce(func.max(SourceCrawlRow.id), 0), func.coalesce(func.max(SourceCrawlRow.session_id), 0))
     ).one()
@@ -53,26 +54,10 @@ def _view(connection: Connection, settings: Settings) -> TrackerView:
     )
     return TrackerView(
         waiting=len(waiting_zip_actions(connection)),
-        failed_downloads=sum(
-            state.count
-            for state in count_zip_actions(connection)
-            if state.phase is Phase.DOWNLOAD and state.status is Status.FAILED
-        ),
-        open_session=open_session,
-        active_session=active_session,
+        failed_downloads=count_not_arrived(connection),
+        open_session=lease.handed_over,
+        active_session=lease.active,
         last_crawl=last_crawl,
         last_crawled_session=last_crawled_session,
         last_download_session=last_download or 0,
     )
-
-
-def _sessions(connection: Connection, settings: Settings) -> tuple[int | None, int | None]:
-    """The session to resume and the one at work, by the database's clock."""
-    lock = connection.execute(
-        select(SessionLock.session_id, SessionLock.holder, SessionLock.heartbeat, func.current_timestamp().label("now"))
-    ).one()
-    if lock.holder is None:
-        return lock.session_id, None
-    now = lock.now if isinstance(lock.now, datetime) else datetime.fromisoformat(lock.now)
-    alive = now.replace(tzinfo=None) - lock.heartbeat < timedelta(seconds=settings.lease_timeout)
-    return None, lock.session_id if alive else None

@@ -38,6 +38,9 @@ from dcc_resources.tracker.sources import AVAILABLE
 _ACTIONS = {number: action for action, number in ACTION_IDS.items()}
 _CHUNK = 500
 _Host = aliased(Centre)
+_NOT_ARRIVED = or_(
+    *(and_(ZipAction.phase_id == int(state.phase), ZipAction.status_id == int(state.status)) for state in NOT_ARRIVED)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,20 +107,18 @@ def cancel_orphans(connection: Connection) -> int:
 
 def reopen_failed_downloads(connection: Connection, sources: set[int] | None) -> int:
     """The retry policy: what failed to arrive is tried again from the sources of this session. Returns how many."""
-    query = _hosted(select(ZipAction.id).distinct(), sources).where(
-        or_(
-            *(
-                and_(ZipAction.phase_id == int(state.phase), ZipAction.status_id == int(state.status))
-                for state in NOT_ARRIVED
-            )
-        )
-    )
+    query = _hosted(select(ZipAction.id).distinct(), sources).where(_NOT_ARRIVED)
     failed = list(connection.scalars(query))
     if failed:
         progress.reopen(
             connection, failed, requested_by="retry policy", reason="The download failed in an earlier session."
         )
     return len(failed)
+
+
+def count_not_arrived(connection: Connection) -> int:
+    """How many zip actions no file source has delivered yet, after having been tried."""
+    return connection.scalar(select(func.count()).select_from(ZipAction).where(_NOT_ARRIVED)) or 0
 
 
 def reopen_named(connection: Connection, keys: Sequence[ZipKey], requested_by: str) -> list[int]:

@@ -5,6 +5,7 @@ Screenshots of the pages go to the directory DCC_TEST_SCREENSHOTS, if it is set:
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import socket
@@ -140,14 +141,17 @@ def test_the_check_of_a_failed_zip_shows_the_zip_the_document_the_line_and_the_r
     text = see(browser, page, "Failed", FAILED, "H.2013-10-31.2.specimen.impc.xml", picture="failing-check")
     assert "line 4" in text
     assert '"femail"' in text
-    assert "expected male or female" in text
+    assert 'expected "male", "female"' in text
 
 
 @pytest.mark.servers
-def test_the_check_of_a_failed_zip_is_found_by_its_partition(browser: WebDriver, served: str) -> None:
+def test_the_reason_is_found_from_the_partition_of_a_failed_zip(browser: WebDriver, served: str) -> None:
+    """The pane of a failed partition links to its events, which hold the reason."""
     partition = quote(FAILED, safe="")
-    page = f"{served}/assets/validated_documents?view=partitions&partition={partition}"
-    see(browser, page, FAILED, "femail", picture="failed-partition")
+    see(browser, f"{served}/assets/validated_documents?view=partitions&partition={partition}", FAILED)
+    events = quote(json.dumps([FAILED]))
+    text = see(browser, f"{served}/assets/validated_documents?view=events&partitions={events}", FAILED, "femail")
+    assert "line 4" in text
 
 
 def test_nothing_is_asked_of_anybody_else(served: str) -> None:
