@@ -24,13 +24,10 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webdriver import WebDriver
 from selenium.webdriver.support.wait import WebDriverWait
 
-from dcc_cli.demo import submissions
-from dcc_resources.settings import Settings
-from dcc_resources.tracker.database import init_tracker, open_tracker
-from tests.installations import Installation, specimens
-
 BROWSERS, DRIVERS = ("chromium", "google-chrome"), ("chromedriver",)
-FAILED = "add/H.2013-10-31.2.impc.zip"
+GOOD = "add/H.2013-10-31.1.impc.zip"
+FAILED = "add/H.2013-11-04.3.impc.zip"
+DOCUMENT = "H.2013-11-04.1.specimen.impc.xml"
 SEEN_SECONDS = 60
 FLOW = ["file_source_listings", "zip_actions", "zip_downloads", "xml_documents", "validated_documents"]
 
@@ -47,7 +44,7 @@ def browser() -> Iterator[WebDriver]:
         pytest.skip(message)
     options = webdriver.ChromeOptions()
     options.binary_location = binary
-    for option in ("headless=new", "no-sandbox", "disable-dev-shm-usage", "disable-gpu", "window-size=1500,950"):
+    for option in ("headless=new", "no-sandbox", "disable-dev-shm-usage", "disable-gpu", "window-size=1700,950"):
         options.add_argument(f"--{option}")
     opened = webdriver.Chrome(options=options, service=Service(driver))
     yield opened
@@ -56,24 +53,18 @@ def browser() -> Iterator[WebDriver]:
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URL of a UI on an installation that has seen a good zip and one with an invalid document."""
-    root = tmp_path_factory.mktemp("served")
-    settings = Settings(home=root / "home", min_free_bytes=0)
-    tracker = open_tracker(settings)
-    init_tracker(tracker)
-    installation = Installation(tracker, settings, root)
-    installation.add_centre("H")
-    folder = installation.add_folder()
-    folder.put("add/H.2013-10-31.1.impc.zip")
-    wrong = specimens(stem="2013-10-31.2")
-    folder.put(FAILED, {name: submissions.damaged(document, "male", "mail") for name, document in wrong.items()})
+    """The URL of a UI on the installation that the demonstration leaves."""
+    folder = tmp_path_factory.mktemp("served")
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith(("DCC_", "DAGSTER_", "COVERAGE"))
-    } | {"DCC_HOME": str(settings.home), "DCC_MIN_FREE_BYTES": "0"}
-    dcc = Path(sys.executable).with_name("dcc")
-    crawled = subprocess.run([dcc, "crawl"], env=environment, check=False, capture_output=True, text=True, timeout=120)
-    assert crawled.returncode == 1, crawled.stdout + crawled.stderr
-    with _ui([str(dcc), "ui", "--port", str(port := _free_port())], environment):
+    }
+    dcc = str(Path(sys.executable).with_name("dcc"))
+    shown = subprocess.run(
+        [dcc, "demo"], cwd=folder, env=environment, check=False, capture_output=True, text=True, timeout=180
+    )
+    assert shown.returncode == 0, shown.stdout + shown.stderr
+    environment["DCC_HOME"] = str(folder / ".demo" / "home")
+    with _ui([dcc, "ui", "--port", str(port := _free_port())], environment):
         yield f"http://127.0.0.1:{port}"
 
 
@@ -122,36 +113,37 @@ def keep(browser: WebDriver, picture: str) -> None:
 @pytest.mark.servers
 def test_the_lineage_page_shows_the_flow(browser: WebDriver, served: str) -> None:
     see(browser, f"{served}/asset-groups", "collection", "validation")
-    for group in ("collection", "validation"):
-        browser.find_element(By.CSS_SELECTOR, f"[title*='{group}'], [data-tooltip*='{group}']")
-    see(browser, f"{served}/locations/dcc/asset-groups/collection/lineage", *FLOW[:3], picture="lineage")
-    see(browser, f"{served}/locations/dcc/asset-groups/validation/lineage", *FLOW[3:])
+    whole = f"{served}/assets/validated_documents?view=lineage&lineageScope=upstream&lineageDepth=10"
+    see(browser, whole, *FLOW, picture="lineage")
 
 
 @pytest.mark.servers
-def test_the_partition_of_a_good_zip_is_materialised(browser: WebDriver, served: str) -> None:
-    see(browser, f"{served}/assets/validated_documents?view=partitions", "Materialized (1)", "Missing (1)")
+def test_the_partitions_of_good_zips_are_materialised(browser: WebDriver, served: str) -> None:
+    page = f"{served}/assets/validated_documents?view=partitions&partition={quote(GOOD, safe='')}"
+    see(browser, page, GOOD, "Materialized (8)", "Missing (5)")
 
 
 @pytest.mark.servers
-def test_the_check_of_a_failed_zip_shows_the_zip_the_document_the_line_and_the_reason(
-    browser: WebDriver, served: str
-) -> None:
+def test_the_failing_check_shows_the_zip_the_document_the_line_and_the_reason(browser: WebDriver, served: str) -> None:
     page = f"{served}/assets/validated_documents?view=checks"
-    text = see(browser, page, "Failed", FAILED, "H.2013-10-31.2.specimen.impc.xml", picture="failing-check")
+    text = see(browser, page, "Failed", FAILED, DOCUMENT, picture="failing-check")
     assert "line 4" in text
-    assert '"femail"' in text
-    assert 'expected "male", "female"' in text
+    assert 'Attribute "isBaseline" of <mouse> is "no"; expected true or false' in text
 
 
 @pytest.mark.servers
 def test_the_reason_is_found_from_the_partition_of_a_failed_zip(browser: WebDriver, served: str) -> None:
     """The pane of a failed partition links to its events, which hold the reason."""
-    partition = quote(FAILED, safe="")
-    see(browser, f"{served}/assets/validated_documents?view=partitions&partition={partition}", FAILED)
+    see(browser, f"{served}/assets/validated_documents?view=partitions&partition={quote(FAILED, safe='')}", FAILED)
     events = quote(json.dumps([FAILED]))
-    text = see(browser, f"{served}/assets/validated_documents?view=events&partitions={events}", FAILED, "femail")
-    assert "line 4" in text
+    text = see(browser, f"{served}/assets/validated_documents?view=events&partitions={events}", FAILED, DOCUMENT)
+    assert 'Attribute "isBaseline" of <mouse> is "no"; expected true or false' in text
+
+
+@pytest.mark.servers
+def test_a_source_that_is_down_is_seen_with_the_reason(browser: WebDriver, served: str) -> None:
+    page = f"{served}/assets/file_source_listings?view=checks&checkDetail=reachable"
+    see(browser, page, "reachable", "Failed")
 
 
 def test_nothing_is_asked_of_anybody_else(served: str) -> None:
