@@ -24,7 +24,7 @@ from dcc_resources.naming import Action
 from dcc_resources.outcomes import Problem, SourceCrawl, source_partition
 from dcc_resources.sessions import Session
 from dcc_resources.settings import Settings
-from dcc_resources.tracker.database import exception_id, insert_rows, run_reading, run_writing
+from dcc_resources.tracker.database import exception_id, insert_rows, run_reading
 from dcc_resources.tracker.listings import ListingRecorder, RecordedListing
 from dcc_resources.tracker.models import Centre, SourceCrawlRow, utc_now
 from dcc_resources.tracker.reference import Phase
@@ -99,7 +99,7 @@ def crawl_file_sources(
     tasks = {address.id: session.start_task(Phase.ZIP_NAME, f"Crawl of {address.label}") for address in addresses}
     for listing in _list_in_parallel(addresses, settings):
         session.check()
-        crawl = _record(tracker, settings, session, listing)
+        crawl = _record(settings, session, listing)
         session.finish_task(tasks[listing.address.id], failed=crawl.outcome != OK)
         yield crawl
 
@@ -140,16 +140,12 @@ def _list_in_parallel(addresses: Sequence[SourceAddress], settings: Settings) ->
             yield result
 
 
-def _record(tracker: Engine, settings: Settings, session: Session, listing: SourceListing) -> SourceCrawl:
+def _record(settings: Settings, session: Session, listing: SourceListing) -> SourceCrawl:
     address, error = listing.address, listing.error
     problem = None if error is None else Problem(error.short_name(), str(error))
     if error is not None:
         log.warning("%s", error)
-    result = run_writing(
-        tracker,
-        lambda connection: _write(connection, settings, session, listing, problem),
-        patience_seconds=settings.database_retry,
-    )
+    result = session.write(lambda connection: _write(connection, settings, session, listing, problem))
     return SourceCrawl(
         source_id=address.id,
         partition=source_partition(address.centre, address.id),

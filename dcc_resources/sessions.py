@@ -113,10 +113,28 @@ class Session:
     def check(self) -> None:
         """Raise SessionLostError if the lease went, or may by now have gone, to someone else: stop working at once."""
         if self._lost.is_set() or time.monotonic() - self._renewed > self._settings.lease_timeout:
-            raise SessionLostError(
-                f"Session {self.id} lost its lock: it gave no sign of life for {self._settings.lease_timeout:g} s, or "
-                "another session took over. Its work is taken up by the next session; look at `dcc sessions`."
-            )
+            raise self._lost_error()
+
+    def _lost_error(self) -> SessionLostError:
+        return SessionLostError(
+            f"Session {self.id} lost its lock: it gave no sign of life for {self._settings.lease_timeout:g} s, or "
+            "another session took over. Its work is taken up by the next session; look at `dcc sessions`."
+        )
+
+    def write(self, work: Callable[[Connection], T]) -> T:
+        """Do `work` in a write transaction that no other session can come before: the lease is held until its end.
+
+        Raises SessionLostError, before anything is written, if the lease went to someone else while the database was
+        away; else as `run_writing`.
+        """
+
+        def fenced(connection: Connection) -> T:
+            held = select(SessionLock.id).where(SessionLock.holder == self.holder.token).with_for_update()
+            if connection.scalar(held) is None:
+                raise self._lost_error()
+            return work(connection)
+
+        return self._write(fenced)
 
     def hand_over(self) -> None:
         """Leave the session open when this process is done with it, for a later run to resume."""
@@ -133,14 +151,14 @@ class Session:
             "status": UNFINISHED,
             "created": now,
         }
-        return self._write(lambda connection: insert_rows(connection, SessionTask.__table__, [row])[0])
+        return self.write(lambda connection: insert_rows(connection, SessionTask.__table__, [row])[0])
 
     def finish_task(self, task_id: int, *, failed: bool) -> None:
         """Record how a task ended; a failed one fails the session."""
         statement = (
             update(SessionTask).where(SessionTask.id == task_id).values(finish_time=utc_now(), status=int(failed))
         )
-        self._write(lambda connection: connection.execute(statement) and None)
+        self.write(lambda connection: connection.execute(statement) and None)
 
     @contextmanager
     def task(self, phase: Phase, comment: str) -> Iterator[None]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
+import logging
 import os
 import shutil
 import threading
@@ -19,6 +20,8 @@ from pathlib import Path
 
 from dcc_resources.errors import BadFileNameError, ConfigurationError, DiskFullError
 from dcc_resources.outcomes import ZipKey
+
+log = logging.getLogger(__name__)
 
 _PRIVATE = 0o700
 
@@ -134,13 +137,17 @@ class Staging:
             written(left)
 
     def holds(self, key: ZipKey, size_bytes: int, md5: str | None) -> bool:
-        """Whether the archive in staging is the one that arrived: the same size and, where known, the same MD5."""
+        """Whether the archive in staging is the one that arrived: the same size and, where known, the same MD5.
+
+        One that cannot be read is not.
+        """
         try:
             with self.archive(key).open("rb") as archive:
                 if os.fstat(archive.fileno()).st_size != size_bytes:
                     return False
                 return md5 is None or hashlib.file_digest(archive, "md5").hexdigest() == md5
-        except FileNotFoundError:
+        except OSError as error:
+            log.warning("The archive %s is fetched anew, for it cannot be read: %s", key, os.strerror(error.errno or 0))
             return False
 
     @staticmethod

@@ -15,8 +15,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from sqlalchemy import Engine
-
 from dcc_resources.allowance import Allowance
 from dcc_resources.archives import ExtractedArchive
 from dcc_resources.downloading import (
@@ -44,7 +42,6 @@ from dcc_resources.sessions import Session
 from dcc_resources.settings import Settings
 from dcc_resources.source_queues import SourceQueue
 from dcc_resources.staging import Staging
-from dcc_resources.tracker.database import run_writing
 from dcc_resources.tracker.models import utc_now
 from dcc_resources.tracker.progress import State, Subject
 from dcc_resources.tracker.reference import Phase, Status
@@ -100,7 +97,6 @@ class Coordinator:
 
     def __init__(
         self,
-        tracker: Engine,
         settings: Settings,
         session: Session,
         checker: Checker,
@@ -109,7 +105,7 @@ class Coordinator:
         self.faults: list[InternalFaultError] = []
         self.not_downloaded = 0
         self.not_checked = 0
-        self._tracker, self._settings, self._session, self._checker = tracker, settings, session, checker
+        self._settings, self._session, self._checker = settings, session, checker
         self._staging = Staging(settings.staging_directory, min_free_bytes=settings.min_free_bytes)
         self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self._pool = ThreadPoolExecutor(settings.workers, thread_name_prefix="check")
@@ -384,7 +380,7 @@ class Coordinator:
 
     def _commit(self) -> Iterator[ZipOutcome]:
         batch, self._batch = self._batch, Batch()
-        written = run_writing(self._tracker, batch.write, patience_seconds=self._settings.database_retry)
+        written = self._session.write(batch.write)
         self._committed = time.monotonic()
         for job, numbers in zip(batch.extracted, written.document_ids, strict=True):
             for document, number in zip(job.documents, numbers, strict=True):

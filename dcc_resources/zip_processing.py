@@ -22,7 +22,7 @@ from dcc_resources.sessions import Session
 from dcc_resources.settings import Settings
 from dcc_resources.staging import Staging, remove_leftovers
 from dcc_resources.tracker import progress
-from dcc_resources.tracker.database import run_reading, run_writing
+from dcc_resources.tracker.database import run_reading
 from dcc_resources.tracker.download_plan import (
     InterruptedZip,
     PlannedZip,
@@ -93,13 +93,9 @@ def process_zip_actions(
     checker = Checker(settings, schemas, centres, ArchiveLimits.from_settings(settings))
     download = session.start_task(Phase.DOWNLOAD, f"Download of {len(work.planned)} zip actions")
     check = session.start_task(Phase.XSD, f"Extraction and validation of up to {len(work)} zip actions")
-    with Coordinator(tracker, settings, session, checker, addresses) as coordinator:
+    with Coordinator(settings, session, checker, addresses) as coordinator:
         yield from coordinator.run(work.jobs(settings.max_retries))
-    run_writing(
-        tracker,
-        lambda connection: record_conduct(connection, coordinator.conduct),
-        patience_seconds=settings.database_retry,
-    )
+    session.write(lambda connection: record_conduct(connection, coordinator.conduct))
     session.finish_task(download, failed=coordinator.not_downloaded > 0)
     session.finish_task(check, failed=coordinator.not_checked > 0)
     _raise_first(coordinator.faults)
@@ -134,8 +130,7 @@ def _take_up(
         reopen_failed_downloads(connection, sources)
         return load_waiting(connection, sources)
 
-    planned = run_writing(tracker, take_up, patience_seconds=settings.database_retry)
-    return Work(tuple(whole), tuple(planned))
+    return Work(tuple(whole), tuple(session.write(take_up)))
 
 
 def _surroundings(connection: Connection, work: Work) -> tuple[dict[int, SourceAddress], frozenset[str]]:

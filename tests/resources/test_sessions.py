@@ -505,3 +505,16 @@ def test_times_of_the_lease_are_the_database_s(tracker: Engine, settings: Settin
         lock = _lock(tracker)
         assert abs(lock.heartbeat - utc_now()) < timedelta(seconds=5)
         assert run_writing(tracker, lambda connection: None, patience_seconds=1) is None
+
+
+def test_a_session_that_was_taken_over_while_the_database_was_away_writes_nothing(
+    tracker: Engine, settings: Settings
+) -> None:
+    """A write that waited past the lease must not come after what the next session did."""
+    written = []
+    with open_session(tracker, settings) as session:
+        with writing(tracker) as connection:
+            connection.execute(update(SessionLock).values(holder="someone else"))
+        with pytest.raises(SessionLostError, match="lost its lock"):
+            session.write(written.append)
+    assert written == []
