@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import queue
 import random
 import re
 import socket
@@ -85,9 +86,9 @@ class Relay:
     """A TCP relay before the server of a share, with faults in what the server sends; `share` leads through it.
 
     All of it can be changed while it runs. `cut_after`: a connection ends when the server has sent so many bytes,
-    `cuts` times (None: always). `stall_after`: nothing of what follows is passed on. `pace`: seconds before each block
-    of 16 KiB. `flip_at`: a bit of that byte is turned. `down`: connections end at once. `target` is the server's
-    `host:port`. `sent` counts what was passed on from the server. `on_block` is called before each block.
+    `cuts` times (None: always). `stall_after`: nothing of what follows is passed on. `flip_at`: a bit of that byte is
+    turned. `down`: connections end at once. `target` is the server's `host:port`. `sent` counts what was passed on from
+    the server.
 
     Before an FTP server all this is about data connections, of which the client is told addresses as behind NAT: a
     host that cannot be reached, and a port of the relay. One that is cut takes its control connection with it, as when
@@ -100,10 +101,8 @@ class Relay:
         self.cuts: int | None = None
         self.stall_after: int | None = None
         self.flip_at: int | None = None
-        self.pace = 0.0
         self.down = False
         self.sent = 0
-        self.on_block: Callable[[], object] = lambda: None
         vars(self).update(faults)
         self._ftp = share.protocol is SourceProtocol.FTP
         self._closed = threading.Event()
@@ -169,40 +168,36 @@ class Relay:
 
     def _control(self, server: socket.socket, client: socket.socket) -> None:
         """Pass on the answers of an FTP server, whose data connections are led here."""
-        done = threading.Event()
+        transfers: queue.SimpleQueue[bool] = queue.SimpleQueue()
         with contextlib.suppress(OSError), server.makefile("rb") as lines:
             for line in lines:
                 found = _PASSIVE.match(line)
                 if found is None:
-                    if line.startswith(_TRANSFERRED):
-                        # It may be said before the relay has passed on, or cut, what was sent.
-                        done.wait(10)
+                    # It may be said before the relay has passed on, or cut, what was sent.
+                    if line.startswith(_TRANSFERRED) and not transfers.get(timeout=10):
+                        break
                     client.sendall(line)
                     continue
                 listener = self._listen()
-                done.clear()
-                self._start(self._accept_data, listener, 256 * int(found[1]) + int(found[2]), client, done)
+                self._start(self._accept_data, listener, 256 * int(found[1]) + int(found[2]), transfers)
                 high, low = divmod(listener.getsockname()[1], 256)
                 client.sendall(f"227 Entering Passive Mode (192,0,2,1,{high},{low}).\r\n".encode())
         _shut(client)
 
-    def _accept_data(self, listener: socket.socket, port: int, control: socket.socket, done: threading.Event) -> None:
+    def _accept_data(self, listener: socket.socket, port: int, transfers: queue.SimpleQueue[bool]) -> None:
         def answer(server: socket.socket, client: socket.socket) -> None:
-            self._data(server, client, control)
-            done.set()
+            transfers.put(self._data(server, client))
 
         with contextlib.suppress(OSError):
             client, _ = listener.accept()
             self._join(client, ("127.0.0.1", port), answer)
         _shut(listener)
 
-    def _data(self, server: socket.socket, client: socket.socket, control: socket.socket | None = None) -> None:
-        sent = 0
+    def _data(self, server: socket.socket, client: socket.socket) -> bool:
+        """Pass on what the server sends; whether it was all of it."""
+        sent, whole = 0, True
         with contextlib.suppress(OSError):
             while block := server.recv(_BLOCK):
-                self.on_block()
-                if self.pace:
-                    self._closed.wait(self.pace)
                 if self.stall_after is not None and sent + len(block) > self.stall_after:
                     self._closed.wait()
                     break
@@ -210,14 +205,16 @@ class Relay:
                     place = self.flip_at - sent
                     block = block[:place] + bytes([block[place] ^ 1]) + block[place + 1 :]
                 if self._cuts(sent + len(block)):
-                    if control is not None:
-                        _shut(control)
+                    whole = False
                     break
                 client.sendall(block)
                 sent += len(block)
                 self.sent += len(block)
-        _shut(client)
+        with contextlib.suppress(OSError):
+            # No more than that: to close it would take back what the client has not read yet.
+            client.shutdown(socket.SHUT_WR)
         _shut(server)
+        return whole
 
     def _cuts(self, sent: int) -> bool:
         if self.cut_after is None or sent <= self.cut_after or self.cuts == 0:

@@ -142,7 +142,7 @@ class TestResuming:
         with Relay(share, cut_after=800_000, cuts=1) as relay:
             source_id = register(quick, relay.share)
             assert quick.run_session().zips[KEY].succeeded
-            assert len(content) <= relay.sent < 1.2 * len(content)
+            assert len(content) <= relay.sent < len(content) + 300_000, logged(quick)
         assert quick.attempts(KEY) == [(source_id, "download failed"), (source_id, "xsd done")]
         assert quick.staged()[KEY] == content
 
@@ -155,9 +155,11 @@ class TestResuming:
             assert once.run_session().zips[KEY].failed
             part = quick.staged()[f"{KEY}.part"]
             assert content.startswith(part)
+            assert len(part) > 500_000
             relay.sent = 0
             assert once.run_session().zips[KEY].succeeded
-            assert len(content) - len(part) <= relay.sent < 0.7 * len(content)
+            rest = len(content) - len(part)
+            assert rest <= relay.sent < rest + 60_000
         assert quick.attempts(KEY) == [(source_id, "download failed"), (source_id, "xsd done")]
         assert quick.staged()[KEY] == content
         assert f"{KEY}.part" not in quick.staged()
