@@ -203,7 +203,7 @@ class EventRecorder:
 
     def _observation(self, report: Report, verdict: Verdict) -> EventLogEntry:
         """The web page's view of a partition shows what was observed of it, but not what its checks say."""
-        description = _as_markdown(f"{verdict.check.name} failed: {verdict.description}")
+        description = _as_description(f"{verdict.check.name} failed: {verdict.description}")
         data = AssetObservationData(
             AssetObservation(
                 verdict.check.asset_key,
@@ -223,7 +223,7 @@ class EventRecorder:
             metadata=verdict.metadata,
             target_materialization_data=target,
             severity=AssetCheckSeverity.ERROR,
-            description=_as_markdown(verdict.description),
+            description=_as_description(verdict.description),
             blocking=False,
             partition=report.partition,
         )
@@ -264,12 +264,13 @@ class EventRecorder:
             self._instance.event_log_storage.store_event_batch(batch)
 
 
-_MARKUP = re.compile(r"([\\`*_\[\]<>#|~&])")
+_MARKUP = re.compile(r"([\\`*\[\]])")
+_QUOTES = str.maketrans("<>", "‹›")
 
 
-def _as_markdown(text: str) -> str:
-    """Text that the web page, which takes descriptions for Markdown, shows as it is: elements' names and all."""
-    return _MARKUP.sub(r"\\\1", text)
+def _as_description(text: str) -> str:
+    """Text that reads well on all pages: some take descriptions for Markdown, which would swallow `<mouse>`."""
+    return _MARKUP.sub(r"\\\1", text.translate(_QUOTES))
 
 
 def _batches(told: queue.SimpleQueue[Report | None]) -> Iterator[list[Report]]:

@@ -6,9 +6,10 @@ import logging
 import socket
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import paramiko
+from paramiko.auth_handler import AuthOnlyHandler
 from paramiko.common import cMSG_SERVICE_REQUEST
 
 from dcc_resources.errors import SourceTimeoutError, SourceUnreachableError
@@ -28,6 +29,32 @@ _FAST_CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com")
 logging.getLogger("paramiko").setLevel(logging.CRITICAL)
 
 
+class _AuthHandler(AuthOnlyHandler):
+    """paramiko's dialogue of the login, without its race: it begins to wait only when it has asked.
+
+    An answer that came sooner was lost, and the login waited for its time limit.
+    """
+
+    _answered: threading.Event | None = None
+
+    @property
+    def auth_event(self) -> threading.Event | None:
+        """What the answer to the present request sets."""
+        return self._answered
+
+    @auth_event.setter
+    def auth_event(self, event: threading.Event | None) -> None:
+        """Keep the event that was there before the request was sent."""
+
+    def send_auth_request(
+        self, username: str, method: str, finish_message: Callable[[paramiko.Message], None] | None = None
+    ) -> list[str]:
+        """Send a request of the login and wait for its answer."""
+        self._answered = threading.Event()
+        further: list[str] = super().send_auth_request(username, method, finish_message)
+        return further
+
+
 class _Transport(paramiko.ServiceRequestingTransport):  # type: ignore[misc, name-defined]
     """paramiko's transport that begins the login once, however often it is tried: some servers insist on it.
 
@@ -37,6 +64,10 @@ class _Transport(paramiko.ServiceRequestingTransport):  # type: ignore[misc, nam
     def __init__(self, connection: socket.socket) -> None:
         self._accepted = threading.Event()
         super().__init__(connection)
+
+    def get_auth_handler(self) -> _AuthHandler:
+        """The dialogue of the login."""
+        return _AuthHandler(self)
 
     def _parse_service_accept(self, message: paramiko.Message) -> None:
         super()._parse_service_accept(message)

@@ -10,6 +10,7 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     DateTime,
+    Double,
     ForeignKey,
     Index,
     Integer,
@@ -37,6 +38,8 @@ SIGNED_SMALL = SmallInteger().with_variant(Integer(), "sqlite")
 INT = Integer().with_variant(mysql.INTEGER(unsigned=True), *MYSQL_FAMILY)
 BIG = BigInteger().with_variant(mysql.BIGINT(unsigned=True), *MYSQL_FAMILY).with_variant(Integer(), "sqlite")
 SIGNED_BIG = BigInteger().with_variant(Integer(), "sqlite")
+DOUBLE: Double[float] = Double().with_variant(mysql.DOUBLE(asdecimal=False), *MYSQL_FAMILY)
+ROW_TIME = TIMESTAMP().with_variant(mysql.TIMESTAMP(), *MYSQL_FAMILY)
 
 
 def utc_now() -> datetime:
@@ -54,7 +57,8 @@ class UtcDateTime(TypeDecorator[datetime]):
         """SQLite keeps the same text as it does for CURRENT_TIMESTAMP."""
         if dialect.name == "sqlite":
             return dialect.type_descriptor(sqlite.DATETIME(truncate_microseconds=True))  # type: ignore[no-untyped-call]
-        return dialect.type_descriptor(DateTime())
+        # MySQL's own type, because Dagster, where it is imported, changes what the general one becomes there.
+        return dialect.type_descriptor(mysql.DATETIME() if dialect.name in MYSQL_FAMILY else DateTime())
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002
         """Convert a time on its way into the database."""
@@ -117,7 +121,7 @@ class Base(DeclarativeBase):
 class LastUpdated:
     """The column that every table of the seed has: when the row was last written."""
 
-    last_update: Mapped[datetime] = mapped_column(TIMESTAMP, server_default=RowTime(), sort_order=1_000)
+    last_update: Mapped[datetime] = mapped_column(ROW_TIME, server_default=RowTime(), sort_order=1_000)
 
 
 def table_options(

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from datetime import date, datetime
 
-from sqlalchemy import CHAR, Date, Double, Index, Integer, String, Text, UniqueConstraint, text
+from sqlalchemy import CHAR, Date, Index, Integer, String, Text, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from dcc_resources.tracker.columns import (
     BIG,
+    DOUBLE,
     INT,
     SIGNED_BIG,
     SIGNED_SMALL,
@@ -398,7 +399,7 @@ class FileSourceStatistics(Base):
     file_source_id: Mapped[int] = small_reference("file_source.id", "CASCADE", primary_key=True, autoincrement=False)
     failures: Mapped[int] = mapped_column(BIG, default=0)
     bytes: Mapped[int] = mapped_column(BIG, default=0)
-    seconds: Mapped[float] = mapped_column(Double, default=0.0)
+    seconds: Mapped[float] = mapped_column(DOUBLE, default=0.0)
 
 
 class WriteReceipt(Base):

@@ -5,7 +5,6 @@ Screenshots of the pages go to the directory DCC_TEST_SCREENSHOTS, if it is set:
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import socket
@@ -27,6 +26,7 @@ from selenium.webdriver.support.wait import WebDriverWait
 BROWSERS, DRIVERS = ("chromium", "google-chrome"), ("chromedriver",)
 GOOD = "add/H.2013-10-31.1.impc.zip"
 FAILED = "add/H.2013-11-04.3.impc.zip"
+REASON = 'Attribute "isBaseline" of ‹mouse› is "no"; expected true or false'
 DOCUMENT = "H.2013-11-04.1.specimen.impc.xml"
 SEEN_SECONDS = 60
 FLOW = ["file_source_listings", "zip_actions", "zip_downloads", "xml_documents", "validated_documents"]
@@ -91,15 +91,25 @@ def _ui(command: list[str], environment: dict[str, str]) -> Iterator[None]:
         process.wait(60)
 
 
-def see(browser: WebDriver, url: str, *texts: str, picture: str = "") -> str:
-    """Open a page and wait until it shows each of the texts; returns all its text."""
+def see(browser: WebDriver, url: str, *texts: str, picture: str = "") -> None:
+    """Open a page and wait until it shows each of the texts."""
     browser.get(url)
+    wait_for(browser, *texts)
+    keep(browser, picture)
+
+
+def wait_for(browser: WebDriver, *texts: str) -> None:
+    """Wait until the page shows each of the texts."""
     WebDriverWait(browser, SEEN_SECONDS).until(
         lambda page: all(text in page.find_element(By.TAG_NAME, "body").text for text in texts),
-        f"{url} does not show {texts}",
+        f"{browser.current_url} does not show {texts}",
     )
-    keep(browser, picture)
-    return str(browser.find_element(By.TAG_NAME, "body").text)
+
+
+def click(browser: WebDriver, path: str, *, last: bool = False) -> None:
+    """Click the first or the last thing of the page at an XPath."""
+    found = WebDriverWait(browser, SEEN_SECONDS).until(lambda page: page.find_elements(By.XPATH, path), path)
+    found[-1 if last else 0].click()
 
 
 def keep(browser: WebDriver, picture: str) -> None:
@@ -125,19 +135,22 @@ def test_the_partitions_of_good_zips_are_materialised(browser: WebDriver, served
 
 @pytest.mark.servers
 def test_the_failing_check_shows_the_zip_the_document_the_line_and_the_reason(browser: WebDriver, served: str) -> None:
-    page = f"{served}/assets/validated_documents?view=checks"
-    text = see(browser, page, "Failed", FAILED, DOCUMENT, picture="failing-check")
-    assert "line 4" in text
-    assert 'Attribute "isBaseline" of <mouse> is "no"; expected true or false' in text
+    """A wrangler's way: Checks, xsd, Partitions, the zip in red."""
+    see(browser, f"{served}/assets/validated_documents?view=checks", "xsd", "Failed", "Execution history")
+    click(browser, "//*[text()='Partitions']", last=True)
+    wait_for(browser, "Failed (2)", FAILED)
+    click(browser, f"//*[contains(text(), '{FAILED}')]")
+    wait_for(browser, "Latest execution", DOCUMENT, "line 4", REASON)
+    keep(browser, "failing-check")
 
 
 @pytest.mark.servers
-def test_the_reason_is_found_from_the_partition_of_a_failed_zip(browser: WebDriver, served: str) -> None:
-    """The pane of a failed partition links to its events, which hold the reason."""
+def test_the_partition_of_a_failed_zip_leads_to_the_reason(browser: WebDriver, served: str) -> None:
     see(browser, f"{served}/assets/validated_documents?view=partitions&partition={quote(FAILED, safe='')}", FAILED)
-    events = quote(json.dumps([FAILED]))
-    text = see(browser, f"{served}/assets/validated_documents?view=events&partitions={events}", FAILED, DOCUMENT)
-    assert 'Attribute "isBaseline" of <mouse> is "no"; expected true or false' in text
+    click(browser, "//*[contains(text(), 'View all historical events (1)')]")
+    wait_for(browser, "Historical events for", "Observation")
+    click(browser, f"(//*[contains(text(), '{FAILED}')])", last=True)
+    wait_for(browser, DOCUMENT)
 
 
 @pytest.mark.servers

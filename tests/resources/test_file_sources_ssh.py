@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import paramiko
 import pytest
+from paramiko.common import cMSG_USERAUTH_REQUEST
 from pydantic import SecretStr
 
 from dcc_resources.errors import (
@@ -18,6 +22,7 @@ from dcc_resources.errors import (
     SourceTimeoutError,
     SourceUnreachableError,
 )
+from dcc_resources.file_sources import ssh_transport
 from dcc_resources.file_sources.base import SourceAddress
 from dcc_resources.file_sources.connect import connect
 from dcc_resources.file_sources.host_keys import HostKey
@@ -187,6 +192,24 @@ def test_a_password_may_be_asked_for_by_a_question(
     share = password_sftp_server(interactive=interactive)
     share.put("add/a.zip")
     assert listed(share.address(), source_settings) == ["a.zip"]
+
+
+def test_an_answer_that_comes_at_once_ends_the_login(
+    password_sftp_server: Callable[..., Share], source_settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """paramiko begins to wait for the answer only after it has asked; the answer may be there by then."""
+    share = password_sftp_server()
+    share.put("add/a.zip")
+    send = ssh_transport._Transport._send_message
+
+    def send_and_dawdle(self: Any, message: paramiko.Message) -> None:
+        asks_to_log_in = message.asbytes()[:1] == cMSG_USERAUTH_REQUEST
+        send(self, message)
+        if asks_to_log_in:
+            time.sleep(0.5)
+
+    monkeypatch.setattr(ssh_transport._Transport, "_send_message", send_and_dawdle)
+    assert listed(share.address(), source_settings.model_copy(update={"login_timeout": 5.0})) == ["a.zip"]
 
 
 @pytest.fixture

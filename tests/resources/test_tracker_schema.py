@@ -7,6 +7,7 @@ import stat
 from pathlib import Path
 from typing import Any
 
+import dagster._core.storage.sql  # noqa: F401 - changes what general types become on MySQL
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
@@ -116,6 +117,7 @@ SEED_INDEXED = {
 
 @only_mariadb
 def test_a_tool_of_the_field_finds_every_column_with_its_type(tracker: Engine) -> None:
+    """Also where Dagster is imported, which changes what SQLAlchemy's general types become on MySQL."""
     query = text(
         "SELECT table_name, column_name, column_type, is_nullable, column_default, extra "
         "FROM information_schema.columns WHERE table_schema = DATABASE() ORDER BY table_name, ordinal_position"

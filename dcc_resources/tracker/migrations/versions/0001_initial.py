@@ -24,6 +24,10 @@ SIGNED_SMALL = sa.SmallInteger().with_variant(sa.Integer(), "sqlite")
 INT = sa.Integer().with_variant(mysql.INTEGER(unsigned=True), *FAMILY)
 BIG = sa.BigInteger().with_variant(mysql.BIGINT(unsigned=True), *FAMILY).with_variant(sa.Integer(), "sqlite")
 SIGNED_BIG = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+# MySQL's own types, because Dagster, where it is imported, changes what the general ones become there.
+DATE_TIME = sa.DateTime().with_variant(mysql.DATETIME(), *FAMILY)
+ROW_TIME = sa.TIMESTAMP().with_variant(mysql.TIMESTAMP(), *FAMILY)
+DOUBLE: sa.Double[float] = sa.Double().with_variant(mysql.DOUBLE(asdecimal=False), *FAMILY)
 
 NAMING = {
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -73,7 +77,7 @@ class Tables:
     def table(self, name: str, *parts: sa.Column[Any] | sa.Index | sa.UniqueConstraint, stamped: bool = True) -> None:
         last: list[Any] = []
         if stamped:
-            last = [column("last_update", sa.TIMESTAMP(), default=self._row_time)]
+            last = [column("last_update", ROW_TIME, default=self._row_time)]
         counted = any(isinstance(part, sa.Column) and part.autoincrement is True for part in parts)
         columns = [part for part in parts if isinstance(part, sa.Column)]
         keys = [part for part in parts if not isinstance(part, sa.Column)]
@@ -102,7 +106,7 @@ class Tables:
             column("phone", sa.String(14), null=True),
             column("address", sa.String(256), null=True),
             column("is_active", sa.Boolean(), default="1"),
-            column("created", sa.DateTime()),
+            column("created", DATE_TIME),
             sa.UniqueConstraint("short_name"),
         )
         self.table(
@@ -115,7 +119,7 @@ class Tables:
             column("accesskey", sa.String(256)),
             column("base_path", sa.String(256), null=True),
             ref("state_id", SMALL, "resource_state.id", "CASCADE"),
-            column("created", sa.DateTime()),
+            column("created", DATE_TIME),
             sa.Index(None, "hostname"),
             sa.Index(None, "centre_id"),
             sa.Index(None, "protocol_id"),
@@ -160,7 +164,7 @@ class Tables:
             column("size_bytes", BIG, null=True),
             column("modified", SIGNED_BIG, null=True),
             column("has_md5", sa.Boolean(), default="0"),
-            column("gone_since", sa.DateTime(), null=True),
+            column("gone_since", DATE_TIME, null=True),
             sa.UniqueConstraint("za_id", "file_source_id"),
             sa.Index(None, "file_source_id"),
         )
@@ -168,8 +172,8 @@ class Tables:
             "zip_download",
             number(BIG),
             ref("zf_id", BIG, "file_source_has_zip.id", "CASCADE"),
-            column("request", sa.DateTime()),
-            column("received", sa.DateTime()),
+            column("request", DATE_TIME),
+            column("received", DATE_TIME),
             column("downloaded_size_bytes", BIG, default="0"),
             *phase_and_status(),
             sa.Index(None, "zf_id"),
@@ -213,10 +217,10 @@ class Tables:
         self.table(
             "crawling_session",
             number(BIG),
-            column("start_time", sa.DateTime()),
-            column("finish_time", sa.DateTime(), null=True),
+            column("start_time", DATE_TIME),
+            column("finish_time", DATE_TIME, null=True),
             column("status", SIGNED_SMALL),
-            column("created", sa.DateTime()),
+            column("created", DATE_TIME),
         )
         self.table(
             "session_task",
@@ -224,10 +228,10 @@ class Tables:
             ref("session_id", BIG, "crawling_session.id", "CASCADE"),
             ref("phase_id", SMALL, "phase.id", "RESTRICT"),
             column("comment", sa.String(256), null=True),
-            column("start_time", sa.DateTime()),
-            column("finish_time", sa.DateTime(), null=True),
+            column("start_time", DATE_TIME),
+            column("finish_time", DATE_TIME, null=True),
             column("status", SIGNED_SMALL),
-            column("created", sa.DateTime()),
+            column("created", DATE_TIME),
             sa.Index(None, "session_id"),
             sa.Index(None, "phase_id"),
         )
@@ -236,8 +240,8 @@ class Tables:
             number(BIG),
             ref("session_id", BIG, "crawling_session.id", "CASCADE"),
             ref("file_source_id", SMALL, "file_source.id", "CASCADE"),
-            column("start_time", sa.DateTime()),
-            column("finish_time", sa.DateTime(), null=True),
+            column("start_time", DATE_TIME),
+            column("finish_time", DATE_TIME, null=True),
             column("outcome", sa.String(16)),
             ref("exception_id", SMALL, "an_exception.id", "RESTRICT", null=True),
             column("message", sa.Text(), null=True),
@@ -255,7 +259,7 @@ class Tables:
             column("file_name", sa.String(160)),
             column("kind", sa.String(32)),
             column("message", sa.Text()),
-            column("created", sa.DateTime()),
+            column("created", DATE_TIME),
             sa.Index(None, "session_id"),
             sa.Index(None, "file_source_id"),
             sa.Index(None, "za_id"),
@@ -269,8 +273,8 @@ class Tables:
             column("host", sa.String(128), null=True),
             column("pid", sa.Integer(), null=True),
             column("pid_started", sa.String(32), null=True),
-            column("acquired", sa.DateTime(), null=True),
-            column("heartbeat", sa.DateTime(), null=True),
+            column("acquired", DATE_TIME, null=True),
+            column("heartbeat", DATE_TIME, null=True),
             sa.Index(None, "session_id"),
             stamped=False,
         )
@@ -285,7 +289,7 @@ class Tables:
             ref("from_phase_id", SMALL, "phase.id", "RESTRICT"),
             ref("from_status_id", SMALL, "a_status.id", "RESTRICT"),
             column("last_download_id", BIG, null=True),
-            column("created", sa.DateTime()),
+            column("created", DATE_TIME),
             sa.Index(None, "za_id"),
             sa.Index(None, "from_phase_id"),
             sa.Index(None, "from_status_id"),
@@ -298,7 +302,7 @@ class Tables:
             column("key_type", sa.String(64)),
             column("key_base64", sa.Text()),
             column("fingerprint", sa.String(128)),
-            column("created", sa.DateTime()),
+            column("created", DATE_TIME),
             sa.Index(None, "file_source_id"),
             stamped=False,
         )
@@ -307,7 +311,7 @@ class Tables:
             ref("file_source_id", SMALL, "file_source.id", "CASCADE", key=True),
             column("failures", BIG),
             column("bytes", BIG),
-            column("seconds", sa.Double()),
+            column("seconds", DOUBLE),
             stamped=False,
         )
 
@@ -322,7 +326,7 @@ def upgrade() -> None:
         sa.MetaData(naming_convention=NAMING),
         sa.Column("writer", sa.CHAR(32), primary_key=True),
         column("token", BIG),
-        column("written", sa.DateTime()),
+        column("written", DATE_TIME),
         **tables._options,
     )
     for table in (receipts, *tables.metadata.sorted_tables):
