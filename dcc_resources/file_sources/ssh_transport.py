@@ -16,7 +16,7 @@ from dcc_resources.errors import SourceTimeoutError, SourceUnreachableError
 from dcc_resources.file_sources.access import Endpoint, parse_hostname
 from dcc_resources.file_sources.host_keys import HostKey
 from dcc_resources.file_sources.remote_names import printable
-from dcc_resources.file_sources.sftp_client import SftpClient
+from dcc_resources.file_sources.sftp_client import Pipe, SftpClient
 from dcc_resources.file_sources.sockets import open_socket, shut_down
 from dcc_resources.settings import Settings
 
@@ -149,6 +149,7 @@ class SshTransport:
         """
         channel = self.transport.open_session(timeout=timeout)
         channel.settimeout(timeout)
+        channel.in_buffer = Pipe()
         channel.invoke_subsystem("sftp")
         return SftpClient(channel)
 
