@@ -24,7 +24,6 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection, Engine, Row, func, select, update
 
 from dcc_resources.errors import SessionActiveError, SessionLostError
-from dcc_resources.session_report import send_session_report
 from dcc_resources.settings import Settings
 from dcc_resources.tracker.database import insert_rows, run_writing, writing
 from dcc_resources.tracker.models import CrawlingSession, SessionLock, SessionTask, utc_now
@@ -209,7 +208,15 @@ def open_session(tracker: Engine, settings: Settings, *, resume: int | None = No
             _release(session, completed)
             # Whoever interrupts a session does not want to wait for a mail server.
             if failed or (completed and not session._handed_over):
-                session.notices += tuple(send_session_report(tracker, settings, session.id))
+                session.notices += _report(tracker, settings, session.id)
+
+
+def _report(tracker: Engine, settings: Settings, session_id: int) -> tuple[str, ...]:
+    if not settings.asks_for_reports:
+        return ()
+    from dcc_resources.session_report import send_session_report
+
+    return tuple(send_session_report(tracker, settings, session_id))
 
 
 @dataclass(frozen=True, slots=True)

@@ -196,6 +196,11 @@ class Settings(BaseSettings):
         return self.staging if self.staging is not None else self.home / "staging"
 
     @property
+    def asks_for_reports(self) -> bool:
+        """Whether sessions are to be reported to anybody."""
+        return bool(self.report_addresses) or self.report_directory is not None
+
+    @property
     def report_addresses(self) -> tuple[str, ...]:
         """Who gets session reports by e-mail."""
         return parse_addresses(self.report_to)

@@ -7,11 +7,11 @@ message made here holds a password or a statement's parameters.
 from __future__ import annotations
 
 import sqlite3
+import sys
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
-import pymysql
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import ArgumentError, DBAPIError
@@ -176,7 +176,7 @@ def _advice(cause: BaseException, disconnected: bool) -> str | None:
     code = _code(cause)
     if isinstance(cause, sqlite3.Error):
         return _SQLITE_AWAY.get(code) or _SQLITE_UNFIT.get(code)
-    if not isinstance(cause, pymysql.err.Error):
+    if not _of_mysql(cause):
         return None
     if code in _MYSQL_REFUSED:
         return _MYSQL_REFUSED[code]
@@ -185,10 +185,16 @@ def _advice(cause: BaseException, disconnected: bool) -> str | None:
     return None
 
 
+def _of_mysql(cause: BaseException | None) -> bool:
+    # Its driver is asked for only where it is loaded already: who has SQLite need not wait for it.
+    driver = sys.modules.get("pymysql")
+    return driver is not None and isinstance(cause, driver.err.Error)
+
+
 def _code(cause: BaseException | None) -> int:
     if isinstance(cause, sqlite3.Error):
         return getattr(cause, "sqlite_errorcode", 0) & 0xFF
-    if isinstance(cause, pymysql.err.Error) and cause.args and isinstance(cause.args[0], int):
+    if cause is not None and _of_mysql(cause) and cause.args and isinstance(cause.args[0], int):
         return cause.args[0]
     return -1
 
