@@ -1,0 +1,53 @@
+"""The typed values of what documents write as text (XML Schema part 2, sections 3.2 and 3.3).
+
+A document may say more than a type can hold: a date with a time zone, a number of a hundred digits. Where a function
+here yields None, or a value that would not be written the same again, the text itself must be kept.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import date
+
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_DATE = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})(?:Z|[+-][0-9]{2}:[0-9]{2})?")
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_LONGEST_NUMBER = 1_000
+_LONGEST_INTEGER = 4_000
+
+
+def parse_number(text: str) -> float | None:
+    """The finite number that the whole text is, in ASCII digits; None if it is none.
+
+    White space around it is not counted. `NaN`, `INF`, `1e400`, `0x1F`, `1_000`, `1,5` and digits of other scripts are
+    no numbers, nor are texts of more than 1,000 characters.
+    """
+    text = text.strip(" \t\r\n")
+    if len(text) > _LONGEST_NUMBER or _NUMBER.fullmatch(text) is None:
+        return None
+    number = float(text)
+    return number if math.isfinite(number) else None
+
+
+def parse_boolean(text: str) -> bool:
+    """The value of an xs:boolean, which is written `true`, `1`, `false` or `0`. Raises KeyError for anything else."""
+    return {"true": True, "1": True, "false": False, "0": False}[text]
+
+
+def parse_date(text: str) -> date | None:
+    """The day that an xs:date names, its time zone left out; None before the year 1, after 9999 or if it is no date."""
+    match = _DATE.fullmatch(text)
+    if match is None:
+        return None
+    try:
+        return date.fromisoformat(match[1])
+    except ValueError:
+        return None
+
+
+def parse_integer(text: str) -> int | None:
+    """The value of an xs:integer or xs:int; None for more than 4,000 characters, or if it is none."""
+    if len(text) > _LONGEST_INTEGER or _INTEGER.fullmatch(text) is None:
+        return None
+    return int(text)
