@@ -33,8 +33,8 @@ class StatusCode(NamedTuple):
     """A status code of a specimen, line or experiment; `date` is an xs:date."""
 
     line: int
-    code: str
     date: str | None
+    code: str
 
 
 class RelatedSpecimen(NamedTuple):
@@ -100,12 +100,12 @@ class Specimen(NamedTuple):
     pipeline: str
     phenotyping_centre: str
     project: str
-    colony_id: str | None
-    strain_id: str | None
-    production_centre: str | None
     dob: str | None
     stage: str | None
     stage_unit: str | None
+    colony_id: str | None
+    strain_id: str | None
+    production_centre: str | None
     related_specimens: tuple[RelatedSpecimen, ...]
     genotypes: tuple[Genotype, ...]
     chromosomal_alterations: tuple[ChromosomalAlteration, ...]
@@ -160,8 +160,8 @@ class Metadata(NamedTuple):
     line: int
     parameter_id: str
     sequence_id: str | None
-    value: str | None
     status: str | None
+    value: str | None
 
 
 class Dimension(NamedTuple):
@@ -205,8 +205,8 @@ class MediaFile(NamedTuple):
     uri: str
     file_type: str
     link: str | None
-    associations: tuple[ParameterAssociation, ...]
     metadata: tuple[Metadata, ...]
+    associations: tuple[ParameterAssociation, ...]
 
 
 class MediaSection(NamedTuple):
