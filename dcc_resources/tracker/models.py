@@ -14,7 +14,7 @@ from datetime import date, datetime
 from sqlalchemy import CHAR, Date, Index, Integer, String, Text, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from dcc_resources.tracker.columns import (
+from dcc_resources.databases.columns import (
     BIG,
     DOUBLE,
     INT,
@@ -24,16 +24,25 @@ from dcc_resources.tracker.columns import (
     TINY,
     LastUpdated,
     Message,
+    ReceiptColumns,
+    TypedTable,
     big_id,
     big_reference,
+    new_metadata,
     small_id,
     small_reference,
     table_options,
 )
-from dcc_resources.tracker.columns import MESSAGE_BYTES as MESSAGE_BYTES
-from dcc_resources.tracker.columns import MYSQL_FAMILY as MYSQL_FAMILY
-from dcc_resources.tracker.columns import Base as Base
-from dcc_resources.tracker.columns import utc_now as utc_now
+from dcc_resources.databases.columns import MESSAGE_BYTES as MESSAGE_BYTES
+from dcc_resources.databases.columns import MYSQL_FAMILY as MYSQL_FAMILY
+from dcc_resources.databases.columns import utc_now as utc_now
+
+
+class Base(TypedTable):
+    """Base of all tables of the tracker; `Base.metadata` holds them."""
+
+    __abstract__ = True
+    metadata = new_metadata()
 
 
 class Centre(LastUpdated, Base):
@@ -402,15 +411,11 @@ class FileSourceStatistics(Base):
     seconds: Mapped[float] = mapped_column(DOUBLE, default=0.0)
 
 
-class WriteReceipt(Base):
+class WriteReceipt(ReceiptColumns, Base):
     """Additive: the last write transaction of each writer, by which a commit whose answer was lost is known.
 
-    Used on MySQL and MariaDB only (see `dcc_resources.tracker.database.run_writing`).
+    Used on MySQL and MariaDB only (see `dcc_resources.databases.transactions.run_writing`).
     """
 
     __tablename__ = "write_receipt"
     __table_args__ = table_options(counted=False)
-
-    writer: Mapped[str] = mapped_column(CHAR(32), primary_key=True)
-    token: Mapped[int] = mapped_column(BIG)
-    written: Mapped[datetime]

@@ -9,8 +9,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, func, literal, or_, select
 
+from dcc_resources.databases.columns import UtcDateTime, utc_now
 from dcc_resources.outcomes import ZipKey
-from dcc_resources.tracker.columns import UtcDateTime, utc_now
 from dcc_resources.tracker.models import (
     Centre,
     FileSource,

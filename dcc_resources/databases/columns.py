@@ -1,4 +1,4 @@
-"""What the columns and tables of the tracker have in common on each database: types, ids, references, options."""
+"""What the tables of the platform have in common on each kind of database: types, ids, references, options."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from sqlalchemy import (
+    CHAR,
     TIMESTAMP,
     BigInteger,
     Boolean,
@@ -38,12 +39,13 @@ SIGNED_SMALL = SmallInteger().with_variant(Integer(), "sqlite")
 INT = Integer().with_variant(mysql.INTEGER(unsigned=True), *MYSQL_FAMILY)
 BIG = BigInteger().with_variant(mysql.BIGINT(unsigned=True), *MYSQL_FAMILY).with_variant(Integer(), "sqlite")
 SIGNED_BIG = BigInteger().with_variant(Integer(), "sqlite")
+LONG_TEXT = Text().with_variant(mysql.LONGTEXT(), *MYSQL_FAMILY)
 DOUBLE: Double[float] = Double().with_variant(mysql.DOUBLE(asdecimal=False), *MYSQL_FAMILY)
 ROW_TIME = TIMESTAMP().with_variant(mysql.TIMESTAMP(), *MYSQL_FAMILY)
 
 
 def utc_now() -> datetime:
-    """The present time as the tracker stores it: naive, in UTC, to the second."""
+    """The present time as the databases store it: naive, in UTC, to the second."""
     return datetime.now(UTC).replace(tzinfo=None, microsecond=0)
 
 
@@ -102,10 +104,18 @@ def _row_time_mysql(element: RowTime, compiler: SQLCompiler, **options: Any) -> 
     return "CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP"
 
 
-class Base(DeclarativeBase):
-    """Base of all tables of the tracker; `Base.metadata` holds them."""
+class TypedTable(DeclarativeBase):
+    """Base of the bases of each database's tables, which have a `metadata` of their own (see `new_metadata`)."""
 
-    metadata = MetaData(
+    __abstract__ = True
+    type_annotation_map = {datetime: UtcDateTime(), bool: Boolean(create_constraint=False)}  # noqa: RUF012
+    if TYPE_CHECKING:
+        __table__: ClassVar[Table]
+
+
+def new_metadata() -> MetaData:
+    """An empty collection of tables, with the names that keys and indexes get."""
+    return MetaData(
         naming_convention={
             "ix": "ix_%(table_name)s_%(column_0_N_name)s",
             "uq": "uq_%(table_name)s_%(column_0_N_name)s",
@@ -113,9 +123,14 @@ class Base(DeclarativeBase):
             "pk": "pk_%(table_name)s",
         }
     )
-    type_annotation_map = {datetime: UtcDateTime(), bool: Boolean(create_constraint=False)}  # noqa: RUF012
-    if TYPE_CHECKING:
-        __table__: ClassVar[Table]
+
+
+class ReceiptColumns:
+    """The columns of a database's table `write_receipt`: see `dcc_resources.databases.transactions.run_writing`."""
+
+    writer: Mapped[str] = mapped_column(CHAR(32), primary_key=True)
+    token: Mapped[int] = mapped_column(BIG)
+    written: Mapped[datetime]
 
 
 class LastUpdated:

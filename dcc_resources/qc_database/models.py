@@ -1,0 +1,101 @@
+"""The QC database's tables (`phenodcc_raw`): what valid documents say, what was found in them, and what follows.
+
+A row of `document` is one XML document as it was applied. Below it, every row is a part of what that document said,
+and is never changed: but for `is_current`, which tells whether a version of an entity is the present one (see
+`document_models.Lifetime`). Nothing is deleted.
+
+As for the tracker: times are naive and in UTC, tables are InnoDB in `utf8mb4_bin`. Mind that MySQL and MariaDB ignore
+trailing blanks when they compare texts, and SQLite does not.
+"""
+
+from __future__ import annotations
+
+from dcc_resources.qc_database.base import QcBase
+from dcc_resources.qc_database.context_models import (
+    ContextHistory,
+    DataContext,
+    MetadataGroup,
+    OverviewAnimalProcedure,
+    OverviewGenotype,
+    OverviewStrain,
+)
+from dcc_resources.qc_database.document_models import (
+    CentreBlock,
+    Document,
+    Lifetime,
+    StatusCodeRow,
+    UploadLock,
+    WriteReceipt,
+)
+from dcc_resources.qc_database.experiment_models import Experiment, ExperimentSpecimen, Housing, Line, ProcedureRun
+from dcc_resources.qc_database.judgement_models import (
+    FetchedPage,
+    Finding,
+    ImpressIncrement,
+    ImpressOntologyOption,
+    ImpressOption,
+    ImpressParameter,
+    ImpressPipeline,
+    ImpressProcedure,
+    KnownColony,
+    KnownProject,
+    KnownStatusCode,
+    KnownStrain,
+    ReferenceSnapshot,
+    Waiver,
+)
+from dcc_resources.qc_database.measurement_models import Dimension, Measurement, Media, MediaAssociation, Metadata
+from dcc_resources.qc_database.specimen_models import (
+    ChromosomalAlteration,
+    Chromosome,
+    Genotype,
+    ParentalStrain,
+    RelatedSpecimen,
+    Specimen,
+)
+
+__all__ = [
+    "CentreBlock",
+    "ChromosomalAlteration",
+    "Chromosome",
+    "ContextHistory",
+    "DataContext",
+    "Dimension",
+    "Document",
+    "Experiment",
+    "ExperimentSpecimen",
+    "FetchedPage",
+    "Finding",
+    "Genotype",
+    "Housing",
+    "ImpressIncrement",
+    "ImpressOntologyOption",
+    "ImpressOption",
+    "ImpressParameter",
+    "ImpressPipeline",
+    "ImpressProcedure",
+    "KnownColony",
+    "KnownProject",
+    "KnownStatusCode",
+    "KnownStrain",
+    "Lifetime",
+    "Line",
+    "Measurement",
+    "Media",
+    "MediaAssociation",
+    "Metadata",
+    "MetadataGroup",
+    "OverviewAnimalProcedure",
+    "OverviewGenotype",
+    "OverviewStrain",
+    "ParentalStrain",
+    "ProcedureRun",
+    "QcBase",
+    "ReferenceSnapshot",
+    "RelatedSpecimen",
+    "Specimen",
+    "StatusCodeRow",
+    "UploadLock",
+    "Waiver",
+    "WriteReceipt",
+]
