@@ -36,8 +36,20 @@ class ConfigurationError(DccError):
     exit_code = 2
 
 
-class TrackerOutdatedError(ConfigurationError):
+class DatabaseOutdatedError(ConfigurationError):
+    """A database has not the schema that this version works with."""
+
+
+class TrackerOutdatedError(DatabaseOutdatedError):
     """The tracker database has not the schema that this version works with."""
+
+
+class QcDatabaseOutdatedError(DatabaseOutdatedError):
+    """The QC database has not the schema that this version works with."""
+
+
+class ReferenceDataError(ConfigurationError):
+    """A set of reference data is missing, empty or malformed."""
 
 
 class NotFoundError(ConfigurationError):
@@ -62,8 +74,16 @@ class UnreachableError(DccError):
     exit_code = 4
 
 
-class TrackerUnreachableError(UnreachableError):
+class DatabaseUnreachableError(UnreachableError):
+    """A database could not be reached."""
+
+
+class TrackerUnreachableError(DatabaseUnreachableError):
     """The tracker database could not be reached."""
+
+
+class QcDatabaseUnreachableError(DatabaseUnreachableError):
+    """The QC database could not be reached."""
 
 
 class SourceError(UnreachableError):
