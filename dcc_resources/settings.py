@@ -48,6 +48,11 @@ class Settings(BaseSettings):
         description="SQLAlchemy URL of the tracker database; by default SQLite in DCC_HOME/tracker.db. "
         "mysql://user:password@host/phenodcc_tracker for MySQL or MariaDB.",
     )
+    qc_url: SecretStr | None = Field(
+        default=None,
+        description="SQLAlchemy URL of the QC database, which holds what documents say; by default SQLite in "
+        "DCC_HOME/qc.db. mysql://user:password@host/phenodcc_raw for MySQL or MariaDB.",
+    )
     staging: Path | None = Field(
         default=None, description="Where archives and their contents are kept; by default DCC_HOME/staging."
     )
@@ -189,6 +194,13 @@ class Settings(BaseSettings):
         if self.tracker_url is not None:
             return self.tracker_url.get_secret_value()
         return f"sqlite:///{self.home / 'tracker.db'}"
+
+    @property
+    def qc_database_url(self) -> str:
+        """URL of the QC database, with its password: never print it."""
+        if self.qc_url is not None:
+            return self.qc_url.get_secret_value()
+        return f"sqlite:///{self.home / 'qc.db'}"
 
     @property
     def staging_directory(self) -> Path:

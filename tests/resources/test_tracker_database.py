@@ -14,6 +14,7 @@ import pytest
 from sqlalchemy import Connection, Engine, delete, event, func, insert, make_url, select, text, update
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
+from dcc_resources.databases.engines import database_label
 from dcc_resources.errors import ConfigurationError, TrackerUnreachableError
 from dcc_resources.settings import Settings, load_settings
 from dcc_resources.tracker.database import (
@@ -25,7 +26,6 @@ from dcc_resources.tracker.database import (
     run_writing,
     writing,
 )
-from dcc_resources.tracker.engines import database_label
 from dcc_resources.tracker.models import (
     MESSAGE_BYTES,
     AnException,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import stat
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,13 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import Engine, event, inspect, text
 
+from dcc_resources.databases.migrations import runner
+from dcc_resources.databases.schema import alone
 from dcc_resources.errors import ConfigurationError, TrackerOutdatedError
 from dcc_resources.settings import Settings
 from dcc_resources.tracker import schema
 from dcc_resources.tracker.database import init_tracker, open_tracker, require_current
-from dcc_resources.tracker.migrations import HEAD, SCRIPTS, runner
+from dcc_resources.tracker.migrations import HEAD
 from dcc_resources.tracker.models import Base
 from dcc_resources.tracker.reference import REFERENCE_ROWS, Phase, Status
 from tests.databases import MariaDb, is_sqlite, only_mariadb, only_sqlite
@@ -283,8 +286,7 @@ def test_a_database_that_was_not_initialised_is_refused_and_left_alone(settings:
 
 def test_an_older_database_is_refused_and_left_alone(tracker: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     before = _schema(tracker)
-    monkeypatch.setattr(schema, "HEAD", "0002")
-    monkeypatch.setattr(schema, "REVISIONS", ("0001", "0002"))
+    monkeypatch.setattr(schema, "TRACKER", replace(schema.TRACKER, revisions=("0001", "0002")))
     with pytest.raises(TrackerOutdatedError, match=r"0001.*0002.*dcc init"):
         require_current(tracker)
     assert _schema(tracker) == before
@@ -366,8 +368,8 @@ def test_an_upgrade_keeps_rows_foreign_keys_and_last_update(tracker: Engine, tmp
     with tracker.begin() as connection:
         connection.execute(text(_CENTRE))
         connection.execute(text(_SOURCE))
-    with schema._alone_sqlite(tracker) if tracker.dialect.name == "sqlite" else tracker.connect() as connection:
-        runner.upgrade(connection, versions=(SCRIPTS / "versions", tmp_path))
+    with alone(tracker, schema.TRACKER) as connection:
+        runner.upgrade(connection, schema.TRACKER, more_versions=(tmp_path,))
         connection.commit()
     tracker.dispose()
     with tracker.begin() as connection:

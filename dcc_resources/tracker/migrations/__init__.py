@@ -17,5 +17,5 @@ REVISIONS: Final = ("0001",)
 HEAD: Final = REVISIONS[-1]
 """The revision that this version of the platform works with."""
 
-SCRIPTS: Final = Path(__file__).parent
-"""Where Alembic finds the environment and the revisions."""
+VERSIONS: Final = Path(__file__).parent / "versions"
+"""Where Alembic finds the revisions."""

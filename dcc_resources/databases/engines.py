@@ -1,6 +1,6 @@
-"""Connections to the tracker database: how each database is spoken to, and what its failures mean.
+"""Connections to databases: how each kind of database is spoken to, and what its failures mean.
 
-Both databases hold times in UTC, enforce foreign keys, compare names by their bytes and refuse what does not fit. No
+Every one holds times in UTC, enforces foreign keys, compares names by their bytes and refuses what does not fit. No
 message made here holds a password or a statement's parameters.
 """
 
@@ -16,11 +16,11 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
-from dcc_resources.errors import ConfigurationError, TrackerUnreachableError
-from dcc_resources.settings import Settings
-from dcc_resources.tracker.models import MYSQL_FAMILY
+from dcc_resources.databases.columns import MYSQL_FAMILY
+from dcc_resources.databases.description import DESCRIPTION, Database, database_of
+from dcc_resources.errors import ConfigurationError, DatabaseUnreachableError
 
-WRITES: Final = "tracker_writes"
+WRITES: Final = "dcc_writes"
 """Execution option of a connection whose next transaction writes."""
 
 BUSY_SECONDS: Final = 30.0
@@ -37,61 +37,61 @@ _SESSION = (
 _MYSQL_CONTENTION = frozenset({1020, 1205, 1213})
 _MYSQL_REFUSED = {
     1044: "Check the user's rights in the database.",
-    1045: "Check the user name and password in DCC_TRACKER_URL.",
+    1045: "Check the user name and password in {setting}.",
     1049: "Create it with: dcc init.",
     1130: "Have the server accept connections from this machine.",
-    1698: "Check the user name and password in DCC_TRACKER_URL.",
+    1698: "Check the user name and password in {setting}.",
 }
 _MYSQL_AWAY = frozenset({0, 1021, 1040, 1042, 1043, 1047, 1053, 1077, 1129, 1152, 1158, 1159, 1160, 1161, 1203, 1226})
 _MYSQL_AWAY |= {1290, 1836, 1927, 2000, 2002, 2003, 2005, 2006, 2012, 2013, 2055, 4031}
 _SQLITE_CONTENTION = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL})
 _SQLITE_AWAY = {
-    sqlite3.SQLITE_CANTOPEN: "Check the path and its permissions; a new tracker is made by: dcc init.",
+    sqlite3.SQLITE_CANTOPEN: "Check the path and its permissions; a new {noun} is made by: dcc init.",
     sqlite3.SQLITE_IOERR: "Check the disk.",
     sqlite3.SQLITE_FULL: "Free some space on its disk.",
 }
 _SQLITE_UNFIT = {
     sqlite3.SQLITE_READONLY: "Check the permissions of the file and its folder.",
     sqlite3.SQLITE_CORRUPT: "Restore it from a backup.",
-    sqlite3.SQLITE_NOTADB: "Check DCC_TRACKER_URL and DCC_HOME.",
+    sqlite3.SQLITE_NOTADB: "Check {setting} and DCC_HOME.",
 }
 
 
-def open_tracker(settings: Settings) -> Engine:
-    """The engine of the tracker database that the settings name; connects on first use only.
+def open_database(url: str, database: Database) -> Engine:
+    """The engine of a database by the text of its URL, which a setting holds; connects on first use only.
 
     SQLite and MySQL or MariaDB are known (`mysql://` and `mariadb://`, with or without `+pymysql`). Connecting or
-    working raises TrackerUnreachableError when the database cannot be reached, at any time. Raises
+    working raises the database's `unreachable` error when it cannot be reached, at any time. Raises
     ConfigurationError for a URL that names no such database.
     """
     try:
-        url = make_url(settings.tracker_database_url)
+        parsed = make_url(url)
     except (ArgumentError, ValueError):
         # The driver's message may quote the URL, and with it the password.
         raise ConfigurationError(
-            "DCC_TRACKER_URL is not a database URL. Write mysql://user:password@host:port/database "
-            "(with special characters of the password percent-encoded) or sqlite:////path/of/tracker.db."
+            f"{database.setting} is not a database URL. Write mysql://user:password@host:port/database "
+            f"(with special characters of the password percent-encoded) or sqlite:////path/of/{database.file_name}."
         ) from None
-    return open_url(url)
+    return open_url(parsed, database)
 
 
-def open_url(url: URL, *, answer_seconds: int | None = _ANSWER_SECONDS) -> Engine:
-    """The engine of a tracker database by URL; a statement may take `answer_seconds` (None: any time)."""
+def open_url(url: URL, database: Database, *, answer_seconds: int | None = _ANSWER_SECONDS) -> Engine:
+    """The engine of a database by URL; a statement may take `answer_seconds` (None: any time)."""
     backend = url.get_backend_name()
     if backend == "sqlite":
-        engine = _open_sqlite(url)
+        engine = _open_sqlite(url, database)
     elif backend in MYSQL_FAMILY:
-        engine = _open_mysql(url, answer_seconds)
+        engine = _open_mysql(url, database, answer_seconds)
     else:
         raise ConfigurationError(
-            f"DCC_TRACKER_URL names a database of the kind {backend!r}. Use sqlite, mysql or mariadb."
+            f"{database.setting} names a database of the kind {backend!r}. Use sqlite, mysql or mariadb."
         )
     event.listen(engine, "handle_error", _explain_failure)
     return engine
 
 
 def database_label(url: URL) -> str:
-    """How messages name a tracker database: its path, or user, host and name without the password."""
+    """How messages name a database: its path, or user, host and name without the password."""
     if url.get_backend_name() == "sqlite":
         return str(url.database)
     user = f"{url.username}@" if url.username else ""
@@ -99,11 +99,11 @@ def database_label(url: URL) -> str:
     return f"{url.get_backend_name()}://{user}{url.host or 'localhost'}{port}/{url.database or ''}"
 
 
-def _open_sqlite(url: URL) -> Engine:
+def _open_sqlite(url: URL, database: Database) -> Engine:
     if not url.database or url.database == ":memory:":
         raise ConfigurationError(
-            "DCC_TRACKER_URL names a SQLite database in memory, which one process could not share with another. "
-            "Name a file: sqlite:////path/of/tracker.db."
+            f"{database.setting} names a SQLite database in memory, which one process could not share with another. "
+            f"Name a file: sqlite:////path/of/{database.file_name}."
         )
     path = Path(url.database).expanduser().absolute()
     address = f"file:{quote(str(path))}?mode=rw"
@@ -114,6 +114,7 @@ def _open_sqlite(url: URL) -> Engine:
     engine = create_engine(
         URL.create("sqlite", database=str(path)),
         creator=connect,
+        execution_options={DESCRIPTION: database},
         hide_parameters=True,
         pool_size=8,
         max_overflow=-1,
@@ -135,11 +136,12 @@ def _begin_sqlite(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
-def _open_mysql(url: URL, answer_seconds: int | None) -> Engine:
+def _open_mysql(url: URL, database: Database, answer_seconds: int | None) -> Engine:
     arguments: dict[str, Any] = {
         "charset": "utf8mb4",
         "connect_timeout": _CONNECT_SECONDS,
         "init_command": _SESSION,
+        "local_infile": database.loads_files,
         "read_timeout": answer_seconds,
         "write_timeout": answer_seconds,
     }
@@ -149,6 +151,7 @@ def _open_mysql(url: URL, answer_seconds: int | None) -> Engine:
     return create_engine(
         url.set(drivername="mysql+pymysql").difference_update_query(["charset"]),
         connect_args=arguments,
+        execution_options={DESCRIPTION: database},
         hide_parameters=True,
         isolation_level="READ COMMITTED",
         max_overflow=-1,
@@ -157,8 +160,8 @@ def _open_mysql(url: URL, answer_seconds: int | None) -> Engine:
     )
 
 
-def _explain_failure(context: ExceptionContext) -> TrackerUnreachableError | None:
-    """Turn a driver's failure to reach or use the database into TrackerUnreachableError."""
+def _explain_failure(context: ExceptionContext) -> DatabaseUnreachableError | None:
+    """Turn a driver's failure to reach or use the database into its `unreachable` error."""
     engine = context.engine
     if context.is_pre_ping or engine is None:
         return None
@@ -166,13 +169,15 @@ def _explain_failure(context: ExceptionContext) -> TrackerUnreachableError | Non
     advice = _advice(cause, context.is_disconnect)
     if advice is None:
         return None
-    return TrackerUnreachableError(
-        f"The tracker database {database_label(engine.url)} could not be reached: {_reason(cause)}. {advice}"
+    database = database_of(engine)
+    advice = advice.format(noun=database.noun, setting=database.setting)
+    return database.unreachable(
+        f"The {database.name} {database_label(engine.url)} could not be reached: {_reason(cause)}. {advice}"
     )
 
 
 def _advice(cause: BaseException, disconnected: bool) -> str | None:
-    """What to do about a failure to reach the database; None when the failure is of another kind."""
+    """What to do about a failure to reach the database, to be formatted; None when the failure is of another kind."""
     code = _code(cause)
     if isinstance(cause, sqlite3.Error):
         return _SQLITE_AWAY.get(code) or _SQLITE_UNFIT.get(code)
@@ -181,7 +186,7 @@ def _advice(cause: BaseException, disconnected: bool) -> str | None:
     if code in _MYSQL_REFUSED:
         return _MYSQL_REFUSED[code]
     if disconnected or code in _MYSQL_AWAY:
-        return "Check that the server runs and that DCC_TRACKER_URL is right."
+        return "Check that the server runs and that {setting} is right."
     return None
 
 
@@ -223,4 +228,4 @@ def is_passing(error: BaseException) -> bool:
     code = _code(cause)
     if isinstance(cause, sqlite3.Error):
         return code in _SQLITE_AWAY
-    return isinstance(error, TrackerUnreachableError) and code not in _MYSQL_REFUSED
+    return isinstance(error, DatabaseUnreachableError) and code not in _MYSQL_REFUSED

@@ -8,8 +8,9 @@ from alembic import command
 from alembic.config import Config
 from sqlalchemy import Connection, inspect, text
 
-from dcc_resources.errors import TrackerOutdatedError
-from dcc_resources.tracker.migrations import SCRIPTS
+from dcc_resources.databases.description import Database
+
+_ENVIRONMENT = Path(__file__).parent
 
 _TRIGGER = (
     "CREATE TRIGGER IF NOT EXISTS tr_{table}_last_update AFTER UPDATE ON {table} FOR EACH ROW "
@@ -18,24 +19,23 @@ _TRIGGER = (
 )
 
 
-def alembic_config(scripts: Path = SCRIPTS, versions: tuple[Path, ...] = ()) -> Config:
-    """Alembic's configuration, without a file; `versions` are the folders of revisions, by default `scripts`'s own."""
+def alembic_config(versions: tuple[Path, ...]) -> Config:
+    """Alembic's configuration, without a file; `versions` are the folders of revisions."""
     config = Config()
-    config.set_main_option("script_location", str(scripts).replace("%", "%%"))
-    if versions:
-        config.set_main_option("path_separator", "newline")
-        config.set_main_option("version_locations", "\n".join(str(path).replace("%", "%%") for path in versions))
+    config.set_main_option("script_location", str(_ENVIRONMENT).replace("%", "%%"))
+    config.set_main_option("path_separator", "newline")
+    config.set_main_option("version_locations", "\n".join(str(path).replace("%", "%%") for path in versions))
     return config
 
 
-def upgrade(connection: Connection, *, versions: tuple[Path, ...] = ()) -> None:
-    """Bring the database to the newest revision.
+def upgrade(connection: Connection, database: Database, *, more_versions: tuple[Path, ...] = ()) -> None:
+    """Bring the database to the newest of its revisions and of those in `more_versions`.
 
-    SQLite: inside the caller's transaction, with foreign keys off; raises TrackerOutdatedError, for the caller to
-    roll back, when rows would be left that refer to nothing. MySQL and MariaDB: one revision a transaction; the
-    caller's is committed first.
+    SQLite: inside the caller's transaction, with foreign keys off; raises the database's `outdated` error, for the
+    caller to roll back, when rows would be left that refer to nothing. MySQL and MariaDB: one revision a transaction;
+    the caller's is committed first.
     """
-    config = alembic_config(versions=versions)
+    config = alembic_config((database.versions, *more_versions))
     config.attributes["connection"] = connection
     if connection.dialect.name != "sqlite":
         connection.commit()
@@ -46,9 +46,9 @@ def upgrade(connection: Connection, *, versions: tuple[Path, ...] = ()) -> None:
     orphans = connection.exec_driver_sql("PRAGMA foreign_key_check").all()
     if orphans:
         tables = sorted({str(row[0]) for row in orphans})
-        raise TrackerOutdatedError(
-            f"The tracker was not upgraded: {len(orphans)} rows of {', '.join(tables)} refer to rows that are not "
-            "there. Restore the database from a backup, or remove these rows, and run dcc init again."
+        raise database.outdated(
+            f"The {database.noun} was not upgraded: {len(orphans)} rows of {', '.join(tables)} refer to rows that are "
+            "not there. Restore the database from a backup, or remove these rows, and run dcc init again."
         )
 
 
