@@ -1,0 +1,338 @@
+"""Documents applied to the QC database: what add, edit and delete mean (issue 3, item 2).
+
+A document is one write transaction under the upload lock, so that one is applied at a time whoever applies it. All that
+it says is kept, also what was refused and what a delete names; the lifetimes of versions tell what took effect:
+
+* add opens a version of what is not there; what is there is refused and left as it is;
+* edit opens a version in the place of the current one; what is not there is refused;
+* delete ends the current version; what is not there is refused, and so is a specimen with current experiments.
+
+What is refused of a document does not keep the rest of it from taking effect. A document that was applied and stands is
+not applied again.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import date
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import Connection, Engine, Row, Select, false, insert, or_, select, update
+
+from dcc_resources.databases.columns import utc_now
+from dcc_resources.databases.transactions import run_writing
+from dcc_resources.errors import InternalFaultError
+from dcc_resources.naming import Action, DocumentKind
+from dcc_resources.qc_database import contents as said
+from dcc_resources.qc_database.bulk import BulkInserter, Counters
+from dcc_resources.qc_database.models import Document, Finding, Lifetime, Measurement, UploadLock
+from dcc_resources.qc_database.rows import (
+    DOCUMENT_TABLES,
+    ENTITY_TABLES,
+    DocumentRows,
+    EntityRow,
+    TooLong,
+    entity_values,
+)
+from dcc_resources.qc_database.upload_findings import Judgement, UploadFinding, findings_of, judge, late, too_long
+from dcc_resources.qc_database.versions import (
+    CHUNK,
+    Key,
+    Version,
+    current_versions,
+    end_versions,
+    experiments_about,
+    key_of,
+    kind_of,
+)
+from dcc_resources.qc_database.vocabulary import DocumentAction, DocumentState, EntityKind
+
+PATIENCE_SECONDS: Final = 3_600.0
+"""How long a document waits for others to be applied."""
+
+_DOCUMENT: Final = Document.__table__
+_NOT_UNDO: Final = _DOCUMENT.c.action != DocumentAction.UNDO.value
+_COUNTED: Final = {
+    EntityKind.SPECIMEN: "specimens",
+    EntityKind.EXPERIMENT: "experiments",
+    EntityKind.LINE: "lines",
+    EntityKind.HOUSING: "housings",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentToApply:
+    """A valid document and where it came from; `tracker_id` is its `xml_file.id`, None without a tracker."""
+
+    action: Action
+    zip_file: str
+    file_name: str
+    kind: DocumentKind
+    centre: str
+    created: date
+    inc: int
+    md5: str
+    size_bytes: int
+    tracker_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What became of a document.
+
+    `repeated`: it had been applied before, stands, and nothing was changed. `said` counts its entities by kind, and
+    its measurements; `opened` and `ended` the versions that it opened and ended, by kind. `refused` counts entities
+    that did not take effect; `findings` tell why, and whether the document came late.
+    """
+
+    document_id: int
+    state: DocumentState
+    repeated: bool
+    late: bool
+    said: dict[str, int]
+    opened: dict[str, int]
+    ended: dict[str, int]
+    refused: int
+    findings: tuple[UploadFinding, ...]
+
+
+def apply_document(
+    engine: Engine,
+    document: DocumentToApply,
+    read: Callable[[], Iterable[said.Content]],
+    *,
+    patience_seconds: float = PATIENCE_SECONDS,
+) -> Applied:
+    """Apply a document in one transaction; `read` yields what it says, anew at each call.
+
+    `read` is called again when the transaction is. What it raises leaves no row behind. Raises the database's
+    `unreachable` error when others were in the way, or the database away, for `patience_seconds`.
+    """
+    return run_writing(
+        engine, lambda connection: apply_on(connection, document, read()), patience_seconds=patience_seconds
+    )
+
+
+def apply_on(connection: Connection, document: DocumentToApply, contents: Iterable[said.Content]) -> Applied:
+    """Apply a document within a write transaction."""
+    take_upload_lock(connection)
+    former = connection.execute(_former_applications(document)).all()
+    for row in former:
+        if row.state == DocumentState.APPLIED.value:
+            return _repeated(connection, row)
+    document_id = _give_way(connection, document, former)
+    application = _Application(connection, document, document_id)
+    for content in contents:
+        application.take(content)
+    return application.finish()
+
+
+def take_upload_lock(connection: Connection) -> None:
+    """Wait until no other document is being applied, and keep others from it until the transaction ends."""
+    lock = UploadLock.__table__
+    holder = {"host": socket.gethostname()[:128], "pid": os.getpid(), "acquired": utc_now()}
+    if connection.execute(update(lock).where(lock.c.id == 1).values(holder)).rowcount == 0:
+        connection.execute(insert(lock).values(id=1, **holder))
+
+
+def _former_applications(document: DocumentToApply) -> Select[Any]:
+    """Earlier documents that are this one: of the same tracker id, or the same file of the same zip and action."""
+    table = _DOCUMENT.c
+    same_file = (table.zip_file == document.zip_file) & (table.zip_action == document.action.value)
+    same_file &= (table.file_name == document.file_name) & (table.md5 == document.md5)
+    same_row = table.tracker_id == document.tracker_id if document.tracker_id is not None else false()
+    return select(_DOCUMENT).where(or_(same_file, same_row), _NOT_UNDO).order_by(table.id.desc())
+
+
+class _Pending(NamedTuple):
+    key: Key
+    line: int
+    row: EntityRow
+
+
+class _Application:
+    """One document on its way into the database. Entities are decided upon in chunks, with a few statements each."""
+
+    def __init__(self, connection: Connection, document: DocumentToApply, document_id: int) -> None:
+        self._connection, self._document, self._document_id = connection, document, document_id
+        counters = Counters(connection)
+        self._bulk = BulkInserter(connection, DOCUMENT_TABLES)
+        self._rows = DocumentRows(document_id, counters, self._bulk)
+        self._lifetime_id = counters.of(Lifetime.__table__)
+        self._block: said.Block | None = None
+        self._usable = False
+        self._pending: list[_Pending] = []
+        self._findings: list[UploadFinding] = []
+        self._said = dict.fromkeys(EntityKind, 0)
+        self._opened = dict.fromkeys(EntityKind, 0)
+        self._ended = dict.fromkeys(EntityKind, 0)
+        self._refused = 0
+        self._late_after = _newest_before(connection, document, document_id)
+        if self._late_after is not None:
+            self._findings.append(late(document.created, self._late_after))
+
+    def take(self, content: said.Content) -> None:
+        """Take what comes next in the document."""
+        if isinstance(content, said.Block):
+            self._block = content
+            excess = self._rows.add_block(content)
+            self._usable = excess is None
+            if excess is not None:
+                self._findings.append(too_long(content.line, "centre element", excess))
+            return
+        if self._block is None:
+            raise InternalFaultError("An entity was read before its centre element. Report this as a fault.")
+        kind = kind_of(content)
+        self._said[kind] += 1
+        if not self._usable:
+            self._refused += 1
+            return
+        made = self._rows.add_entity(content)
+        if isinstance(made, TooLong):
+            self._refused += 1
+            self._findings.append(too_long(content.line, kind.value, made))
+            return
+        self._pending.append(_Pending(key_of(self._block, content), content.line, made))
+        if len(self._pending) >= CHUNK or self._bulk.is_full():
+            self._settle()
+
+    def finish(self) -> Applied:
+        """Write what is left, and what became of the document."""
+        self._settle()
+        changed = sum(self._opened.values()) + sum(self._ended.values())
+        nothing = self._refused > 0 and changed == 0
+        state = DocumentState.REFUSED if nothing else DocumentState.APPLIED
+        counts = {_COUNTED[kind]: number for kind, number in self._said.items()}
+        counts["measurements"] = self._bulk.counts[Measurement.__tablename__]
+        values = {"state": state.value, "late": self._late_after is not None, **counts}
+        self._connection.execute(update(_DOCUMENT).where(_DOCUMENT.c.id == self._document_id).values(values))
+        self._write_findings()
+        return Applied(
+            self._document_id,
+            state,
+            repeated=False,
+            late=self._late_after is not None,
+            said=counts,
+            opened={kind.value: number for kind, number in self._opened.items() if number},
+            ended={kind.value: number for kind, number in self._ended.items() if number},
+            refused=self._refused,
+            findings=tuple(self._findings),
+        )
+
+    def _settle(self) -> None:
+        """Decide upon the entities that wait, and write all rows."""
+        for kind in EntityKind:
+            pending = [one for one in self._pending if one.row.kind is kind]
+            if pending:
+                self._settle_kind(kind, pending)
+        self._pending.clear()
+        self._bulk.flush()
+
+    def _settle_kind(self, kind: EntityKind, pending: list[_Pending]) -> None:
+        keys = {one.key for one in pending}
+        current = current_versions(self._connection, kind, keys)
+        held: dict[Key, list[str]] = {}
+        if self._document.action is Action.DELETE and kind is EntityKind.SPECIMEN:
+            held = experiments_about(self._connection, keys)
+        rows = self._bulk.rows_of(ENTITY_TABLES[kind])
+        lifetimes = self._bulk.rows_of(Lifetime.__table__)
+        ended: list[int] = []
+        for key, line, row in pending:
+            there = current.get(key)
+            judgement = Judgement(self._document.action, kind, key, there, self._document_id, held.get(key, ()))
+            finding = judge(judgement, line, row.id)
+            opens = finding is None and self._document.action is not Action.DELETE
+            rows.append(entity_values(row, is_current=opens))
+            if finding is not None:
+                self._refused += 1
+                self._findings.append(finding)
+                continue
+            if there is not None:
+                ended.append(there.id)
+                del current[key]
+            if opens:
+                lifetimes.append((self._lifetime_id(), kind.value, row.id, self._document_id, None))
+                current[key] = Version(row.id, self._document_id)
+                self._opened[kind] += 1
+        self._ended[kind] += len(ended)
+        end_versions(self._connection, kind, ended, self._document_id)
+
+    def _write_findings(self) -> None:
+        if not self._findings:
+            return
+        common = {
+            "document_id": self._document_id,
+            "tracker_id": self._document.tracker_id,
+            "is_active": True,
+            "created": utc_now(),
+        }
+        self._connection.execute(insert(Finding.__table__), [finding._asdict() | common for finding in self._findings])
+
+
+def _newest_before(connection: Connection, document: DocumentToApply, document_id: int) -> date | None:
+    """The newest date of the centre's documents that should have come after this one; None if none is newer.
+
+    Specimens come before experiments of any date, so that only a specimen document is late after an experiment
+    document.
+    """
+    table = _DOCUMENT.c
+    standing = (table.state == DocumentState.APPLIED.value) & _NOT_UNDO & (table.id != document_id)
+    newer = (table.centre == document.centre) & (table.created > document.created)
+    if document.kind is not DocumentKind.SPECIMEN:
+        newer &= table.kind == document.kind.value
+    statement = select(table.created).where(standing, newer).order_by(table.created.desc()).limit(1)
+    return connection.scalar(statement)
+
+
+def _give_way(connection: Connection, document: DocumentToApply, former: Iterable[Row[Any]]) -> int:
+    """Write the document's row, in the place of former applications that did not stand; its id."""
+    former_ids = [row.id for row in former]
+    connection.execute(update(_DOCUMENT).where(_DOCUMENT.c.id.in_(former_ids)).values(tracker_id=None))
+    document_id = Counters(connection).of(_DOCUMENT)()
+    connection.execute(
+        insert(_DOCUMENT).values(
+            id=document_id,
+            tracker_id=document.tracker_id,
+            zip_action=document.action.value,
+            zip_file=document.zip_file,
+            file_name=document.file_name,
+            kind=document.kind.value,
+            centre=document.centre,
+            created=document.created,
+            inc=document.inc,
+            action=document.action.value,
+            md5=document.md5,
+            size_bytes=document.size_bytes,
+            state=DocumentState.APPLIED.value,
+            applied_at=utc_now(),
+        )
+    )
+    for row_id in former_ids:
+        close_findings(connection, row_id, document_id)
+    return document_id
+
+
+def close_findings(connection: Connection, document_id: int, closed_by: int) -> None:
+    """Make the findings of a document inactive, because of another document."""
+    finding = Finding.__table__
+    active = (finding.c.document_id == document_id) & finding.c.is_active
+    connection.execute(update(finding).where(active).values(is_active=False, closed=utc_now(), closed_by=closed_by))
+
+
+def _repeated(connection: Connection, row: Row[Any]) -> Applied:
+    counts = {name: getattr(row, name) for name in (*_COUNTED.values(), "measurements")}
+    findings = findings_of(connection, row.id)
+    return Applied(
+        row.id,
+        DocumentState(row.state),
+        repeated=True,
+        late=row.late,
+        said=counts,
+        opened={},
+        ended={},
+        refused=0,
+        findings=findings,
+    )

@@ -1,0 +1,119 @@
+"""What may be wrong with a document as it is applied: findings of the upload, each with its rule.
+
+S13 and E9 are the field's rules (reference integrity_rules); the others are this platform's own:
+
+* Q1 a text is longer than its column: what holds it is refused, never cut;
+* Q2 a line or housing to be added is there already, or is named twice in the document;
+* Q3 what is to be edited or deleted is not there, or is named twice in the document;
+* Q4 a specimen to be deleted still has experiments;
+* Q5 the document is older than what is uploaded already of its centre (a warning: it is applied).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date
+from typing import Final, NamedTuple
+
+from sqlalchemy import Connection, select
+
+from dcc_resources.naming import Action
+from dcc_resources.qc_database.models import Finding
+from dcc_resources.qc_database.rows import TooLong
+from dcc_resources.qc_database.versions import Key, Version, describe
+from dcc_resources.qc_database.vocabulary import EntityKind, Severity
+
+UPLOAD_RULES: Final = ("Q1", "Q2", "Q3", "Q4", "Q5", "S13", "E9")
+"""The rules whose findings the upload makes."""
+
+_NAMED: Final = 10
+_DONE: Final = {Action.EDIT: "edited", Action.DELETE: "deleted"}
+_EXISTS: Final = {EntityKind.SPECIMEN: "S13", EntityKind.EXPERIMENT: "E9"}
+
+
+class UploadFinding(NamedTuple):
+    """A finding of the upload, as in the table `finding`; of the row `entity_id`, where one was written."""
+
+    rule: str
+    severity: Severity
+    message: str
+    line: int | None = None
+    value: str | None = None
+    entity_kind: str | None = None
+    entity_id: int | None = None
+
+
+class Judgement(NamedTuple):
+    """What an entity is judged by: the current version of it, if any, and experiments that hold a specimen."""
+
+    action: Action
+    kind: EntityKind
+    key: Key
+    there: Version | None
+    document_id: int
+    experiments: Sequence[str]
+
+
+def judge(judged: Judgement, line: int, entity_id: int) -> UploadFinding | None:
+    """Why an entity cannot take effect; None if it can."""
+    found = _reason(judged)
+    if found is None:
+        return None
+    rule, reason = found
+    message = f"{describe(judged.kind, judged.key)} {reason}"
+    value = None if judged.key[1] is None else str(judged.key[1])
+    return UploadFinding(rule, Severity.ERROR, message, line, value, judged.kind.value, entity_id)
+
+
+def _reason(judged: Judgement) -> tuple[str, str] | None:
+    """The rule and what it says."""
+    there, action = judged.there, judged.action
+    twice = there is not None and there.document_id == judged.document_id
+    if action is Action.ADD:
+        rule = _EXISTS.get(judged.kind, "Q2")
+        if twice:
+            return rule, "is named before in this document; the first one counts. Name it once."
+        if there is not None:
+            return rule, f"is there already, by document {there.document_id}. Submit it for edit to change it."
+        return None
+    if there is None:
+        return "Q3", f"is not there, so it cannot be {_DONE[action]}. Check its ids and what was uploaded before."
+    if twice:
+        return "Q3", "is named before in this document; the first one counts. Name it once."
+    if judged.experiments and action is Action.DELETE:
+        return "Q4", f"still has {_named(judged.experiments)}. Delete these first."
+    return None
+
+
+def _named(experiments: Sequence[str]) -> str:
+    """Experiments by name, the first few of many."""
+    first = ", ".join(experiments[:_NAMED])
+    rest = f" and {len(experiments) - _NAMED} more" if len(experiments) > _NAMED else ""
+    return f"experiment{'s' if len(experiments) > 1 else ''} {first}{rest}"
+
+
+def too_long(line: int, what: str, excess: TooLong) -> UploadFinding:
+    """The finding on a text that cannot be stored."""
+    message = (
+        f"A text of this {what} has {excess.length} characters and {excess.column} holds {excess.limit}: nothing of "
+        f"the {what} was stored. Shorten it and submit it again."
+    )
+    return UploadFinding("Q1", Severity.ERROR, message, line)
+
+
+def late(created: date, newest: date) -> UploadFinding:
+    """The finding on a document that came late."""
+    message = (
+        f"The document is of {created} and arrived after one of {newest} of the same centre was uploaded. It was "
+        "applied last: check what it edits or deletes."
+    )
+    return UploadFinding("Q5", Severity.WARNING, message)
+
+
+def findings_of(connection: Connection, document_id: int) -> tuple[UploadFinding, ...]:
+    """The active findings that the upload made on a document."""
+    table = Finding.__table__
+    columns = [table.c[name] for name in UploadFinding._fields]
+    of_upload = (table.c.document_id == document_id) & table.c.rule.in_(UPLOAD_RULES) & table.c.is_active
+    rows = connection.execute(select(*columns).where(of_upload).order_by(table.c.id))
+    return tuple(UploadFinding(row[0], Severity(row[1]), *row[2:]) for row in rows)

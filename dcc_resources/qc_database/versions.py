@@ -1,0 +1,167 @@
+"""Versions of entities: what names an entity, which version of it is current, and what begins and ends them.
+
+An entity is known by its key: a specimen by its centre and specimenID; an experiment by its centre, procedure,
+experimentID and sequenceID (rule E9); a line by its centre, procedure, colony and sequenceID; a housing by its centre,
+pipeline, procedure, fromLIMS and lastUpdated. Keys are tuples, never joined texts, and texts are compared to the letter
+(reference databases).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from datetime import date
+from itertools import islice
+from typing import Any, Final, NamedTuple, TypeVar
+
+from sqlalchemy import Column, ColumnElement, Connection, and_, select, update
+
+from dcc_resources.qc_database import contents as said
+from dcc_resources.qc_database.bulk import insert_bulk
+from dcc_resources.qc_database.lexical import parse_boolean, parse_date
+from dcc_resources.qc_database.models import Experiment, ExperimentSpecimen, Lifetime
+from dcc_resources.qc_database.rows import ENTITY_TABLES
+from dcc_resources.qc_database.vocabulary import EntityKind
+
+T = TypeVar("T")
+Key = tuple[str | bool | None, ...]
+
+CHUNK: Final = 2_000
+"""How many ids or names are given to one statement."""
+
+_KEY_COLUMNS: Final[dict[EntityKind, tuple[str, ...]]] = {
+    EntityKind.SPECIMEN: ("centre", "specimen_id"),
+    EntityKind.EXPERIMENT: ("centre", "experiment_id", "sequence_id", "procedure_id"),
+    EntityKind.LINE: ("centre", "colony_id", "sequence_id", "procedure_id"),
+    EntityKind.HOUSING: ("centre", "procedure_id", "pipeline", "from_lims", "last_updated"),
+}
+"""Centre first, then the column by which versions are looked up, then the others."""
+
+
+class Version(NamedTuple):
+    """A version of an entity: its row and the document that said it."""
+
+    id: int
+    document_id: int
+
+
+def kind_of(entity: said.Entity) -> EntityKind:
+    """The kind of an entity."""
+    return _KINDS[type(entity)]
+
+
+_KINDS: Final[dict[type[said.Entity], EntityKind]] = {
+    said.Specimen: EntityKind.SPECIMEN,
+    said.Experiment: EntityKind.EXPERIMENT,
+    said.Line: EntityKind.LINE,
+    said.Housing: EntityKind.HOUSING,
+}
+
+
+def key_of(block: said.Block, entity: said.Entity) -> Key:
+    """What names an entity of a block among all of its kind."""
+    if isinstance(entity, said.Specimen):
+        return (block.centre, entity.specimen_id)
+    procedure_id = entity.procedure.procedure_id if entity.procedure else None
+    if isinstance(entity, said.Experiment):
+        return (block.centre, entity.experiment_id, entity.sequence_id, procedure_id)
+    if isinstance(entity, said.Line):
+        return (block.centre, entity.colony_id, entity.sequence_id, procedure_id)
+    day = parse_date(entity.last_updated) if entity.last_updated else None
+    return (block.centre, procedure_id, block.pipeline, parse_boolean(entity.from_lims), _iso(day))
+
+
+def describe(kind: EntityKind, key: Sequence[Any]) -> str:
+    """How messages name an entity."""
+    if kind is EntityKind.SPECIMEN:
+        return f"Specimen {key[1]} of {key[0]}"
+    if kind is EntityKind.HOUSING:
+        return f"The housing of {key[0]} (procedure {key[1]}, pipeline {key[2]}, last updated {key[4] or 'at no date'})"
+    name = "Experiment" if kind is EntityKind.EXPERIMENT else "The line of colony"
+    sequence = f", sequence {key[2]}" if key[2] is not None else ""
+    procedure = f"procedure {key[3]}" if key[3] is not None else "no procedure"
+    return f"{name} {key[1]} of {key[0]} ({procedure}{sequence})"
+
+
+def key_columns(kind: EntityKind, table: Any = None) -> list[Column[Any]]:
+    """The columns of an entity's table, or of an alias of it, that make up the key; in its order."""
+    source = ENTITY_TABLES[kind] if table is None else table
+    return [source.c[name] for name in _KEY_COLUMNS[kind]]
+
+
+def same_key(kind: EntityKind, one: Any, other: Any) -> ColumnElement[bool]:
+    """Whether the rows of two aliases of an entity's table are versions of the same entity."""
+    first, second, *rest = zip(key_columns(kind, one), key_columns(kind, other), strict=True)
+    equal = [left == right for left, right in (first, second)]
+    return and_(*equal, *(left.is_not_distinct_from(right) for left, right in rest))
+
+
+def current_versions(connection: Connection, kind: EntityKind, keys: Collection[Key]) -> dict[Key, Version]:
+    """The current versions of those of the entities that have one. A statement a centre and `CHUNK` names."""
+    table = ENTITY_TABLES[kind]
+    columns = key_columns(kind)
+    names: dict[Any, set[Any]] = {}
+    for centre, name, *_ in keys:
+        names.setdefault(centre, set()).add(name)
+    found: dict[Key, Version] = {}
+    for centre, of_centre in names.items():
+        missing = {None} & of_centre
+        for chunk in in_chunks(sorted(of_centre - missing)):
+            where = columns[1].in_(chunk)
+            statement = select(table.c.id, table.c.document_id, *columns)
+            rows = connection.execute(statement.where(columns[0] == centre, where, table.c.is_current))
+            found |= {key_of_row(row[2:]): Version(row[0], row[1]) for row in rows}
+    # Databases may take texts for equal that differ in trailing blanks: only the keys asked for count.
+    return {key: found[key] for key in keys if key in found}
+
+
+def key_of_row(values: Sequence[Any]) -> Key:
+    """The key that the key columns of a row hold."""
+    return tuple([_iso(value) if isinstance(value, date) else value for value in values])
+
+
+def _iso(day: date | None) -> str | None:
+    return None if day is None else day.isoformat()
+
+
+def experiments_about(connection: Connection, keys: Collection[Key]) -> dict[Key, list[str]]:
+    """The experimentIDs of the current experiments about those of the specimens that have any."""
+    experiment, named = Experiment.__table__, ExperimentSpecimen.__table__
+    columns = (experiment.c.centre, named.c.specimen_id, experiment.c.experiment_id)
+    found: dict[Key, list[str]] = {}
+    for chunk in in_chunks(sorted({str(key[1]) for key in keys})):
+        statement = (
+            select(*columns)
+            .join(experiment, experiment.c.id == named.c.experiment_row)
+            .where(named.c.specimen_id.in_(chunk), experiment.c.is_current)
+            .order_by(experiment.c.id)
+        )
+        for centre, specimen_id, experiment_id in connection.execute(statement):
+            found.setdefault((centre, specimen_id), []).append(experiment_id)
+    return {key: found[key] for key in keys if key in found}
+
+
+def end_versions(connection: Connection, kind: EntityKind, ids: Iterable[int], document_id: int) -> None:
+    """Have a document end current versions."""
+    table, lifetime = ENTITY_TABLES[kind], Lifetime.__table__
+    for chunk in in_chunks(ids):
+        connection.execute(update(table).where(table.c.id.in_(chunk)).values(is_current=False))
+        of_these = (lifetime.c.entity_kind == kind.value) & lifetime.c.entity_id.in_(chunk)
+        connection.execute(update(lifetime).where(of_these, lifetime.c.ended_by.is_(None)).values(ended_by=document_id))
+
+
+def reopen_versions(
+    connection: Connection, kind: EntityKind, ids: Iterable[int], document_id: int, new_id: Callable[[], int]
+) -> None:
+    """Have a document make versions current again that had been ended; `new_id` yields ids of lifetimes."""
+    table = ENTITY_TABLES[kind]
+    for chunk in in_chunks(ids):
+        connection.execute(update(table).where(table.c.id.in_(chunk)).values(is_current=True))
+        rows = [(new_id(), kind.value, row_id, document_id, None) for row_id in chunk]
+        insert_bulk(connection, Lifetime.__table__, rows)
+
+
+def in_chunks(items: Iterable[T]) -> Iterator[list[T]]:
+    """The items in lists of at most `CHUNK`."""
+    iterator = iter(items)
+    while chunk := list(islice(iterator, CHUNK)):
+        yield chunk
