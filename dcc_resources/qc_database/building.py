@@ -1,0 +1,122 @@
+"""How the elements of a document become objects.
+
+The forms are turned into steps once, when this module is imported. An element's attributes and children are gathered
+under their names in a dictionary that has all names from the beginning, in the order of the object's fields: its values
+then are the object's. A document has tens of thousands of elements; looking for each field takes twice as long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dcc_resources.errors import SchemaViolationError
+from dcc_resources.naming import DocumentKind
+from dcc_resources.qc_database.contents import SpecimenKind
+from dcc_resources.qc_database.forms import ROOTS, Form
+
+_SPACE = " \t\r\n"
+_TEXT = ""
+"""The name under which an element's own text is gathered."""
+
+Parts = dict[str, Any]
+"""The attributes, text and children of an element by their names; those of children are in angle brackets."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Step:
+    """What to do about an element.
+
+    `made` is the class of its object, str for an element that is but text; `many` says whether there may be several
+    where it stands. `children` are the steps below it by name. `blank` are its parts before anything is known of them.
+    """
+
+    many: bool
+    made: type[Any]
+    children: dict[str, Step]
+    blank: Parts
+    size: int
+    required: frozenset[str]
+    typed: tuple[str, ...]
+    has_text: bool
+    lists: tuple[str, ...]
+    needed: tuple[str, ...]
+    specimen: SpecimenKind | None
+
+    def begin(self, attributes: dict[str, str], line: int) -> Parts:
+        """The parts of an element that has begun. Raises SchemaViolationError when an attribute is missing or unknown.
+
+        What names a namespace or speaks to parsers (xmlns, xsi:type, xsi:schemaLocation) says nothing.
+        """
+        parts = self.blank | attributes
+        if len(parts) != self.size or not self.required.issubset(attributes):
+            missing = sorted(self.required.difference(attributes))
+            if missing:
+                raise violation(line, f"the element here has no attribute {missing[0]}")
+            parts = self.blank | {name: attributes[name] for name in _telling(attributes)}
+            unknown = [name for name in parts if name not in self.blank]
+            if unknown:
+                raise violation(line, f"nothing is known of an attribute {unknown[0]} here")
+        return parts
+
+    def end(self, line: int, position: int, parts: Parts, texts: list[str]) -> Any:
+        """The object of an element that has ended; `position` is 0 unless it is in a block.
+
+        Raises SchemaViolationError when a child is missing.
+        """
+        if self.has_text:
+            parts[_TEXT] = "".join(texts)
+        for name in self.typed:
+            if parts[name] is not None:
+                parts[name] = parts[name].strip(_SPACE)
+        for name in self.needed:
+            if not parts[name]:
+                raise violation(line, f"the element here has no {name}")
+        for name in self.lists:
+            parts[name] = tuple(parts[name])
+        if not position:
+            values = (line, *parts.values())
+        elif self.specimen is None:
+            values = (line, position, *parts.values())
+        else:
+            values = (line, position, self.specimen, *parts.values())
+        return tuple.__new__(self.made, values)
+
+
+def _telling(attributes: Mapping[str, str]) -> list[str]:
+    return [name for name in attributes if name != "xmlns" and ":" not in name]
+
+
+def violation(line: int, reason: str) -> SchemaViolationError:
+    """The error for what no object can hold."""
+    return SchemaViolationError(f"Line {line}: {reason}. Only what the platform's own schemas permit can be read.")
+
+
+def _step(form: Form, many: bool) -> Step:
+    children = {f"<{child.name}>": child for child in form.children}
+    fields = {name: child for name, child in children.items() if child.field}
+    text = {} if form.text is None else {_TEXT: None}
+    blank = {
+        **{attribute.name or f"/{attribute.field}": None for attribute in form.attributes},
+        **text,
+        **{name: () if child.many else None for name, child in fields.items()},
+    }
+    typed = [attribute.name for attribute in form.attributes if attribute.typed]
+    return Step(
+        many=many,
+        made=form.made,
+        children={name: _step(child.form, child.many) for name, child in children.items()},
+        blank=blank,
+        size=len(blank),
+        required=frozenset(attribute.name for attribute in form.attributes if attribute.required),
+        typed=(*typed, _TEXT) if form.typed_text else tuple(typed),
+        has_text=form.text is not None,
+        lists=tuple(name for name, child in fields.items() if child.many),
+        needed=tuple(name for name, child in fields.items() if child.required),
+        specimen=form.specimen,
+    )
+
+
+STEPS: dict[DocumentKind, tuple[str, Step]] = {kind: (name, _step(form, False)) for kind, (name, form) in ROOTS.items()}
+"""The name of each kind's root element, and the step for it."""

@@ -1,0 +1,152 @@
+"""Documents read as streams of typed objects, in memory that holds one specimen, experiment, line or housing at a time.
+
+Expat rather than libxml2: its line numbers are exact in documents of any length, while libxml2 guesses those beyond
+65,535 from the texts nearby.
+"""
+
+from __future__ import annotations
+
+import pyexpat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+from dcc_resources.errors import (
+    DocumentError,
+    ForbiddenMarkupError,
+    NotWellFormedError,
+    WrongDocumentKindError,
+)
+from dcc_resources.naming import DocumentKind
+from dcc_resources.qc_database.building import STEPS, Parts, Step, violation
+from dcc_resources.qc_database.contents import Content
+
+CHUNK = 64 * 1024
+_ENTITY_DEPTH = 2
+
+
+class _Names(dict[str, str]):
+    """Names without their prefixes: of a valid document's elements, all are in the one namespace."""
+
+    def __missing__(self, qualified: str) -> str:
+        local = self[qualified] = f"<{qualified.rpartition(':')[2]}>"
+        return local
+
+
+def read_document(path: Path, kind: DocumentKind) -> Iterator[Content]:
+    """What the document at `path` says, in its order: each block, followed by what is in it.
+
+    The document must have been found valid (dcc_resources.documents.validation). Raises OSError when the file cannot be
+    read, and a DocumentError that names the line when the document is not well-formed, has a document type declaration,
+    is of another kind, or says something that no object would hold, which schemas of a site's own may permit.
+    """
+    reader = _Reader(kind)
+    with path.open("rb", buffering=0) as file:
+        while chunk := file.read(CHUNK):
+            yield from reader.take(chunk)
+    yield from reader.take(b"", last=True)
+
+
+class _Reader:
+    """A parser of one document, and what it has built but not yet handed over."""
+
+    def __init__(self, kind: DocumentKind) -> None:
+        self._root, self._step = STEPS[kind]
+        self._kind = kind
+        self._built: list[Content] = []
+        self._parser = pyexpat.ParserCreate()
+        self._parser.buffer_text = True
+        self._parser.StartDoctypeDeclHandler = self._on_doctype
+        self._parser.StartElementHandler = self._on_root
+
+    def take(self, chunk: bytes, *, last: bool = False) -> Iterator[Content]:
+        """Read on, and yield what has become complete."""
+        try:
+            self._parser.Parse(chunk, last)
+        except pyexpat.ExpatError as error:
+            reason = f"the document is not well-formed XML ({pyexpat.ErrorString(error.code)})"
+            raise _refusal(NotWellFormedError, error.lineno, reason) from error
+        except (LookupError, ValueError) as error:
+            raise _refusal(NotWellFormedError, 1, "the encoding is not supported") from error
+        yield from self._built
+        self._built.clear()
+
+    def _on_doctype(self, *_declaration: object) -> NoReturn:
+        line = self._parser.CurrentLineNumber
+        raise _refusal(ForbiddenMarkupError, line, "the document has a document type declaration (<!DOCTYPE)")
+
+    def _on_root(self, name: str, _attributes: object) -> None:
+        if name.rpartition(":")[2] != self._root:
+            reason = f"the root element is <{name}>, not that of {self._kind} documents, <{self._root}>"
+            raise _refusal(WrongDocumentKindError, self._parser.CurrentLineNumber, reason)
+        parser = self._parser
+        parser.StartElementHandler, parser.EndElementHandler, parser.CharacterDataHandler = _handlers(
+            parser, self._step, self._built.append
+        )
+
+
+def _handlers(
+    parser: pyexpat.XMLParserType, root: Step, emit: Callable[[Any], None]
+) -> tuple[Callable[[str, dict[str, str]], None], Callable[[str], None], Callable[[str], None]]:
+    """What to do when an element begins, when one ends, and with text, from within the root element on."""
+    names = _Names()
+    texts: list[str] = []
+    around: list[tuple[Step, int, Parts]] = []
+    push, pop, clear_texts = around.append, around.pop, texts.clear
+    centre = root.children["<centre>"]
+    position = blocks = line = 0
+    step, text_step = root, root
+    parts: Parts = {}
+
+    def on_start(name: str, attributes: dict[str, str]) -> None:
+        nonlocal blocks, line, parts, position, step, text_step
+        clear_texts()
+        below = step.children.get(names[name])
+        if below is None:
+            raise violation(parser.CurrentLineNumber, f"nothing is known of an element <{name}> here")
+        if below.made is str:
+            text_step = below
+            if attributes:
+                below.begin(attributes, parser.CurrentLineNumber)
+            return
+        push((step, line, parts))
+        step, line = below, parser.CurrentLineNumber
+        parts = below.begin(attributes, line)
+        if below is centre:
+            blocks, position = blocks + 1, 0
+            emit(below.end(line, blocks, parts, texts))
+
+    def on_end(name: str) -> None:
+        nonlocal line, parts, position, step, text_step
+        if text_step is not root:
+            ended, value = text_step, "".join(texts)
+            text_step = root
+        else:
+            ended = step
+            depth = len(around)
+            if depth > _ENTITY_DEPTH:
+                value = ended.end(line, 0, parts, texts)
+                step, line, parts = pop()
+            else:
+                if depth == _ENTITY_DEPTH:
+                    position += 1
+                    emit(ended.end(line, position, parts, texts))
+                if depth:
+                    step, line, parts = pop()
+                return
+        name = names[name]
+        if ended.many:
+            if parts[name]:
+                parts[name].append(value)
+            else:
+                parts[name] = [value]
+        elif parts[name] is None:
+            parts[name] = value
+        else:
+            raise violation(line, f"the element here has more than one {name}")
+
+    return on_start, on_end, texts.append
+
+
+def _refusal(kind: type[DocumentError], line: int, reason: str) -> DocumentError:
+    return kind(f"Line {line}: {reason}. Only valid documents can be read: see what dcc validate says.")
