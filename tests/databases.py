@@ -1,8 +1,9 @@
 """Fixtures: tracker databases, on SQLite and on a private MariaDB server, and rows to begin with.
 
 `tracker_url` is the URL of a database that does not exist yet, `settings` are settings with it and a home of their
-own, `tracker` is the engine of it with the schema in place. A test that uses any of them runs on both databases;
-`only_sqlite` and `only_mariadb` mark one that does not.
+own, `tracker` is the engine of it with the schema in place. `qc_database` is the engine of a QC database beside it,
+with the schema in place. A test that uses any of them runs on both databases; `only_sqlite` and `only_mariadb` mark
+one that does not.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from pydantic import SecretStr
 from sqlalchemy import URL, Engine, make_url, select
 
 from dcc_resources.naming import Action
+from dcc_resources.qc_database.database import init_qc_database, open_qc_database
 from dcc_resources.settings import Settings
 from dcc_resources.tracker import progress
 from dcc_resources.tracker.database import init_tracker, insert_rows, open_tracker, writing
@@ -234,6 +236,29 @@ def tracker(settings: Settings) -> Iterator[Engine]:
     engine = open_tracker(settings)
     try:
         init_tracker(engine)
+        yield engine
+    finally:
+        engine.dispose()
+
+
+@pytest.fixture
+def qc_settings(settings: Settings, request: pytest.FixtureRequest) -> Iterator[Settings]:
+    """`settings` with a QC database that does not exist yet, on the same kind of database as the tracker."""
+    if is_sqlite(settings.tracker_database_url):
+        yield settings
+        return
+    server: MariaDb = request.getfixturevalue("mariadb")
+    name = f"raw_{uuid4().hex[:12]}"
+    yield settings.model_copy(update={"qc_url": SecretStr(server.url(name))})
+    server.query(f"DROP DATABASE IF EXISTS {name}")
+
+
+@pytest.fixture
+def qc_database(qc_settings: Settings) -> Iterator[Engine]:
+    """The engine of an empty QC database with the schema in place."""
+    engine = open_qc_database(qc_settings)
+    try:
+        init_qc_database(engine)
         yield engine
     finally:
         engine.dispose()

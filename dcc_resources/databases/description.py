@@ -20,9 +20,10 @@ class Database:
     """One of the platform's databases.
 
     `noun` is what messages call what it holds ("tracker"), `name` what they call itself ("tracker database"),
-    `setting` the environment variable with its URL, `file_name` its usual SQLite file. `versions` is the folder of its
-    migrations, `revisions` their numbers, oldest first. `fill` adds what every such database holds from the start,
-    where it is missing. `loads_files`: the client may send files for LOAD DATA LOCAL INFILE.
+    `setting` the environment variable with its URL, `file_name` its usual SQLite file. `landmark` is a table that no
+    other of the databases has. `versions` is the folder of its migrations, `revisions` their numbers, oldest first.
+    `fill` adds the rows that every such database holds, where they are missing. `loads_files`: the client may send
+    files for LOAD DATA LOCAL INFILE.
     """
 
     noun: str
@@ -30,11 +31,12 @@ class Database:
     setting: str
     file_name: str
     metadata: MetaData
+    landmark: str
     versions: Path
     revisions: tuple[str, ...]
     outdated: type[DatabaseOutdatedError]
     unreachable: type[DatabaseUnreachableError]
-    fill: Callable[[Connection], None]
+    fill: Callable[[Connection], None] | None = None
     loads_files: bool = False
 
     @property

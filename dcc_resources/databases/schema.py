@@ -52,7 +52,8 @@ def init_database(engine: Engine, database: Database) -> InitReport:
             before = _revision(connection)
             _refuse_unfit(connection, database, before)
             _upgrade(connection, database)
-            database.fill(connection)
+            if database.fill is not None:
+                database.fill(connection)
             connection.commit()
     finally:
         worker.dispose()
@@ -66,6 +67,7 @@ def require_current(engine: Engine, database: Database) -> None:
         raise database.outdated(f"There is no {database.name} at {label}. Create it with: dcc init.")
     with engine.connect() as connection:
         revision = _revision(connection)
+        _refuse_other(connection, database, revision)
     if revision is None:
         raise database.outdated(f"The database {label} holds no {database.noun}. Create it with: dcc init.")
     if revision not in database.revisions:
@@ -91,8 +93,17 @@ def _revision(connection: Connection) -> str | None:
     return revision
 
 
+def _refuse_other(connection: Connection, database: Database, revision: str | None) -> None:
+    if revision is not None and not inspect(connection).has_table(database.landmark):
+        raise ConfigurationError(
+            f"The database {database_label(connection.engine.url)} holds something else than the {database.noun}. "
+            f"Name another one in {database.setting}."
+        )
+
+
 def _refuse_unfit(connection: Connection, database: Database, revision: str | None) -> None:
     label = database_label(connection.engine.url)
+    _refuse_other(connection, database, revision)
     if revision is not None and revision not in database.revisions:
         raise _newer(label, database, revision)
     if revision is None:

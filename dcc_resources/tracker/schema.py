@@ -68,6 +68,7 @@ TRACKER: Final = Database(
     setting="DCC_TRACKER_URL",
     file_name="tracker.db",
     metadata=Base.metadata,
+    landmark="zip_action",
     versions=VERSIONS,
     revisions=REVISIONS,
     outdated=TrackerOutdatedError,

@@ -12,6 +12,8 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import mysql
 
+from dcc_resources.databases.migrations.making import make_missing
+
 revision = "0001"
 down_revision = None
 branch_labels = None
@@ -318,7 +320,6 @@ class Tables:
 
 def upgrade() -> None:
     connection = op.get_bind()
-    present = set(sa.inspect(connection).get_table_names())
     tables = Tables(connection.dialect.name)
     # Made first: it marks a database whose creation broke off as this platform's.
     receipts = sa.Table(
@@ -329,13 +330,7 @@ def upgrade() -> None:
         column("written", DATE_TIME),
         **tables._options,
     )
-    for table in (receipts, *tables.metadata.sorted_tables):
-        if table.name not in present:
-            connection.execute(sa.schema.CreateTable(table))
-        made = {index["name"] for index in sa.inspect(connection).get_indexes(table.name)}
-        for index in sorted(table.indexes, key=lambda index: str(index.name)):
-            if index.name not in made:
-                index.create(connection)
+    make_missing(connection, [receipts, *tables.metadata.sorted_tables])
     lock = tables.metadata.tables["session_lock"]
     if connection.scalar(sa.select(lock.c.id)) is None:
         connection.execute(sa.insert(lock).values(id=1))
