@@ -5,7 +5,7 @@ A folder holds any of:
 - IMPReSS: `impress.json`, one object of the API's answers by their address, or a folder `impress` with a file for each
   answer: `impress/pipeline/list.json`, `impress/parameter/7.json` and so on (see impress_answers)
 - `status_codes`, `projects`, `colonies`, `strains`, as .csv or .tsv; strains also as MGI_Strain.rpt (see tables)
-- `retrieved.txt`: when all of it was retrieved, as a day or a day and time in UTC; by default a file's last change counts
+- `retrieved.txt`: when all of it was retrieved, a day or a day and time in UTC; without it a file's last change counts
 """
 
 from __future__ import annotations

@@ -1,0 +1,62 @@
+"""What a check of a document's content says (integrity_rules, first section)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class Severity(StrEnum):
+    """What a finding means for its document.
+
+    A warning does not fail it; an error does; a fatal one also ends the checks below the element. `unchecked` says
+    that something could not be checked, which is never the centre's fault.
+    """
+
+    UNCHECKED = "unchecked"
+    WARNING = "warning"
+    ERROR = "error"
+    FATAL = "fatal"
+
+
+class Fault(NamedTuple):
+    """What a rule has to say: the message names the thing, what is wrong and what to do.
+
+    `severity` is that of the rule unless given; `path` that of the element looked at with `below` after it.
+    """
+
+    message: str
+    line: int
+    value: str | None = None
+    severity: Severity | None = None
+    below: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A fault of a document, at a line and path.
+
+    `value` is the offending text. `centre` and `procedure` are those that it lies in, where there are any; waivers go
+    by them. `references` are the names of the reference data that judged it.
+    """
+
+    rule: str
+    severity: Severity
+    message: str
+    line: int
+    path: str
+    value: str | None = None
+    centre: str | None = None
+    procedure: str | None = None
+    references: tuple[str, ...] = ()
+
+
+REFERENCE_RULE = "reference"
+"""Rule id of the finding that reference data are missing."""
+
+
+def fails(findings: Iterable[Finding]) -> bool:
+    """Whether findings fail their document: one of them is an error or fatal."""
+    return any(finding.severity in (Severity.ERROR, Severity.FATAL) for finding in findings)

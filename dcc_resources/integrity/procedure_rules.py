@@ -1,0 +1,107 @@
+"""P1 to P6: what a procedure and the identifiers in it must satisfy (integrity_rules_detail, section 4)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from dcc_resources.integrity.context import Context
+from dcc_resources.integrity.elements import (
+    ParameterUse,
+    ProcedureUse,
+    Step,
+    key_of,
+    metadata_of_media,
+    sequence_of,
+    top_level_parameters,
+)
+from dcc_resources.integrity.findings import Fault, Severity
+from dcc_resources.integrity.registry import rule
+from dcc_resources.qc_database.contents import Procedure
+from dcc_resources.reference_data.impress import Impress
+
+
+@rule("P1", ProcedureUse, severity=Severity.ERROR, known_as="checkProcedure", needs=Impress)
+def procedure_belongs_to_the_pipeline(use: ProcedureUse, at: Context) -> Iterator[Fault]:
+    """A procedure belongs to the centre's pipeline; nothing in it is checked otherwise."""
+    if at.procedure_definition is None:
+        procedure = use.procedure
+        yield Fault(
+            f"The procedure {procedure.procedure_id!r} does not belong to the pipeline {at.block.pipeline}: its "
+            "content was not checked. Mind its version.",
+            procedure.line,
+            procedure.procedure_id,
+        )
+
+
+@rule("P2", Procedure, severity=Severity.ERROR, known_as="requiredNonPresentParameters", needs=Impress)
+def required_parameters_are_present(procedure: Procedure, at: Context) -> Iterator[Fault]:
+    """All parameters that IMPReSS requires are present, as whatever type and be it only with a status."""
+    if not at.definition.required:
+        return
+    present = {key_of(step.parameter.parameter_id) for step in top_level_parameters(procedure)}
+    present |= {key_of(step.parameter.parameter_id) for step in metadata_of_media(procedure)}
+    missing = sorted(at.definition.required - present)
+    if missing:
+        yield Fault(
+            f"The procedure {procedure.procedure_id} lacks required parameters: {', '.join(missing)}. Submit them, or "
+            "each with a parameterStatus that says why there is no value.",
+            procedure.line,
+            ", ".join(missing),
+        )
+
+
+@rule("P3", ParameterUse, severity=Severity.ERROR, known_as="parametersNotBelonging", needs=Impress)
+def parameter_belongs_to_the_procedure(use: ParameterUse, at: Context) -> Iterator[Fault]:
+    """Every parameter belongs to the procedure; each that does not is reported where it stands."""
+    if at.parameter_definition is None:
+        identifier = use.parameter.parameter_id
+        yield Fault(
+            f"The parameter {identifier!r} does not belong to the procedure {at.definition.key}. Correct its "
+            "identifier or leave it out.",
+            use.parameter.line,
+            identifier,
+        )
+
+
+@rule("P4", ParameterUse, severity=Severity.ERROR, known_as="checkProcedureParametersBlankSpaces")
+def identifier_has_no_blanks_around_it(use: ParameterUse, at: Context) -> Iterator[Fault]:
+    """No parameterID has blanks before or after it; other rules go by the identifier without them."""
+    identifier = use.parameter.parameter_id
+    if identifier != key_of(identifier):
+        yield Fault(
+            f"The parameterID {identifier!r} has blanks around it. Remove them.", use.parameter.line, identifier
+        )
+
+
+@rule("P5", ParameterUse, severity=Severity.ERROR, known_as="checkParametersWrongType", needs=Impress)
+def parameter_is_of_its_type(use: ParameterUse, at: Context) -> Iterator[Fault]:
+    """A parameter is submitted as the type that IMPReSS gives it."""
+    definition = at.parameter_definition
+    if definition is not None and definition.type is not use.type:
+        yield Fault(
+            f"The parameter {definition.key} is submitted as {use.type} and is a {definition.type}. Submit it as that.",
+            use.parameter.line,
+            use.type,
+        )
+
+
+@rule("P6", Procedure, severity=Severity.ERROR, known_as="checkRepeatedParameters")
+def parameters_are_not_repeated(procedure: Procedure, at: Context) -> Iterator[Fault]:
+    """A parameterID with its sequenceID occurs once in a procedure; each of several is reported."""
+    groups: dict[tuple[str, int | str | None], list[Step]] = defaultdict(list)
+    for step in top_level_parameters(procedure):
+        sequence_id: str | None = getattr(step.parameter, "sequence_id", None)
+        groups[key_of(step.parameter.parameter_id), sequence_of(sequence_id)].append(step)
+    for (key, sequence), steps in groups.items():
+        if len(steps) == 1:
+            continue
+        which = key if sequence is None else f"{key} with sequenceID {sequence}"
+        for step in steps:
+            yield Fault(
+                f"The parameter {which} is there {len(steps)} times. Submit it once, or number the repeats with "
+                "sequenceID.",
+                step.parameter.line,
+                key,
+                below=step.path,
+            )

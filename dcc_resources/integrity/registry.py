@@ -1,0 +1,100 @@
+"""The rules, each registered under its id for the kinds of element that it looks at.
+
+A rule is a function of an element and its Context that yields a Fault for everything it objects to. It is registered
+where it is written:
+
+    @rule("S2", Specimen, severity=Severity.ERROR, known_as="testSpecimenBackground", needs=Strains)
+    def strain_is_known(specimen: Specimen, at: Context) -> Iterator[Fault]: ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from dcc_resources.errors import InternalFaultError
+from dcc_resources.integrity.context import Context
+from dcc_resources.integrity.findings import Fault, Finding, Severity
+from dcc_resources.reference_data.snapshots import Snapshot
+
+Check = Callable[[Any, Context], Iterator[Fault]]
+AnyCheck = TypeVar("AnyCheck", bound=Check)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A registered rule.
+
+    `known_as` are the ids under which the field's existing validator reports it; `needs` the reference data without
+    which it cannot be checked. The first line of the check's docstring says what the rule demands.
+    """
+
+    id: str
+    on: tuple[type, ...]
+    severity: Severity
+    known_as: tuple[str, ...]
+    needs: tuple[type[Snapshot], ...]
+    check: Check
+
+    @property
+    def demand(self) -> str:
+        """What the rule demands, in a sentence."""
+        return (self.check.__doc__ or "").strip().splitlines()[0]
+
+    @property
+    def reference_names(self) -> tuple[str, ...]:
+        """The names of the reference data that it needs."""
+        return tuple(kind.NAME for kind in self.needs)
+
+    def findings(self, element: object, at: Context) -> Iterator[Finding]:
+        """What the rule finds wrong with an element at its place."""
+        for fault in self.check(element, at):
+            yield Finding(
+                self.id,
+                fault.severity or self.severity,
+                fault.message,
+                fault.line,
+                at.path + fault.below,
+                fault.value,
+                at.block.centre,
+                at.procedure.procedure_id if at.procedure else None,
+                self.reference_names,
+            )
+
+
+RULES: dict[str, Rule] = {}
+"""All rules by their id. Import dcc_resources.integrity.checking to have it complete."""
+
+_BY_KIND: dict[type, tuple[Rule, ...]] = {}
+
+
+def rule(
+    rule_id: str,
+    *on: type,
+    severity: Severity,
+    known_as: str | tuple[str, ...] = (),
+    needs: type[Snapshot] | tuple[type[Snapshot], ...] = (),
+) -> Callable[[AnyCheck], AnyCheck]:
+    """Register a check as the rule `rule_id` for the kinds of element `on`.
+
+    Raises InternalFaultError for an id that another rule has.
+    """
+
+    def register(check: AnyCheck) -> AnyCheck:
+        if rule_id in RULES:
+            raise InternalFaultError(f"There are two rules {rule_id}. Give one of them another id.")
+        names = (known_as,) if isinstance(known_as, str) else known_as
+        kinds = needs if isinstance(needs, tuple) else (needs,)
+        registered = Rule(rule_id, on, severity, names, kinds, check)
+        RULES[rule_id] = registered
+        for kind in on:
+            _BY_KIND[kind] = (*_BY_KIND.get(kind, ()), registered)
+        return check
+
+    return register
+
+
+def rules_for(kind: type) -> tuple[Rule, ...]:
+    """The rules for a kind of element, in the order of their registration."""
+    return _BY_KIND.get(kind, ())
