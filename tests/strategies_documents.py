@@ -7,6 +7,7 @@ that the one checks the other.
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from xml.sax.saxutils import escape, quoteattr
@@ -271,6 +272,58 @@ def valid_documents(draw: st.DrawFn, kind: DocumentKind | None = None) -> Docume
     chosen = kind or draw(st.sampled_from(list(DocumentKind)))
     types = {DocumentKind.SPECIMEN: "specimens", DocumentKind.EXPERIMENT: "procedures"}
     return Document(chosen, draw(_elements(ROOTS[chosen], types[chosen])), draw(st.sampled_from(["", "ns2"])))
+
+
+@st.composite
+def valid_procedures(draw: st.DrawFn) -> Document:
+    """Experiment documents with one procedure, in which parameters and media hold all sorts of things, to any depth."""
+    name, kind, _, _ = draw(st.sampled_from(KINDS["procedure"].children))
+    parameters = [draw(_elements(name, kind, -2)) for _ in range(draw(st.integers(1, 2)))]
+    procedure = Element("procedure", "procedure", {"procedureID": draw(_TEXT)}, parameters)
+    experiment = Element(
+        "experiment",
+        "experiment",
+        {"experimentID": "E1", "dateOfExperiment": "2013-10-31"},
+        [Element("specimenID", "text", {}, [], "M1"), procedure],
+    )
+    centre = {"centreID": "J", "pipeline": "IMPC_001", "project": "JAX"}
+    root = Element(
+        ROOTS[DocumentKind.EXPERIMENT], "procedures", {}, [Element("centre", "procedure centre", centre, [experiment])]
+    )
+    return Document(DocumentKind.EXPERIMENT, root)
+
+
+def full_document(kind: DocumentKind, most: int = 2) -> Document:
+    """A document that says all that one of its kind can: each attribute, each child up to `most` times, no two alike."""
+    types = {DocumentKind.SPECIMEN: "specimens", DocumentKind.EXPERIMENT: "procedures"}
+    return Document(kind, _full_element(ROOTS[kind], types[kind], itertools.count(1), most))
+
+
+_TYPED_EXAMPLES = {
+    "date": "{:04}-02-03+01:00",
+    "integer": "+00{}",
+    "int": "-{}",
+    "decimal": "{}.50",
+    "double": "{}.5e3",
+    "text": "  text {} ",
+}
+
+
+def _full_element(name: str, kind_name: str, numbers: Iterator[int], most: int) -> Element:
+    kind = KINDS[kind_name]
+
+    def value(type_name: str) -> str:
+        number = next(numbers)
+        words = _VOCABULARIES.get(type_name)
+        return words[number % len(words)] if words else _TYPED_EXAMPLES[type_name].format(number)
+
+    attributes = {key: value(type_name) for key, (type_name, _) in kind.attributes.items()}
+    children = [
+        _full_element(child, child_kind, numbers, most)
+        for child, child_kind, _, limit in kind.children
+        for _ in range(min(most, limit or most))
+    ]
+    return Element(name, kind_name, attributes, children, value(kind.text) if kind.text else None)
 
 
 @dataclass
