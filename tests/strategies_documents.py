@@ -294,7 +294,7 @@ def valid_procedures(draw: st.DrawFn) -> Document:
 
 
 def full_document(kind: DocumentKind, most: int = 2) -> Document:
-    """A document that says all that one of its kind can: each attribute, each child up to `most` times, no two alike."""
+    """A document that says all that its kind can: each attribute, each child up to `most` times, no two alike."""
     types = {DocumentKind.SPECIMEN: "specimens", DocumentKind.EXPERIMENT: "procedures"}
     return Document(kind, _full_element(ROOTS[kind], types[kind], itertools.count(1), most))
 

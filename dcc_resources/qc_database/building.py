@@ -28,10 +28,13 @@ Parts = dict[str, Any]
 class Step:
     """What to do about an element.
 
-    `made` is the class of its object, str for an element that is but text; `many` says whether there may be several
-    where it stands. `children` are the steps below it by name. `blank` are its parts before anything is known of them.
+    `name` is in angle brackets; `depth` is that of the element, 0 for the root; `many` says whether there may be
+    several where it stands. `made` is the class of its object, str for an element that is but text. `children` are the
+    steps below it by name. `blank` are its parts before anything is known of them, of which there are `size`.
     """
 
+    name: str
+    depth: int
     many: bool
     made: type[Any]
     children: dict[str, Step]
@@ -70,18 +73,18 @@ class Step:
         for name in self.typed:
             if parts[name] is not None:
                 parts[name] = parts[name].strip(_SPACE)
-        for name in self.needed:
-            if not parts[name]:
-                raise violation(line, f"the element here has no {name}")
-        for name in self.lists:
-            parts[name] = tuple(parts[name])
+        if self.lists:
+            for name in self.lists:
+                parts[name] = tuple(parts[name])
+        if self.needed:
+            for name in self.needed:
+                if not parts[name]:
+                    raise violation(line, f"the element here has no {name}")
         if not position:
-            values = (line, *parts.values())
-        elif self.specimen is None:
-            values = (line, position, *parts.values())
-        else:
-            values = (line, position, self.specimen, *parts.values())
-        return tuple.__new__(self.made, values)
+            return tuple.__new__(self.made, (line, *parts.values()))
+        if self.specimen is None:
+            return tuple.__new__(self.made, (line, position, *parts.values()))
+        return tuple.__new__(self.made, (line, position, self.specimen, *parts.values()))
 
 
 def _telling(attributes: Mapping[str, str]) -> list[str]:
@@ -93,7 +96,7 @@ def violation(line: int, reason: str) -> SchemaViolationError:
     return SchemaViolationError(f"Line {line}: {reason}. Only what the platform's own schemas permit can be read.")
 
 
-def _step(form: Form, many: bool) -> Step:
+def _step(form: Form, name: str, depth: int = 0, *, many: bool = False) -> Step:
     children = {f"<{child.name}>": child for child in form.children}
     fields = {name: child for name, child in children.items() if child.field}
     text = {} if form.text is None else {_TEXT: None}
@@ -104,9 +107,11 @@ def _step(form: Form, many: bool) -> Step:
     }
     typed = [attribute.name for attribute in form.attributes if attribute.typed]
     return Step(
+        name=name,
+        depth=depth,
         many=many,
         made=form.made,
-        children={name: _step(child.form, child.many) for name, child in children.items()},
+        children={name: _step(child.form, name, depth + 1, many=child.many) for name, child in children.items()},
         blank=blank,
         size=len(blank),
         required=frozenset(attribute.name for attribute in form.attributes if attribute.required),
@@ -118,5 +123,7 @@ def _step(form: Form, many: bool) -> Step:
     )
 
 
-STEPS: dict[DocumentKind, tuple[str, Step]] = {kind: (name, _step(form, False)) for kind, (name, form) in ROOTS.items()}
+STEPS: dict[DocumentKind, tuple[str, Step]] = {
+    kind: (name, _step(form, f"<{name}>")) for kind, (name, form) in ROOTS.items()
+}
 """The name of each kind's root element, and the step for it."""

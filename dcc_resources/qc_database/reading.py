@@ -22,7 +22,7 @@ from dcc_resources.qc_database.building import STEPS, Parts, Step, violation
 from dcc_resources.qc_database.contents import Content
 
 CHUNK = 64 * 1024
-_ENTITY_DEPTH = 2
+_ENTITY = 2
 
 
 class _Names(dict[str, str]):
@@ -93,16 +93,15 @@ def _handlers(
     texts: list[str] = []
     around: list[tuple[Step, int, Parts]] = []
     push, pop, clear_texts = around.append, around.pop, texts.clear
-    centre = root.children["<centre>"]
-    position = blocks = line = 0
-    step, text_step = root, root
+    step, text_step = root, None
+    blocks = position = line = 0
     parts: Parts = {}
 
     def on_start(name: str, attributes: dict[str, str]) -> None:
         nonlocal blocks, line, parts, position, step, text_step
         clear_texts()
         below = step.children.get(names[name])
-        if below is None:
+        if below is None or text_step is not None:
             raise violation(parser.CurrentLineNumber, f"nothing is known of an element <{name}> here")
         if below.made is str:
             text_step = below
@@ -112,29 +111,26 @@ def _handlers(
         push((step, line, parts))
         step, line = below, parser.CurrentLineNumber
         parts = below.begin(attributes, line)
-        if below is centre:
+        if below.depth < _ENTITY:
             blocks, position = blocks + 1, 0
             emit(below.end(line, blocks, parts, texts))
 
-    def on_end(name: str) -> None:
+    def on_end(_name: str) -> None:
         nonlocal line, parts, position, step, text_step
-        if text_step is not root:
+        if text_step is not None:
             ended, value = text_step, "".join(texts)
-            text_step = root
+            text_step = None
+        elif step.depth > _ENTITY:
+            ended, value = step, step.end(line, 0, parts, texts)
+            step, line, parts = pop()
         else:
-            ended = step
-            depth = len(around)
-            if depth > _ENTITY_DEPTH:
-                value = ended.end(line, 0, parts, texts)
+            if step.depth == _ENTITY:
+                position += 1
+                emit(step.end(line, position, parts, texts))
+            if around:
                 step, line, parts = pop()
-            else:
-                if depth == _ENTITY_DEPTH:
-                    position += 1
-                    emit(ended.end(line, position, parts, texts))
-                if depth:
-                    step, line, parts = pop()
-                return
-        name = names[name]
+            return
+        name = ended.name
         if ended.many:
             if parts[name]:
                 parts[name].append(value)
