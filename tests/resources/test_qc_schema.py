@@ -31,7 +31,7 @@ from dcc_resources.qc_database.models import QcBase
 from dcc_resources.settings import Settings
 from dcc_resources.tracker.database import init_tracker, open_tracker
 from dcc_resources.tracker.models import utc_now
-from tests.databases import only_mariadb
+from tests.databases import only_mariadb, only_sqlite
 
 TABLES = QcBase.metadata.tables
 VIEWS = {"current_specimen", "current_experiment", "current_measurement", "current_media", "current_metadata"}
@@ -168,6 +168,15 @@ def test_the_trackers_database_is_not_taken_for_the_qc_database(tracker: Engine,
             refused(engine)
     assert _schema(tracker) == before
     engine.dispose()
+
+
+@only_sqlite
+def test_without_a_setting_it_is_a_file_beside_the_trackers(qc_settings: Settings) -> None:
+    assert qc_settings.qc_url is None
+    engine = open_qc_database(qc_settings)
+    init_qc_database(engine)
+    engine.dispose()
+    assert (qc_settings.home / "qc.db").is_file()
 
 
 def test_tracker_and_qc_database_live_beside_each_other(qc_settings: Settings) -> None:
@@ -307,9 +316,12 @@ class TestViews:
         query = "SELECT specimen_id, value FROM current_metadata ORDER BY id"
         assert [row["specimen_id"] for row in _rows(seeded, query)] == ["m1", None, None, None]
 
-    def test_the_measurements_of_a_parameter_are_found_by_their_index(self, seeded: Engine) -> None:
-        query = "SELECT value FROM current_measurement WHERE parameter_id = 'x' AND centre = 'H'"
-        index = "ix_measurement_parameter_id_centre"
+    @pytest.mark.parametrize("column", ["parameter_id", "specimen_id"])
+    def test_the_measurements_of_a_parameter_or_specimen_are_found_by_an_index(
+        self, seeded: Engine, column: str
+    ) -> None:
+        query = f"SELECT value FROM current_measurement WHERE {column} = 'x' AND centre = 'H'"
+        index = f"ix_measurement_{column}_centre"
         if seeded.dialect.name == "sqlite":
             plan = str([row["detail"] for row in _rows(seeded, f"EXPLAIN QUERY PLAN {query}")])
             assert plan.count("SEARCH") >= 5

@@ -116,7 +116,7 @@ fetched_page: id big counted, address_md5 32, address 2000, entity_tag 255?, las
 measurement: id big key, procedure_run_id big >procedure_run, document_id big, position int, item int?, type 24,
   parameter_id 64, sequence_id 255?, increment 255?, increment_status 2000?, value longtext?, number double?,
   unit 255?, status 2000?, line int, centre 32, pipeline 64, project 128, procedure_id 64, experiment_id 255?,
-  date date?, specimen_id 255?; index procedure_run_id; index parameter_id centre
+  date date?, specimen_id 255?; index procedure_run_id; index parameter_id centre; index specimen_id centre
 media: id big key, procedure_run_id big >procedure_run, position int, item int?, type 24, parameter_id 64,
   sample_position int?, sample_id 255?, section_position int?, section_id 255?, local_id 255?, increment 255?,
   uri 2000?, file_type 255?, link 2000?, status 2000?, line int; index procedure_run_id; index parameter_id
