@@ -7,7 +7,6 @@ then are the object's. A document has tens of thousands of elements; looking for
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +16,7 @@ from dcc_resources.qc_database.contents import SpecimenKind
 from dcc_resources.qc_database.forms import ROOTS, Form
 
 _SPACE = " \t\r\n"
-_TEXT = ""
+TEXT = ""
 """The name under which an element's own text is gathered."""
 
 Parts = dict[str, Any]
@@ -47,29 +46,25 @@ class Step:
     needed: tuple[str, ...]
     specimen: SpecimenKind | None
 
-    def begin(self, attributes: dict[str, str], line: int) -> Parts:
-        """The parts of an element that has begun. Raises SchemaViolationError when an attribute is missing or unknown.
+    def sift(self, attributes: dict[str, str], line: int) -> Parts:
+        """The parts that are attributes. Raises SchemaViolationError when one is missing or unknown.
 
         What names a namespace or speaks to parsers (xmlns, xsi:type, xsi:schemaLocation) says nothing.
         """
-        parts = self.blank | attributes
-        if len(parts) != self.size or not self.required.issubset(attributes):
-            missing = sorted(self.required.difference(attributes))
-            if missing:
-                raise violation(line, f"the element here has no attribute {missing[0]}")
-            parts = self.blank | {name: attributes[name] for name in _telling(attributes)}
-            unknown = [name for name in parts if name not in self.blank]
-            if unknown:
-                raise violation(line, f"nothing is known of an attribute {unknown[0]} here")
-        return parts
+        missing = sorted(self.required.difference(attributes))
+        if missing:
+            raise violation(line, f"the element here has no attribute {missing[0]}")
+        telling = {name: text for name, text in attributes.items() if name != "xmlns" and ":" not in name}
+        unknown = [name for name in telling if name not in self.blank]
+        if unknown:
+            raise violation(line, f"nothing is known of an attribute {unknown[0]} here")
+        return self.blank | telling
 
-    def end(self, line: int, position: int, parts: Parts, texts: list[str]) -> Any:
-        """The object of an element that has ended; `position` is 0 unless it is in a block.
+    def make(self, line: int, position: int, parts: Parts) -> Any:
+        """The object of an element that has all its parts; `position` is 0 unless it is a block or in one.
 
         Raises SchemaViolationError when a child is missing.
         """
-        if self.has_text:
-            parts[_TEXT] = "".join(texts)
         for name in self.typed:
             if parts[name] is not None:
                 parts[name] = parts[name].strip(_SPACE)
@@ -87,10 +82,6 @@ class Step:
         return tuple.__new__(self.made, (line, position, self.specimen, *parts.values()))
 
 
-def _telling(attributes: Mapping[str, str]) -> list[str]:
-    return [name for name in attributes if name != "xmlns" and ":" not in name]
-
-
 def violation(line: int, reason: str) -> SchemaViolationError:
     """The error for what no object can hold."""
     return SchemaViolationError(f"Line {line}: {reason}. Only what the platform's own schemas permit can be read.")
@@ -99,7 +90,7 @@ def violation(line: int, reason: str) -> SchemaViolationError:
 def _step(form: Form, name: str, depth: int = 0, *, many: bool = False) -> Step:
     children = {f"<{child.name}>": child for child in form.children}
     fields = {name: child for name, child in children.items() if child.field}
-    text = {} if form.text is None else {_TEXT: None}
+    text = {} if form.text is None else {TEXT: None}
     blank = {
         **{attribute.name or f"/{attribute.field}": None for attribute in form.attributes},
         **text,
@@ -115,8 +106,8 @@ def _step(form: Form, name: str, depth: int = 0, *, many: bool = False) -> Step:
         blank=blank,
         size=len(blank),
         required=frozenset(attribute.name for attribute in form.attributes if attribute.required),
-        typed=(*typed, _TEXT) if form.typed_text else tuple(typed),
-        has_text=form.text is not None,
+        typed=(*typed, TEXT) if form.typed_text else tuple(typed),
+        has_text=form.made is str or form.text is not None,
         lists=tuple(name for name, child in fields.items() if child.many),
         needed=tuple(name for name, child in fields.items() if child.required),
         specimen=form.specimen,

@@ -18,7 +18,7 @@ from dcc_resources.errors import (
     WrongDocumentKindError,
 )
 from dcc_resources.naming import DocumentKind
-from dcc_resources.qc_database.building import STEPS, Parts, Step, violation
+from dcc_resources.qc_database.building import STEPS, TEXT, Parts, Step, violation
 from dcc_resources.qc_database.contents import Content
 
 CHUNK = 64 * 1024
@@ -41,10 +41,13 @@ def read_document(path: Path, kind: DocumentKind) -> Iterator[Content]:
     is of another kind, or says something that no object would hold, which schemas of a site's own may permit.
     """
     reader = _Reader(kind)
-    with path.open("rb", buffering=0) as file:
-        while chunk := file.read(CHUNK):
-            yield from reader.take(chunk)
-    yield from reader.take(b"", last=True)
+    try:
+        with path.open("rb", buffering=0) as file:
+            while chunk := file.read(CHUNK):
+                yield from reader.take(chunk)
+        yield from reader.take(b"", last=True)
+    finally:
+        reader.close()
 
 
 class _Reader:
@@ -71,6 +74,11 @@ class _Reader:
         yield from self._built
         self._built.clear()
 
+    def close(self) -> None:
+        """Let go of the parser, which holds what holds it: memory is then free at once."""
+        self._parser.StartElementHandler = self._parser.EndElementHandler = None
+        self._parser.CharacterDataHandler = self._parser.StartDoctypeDeclHandler = None
+
     def _on_doctype(self, *_declaration: object) -> NoReturn:
         line = self._parser.CurrentLineNumber
         raise _refusal(ForbiddenMarkupError, line, "the document has a document type declaration (<!DOCTYPE)")
@@ -79,54 +87,66 @@ class _Reader:
         if name.rpartition(":")[2] != self._root:
             reason = f"the root element is <{name}>, not that of {self._kind} documents, <{self._root}>"
             raise _refusal(WrongDocumentKindError, self._parser.CurrentLineNumber, reason)
-        parser = self._parser
-        parser.StartElementHandler, parser.EndElementHandler, parser.CharacterDataHandler = _handlers(
-            parser, self._step, self._built.append
-        )
+        on_start, on_end = _handlers(self._parser, self._step, self._built.append)
+        self._parser.StartElementHandler = on_start
+        self._parser.EndElementHandler = on_end
 
 
 def _handlers(
     parser: pyexpat.XMLParserType, root: Step, emit: Callable[[Any], None]
-) -> tuple[Callable[[str, dict[str, str]], None], Callable[[str], None], Callable[[str], None]]:
-    """What to do when an element begins, when one ends, and with text, from within the root element on."""
+) -> tuple[Callable[[str, dict[str, str]], None], Callable[[str], None]]:
+    """What to do when an element begins and when one ends, from within the root element on.
+
+    These run once an element, so they are closures: methods would take half as long again. Text is only taken where an
+    element may have it.
+    """
     names = _Names()
     texts: list[str] = []
     around: list[tuple[Step, int, Parts]] = []
-    push, pop, clear_texts = around.append, around.pop, texts.clear
+    push, pop, take_text, clear_texts = around.append, around.pop, texts.append, texts.clear
     step, text_step = root, None
     blocks = position = line = 0
     parts: Parts = {}
 
     def on_start(name: str, attributes: dict[str, str]) -> None:
         nonlocal blocks, line, parts, position, step, text_step
-        clear_texts()
         below = step.children.get(names[name])
         if below is None or text_step is not None:
             raise violation(parser.CurrentLineNumber, f"nothing is known of an element <{name}> here")
+        if below.has_text:
+            parser.CharacterDataHandler = take_text
         if below.made is str:
             text_step = below
             if attributes:
-                below.begin(attributes, parser.CurrentLineNumber)
+                below.sift(attributes, parser.CurrentLineNumber)
             return
         push((step, line, parts))
         step, line = below, parser.CurrentLineNumber
-        parts = below.begin(attributes, line)
+        parts = below.blank | attributes
+        if len(parts) != below.size or not below.required.issubset(attributes):
+            parts = below.sift(attributes, line)
         if below.depth < _ENTITY:
             blocks, position = blocks + 1, 0
-            emit(below.end(line, blocks, parts, texts))
+            emit(below.make(line, blocks, parts))
 
     def on_end(_name: str) -> None:
         nonlocal line, parts, position, step, text_step
         if text_step is not None:
+            parser.CharacterDataHandler = None
             ended, value = text_step, "".join(texts)
+            clear_texts()
             text_step = None
         elif step.depth > _ENTITY:
-            ended, value = step, step.end(line, 0, parts, texts)
+            if step.has_text:
+                parser.CharacterDataHandler = None
+                parts[TEXT] = "".join(texts)
+                clear_texts()
+            ended, value = step, step.make(line, 0, parts)
             step, line, parts = pop()
         else:
             if step.depth == _ENTITY:
                 position += 1
-                emit(step.end(line, position, parts, texts))
+                emit(step.make(line, position, parts))
             if around:
                 step, line, parts = pop()
             return
@@ -141,7 +161,7 @@ def _handlers(
         else:
             raise violation(line, f"the element here has more than one {name}")
 
-    return on_start, on_end, texts.append
+    return on_start, on_end
 
 
 def _refusal(kind: type[DocumentError], line: int, reason: str) -> DocumentError:
