@@ -39,7 +39,10 @@ class Measurement(QcBase):
 
     __tablename__ = "measurement"
     __table_args__ = table_options(
-        Index(None, "procedure_run_id"), Index(None, "parameter_id", "centre"), counted=False
+        Index(None, "procedure_run_id"),
+        Index(None, "parameter_id", "centre"),
+        Index(None, "specimen_id", "centre"),
+        counted=False,
     )
 
     id: Mapped[int] = given_id()
