@@ -7,7 +7,7 @@ at once.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from dcc_resources.integrity import (
@@ -68,19 +68,22 @@ _BATCH = 500
 _ENTITY_NAMES: dict[type, str] = {Housing: "housing", Line: "line", Experiment: "experiment"}
 
 
-def check_contents(contents: Iterable[Content], document: DocumentContext) -> Iterator[Finding]:
+def check_contents(
+    contents: Iterable[Content], document: DocumentContext, without: Collection[str] = ()
+) -> Iterator[Finding]:
     """What the rules find wrong with a document, in document order but for the ends of batches.
 
     For reference data that are not at hand there is one `unchecked` finding, of the rule `reference`, before the first
     finding that it could have judged; it names the rules that were skipped. Nothing below an element with a fatal
-    finding is checked.
+    finding is checked. `without` are ids of rules to leave out, such as those that the upload has judged already.
     """
-    return _Checking(document).run(contents)
+    return _Checking(document, frozenset(without)).run(contents)
 
 
 @dataclass
 class _Checking:
     document: DocumentContext
+    without: frozenset[str]
     said: set[tuple[str, str]] = field(default_factory=set)
     plans: dict[type, list[tuple[Rule, list[type[Snapshot]]]]] = field(default_factory=dict)
 
@@ -215,7 +218,7 @@ class _Checking:
         """The rules for a kind of element, each with the reference data that are missing and still to be said."""
         plan = self.plans.get(kind)
         if plan is None:
-            absent = [(rule, self.absent(rule)) for rule in rules_for(kind)]
+            absent = [(rule, self.absent(rule)) for rule in rules_for(kind) if rule.id not in self.without]
             # Said where it is met first, so that nothing is said of rules that the document gives no cause to apply.
             plan = [(rule, missing) for rule, missing in absent if not missing]
             self.plans[kind] = plan

@@ -9,7 +9,8 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from dcc_resources.errors import InternalFaultError
 from dcc_resources.naming import Action
-from dcc_resources.qc_database.contents import Block, Entity, Procedure
+from dcc_resources.qc_database.contents import Block, Entity, Experiment, Housing, Line, Procedure, Specimen
+from dcc_resources.qc_database.vocabulary import EntityKind
 from dcc_resources.reference_data.impress import Impress, Parameter, Pipeline
 from dcc_resources.reference_data.impress import Procedure as ProcedureDefinition
 from dcc_resources.reference_data.loading import ReferenceData
@@ -44,6 +45,14 @@ MEDIA_TYPES = frozenset(
     }
 )
 """The file types that media may have, in small letters; `img/jpg` because the format's own samples use it."""
+
+
+_KIND_OF: dict[type, EntityKind] = {
+    Specimen: EntityKind.SPECIMEN,
+    Experiment: EntityKind.EXPERIMENT,
+    Line: EntityKind.LINE,
+    Housing: EntityKind.HOUSING,
+}
 
 
 class Where(NamedTuple):
@@ -134,6 +143,11 @@ class Context:
     procedure_definition: ProcedureDefinition | None = None
     parameter_definition: Parameter | None = None
     results: frozenset[tuple[str, int | str | None]] = frozenset()
+
+    @property
+    def entity_kind(self) -> EntityKind | None:
+        """What the entity is that the element is in."""
+        return None if self.entity is None else _KIND_OF[type(self.entity)]
 
     @property
     def colonies(self) -> Colonies:

@@ -4,21 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import NamedTuple
 
+from dcc_resources.qc_database.vocabulary import EntityKind, Severity
 
-class Severity(StrEnum):
-    """What a finding means for its document.
-
-    A warning does not fail it; an error does; a fatal one also ends the checks below the element. `unchecked` says
-    that something could not be checked, which is never the centre's fault.
-    """
-
-    UNCHECKED = "unchecked"
-    WARNING = "warning"
-    ERROR = "error"
-    FATAL = "fatal"
+__all__ = ["REFERENCE_RULE", "Fault", "Finding", "Severity", "fails"]
 
 
 class Fault(NamedTuple):
@@ -38,8 +28,10 @@ class Fault(NamedTuple):
 class Finding:
     """A fault of a document, at a line and path.
 
-    `value` is the offending text. `centre` and `procedure` are those that it lies in, where there are any; waivers go
-    by them. `references` are the names of the reference data that judged it.
+    A warning does not fail the document; an error does; after a fatal one nothing below its element was checked;
+    `unchecked` is nobody's fault. `value` is the offending text. `centre` and `procedure` are those that it lies in,
+    where there are any; waivers go by them. `references` are the names of the reference data that judged it. `block`,
+    `entity_kind` and `entity` say in which block, by its position, and in which entity of that, by its own.
     """
 
     rule: str
@@ -51,6 +43,9 @@ class Finding:
     centre: str | None = None
     procedure: str | None = None
     references: tuple[str, ...] = ()
+    block: int | None = None
+    entity_kind: EntityKind | None = None
+    entity: int | None = None
 
 
 REFERENCE_RULE = "reference"

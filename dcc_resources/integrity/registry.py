@@ -60,6 +60,9 @@ class Rule:
                 at.block.centre,
                 at.procedure.procedure_id if at.procedure else None,
                 self.reference_names,
+                at.block.position,
+                at.entity_kind,
+                at.entity.position if at.entity is not None else None,
             )
 
 

@@ -5,16 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
-from enum import StrEnum
 
 from dcc_resources.integrity.findings import Finding, Severity
-
-
-class Effect(StrEnum):
-    """What a waiver does to the findings that it covers."""
-
-    WAIVE = "waive"
-    WARN = "warn"
+from dcc_resources.qc_database.vocabulary import WaiverEffect
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +18,7 @@ class Waiver:
     """
 
     rule: str
-    effect: Effect
+    effect: WaiverEffect
     reason: str
     author: str
     valid_from: date
@@ -67,9 +60,9 @@ def apply_waivers(findings: Iterable[Finding], waivers: Sequence[Waiver], on: da
 
 def _judge(finding: Finding, waivers: Sequence[Waiver], on: date) -> Judged:
     covering = [waiver for waiver in waivers if waiver.covers(finding, on)]
-    deciding = min(covering, key=lambda waiver: waiver.effect is not Effect.WAIVE, default=None)
+    deciding = min(covering, key=lambda waiver: waiver.effect is not WaiverEffect.WAIVE, default=None)
     if deciding is None:
         return Judged(finding, None, is_waived=False)
-    if deciding.effect is Effect.WAIVE:
+    if deciding.effect is WaiverEffect.WAIVE:
         return Judged(finding, deciding, is_waived=True)
     return Judged(replace(finding, severity=Severity.WARNING), deciding, is_waived=False)

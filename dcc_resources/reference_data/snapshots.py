@@ -85,12 +85,20 @@ class Projects(Snapshot):
 
 @dataclass(frozen=True, slots=True)
 class Colony:
-    """A production of a colony: `production_centre` as registered, `created` the day the colony was made if known."""
+    """A production of a colony: `production_centre` as registered, `created` the day the colony was made if known.
+
+    What it carries, its background strain, gene and allele, may be unknown: None.
+    """
 
     colony_id: str
     production_centre: str
     status: str
     created: date | None
+    strain_id: str | None = None
+    gene_id: str | None = None
+    gene_symbol: str | None = None
+    allele_id: str | None = None
+    allele_symbol: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,8 @@
 
 - status_codes: code, description
 - projects: project
-- colonies: colony_id, production_centre, status, created (yyyy-mm-dd; may be empty or left out)
+- colonies: colony_id, production_centre, status; and, each of which may be empty or left out, created (yyyy-mm-dd),
+  strain_id, gene_id, gene_symbol, allele_id, allele_symbol
 - strains: strain_id, name. MGI's own report (MGI_Strain.rpt: id, name, type between tabs, no names above) also serves.
 """
 
@@ -18,6 +19,7 @@ from dcc_resources.errors import ReferenceDataError
 from dcc_resources.reference_data.snapshots import Colonies, Colony, Projects, Provenance, StatusCodes, Strains
 
 MGI_REPORT_SUFFIX = ".rpt"
+_CARRIED = ("strain_id", "gene_id", "gene_symbol", "allele_id", "allele_symbol")
 _MGI_COLUMNS = "strain_id\tname\ttype\n"
 
 
@@ -63,7 +65,13 @@ def colonies_from_table(content: bytes, provenance: Provenance) -> Colonies:
             made = date.fromisoformat(created) if created else None
         except ValueError as error:
             raise row.fault(f"created is {created!r}, which is no date") from error
-        colony = Colony(row.needed("colony_id"), row.needed("production_centre"), row.needed("status"), made)
+        colony = Colony(
+            row.needed("colony_id"),
+            row.needed("production_centre"),
+            row.needed("status"),
+            made,
+            *(row.cells.get(column, "").strip() or None for column in _CARRIED),
+        )
         productions.setdefault(colony.colony_id, []).append(colony)
     return Colonies(provenance, {colony_id: tuple(found) for colony_id, found in productions.items()})
 
