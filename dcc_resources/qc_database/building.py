@@ -29,7 +29,7 @@ class Step:
 
     `name` is in angle brackets; `depth` is that of the element, 0 for the root; `many` says whether there may be
     several where it stands. `made` is the class of its object, str for an element that is but text. `children` are the
-    steps below it by name. `blank` are its parts before anything is known of them, of which there are `size`.
+    steps below it, by names without brackets. `blank` are its `size` parts before anything is known of them.
     """
 
     name: str
@@ -102,7 +102,7 @@ def _step(form: Form, name: str, depth: int = 0, *, many: bool = False) -> Step:
         depth=depth,
         many=many,
         made=form.made,
-        children={name: _step(child.form, name, depth + 1, many=child.many) for name, child in children.items()},
+        children={child.name: _step(child.form, name, depth + 1, many=child.many) for name, child in children.items()},
         blank=blank,
         size=len(blank),
         required=frozenset(attribute.name for attribute in form.attributes if attribute.required),

@@ -6,11 +6,11 @@ here yields None, or a value that would not be written the same again, the text 
 
 from __future__ import annotations
 
-import math
 import re
 from datetime import date
+from math import isfinite
 
-_NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_is_number = re.compile(r"[ \t\r\n]*+[+-]?(?:[0-9]++\.?[0-9]*+|\.[0-9]++)(?:[eE][+-]?[0-9]++)?[ \t\r\n]*+").fullmatch
 _DATE = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})(?:Z|[+-][0-9]{2}:[0-9]{2})?")
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _LONGEST_NUMBER = 1_000
@@ -23,11 +23,10 @@ def parse_number(text: str) -> float | None:
     White space around it is not counted. `NaN`, `INF`, `1e400`, `0x1F`, `1_000`, `1,5` and digits of other scripts are
     no numbers, nor are texts of more than 1,000 characters.
     """
-    text = text.strip(" \t\r\n")
-    if len(text) > _LONGEST_NUMBER or _NUMBER.fullmatch(text) is None:
+    if len(text) > _LONGEST_NUMBER or _is_number(text) is None:
         return None
     number = float(text)
-    return number if math.isfinite(number) else None
+    return number if isfinite(number) else None
 
 
 def parse_boolean(text: str) -> bool:

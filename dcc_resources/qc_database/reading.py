@@ -29,7 +29,7 @@ class _Names(dict[str, str]):
     """Names without their prefixes: of a valid document's elements, all are in the one namespace."""
 
     def __missing__(self, qualified: str) -> str:
-        local = self[qualified] = f"<{qualified.rpartition(':')[2]}>"
+        local = self[qualified] = qualified.rpartition(":")[2]
         return local
 
 
@@ -110,7 +110,7 @@ def _handlers(
 
     def on_start(name: str, attributes: dict[str, str]) -> None:
         nonlocal blocks, line, parts, position, step, text_step
-        below = step.children.get(names[name])
+        below = step.children.get(name) or step.children.get(names[name])
         if below is None or text_step is not None:
             raise violation(parser.CurrentLineNumber, f"nothing is known of an element <{name}> here")
         if below.has_text:
