@@ -1,0 +1,258 @@
+"""Documents withdrawn from the QC database, wholly, where nothing later builds on them (issue 3, item 3).
+
+A later document that stands builds on one when it changed an entity that that one changed; when it brought an
+experiment about a specimen that that one added; or when it deleted a specimen of an experiment that would come back.
+Withdrawing a document is a document itself, of the action undo: it ends what the other opened and opens again what the
+other ended, so that the database can still be asked what was current before and in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlalchemy import Connection, Engine, Row, Select, and_, exists, insert, select, update
+
+from dcc_resources.databases.columns import utc_now
+from dcc_resources.databases.transactions import run_writing
+from dcc_resources.errors import NotFoundError
+from dcc_resources.naming import Action
+from dcc_resources.qc_database.applying import PATIENCE_SECONDS, close_findings, take_upload_lock
+from dcc_resources.qc_database.bulk import Counters
+from dcc_resources.qc_database.models import Document, Experiment, ExperimentSpecimen, Lifetime, Specimen
+from dcc_resources.qc_database.rows import ENTITY_TABLES
+from dcc_resources.qc_database.versions import end_versions, reopen_versions, same_key
+from dcc_resources.qc_database.vocabulary import DocumentAction, DocumentState, EntityKind
+
+_DOCUMENT: Final = Document.__table__
+_LIFETIME: Final = Lifetime.__table__
+
+
+@dataclass(frozen=True, slots=True)
+class Builder:
+    """A document that builds on one that was to be withdrawn, and how."""
+
+    document_id: int
+    zip_action: str
+    zip_file: str
+    file_name: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Undone:
+    """What came of a withdrawal: the documents withdrawn, newest first, or who builds on them (nothing was changed)."""
+
+    withdrawn: tuple[int, ...]
+    undone_by: tuple[int, ...]
+    builders: tuple[Builder, ...]
+
+
+def undo_submission(
+    engine: Engine,
+    action: Action,
+    zip_file: str,
+    *,
+    author: str | None = None,
+    reason: str | None = None,
+    patience_seconds: float = PATIENCE_SECONDS,
+) -> Undone:
+    """Withdraw all documents of an archive that stand, in one transaction, or none of them.
+
+    Raises NotFoundError if none stands, and as `undo_documents`.
+    """
+    table = _DOCUMENT.c
+    of_zip = (table.zip_file == zip_file) & (table.zip_action == action.value) & _stands(_DOCUMENT)
+
+    def work(connection: Connection) -> Undone:
+        take_upload_lock(connection)
+        ids = connection.scalars(select(table.id).where(of_zip)).all()
+        if not ids:
+            raise NotFoundError(
+                f"No document of {action.value}/{zip_file} stands in the QC database. Check the action and the name; "
+                "what was withdrawn already cannot be withdrawn again."
+            )
+        return _undo(connection, ids, author, reason)
+
+    return _all_or_nothing(engine, work, patience_seconds)
+
+
+def undo_documents(
+    engine: Engine,
+    document_ids: Iterable[int],
+    *,
+    author: str | None = None,
+    reason: str | None = None,
+    patience_seconds: float = PATIENCE_SECONDS,
+) -> Undone:
+    """Withdraw documents in one transaction, the newest first, or none of them when others build on any.
+
+    Raises NotFoundError for a document that does not stand, or that is an undo itself; the database's `unreachable`
+    error when others were in the way, or the database away, for `patience_seconds`.
+    """
+    ids = tuple(document_ids)
+
+    def work(connection: Connection) -> Undone:
+        take_upload_lock(connection)
+        return _undo(connection, ids, author, reason)
+
+    return _all_or_nothing(engine, work, patience_seconds)
+
+
+class _BuiltOnError(Exception):
+    """Rolls a withdrawal back."""
+
+    def __init__(self, undone: Undone) -> None:
+        self.undone = undone
+
+
+def _all_or_nothing(engine: Engine, work: Any, patience_seconds: float) -> Undone:
+    def attempt(connection: Connection) -> Undone:
+        undone: Undone = work(connection)
+        if undone.builders:
+            raise _BuiltOnError(undone)
+        return undone
+
+    try:
+        return run_writing(engine, attempt, patience_seconds=patience_seconds)
+    except _BuiltOnError as refused:
+        return refused.undone
+
+
+def _undo(connection: Connection, ids: Sequence[int], author: str | None, reason: str | None) -> Undone:
+    counters = Counters(connection)
+    undone_by: list[int] = []
+    withdrawn = sorted(set(ids), reverse=True)
+    for document_id in withdrawn:
+        row = connection.execute(select(_DOCUMENT).where(_DOCUMENT.c.id == document_id)).one_or_none()
+        if row is None or row.state != DocumentState.APPLIED.value or row.action == DocumentAction.UNDO.value:
+            raise NotFoundError(
+                f"Document {document_id} does not stand in the QC database, or is a withdrawal itself. Look up what "
+                "stands, or submit the data again."
+            )
+        builders = builders_on(connection, document_id)
+        if builders:
+            return Undone((), (), builders)
+        undone_by.append(_withdraw(connection, row, counters, author, reason))
+    return Undone(tuple(withdrawn), tuple(undone_by), ())
+
+
+def _withdraw(connection: Connection, row: Row[Any], counters: Counters, author: str | None, reason: str | None) -> int:
+    undo_id = counters.of(_DOCUMENT)()
+    same = {name: getattr(row, name) for name in ("zip_action", "zip_file", "file_name", "kind", "centre", "created")}
+    connection.execute(
+        insert(_DOCUMENT).values(
+            id=undo_id,
+            inc=row.inc,
+            action=DocumentAction.UNDO.value,
+            state=DocumentState.APPLIED.value,
+            applied_at=utc_now(),
+            undoes=row.id,
+            author=author,
+            reason=reason,
+            **same,
+        )
+    )
+    for kind, table in ENTITY_TABLES.items():
+        opened = select(table.c.id).where(table.c.document_id == row.id, table.c.is_current)
+        end_versions(connection, kind, connection.scalars(opened).all(), undo_id)
+        ended = select(_LIFETIME.c.entity_id).where(
+            _LIFETIME.c.ended_by == row.id, _LIFETIME.c.entity_kind == kind.value
+        )
+        reopen_versions(connection, kind, connection.scalars(ended).all(), undo_id, counters.of(_LIFETIME))
+    close_findings(connection, row.id, undo_id)
+    connection.execute(update(_DOCUMENT).where(_DOCUMENT.c.id == row.id).values(state=DocumentState.UNDONE.value))
+    return undo_id
+
+
+def builders_on(connection: Connection, document_id: int) -> tuple[Builder, ...]:
+    """The later documents that build on one, oldest first, each with the first way it does so."""
+    found: dict[int, str] = {}
+    for kind in EntityKind:
+        for side in ("opened_by", "ended_by"):
+            for later in connection.scalars(_changed_since(kind, document_id, side)):
+                found.setdefault(later, f"changed a {kind.value} that it changed")
+    for later in connection.scalars(_experiments_on_added(document_id)):
+        found.setdefault(later, "brought experiments about its specimens")
+    for later in connection.scalars(_specimens_gone_since(document_id)):
+        found.setdefault(later, "deleted specimens of experiments that would come back")
+    table = _DOCUMENT.c
+    rows = connection.execute(
+        select(table.id, table.zip_action, table.zip_file, table.file_name)
+        .where(table.id.in_(found))
+        .order_by(table.id)
+    )
+    return tuple(Builder(*row, found[row.id]) for row in rows)
+
+
+def _stands(document: Any) -> Any:
+    return and_(document.c.state == DocumentState.APPLIED.value, document.c.action != DocumentAction.UNDO.value)
+
+
+def _changed_since(kind: EntityKind, document_id: int, side: str) -> Select[Any]:
+    """Later documents that opened, or ended, a version of an entity of which this one opened or ended a version."""
+    mine, others = ENTITY_TABLES[kind].alias("mine"), ENTITY_TABLES[kind].alias("others")
+    touched, later, document = _LIFETIME.alias("touched"), _LIFETIME.alias("later"), _DOCUMENT.alias("d")
+    of_this = (touched.c.opened_by == document_id) | (touched.c.ended_by == document_id)
+    return (
+        select(document.c.id)
+        .distinct()
+        .select_from(touched)
+        .join(mine, mine.c.id == touched.c.entity_id)
+        .join(others, same_key(kind, mine, others))
+        .join(later, and_(later.c.entity_kind == kind.value, later.c.entity_id == others.c.id))
+        .join(document, document.c.id == later.c[side])
+        .where(of_this, touched.c.entity_kind == kind.value, later.c[side] > document_id, _stands(document))
+    )
+
+
+def _experiments_on_added(document_id: int) -> Select[Any]:
+    """Later documents whose experiments took effect and are about specimens that this one added."""
+    specimen, named, experiment = Specimen.__table__, ExperimentSpecimen.__table__, Experiment.__table__
+    added, opened, document = _LIFETIME.alias("added"), _LIFETIME.alias("opened"), _DOCUMENT.alias("d")
+    return (
+        select(document.c.id)
+        .distinct()
+        .select_from(specimen)
+        .join(_DOCUMENT, and_(_DOCUMENT.c.id == specimen.c.document_id, _DOCUMENT.c.action == DocumentAction.ADD.value))
+        .join(added, and_(added.c.entity_kind == EntityKind.SPECIMEN.value, added.c.entity_id == specimen.c.id))
+        .join(named, named.c.specimen_id == specimen.c.specimen_id)
+        .join(experiment, and_(experiment.c.id == named.c.experiment_row, experiment.c.centre == specimen.c.centre))
+        .join(document, document.c.id == experiment.c.document_id)
+        .join(
+            opened,
+            and_(
+                opened.c.entity_kind == EntityKind.EXPERIMENT.value,
+                opened.c.entity_id == experiment.c.id,
+                opened.c.opened_by == document.c.id,
+            ),
+        )
+        .where(specimen.c.document_id == document_id, document.c.id > document_id, _stands(document))
+    )
+
+
+def _specimens_gone_since(document_id: int) -> Select[Any]:
+    """Later documents that deleted specimens, not there since, of experiments that this one ended."""
+    specimen, named, experiment = Specimen.__table__, ExperimentSpecimen.__table__, Experiment.__table__
+    ended, gone, document = _LIFETIME.alias("ended"), _LIFETIME.alias("gone"), _DOCUMENT.alias("d")
+    there = specimen.alias("there")
+    same = and_(there.c.centre == specimen.c.centre, there.c.specimen_id == specimen.c.specimen_id)
+    return (
+        select(document.c.id)
+        .distinct()
+        .select_from(ended)
+        .join(experiment, experiment.c.id == ended.c.entity_id)
+        .join(named, named.c.experiment_row == experiment.c.id)
+        .join(specimen, and_(specimen.c.centre == experiment.c.centre, specimen.c.specimen_id == named.c.specimen_id))
+        .join(gone, and_(gone.c.entity_kind == EntityKind.SPECIMEN.value, gone.c.entity_id == specimen.c.id))
+        .join(document, document.c.id == gone.c.ended_by)
+        .where(
+            ended.c.entity_kind == EntityKind.EXPERIMENT.value,
+            ended.c.ended_by == document_id,
+            gone.c.ended_by > document_id,
+            document.c.action == DocumentAction.DELETE.value,
+            _stands(document),
+            ~exists().where(same, there.c.is_current),
+        )
+    )
