@@ -1,7 +1,7 @@
 """Documents read as streams of typed objects, in memory that holds one specimen, experiment, line or housing at a time.
 
-Expat rather than libxml2: its line numbers are exact in documents of any length, while libxml2 guesses those beyond
-65,535 from the texts nearby.
+Expat rather than libxml2: its lines are those where tags begin, in documents of any length. libxml2 gives the line where
+a tag ends, and beyond 65,535 guesses it from the texts nearby.
 """
 
 from __future__ import annotations
@@ -97,8 +97,8 @@ def _handlers(
 ) -> tuple[Callable[[str, dict[str, str]], None], Callable[[str], None]]:
     """What to do when an element begins and when one ends, from within the root element on.
 
-    These run once an element, so they are closures: methods would take half as long again. Text is only taken where an
-    element may have it.
+    Nearly all time goes by in these two, so their state is in variables. Text is only taken where an element may have
+    it.
     """
     names = _Names()
     texts: list[str] = []
