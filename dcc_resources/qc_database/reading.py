@@ -1,7 +1,7 @@
 """Documents read as streams of typed objects, in memory that holds one specimen, experiment, line or housing at a time.
 
-Expat rather than libxml2: its lines are those where tags begin, in documents of any length. libxml2 gives the line where
-a tag ends, and beyond 65,535 guesses it from the texts nearby.
+Expat rather than libxml2: its lines are those where tags begin, in documents of any length. libxml2 gives lines where
+tags end, and beyond 65,535 guesses them from texts nearby.
 """
 
 from __future__ import annotations
