@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from dcc_resources.integrity import (
     added_rules,
@@ -125,11 +125,11 @@ class _Checking:
     def batch(self, block: Block | None, entities: list[Entity], numbers: Counter[str]) -> Iterator[Finding]:
         if block is None or not entities:
             return
-        above = replace(self.block_context(block), answers=self.ask(block, entities))
+        above = self.block_context(block)._replace(answers=self.ask(block, entities))
         for entity in entities:
             name = entity.kind if isinstance(entity, Specimen) else _ENTITY_NAMES[type(entity)]
             numbers[name] += 1
-            at = replace(above, path=f"{above.path}/{name}[{numbers[name]}]", entity=entity)
+            at = above._replace(path=f"{above.path}/{name}[{numbers[name]}]", entity=entity)
             yield from self.judge(entity, at)
             if isinstance(entity, Specimen) or entity.procedure is None:
                 continue
@@ -154,8 +154,7 @@ class _Checking:
 
     def procedure(self, procedure: Procedure, above: Context) -> Iterator[Finding]:
         definition = above.pipeline.procedures.get(procedure.procedure_id) if above.pipeline is not None else None
-        at = replace(
-            above,
+        at = above._replace(
             path=f"{above.path}/procedure",
             procedure=procedure,
             procedure_definition=definition,
@@ -174,7 +173,7 @@ class _Checking:
         element = step.parameter
         definitions = above.procedure_definition
         definition = definitions.parameters.get(key_of(element.parameter_id)) if definitions is not None else None
-        at = replace(above, path=above.path + step.path, parameter_definition=definition)
+        at = above._replace(path=above.path + step.path, parameter_definition=definition)
         kind = TYPE_OF[type(element)]
         yield from self.judge(ParameterUse(element, kind), at)
         if definitions is not None and (definition is None or definition.type is not kind):
@@ -185,33 +184,42 @@ class _Checking:
     def inside(self, element: ParameterElement, at: Context) -> Iterator[Finding]:
         if isinstance(element, SeriesParameter):
             for number, value in enumerate(element.values, 1):
-                yield from self.judge(value, replace(at, path=f"{at.path}/value[{number}]"))
+                yield from self.judge(value, at._replace(path=f"{at.path}/value[{number}]"))
         elif isinstance(element, MediaParameter):
             yield from self.associations(element.associations, at)
         elif isinstance(element, MediaSampleParameter):
             for path, file in files_of(element):
-                below = replace(at, path=at.path + path)
+                below = at._replace(path=at.path + path)
                 yield from self.judge(file, below)
                 yield from self.associations(file.associations, below)
         elif isinstance(element, SeriesMediaParameter):
             for number, media in enumerate(element.values, 1):
-                below = replace(at, path=f"{at.path}/value[{number}]")
+                below = at._replace(path=f"{at.path}/value[{number}]")
                 yield from self.judge(media, below)
                 yield from self.associations(media.associations, below)
 
     def associations(self, associations: tuple[ParameterAssociation, ...], at: Context) -> Iterator[Finding]:
         for number, association in enumerate(associations, 1):
-            yield from self.judge(association, replace(at, path=f"{at.path}/parameterAssociation[{number}]"))
+            yield from self.judge(association, at._replace(path=f"{at.path}/parameterAssociation[{number}]"))
 
     def judge(self, element: object, at: Context) -> Iterator[Finding]:
         """What the rules for an element find; what could not be checked is said once a document."""
         for rule, missing in self.rules(type(element)):
-            found = rule.findings(element, at) if not missing else (_missing(kind, at) for kind in missing)
-            for finding in found:
+            if missing:
+                yield from self.once(_missing(kind, at) for kind in missing)
+                continue
+            for fault in rule.check(element, at):
+                finding = rule.finding(fault, at)
                 if finding.severity is Severity.UNCHECKED:
-                    if (finding.rule, finding.message) in self.said:
-                        continue
-                    self.said.add((finding.rule, finding.message))
+                    yield from self.once([finding])
+                else:
+                    yield finding
+
+    def once(self, findings: Iterable[Finding]) -> Iterator[Finding]:
+        """Those that were not said yet."""
+        for finding in findings:
+            if (finding.rule, finding.message) not in self.said:
+                self.said.add((finding.rule, finding.message))
                 yield finding
 
     def rules(self, kind: type) -> list[tuple[Rule, list[type[Snapshot]]]]:

@@ -124,8 +124,11 @@ class Answers:
     experiments: Mapping[ExperimentKey, tuple[Where, ...]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
+NOTHING_ASKED = Answers()
+"""The answers above a batch, where nothing was asked."""
+
+
+class Context(NamedTuple):
     """The place of the element that a rule looks at.
 
     `path` is the element's, as an XPath without namespaces. What is above the element is None where the element is
@@ -136,7 +139,7 @@ class Context:
     document: DocumentContext
     path: str
     block: Block
-    answers: Answers = field(default_factory=Answers)
+    answers: Answers = NOTHING_ASKED
     entity: Entity | None = None
     pipeline: Pipeline | None = None
     procedure: Procedure | None = None

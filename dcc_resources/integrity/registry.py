@@ -47,23 +47,22 @@ class Rule:
         """The names of the reference data that it needs."""
         return tuple(kind.NAME for kind in self.needs)
 
-    def findings(self, element: object, at: Context) -> Iterator[Finding]:
-        """What the rule finds wrong with an element at its place."""
-        for fault in self.check(element, at):
-            yield Finding(
-                self.id,
-                fault.severity or self.severity,
-                fault.message,
-                fault.line,
-                at.path + fault.below,
-                fault.value,
-                at.block.centre,
-                at.procedure.procedure_id if at.procedure else None,
-                self.reference_names,
-                at.block.position,
-                at.entity_kind,
-                at.entity.position if at.entity is not None else None,
-            )
+    def finding(self, fault: Fault, at: Context) -> Finding:
+        """The finding of a fault that the check yielded at a place."""
+        return Finding(
+            self.id,
+            fault.severity or self.severity,
+            fault.message,
+            fault.line,
+            at.path + fault.below,
+            fault.value,
+            at.block.centre,
+            at.procedure.procedure_id if at.procedure is not None else None,
+            self.reference_names,
+            at.block.position,
+            at.entity_kind,
+            at.entity.position if at.entity is not None else None,
+        )
 
 
 RULES: dict[str, Rule] = {}

@@ -28,6 +28,7 @@ from dcc_resources.reference_data.snapshots import StatusCodes
 _TERM = re.compile(r"[A-Za-z][A-Za-z0-9_]*:[A-Za-z0-9_]+")
 _TERM_END = re.compile(r"\s")
 _LONGEST_SHOWN = 100
+_VALUE_TYPES = frozenset(ValueType)
 
 
 @rule(
@@ -97,7 +98,7 @@ def value_reads_as_its_type(element: SimpleParameter | Metadata | SeriesValue, a
     value, parameter = element.value, at.parameter
     if value is None or is_blank(value) or not parameter.value_type:
         return
-    if parameter.value_type not in set(ValueType):
+    if parameter.value_type not in _VALUE_TYPES:
         yield Fault(
             f"Values of {parameter.key} could not be checked: IMPReSS gives them the type {parameter.value_type!r}, "
             "which is not known here.",

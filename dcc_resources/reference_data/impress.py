@@ -80,7 +80,10 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Procedure:
-    """A procedure of a pipeline: its parameters by their key, and the keys of those that must be submitted."""
+    """A procedure of a pipeline: its parameters by their key, and the keys of those that must be submitted.
+
+    A retired parameter need not be, even where IMPReSS still calls it required.
+    """
 
     key: str
     is_active: bool

@@ -151,7 +151,7 @@ class _Reading:
             self.text(address, answer, "procedureKey", needed=True),
             self.in_use(address, answer),
             parameters,
-            frozenset(key for key, parameter in parameters.items() if parameter.is_required),
+            frozenset(key for key, parameter in parameters.items() if parameter.is_required and parameter.is_active),
         )
         if not isinstance(which, dict):
             self.procedures[str(which)] = procedure

@@ -42,6 +42,7 @@ ANSWERS: dict[str, Any] = {
         "isOption": True,
         "optionCollection": [1, 2, 3],
         "isDeprecated": True,
+        "isRequired": True,
         "qcMin": 1,
     },
     "parameter/4": {"parameterKey": "IMPC_IPG_010_001", "type": "ontologyParameter", "ontologyGroupId": 6},
@@ -73,7 +74,7 @@ def test_impress_is_what_its_api_answers(tmp_path: Path) -> None:
     impress = load_reference_data(tmp_path).impress
     assert impress is not None
     procedure = impress.pipelines["IMPC_001"].procedures["IMPC_IPG_001"]
-    assert procedure.required == {"IMPC_IPG_002_001"}
+    assert procedure.required == {"IMPC_IPG_002_001"}, "the retired one need not be submitted"
     assert procedure.parameters["IMPC_IPG_002_001"] == Parameter(
         "IMPC_IPG_002_001",
         ParameterType.SERIES,
