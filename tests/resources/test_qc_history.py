@@ -1,0 +1,78 @@
+"""The story of a specimen, and the past of the QC database, on SQLite and on MariaDB."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from sqlalchemy import Engine, select
+
+from dcc_resources.naming import Action
+from dcc_resources.qc_database import models
+from dcc_resources.qc_database.history import current_at, document_at, measurements_at, specimen_history
+from dcc_resources.qc_database.undoing import undo_documents
+from dcc_resources.qc_database.vocabulary import EntityKind
+from tests.resources.qc_documents import apply, experiment, specimen
+
+ADD, EDIT, DELETE = Action.ADD, Action.EDIT, Action.DELETE
+
+
+def story(engine: Engine, specimen_id: str = "S1", centre: str = "H") -> list[tuple[int, str, str]]:
+    with engine.connect() as connection:
+        events = specimen_history(connection, centre, specimen_id)
+    return [(event.document_id, event.happening.value, event.entity_kind.value) for event in events]
+
+
+def test_the_story_of_a_specimen_tells_all_that_happened_to_it_and_its_experiments(qc_database: Engine) -> None:
+    apply(qc_database, ADD, specimen("S1"), specimen("S2"))
+    apply(qc_database, ADD, specimen("S1"))
+    apply(qc_database, ADD, experiment("E1", ("S1", "S2")), experiment("E2", ("S2",)))
+    apply(qc_database, DELETE, specimen("S1"))
+    edited = apply(qc_database, EDIT, specimen("S1", "L2")).document_id
+    undo_documents(qc_database, [edited])
+    apply(qc_database, DELETE, experiment("E1"))
+    apply(qc_database, DELETE, specimen("S1"))
+    apply(qc_database, ADD, specimen("S1"), centre="J")
+    assert story(qc_database) == [
+        (1, "added", "specimen"),
+        (2, "refused", "specimen"),
+        (3, "added", "experiment"),
+        (4, "refused", "specimen"),
+        (5, "edited", "specimen"),
+        (6, "restored", "specimen"),
+        (7, "deleted", "experiment"),
+        (8, "deleted", "specimen"),
+    ]
+    assert story(qc_database, "S3") == []
+
+
+def test_a_withdrawn_add_is_told(qc_database: Engine) -> None:
+    undo_documents(qc_database, [apply(qc_database, ADD, specimen("S1")).document_id])
+    assert story(qc_database) == [(1, "added", "specimen"), (2, "withdrawn", "specimen")]
+
+
+def test_any_past_can_be_asked_for(qc_database: Engine) -> None:
+    apply(qc_database, ADD, experiment("E1", value="1"))
+    edited = apply(qc_database, EDIT, experiment("E1", value="2")).document_id
+    undo_documents(qc_database, [edited])
+    apply(qc_database, DELETE, experiment("E1"))
+    table = models.Experiment.__table__
+    with qc_database.connect() as connection:
+        values = [[row.value for row in connection.execute(measurements_at(past))] for past in range(5)]
+        current = [
+            connection.scalars(select(table.c.document_id).where(current_at(EntityKind.EXPERIMENT, past))).all()
+            for past in range(5)
+        ]
+    assert values == [[], ["1"], ["2"], ["1"], []]
+    assert current == [[], [1], [2], [1], []]
+
+
+def test_a_date_is_that_of_the_last_document_applied_by_then(qc_database: Engine) -> None:
+    apply(qc_database, ADD, specimen("S1"))
+    apply(qc_database, EDIT, specimen("S1"))
+    table, day = models.Document.__table__, datetime(2026, 1, 1)
+    with qc_database.begin() as connection:
+        for number in (1, 2):
+            moment = day + timedelta(days=number)
+            connection.execute(table.update().where(table.c.id == number).values(applied_at=moment))
+        moments = [day, day + timedelta(days=1), day + timedelta(days=1.5), day + timedelta(days=9)]
+        assert [document_at(connection, moment) for moment in moments] == [0, 1, 1, 2]
