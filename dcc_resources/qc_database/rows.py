@@ -20,6 +20,9 @@ from dcc_resources.qc_database.lexical import parse_boolean, parse_date, parse_i
 from dcc_resources.qc_database.procedure_rows import ProcedureRows, RunOwner
 from dcc_resources.qc_database.vocabulary import EntityKind
 
+_MEASURED: Final = {"parameter_id", "sequence_id", "increment", "increment_status", "unit", "status"}
+"""The columns of a measurement that do not repeat what the experiment, line or housing says."""
+
 _LEXICAL_LIMIT: Final = 16_000
 """Characters; MySQL's TEXT holds four times as many bytes."""
 
@@ -329,7 +332,9 @@ def _length_check(table: Table) -> Callable[[Row], TooLong | None]:
     limits = tuple(
         (place, column.type.length or _LEXICAL_LIMIT, column.name)
         for place, column in enumerate(table.columns)
-        if isinstance(column.type, String) and (column.type.length is not None or column.name == "lexical")
+        if isinstance(column.type, String)
+        and (column.type.length is not None or column.name == "lexical")
+        and (table is not models.Measurement.__table__ or column.name in _MEASURED)
     )
 
     def check(row: Row) -> TooLong | None:

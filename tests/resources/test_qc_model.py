@@ -99,12 +99,29 @@ class Documents(RuleBasedStateMachine):
             shutil.rmtree(self.home)
 
     @rule(
-        action=st.sampled_from(Action),
+        action=st.sampled_from([Action.ADD, Action.ADD, Action.EDIT, Action.DELETE]),
         entities=_of_one_document,
         centre=st.sampled_from(CENTRES),
         created=_days,
     )
     def apply(self, action: Action, entities: list[Entity], centre: str, created: date) -> None:
+        self._apply(action, entities, centre, created)
+
+    @precondition(lambda self: self.model.present())
+    @rule(data=st.data(), action=st.sampled_from([Action.EDIT, Action.DELETE]), value=_words, created=_days)
+    def change_what_is_there(self, data: st.DataObject, action: Action, value: str, created: date) -> None:
+        kind, centre, *names = data.draw(st.sampled_from(sorted(self.model.present(), key=repr)))
+        entity: Entity
+        if kind == "specimen":
+            entity = specimen(str(names[0]), value)
+        elif kind == "experiment":
+            about = data.draw(st.lists(st.sampled_from(["S1", "S2"]), min_size=1, max_size=2))
+            entity = experiment(str(names[1]), about, value, str(names[0]))
+        else:
+            entity = line(str(names[1]), value, str(names[0])) if kind == "line" else housing(value)
+        self._apply(action, [entity], str(centre), created)
+
+    def _apply(self, action: Action, entities: list[Entity], centre: str, created: date) -> None:
         content = contents(*entities, centre=centre)
         kind = DocumentKind.SPECIMEN if content[0].pipeline is None else DocumentKind.EXPERIMENT
         document = to_apply(action, kind, centre=centre, created=created)
@@ -202,6 +219,6 @@ def present_of(engine: Engine, document_id: int | None) -> dict[Key, str]:
 
 
 Documents.TestCase.settings = settings(
-    max_examples=60, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=50, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
 )
 TestDocuments = Documents.TestCase
