@@ -172,7 +172,7 @@ def builders_on(connection: Connection, document_id: int) -> tuple[Builder, ...]
     for kind in EntityKind:
         for side in ("opened_by", "ended_by"):
             for later in connection.scalars(_changed_since(kind, document_id, side)):
-                found.setdefault(later, f"changed a {kind.value} that it changed")
+                found.setdefault(later, f"changed what it changed ({kind.value})")
     for later in connection.scalars(_experiments_on_added(document_id)):
         found.setdefault(later, "brought experiments about its specimens")
     for later in connection.scalars(_specimens_gone_since(document_id)):
