@@ -7,8 +7,6 @@ import ftplib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import islice
-from types import TracebackType
-from typing import Self
 
 from dcc_resources.errors import (
     ConfigurationError,
@@ -20,7 +18,7 @@ from dcc_resources.errors import (
     TransferFailedError,
 )
 from dcc_resources.file_sources.access import parse_hostname, resolve_accesskey
-from dcc_resources.file_sources.base import ActionListing, SourceAddress
+from dcc_resources.file_sources.base import ActionListing, Connection, SourceAddress
 from dcc_resources.file_sources.ftp_listing import parse_list_line, parse_mlsd_line
 from dcc_resources.file_sources.ftp_session import FAILURES, FtpSession, describe, open_session
 from dcc_resources.file_sources.listing import MAX_ENTRIES, Entry, EntryKind, gather
@@ -50,7 +48,7 @@ def open_ftps(address: SourceAddress, settings: Settings) -> FtpConnection:
     return FtpConnection(address, settings, tls=True)
 
 
-class FtpConnection:
+class FtpConnection(Connection):
     """A logged-in FTP connection; see `Connection`.
 
     A transfer that was broken off leaves the control connection in doubt: the next request makes a new one.
@@ -114,14 +112,6 @@ class FtpConnection:
         if self._session is not None:
             self._session.abandon()
             self._session = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _connected(self) -> FtpSession:
         if self._session is None:

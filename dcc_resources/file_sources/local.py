@@ -8,8 +8,6 @@ import stat
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from dcc_resources.errors import (
     ConfigurationError,
@@ -19,7 +17,7 @@ from dcc_resources.errors import (
     SourceUnreachableError,
     TransferFailedError,
 )
-from dcc_resources.file_sources.base import ActionListing, SourceAddress
+from dcc_resources.file_sources.base import ActionListing, Connection, SourceAddress
 from dcc_resources.file_sources.listing import Entry, EntryKind, gather
 from dcc_resources.file_sources.md5_sidecar import MAX_SIDECAR_BYTES, parse_md5
 from dcc_resources.file_sources.remote_names import printable, raw
@@ -41,7 +39,7 @@ def open_local(address: SourceAddress, settings: Settings) -> LocalConnection:
     return LocalConnection(address, settings)
 
 
-class LocalConnection:
+class LocalConnection(Connection):
     """A folder of this machine; see `Connection`. Links that lead out of the folder are not followed."""
 
     def __init__(self, address: SourceAddress, settings: Settings) -> None:
@@ -103,14 +101,6 @@ class LocalConnection:
 
     def close(self) -> None:
         """Nothing needs closing; see `Connection.close`."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _entries(self, entries: Iterator[os.DirEntry[str]]) -> Iterator[Entry]:
         deadline = time.monotonic() + self._list_timeout

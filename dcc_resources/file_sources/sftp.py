@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import stat
 from collections.abc import Callable, Iterator
-from types import TracebackType
-from typing import Self
 
 import paramiko
 
@@ -19,14 +17,14 @@ from dcc_resources.errors import (
     TransferFailedError,
 )
 from dcc_resources.file_sources.access import parse_hostname, resolve_accesskey
-from dcc_resources.file_sources.base import ActionListing, SourceAddress
-from dcc_resources.file_sources.host_keys import check_host_key, trusted_keys
+from dcc_resources.file_sources.base import ActionListing, Connection, SourceAddress
+from dcc_resources.file_sources.host_keys import SSH_PORT, check_host_key, trusted_keys
 from dcc_resources.file_sources.listing import Entry, EntryKind, gather
 from dcc_resources.file_sources.md5_sidecar import MAX_SIDECAR_BYTES, parse_md5
 from dcc_resources.file_sources.remote_names import join_base, printable, raw
 from dcc_resources.file_sources.sockets import time_limit
 from dcc_resources.file_sources.ssh_login import log_in
-from dcc_resources.file_sources.ssh_transport import SSH_PORT, SshTransport, describe
+from dcc_resources.file_sources.ssh_transport import SshTransport, describe
 from dcc_resources.naming import Action
 from dcc_resources.settings import Settings
 
@@ -54,7 +52,7 @@ def open_sftp(address: SourceAddress, settings: Settings) -> SftpConnection:
         raise
 
 
-class SftpConnection:
+class SftpConnection(Connection):
     """A logged-in SFTP connection; see `Connection`."""
 
     def __init__(self, address: SourceAddress, settings: Settings, base: str, connection: SshTransport) -> None:
@@ -106,14 +104,6 @@ class SftpConnection:
     def close(self) -> None:
         """Close the connection; see `Connection.close`."""
         self._connection.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _path(self, *parts: str) -> bytes:
         return raw(join_base(self._base, *parts))
