@@ -16,7 +16,15 @@ from pathlib import Path
 from typing import BinaryIO
 
 from dcc_resources.allowance import Allowance, Place
-from dcc_resources.errors import ChecksumMismatchError, SizeMismatchError, SourceError
+from dcc_resources.errors import (
+    CertificateRefusedError,
+    ChecksumMismatchError,
+    HostKeyChangedError,
+    HostKeyUnknownError,
+    LoginRefusedError,
+    SizeMismatchError,
+    SourceError,
+)
 from dcc_resources.file_sources.base import Connection, SourceAddress
 from dcc_resources.file_sources.connect import connect
 from dcc_resources.outcomes import ZipKey
@@ -26,6 +34,10 @@ from dcc_resources.staging import Origin, Staging, disk_errors
 _BLOCK = 1024 * 1024
 _PROGRESS_SECONDS = 1.0
 _FRESH_SECONDS = 30.0
+
+
+HOPELESS = (LoginRefusedError, HostKeyUnknownError, HostKeyChangedError, CertificateRefusedError)
+"""Errors that trying again in the same session cannot mend."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,6 +298,9 @@ class SourceDownloads:
         except Stopped:
             pass
         except Exception as error:  # whatever it is, the coordinator must hear of it: nobody else waits for the thread
+            if isinstance(error, HOPELESS):
+                # At once, for a server may lock out whoever is refused again and again.
+                self._given_up = error
             self._tell(Broke(transfer, error, connecting and isinstance(error, SourceError)))
         else:
             self._tell(Arrived(transfer, received))

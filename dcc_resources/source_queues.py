@@ -5,12 +5,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from dcc_resources.downloading import Broke, Hosting, Received, SourceDownloads, Transfer
+from dcc_resources.downloading import HOPELESS, Broke, Hosting, Received, SourceDownloads, Transfer
 from dcc_resources.errors import (
-    CertificateRefusedError,
-    HostKeyChangedError,
-    HostKeyUnknownError,
-    LoginRefusedError,
     SourceError,
     SourceTimeoutError,
 )
@@ -18,7 +14,6 @@ from dcc_resources.tracker.source_statistics import Conduct
 from dcc_resources.zip_jobs import Job
 
 _QUEUED = 64
-_HOPELESS = (LoginRefusedError, HostKeyUnknownError, HostKeyChangedError, CertificateRefusedError)
 
 
 class SourceQueue:
@@ -82,7 +77,7 @@ class SourceQueue:
         self.conduct.failures += 1
         costs_time = message.connecting or isinstance(message.error, SourceTimeoutError)
         self._failures_in_a_row = self._failures_in_a_row + 1 if costs_time else 0
-        if self._failures_in_a_row >= self._failure_limit or isinstance(message.error, _HOPELESS):
+        if self._failures_in_a_row >= self._failure_limit or isinstance(message.error, HOPELESS):
             self.given_up = True
             self._downloads.give_up(message.error)
 

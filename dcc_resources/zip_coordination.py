@@ -1,7 +1,7 @@
 """The coordinating thread of a session: hears what became of each step, decides what comes next, and records it.
 
 Threads do the work: a few for each file source download, a pool extracts and validates. They never touch the tracker.
-Everything that happened since the last commit is written in one transaction, about ten times a second.
+Everything that happened since the last commit is written in one transaction, about five times a second.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from dcc_resources.zip_recording import Batch
 
 log = logging.getLogger(__name__)
 
-_COMMIT_SECONDS = 0.1
+_COMMIT_SECONDS = 0.2
 _IDLE_SECONDS = 0.5
 _MOST_UNCHECKED = 256
 _STOP_SECONDS = 5.0

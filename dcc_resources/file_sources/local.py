@@ -6,7 +6,7 @@ import contextlib
 import os
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 from dcc_resources.errors import (
@@ -17,9 +17,9 @@ from dcc_resources.errors import (
     SourceUnreachableError,
     TransferFailedError,
 )
-from dcc_resources.file_sources.base import ActionListing, Connection, SourceAddress
+from dcc_resources.file_sources.base import ActionListing, SourceAddress
+from dcc_resources.file_sources.blockwise import BlockwiseConnection
 from dcc_resources.file_sources.listing import Entry, EntryKind, gather
-from dcc_resources.file_sources.md5_sidecar import MAX_SIDECAR_BYTES, parse_md5
 from dcc_resources.file_sources.remote_names import printable, raw
 from dcc_resources.naming import Action
 from dcc_resources.settings import Settings
@@ -39,7 +39,7 @@ def open_local(address: SourceAddress, settings: Settings) -> LocalConnection:
     return LocalConnection(address, settings)
 
 
-class LocalConnection(Connection):
+class LocalConnection(BlockwiseConnection):
     """A folder of this machine; see `Connection`. Links that lead out of the folder are not followed."""
 
     def __init__(self, address: SourceAddress, settings: Settings) -> None:
@@ -77,28 +77,6 @@ class LocalConnection(Connection):
                 f"{self._label}: {_shown(directory)} cannot be listed ({_reason(error)}). Correct its permissions."
             ) from error
 
-    def fetch(
-        self,
-        action: Action,
-        name: str,
-        sink: Callable[[bytes], object],
-        *,
-        size: int | None,
-        offset: int = 0,
-        modified: int | None = None,  # noqa: ARG002 - the protocol cannot make it a condition
-    ) -> None:
-        """Pass the bytes of a file on to `sink`; see `Connection.fetch`."""
-        for block in self._blocks(action, name, offset, size):
-            sink(block)
-
-    def read_md5(self, action: Action, name: str) -> str | None:
-        """The checksum published beside an archive; see `Connection.read_md5`."""
-        try:
-            content = b"".join(self._blocks(action, f"{name}.md5", 0, MAX_SIDECAR_BYTES))
-        except FileMissingError:
-            return None
-        return parse_md5(content, name, self._label)
-
     def close(self) -> None:
         """Nothing needs closing; see `Connection.close`."""
 
@@ -124,7 +102,7 @@ class LocalConnection(Connection):
     def _inside(self, path: Path) -> bool:
         return path.resolve().is_relative_to(self._base)
 
-    def _blocks(self, action: Action, name: str, offset: int, size: int | None) -> Iterator[bytes]:
+    def _blocks(self, action: Action, name: str, offset: int, size: int | None) -> Generator[bytes, None, None]:
         path = self._base / action / os.fsdecode(raw(name))
         try:
             with self._regular(path).open("rb", buffering=0) as file:

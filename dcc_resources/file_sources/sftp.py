@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Generator, Iterator
 
 import paramiko
 
@@ -17,10 +17,10 @@ from dcc_resources.errors import (
     TransferFailedError,
 )
 from dcc_resources.file_sources.access import parse_hostname, resolve_accesskey
-from dcc_resources.file_sources.base import ActionListing, Connection, SourceAddress
+from dcc_resources.file_sources.base import ActionListing, SourceAddress
+from dcc_resources.file_sources.blockwise import BlockwiseConnection
 from dcc_resources.file_sources.host_keys import SSH_PORT, check_host_key, trusted_keys
 from dcc_resources.file_sources.listing import Entry, EntryKind, gather
-from dcc_resources.file_sources.md5_sidecar import MAX_SIDECAR_BYTES, parse_md5
 from dcc_resources.file_sources.remote_names import join_base, printable, raw
 from dcc_resources.file_sources.sockets import time_limit
 from dcc_resources.file_sources.ssh_login import log_in
@@ -52,7 +52,7 @@ def open_sftp(address: SourceAddress, settings: Settings) -> SftpConnection:
         raise
 
 
-class SftpConnection(Connection):
+class SftpConnection(BlockwiseConnection):
     """A logged-in SFTP connection; see `Connection`."""
 
     def __init__(self, address: SourceAddress, settings: Settings, base: str, connection: SshTransport) -> None:
@@ -79,28 +79,6 @@ class SftpConnection(Connection):
                 self._client.stat(self._path() or b".")
                 return ActionListing(action, missing=True)
 
-    def fetch(
-        self,
-        action: Action,
-        name: str,
-        sink: Callable[[bytes], object],
-        *,
-        size: int | None,
-        offset: int = 0,
-        modified: int | None = None,  # noqa: ARG002 - the protocol cannot make it a condition
-    ) -> None:
-        """Pass the bytes of a file on to `sink`; see `Connection.fetch`."""
-        for block in self._blocks(self._path(action, name), offset, size):
-            sink(block)
-
-    def read_md5(self, action: Action, name: str) -> str | None:
-        """The checksum published beside an archive; see `Connection.read_md5`."""
-        try:
-            content = b"".join(self._blocks(self._path(action, f"{name}.md5"), 0, MAX_SIDECAR_BYTES))
-        except FileMissingError:
-            return None
-        return parse_md5(content, name, self._label)
-
     def close(self) -> None:
         """Close the connection; see `Connection.close`."""
         self._connection.close()
@@ -120,7 +98,8 @@ class SftpConnection(Connection):
         except OSError:
             return None
 
-    def _blocks(self, path: bytes, offset: int, size: int | None) -> Iterator[bytes]:
+    def _blocks(self, action: Action, name: str, offset: int, size: int | None) -> Generator[bytes, None, None]:
+        path = self._path(action, name)
         with self._translated(f"sending {printable(path)}", TransferFailedError, missing=FileMissingError):
             yield from self._client.blocks(path, offset, size)
 
