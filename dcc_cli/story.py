@@ -89,7 +89,7 @@ def state_text(phase: str, status: str) -> str:
 
 def _print_reasons(reasons: Iterable[Reason], indent: str) -> None:
     for reason in reasons:
-        click.echo(f"{indent}{click.style(reason.kind, fg='red')}: {printable(reason.message)}")
+        click.echo(f"{indent}{click.style(printable(reason.message), fg='red')}")
 
 
 def _print_hosts(story: ZipStory) -> None:
