@@ -24,6 +24,7 @@ from dcc_resources.errors import (
     LoginRefusedError,
     SizeMismatchError,
     SourceError,
+    SourceTimeoutError,
 )
 from dcc_resources.file_sources.base import Connection, SourceAddress
 from dcc_resources.file_sources.connect import connect
@@ -143,6 +144,8 @@ class _Sink:
 
     def take_in(self, part: Path, length: int) -> None:
         """Hash what an earlier attempt received."""
+        if length == 0:
+            return
         with part.open("rb") as known:
             while block := known.read(min(_BLOCK, length - self.received)):
                 self.digest.update(block)
@@ -215,6 +218,8 @@ DownloadMessage = Started | Progressed | Arrived | Broke
 class SourceDownloads:
     """The threads that download from one file source.
 
+    A source to which `source_failure_limit` connections in a row could not be made, or over which as many transfers in
+    a row stalled, or that refuses the login or cannot prove who it is, is given up: it is asked for nothing more.
     `tell` is called from those threads with each DownloadMessage; `allowance` bounds the transfers of all sources.
     """
 
@@ -232,6 +237,8 @@ class SourceDownloads:
         self._threads: list[threading.Thread] = []
         self._stopping = threading.Event()
         self._given_up: SourceError | None = None
+        self._failures_in_a_row = 0
+        self._counting = threading.Lock()
 
     def put(self, transfer: Transfer) -> None:
         """Queue a transfer; another thread is started for it while the source's bound allows."""
@@ -245,6 +252,21 @@ class SourceDownloads:
     def give_up(self, reason: SourceError) -> None:
         """Carry out no more of what is queued: each transfer breaks with `reason` at once."""
         self._given_up = reason
+
+    @property
+    def given_up(self) -> bool:
+        """Whether nothing more is fetched from the source in this session."""
+        return self._given_up is not None
+
+    def _note_failure(self, error: Exception, connecting: bool) -> None:
+        # Before the next transfer begins, for a server may lock out whoever it refuses again and again.
+        if not isinstance(error, SourceError):
+            return
+        with self._counting:
+            costs_time = connecting or isinstance(error, SourceTimeoutError)
+            self._failures_in_a_row = self._failures_in_a_row + 1 if costs_time else 0
+            if self._failures_in_a_row >= self._settings.source_failure_limit or isinstance(error, HOPELESS):
+                self.give_up(error)
 
     def stop(self) -> None:
         """End the threads; transfers under way break off where they are, to be resumed by a later session."""
@@ -298,11 +320,10 @@ class SourceDownloads:
         except Stopped:
             pass
         except Exception as error:  # whatever it is, the coordinator must hear of it: nobody else waits for the thread
-            if isinstance(error, HOPELESS):
-                # At once, for a server may lock out whoever is refused again and again.
-                self._given_up = error
+            self._note_failure(error, connecting)
             self._tell(Broke(transfer, error, connecting and isinstance(error, SourceError)))
         else:
+            self._failures_in_a_row = 0
             self._tell(Arrived(transfer, received))
             return connection
         # Where a transfer broke off, the server may still be sending.

@@ -51,8 +51,7 @@ from dcc_resources.zip_recording import Batch
 
 log = logging.getLogger(__name__)
 
-_COMMIT_SECONDS = 0.2
-_IDLE_SECONDS = 0.5
+_COMMIT_SECONDS, _IDLE_SECONDS, _GATHER_SECONDS = 0.2, 0.5, 0.005
 _MOST_UNCHECKED = 256
 _STOP_SECONDS = 5.0
 
@@ -121,10 +120,7 @@ class Coordinator:
     def _open_queues(self, addresses: Mapping[int, SourceAddress]) -> dict[int, SourceQueue]:
         allowance = Allowance(self._settings.downloaders)
         return {
-            number: SourceQueue(
-                SourceDownloads(address, self._settings, self._staging, allowance, self._messages.put),
-                self._settings.source_failure_limit,
-            )
+            number: SourceQueue(SourceDownloads(address, self._settings, self._staging, allowance, self._messages.put))
             for number, address in addresses.items()
         }
 
@@ -170,7 +166,7 @@ class Coordinator:
         return self._committed + _COMMIT_SECONDS - time.monotonic()
 
     def _hear(self) -> None:
-        """Wait for a message, no longer than until something else is to be done, and see to it."""
+        """Wait for a message, no longer than until something else is to be done; see to it and to all that follow."""
         wait = self._until_commit() if self._batch else _IDLE_SECONDS
         if self._retries:
             wait = min(wait, self._retries[0][0] - time.monotonic())
@@ -178,6 +174,13 @@ class Coordinator:
             message = self._messages.get(timeout=max(wait, 0.001))
         except queue.Empty:
             return
+        # To be woken for each message would keep those from working who send them.
+        time.sleep(_GATHER_SECONDS)
+        self._see_to(message)
+        for _ in range(self._messages.qsize()):
+            self._see_to(self._messages.get_nowait())
+
+    def _see_to(self, message: Message) -> None:
         match message:
             case Started():
                 self._started(message)
