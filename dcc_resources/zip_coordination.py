@@ -11,12 +11,11 @@ import itertools
 import logging
 import queue
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 
 from dcc_resources.allowance import Allowance
-from dcc_resources.archives import ExtractedArchive
 from dcc_resources.downloading import (
     Arrived,
     Broke,
@@ -46,7 +45,7 @@ from dcc_resources.tracker.models import utc_now
 from dcc_resources.tracker.progress import State, Subject
 from dcc_resources.tracker.reference import Phase, Status
 from dcc_resources.tracker.source_statistics import Conduct
-from dcc_resources.zip_jobs import INVALID, TO_VALIDATE, VALID, Checker, Document, Job
+from dcc_resources.zip_jobs import INVALID, TO_VALIDATE, VALID, Checked, Checker, Document, Extracted, Failed, Job
 from dcc_resources.zip_recording import Batch
 
 log = logging.getLogger(__name__)
@@ -61,31 +60,6 @@ WRONG_CHECKSUM = State(Phase.ZIP_MD5, Status.FAILED)
 EXTRACTING = State(Phase.UNZIP, Status.RUNNING)
 EXTRACTED = State(Phase.UNZIP, Status.DONE)
 NOT_EXTRACTED = State(Phase.UNZIP, Status.FAILED)
-
-
-@dataclass(frozen=True, slots=True)
-class Extracted:
-    """An archive's documents are in staging."""
-
-    job: Job
-    archive: ExtractedArchive
-
-
-@dataclass(frozen=True, slots=True)
-class Checked:
-    """A document has been validated."""
-
-    job: Job
-    document: Document
-    problems: tuple[Problem, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """An archive could not be extracted, or one of its documents not be looked at."""
-
-    job: Job
-    error: Exception
 
 
 Message = DownloadMessage | Extracted | Checked | Failed
@@ -382,6 +356,15 @@ class Coordinator:
         self.not_downloaded += 1
 
     def _commit(self) -> Iterator[ZipOutcome]:
+        finished, states = self._write_batch()
+        while finished:
+            # What has been told of is forgotten at once: there may be thousands more.
+            job = finished.popleft()
+            source = self._sources.get(job.source_id or 0) if job.downloaded else None
+            yield job.outcome(states[job.za_id], None if source is None else source.label)
+
+    def _write_batch(self) -> tuple[deque[Job], dict[int, State]]:
+        """Write what has happened, and begin the attempts that were requested; the jobs at their end, with states."""
         batch, self._batch = self._batch, Batch()
         written = self._session.write(batch.write)
         self._committed = time.monotonic()
@@ -392,6 +375,4 @@ class Coordinator:
             job.download_id, job.source_id, job.hosting = number, hosting.source_id, hosting
             self._transferring[number] = job
             self._sources[hosting.source_id].put(Transfer(number, job.key, hosting))
-        for job in batch.finished:
-            source = self._sources.get(job.source_id or 0) if job.downloaded else None
-            yield job.outcome(written.states[job.za_id], None if source is None else source.label)
+        return deque(batch.finished), written.states
