@@ -1,6 +1,6 @@
 """The Dagster instance of an installation: where it is kept, and how it is set up.
 
-It lives in `DCC_HOME/dagster` and only mirrors the tracker: it may be deleted and rebuilt (`session_runs`).
+It lives in `DCC_HOME/dagster` and only mirrors the tracker: it may be deleted and rebuilt (`rebuilding`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """A Dagster instance built anew from the tracker, after it was lost."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from dagster import DagsterInstance, OpExecutionContext, job, op
@@ -42,7 +41,7 @@ class _Rebuilding:
     file_sources: int = 0
     zip_actions: int = 0
     failed: int = 0
-    failure: Exception | None = field(default=None)
+    failure: Exception | None = None
 
     def say(self, message: str) -> None:
         if self.progress is not None:
@@ -79,18 +78,13 @@ def rebuild_instance(
     """
     rebuilding = _Rebuilding(settings, tracker, progress)
 
-    @contextmanager
-    def noting_failure() -> Iterator[None]:
+    @op(name=_REBUILD, description="Tells Dagster what is in the tracker.")
+    def record(context: OpExecutionContext) -> None:
         try:
-            yield
+            rebuilding.record(context)
         except DccError as error:
             rebuilding.failure = error
             raise
-
-    @op(name=_REBUILD, description="Tells Dagster what is in the tracker.")
-    def record(context: OpExecutionContext) -> None:
-        with noting_failure():
-            rebuilding.record(context)
 
     @job(name=_REBUILD, description="A Dagster instance built anew from the tracker.")
     def rebuild() -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
+import re
 from typing import Final
 
 from dagster import DagsterInstance, DagsterRunStatus, OpExecutionContext, RunsFilter
 
 from dcc_assets.catalogue import SESSION_TAG
 from dcc_assets.event_recorder import Step
+from dcc_resources.processes import Process
 from dcc_resources.sessions import Session
 
 QUIET: Final = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
@@ -40,7 +40,8 @@ def tag_session(context: OpExecutionContext, session: Session) -> None:
 
 def session_tags(session: Session) -> dict[str, str]:
     """The tags of a run that is part of a session held by this process."""
-    return {SESSION_TAG: str(session.id), _PROCESS_TAG: _this_process()}
+    process = Process.this()
+    return {SESSION_TAG: str(session.id), _PROCESS_TAG: f"{process.host}:{process.pid}:{process.started}"}
 
 
 def finish_dead_runs(instance: DagsterInstance, *, besides: str = "") -> int:
@@ -51,7 +52,7 @@ def finish_dead_runs(instance: DagsterInstance, *, besides: str = "") -> int:
     dead = [
         run
         for run in instance.get_runs(RunsFilter(statuses=_UNDER_WAY))
-        if run.run_id != besides and not _alive(run.tags.get(_PROCESS_TAG, ""))
+        if run.run_id != besides and _is_gone(run.tags.get(_PROCESS_TAG, ""))
     ]
     for run in dead:
         instance.report_run_failed(
@@ -60,30 +61,6 @@ def finish_dead_runs(instance: DagsterInstance, *, besides: str = "") -> int:
     return len(dead)
 
 
-def _this_process() -> str:
-    return f"{_machine()}:{os.getpid()}:{_started(os.getpid())}"
-
-
-def _alive(process: str) -> bool:
-    machine, _, rest = process.partition(":")
-    pid, _, started = rest.partition(":")
-    return machine != _machine() or not pid.isdecimal() or _started(int(pid)) == started
-
-
-def _machine() -> str:
-    # What tells process ids apart: they begin anew with each boot and in each container.
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
-        namespace = str(Path("/proc/self/ns/pid").readlink()).translate({ord(":"): None})
-    except OSError:
-        return os.uname().nodename
-    return f"{boot} {namespace}"
-
-
-def _started(pid: int) -> str:
-    """When a process of this machine started, in clock ticks since boot; empty if it is gone."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()
-    except OSError:
-        return ""
-    return "" if fields[0] == "Z" else fields[19]
+def _is_gone(tag: str) -> bool:
+    found = re.fullmatch(r"(.+):(\d+):(\d*)", tag)
+    return found is not None and Process(found[1], int(found[2]), found[3]).is_gone

@@ -16,15 +16,12 @@ from dagster import DagsterExecutionInterruptedError, DagsterInstance, JobDefini
 from sqlalchemy import Engine
 
 from dcc_assets.jobs import crawl_file_sources, process_zip_actions
-from dcc_assets.rebuilding import RebuildReport, rebuild_instance
 from dcc_assets.runs import QUIET, session_tags
-from dcc_assets.work import PLATFORM, HeldSession, Work
+from dcc_assets.work import PLATFORM, HeldSession, Work, unheard
 from dcc_resources.errors import DagsterStorageError
 from dcc_resources.outcomes import SourceCrawl, ZipKey, ZipOutcome
 from dcc_resources.sessions import open_session
 from dcc_resources.settings import Settings
-
-__all__ = ["RebuildReport", "SessionReport", "rebuild_instance", "run_session", "run_zip_actions"]
 
 log = logging.getLogger(__name__)
 
@@ -35,15 +32,11 @@ _REPOSITORY_TAG = {".dagster/repository": f"__repository__@{LOCATION_NAME}"}
 
 @dataclass(frozen=True, slots=True)
 class SessionReport:
-    """A session that was run: its id, what there is to say of sessions before it, and its runs in Dagster."""
+    """A session that was run: its id, what it has to say beside its work (`Session.notices`), its runs in Dagster."""
 
     session_id: int
     notices: tuple[str, ...]
     run_ids: tuple[str, ...]
-
-
-def _ignore(_outcome: object) -> None:
-    pass
 
 
 def run_session(
@@ -52,8 +45,8 @@ def run_session(
     instance: DagsterInstance,
     *,
     source_ids: Sequence[int] | None = None,
-    on_crawl: Callable[[SourceCrawl], None] = _ignore,
-    on_zip: Callable[[ZipOutcome], None] = _ignore,
+    on_crawl: Callable[[SourceCrawl], None] = unheard,
+    on_zip: Callable[[ZipOutcome], None] = unheard,
 ) -> SessionReport:
     """Crawl all available file sources, or those of `source_ids`, then process every zip action that waits.
 
@@ -76,7 +69,7 @@ def run_zip_actions(
     keys: Sequence[ZipKey],
     *,
     requested_by: str = "dcc",
-    on_zip: Callable[[ZipOutcome], None] = _ignore,
+    on_zip: Callable[[ZipOutcome], None] = unheard,
 ) -> SessionReport:
     """Re-open the zip actions of `keys` in the name of `requested_by` and process them, alone, in a session.
 

@@ -25,8 +25,8 @@ PLATFORM: Final = "platform"
 """The resource's name."""
 
 
-def _ignore(_outcome: object) -> None:
-    pass
+def unheard(_outcome: object) -> None:
+    """Where nobody wants to hear of outcomes."""
 
 
 @dataclass
@@ -46,8 +46,8 @@ class Work:
     keys: Sequence[ZipKey] | None = None
     requested_by: str = "Dagster"
     hands_over: bool = False
-    on_crawl: Callable[[SourceCrawl], None] = _ignore
-    on_zip: Callable[[ZipOutcome], None] = _ignore
+    on_crawl: Callable[[SourceCrawl], None] = unheard
+    on_zip: Callable[[ZipOutcome], None] = unheard
     crawled: bool = field(default=False, init=False)
     processed: bool = field(default=False, init=False)
     failure: BaseException | None = field(default=None, init=False)

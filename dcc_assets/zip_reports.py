@@ -84,10 +84,10 @@ def _verdicts(outcome: ZipOutcome, staging: Staging) -> Iterator[Verdict]:
 
 def _passed(outcome: ZipOutcome, phase: Phase) -> bool:
     """Whether the check was made, given that it did not fail."""
-    if phase in {Phase.ZIP_NAME, Phase.DOWNLOAD}:
+    if phase in {Phase.ZIP_NAME, Phase.DOWNLOAD, Phase.ZIP_MD5}:
         return outcome.downloaded
-    if phase in {Phase.ZIP_MD5, Phase.UNZIP}:
-        return outcome.extracted or (phase is Phase.ZIP_MD5 and outcome.downloaded)
+    if phase is Phase.UNZIP:
+        return outcome.extracted
     if phase is Phase.XML_NAME:
         return bool(outcome.documents)
     return outcome.succeeded or any(
@@ -101,7 +101,7 @@ def _headline(outcome: ZipOutcome, phase: Phase) -> str:
         if faulty:
             what = "have names that do not conform" if phase is Phase.XML_NAME else "are not valid"
             first = next((error for document in faulty for error in document.errors), None)
-            example = "" if first is None else f" First: {faulty[0].file_name}{_place_of(first)}: {first.message}"
+            example = "" if first is None else f" First: {_placed(faulty[0], first)}: {first.message}"
             return f"{len(faulty)} of {len(outcome.documents)} documents {what}.{example}"
     reasons = [reason for reason in outcome.reasons if reason.kind != MemberIgnoredError.short_name()]
     return reasons[-1].message if reasons else f"{outcome.key} failed in the phase {phase.short_name}."
@@ -129,10 +129,8 @@ def _failed_documents(outcome: ZipOutcome, phase: Phase) -> list[DocumentOutcome
     return [d for d in outcome.documents if d.phase is phase and d.status is Status.FAILED]
 
 
-def _place_of(problem: Problem) -> str:
-    if problem.line is None:
-        return ""
-    return f", line {problem.line}" if problem.column is None else f", line {problem.line}, column {problem.column}"
+def _placed(document: DocumentOutcome, error: Problem) -> str:
+    return f"{document.file_name}, {error.place}" if error.place else document.file_name
 
 
 def _about(outcome: ZipOutcome) -> Metadata:

@@ -58,7 +58,8 @@ def crawl(
     \b
     JSON: an object with
       session      the session's id
-      notices      sentences on sessions before it, such as one that had died
+      notices      sentences on sessions before it, such as one that had died, and on where its
+                   report was sent
       seconds      how long it took
       sources      a list of {"id", "label", "centre", "outcome" (ok, partial, failed),
                    "error": null or {"kind", "message"}, "listed", "new", "known", "changed",

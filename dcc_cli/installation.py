@@ -138,7 +138,7 @@ def rebuild(as_json: bool) -> None:
     Exit codes: 0; 2 the tracker is not initialised; 4 it, or Dagster's storage, cannot be reached.
     """
     from dcc_assets.instance import open_instance
-    from dcc_assets.session_runs import rebuild_instance
+    from dcc_assets.rebuilding import rebuild_instance
 
     settings = settings_from_environment()
     with open_tracker(settings) as tracker, open_instance(settings) as dagster:

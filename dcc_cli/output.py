@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-import sys
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from enum import Enum, IntEnum
@@ -115,8 +114,3 @@ def byte_size(size: int | None) -> str:
             return f"{value:.0f} B" if unit == "B" else f"{value:.1f} {unit}"
         value /= 1000
     return f"{value:.1f} TB"
-
-
-def on_terminal() -> bool:
-    """Whether standard error is a terminal that a progress bar can be drawn on."""
-    return sys.stderr.isatty()

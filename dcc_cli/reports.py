@@ -26,7 +26,8 @@ def status(as_json: bool) -> None:
     """Say how far everything is.
 
     Zip actions and documents by phase and status, file sources, the last session. Documents counted are those of each
-    zip action's latest download. Findings are what the latest crawl of each source noticed.
+    zip action's latest download. Findings are what the latest crawl of each source noticed, and archives that changed
+    and were not fetched anew since.
 
     \b
     JSON: an object with
@@ -111,17 +112,21 @@ def _print_sources(entries: Sequence[SourceEntry], crawls: dict[int, CrawlEntry]
     click.echo(click.style("File sources", bold=True))
     rows = []
     for entry in entries:
+        if entry.state == "removed":
+            continue
         crawl = crawls.get(entry.id)
+        server = f"{entry.protocol}://{entry.hostname}"
+        named = f"file source {entry.id} ({entry.centre}, {server}): "
         rows.append(
             (
                 entry.id,
                 entry.centre,
-                f"{entry.protocol}://{entry.hostname}",
+                f"file://{entry.base_path}" if entry.protocol == "file" else server,
                 entry.state if entry.centre_active else f"{entry.state}, centre inactive",
                 entry.hosted,
                 crawl.outcome if crawl else "never crawled",
                 crawl.started if crawl else None,
-                crawl.error.message if crawl and crawl.error else "",
+                crawl.error.message.removeprefix(named) if crawl and crawl.error else "",
             )
         )
     echo_table(("id", "centre", "server", "state", "hosts", "last crawl", "when", "error"), rows, indent="  ")

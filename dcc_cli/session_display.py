@@ -34,6 +34,7 @@ class SessionDisplay:
         self._crawled = 0
         self._sources = sources
         self._processed = 0
+        self._total = 0
         self._crawl_bar: TaskID | None = None
         self._zip_bar: TaskID | None = None
         if bars is not None and sources:
@@ -65,16 +66,20 @@ class SessionDisplay:
             if self._zip_bar is None or self._processed == 1:
                 self._show_zip_bar()
             if self._zip_bar is not None:
-                self._bars.update(self._zip_bar, completed=self._processed)
+                self._total = max(self._total, self._processed)
+                self._bars.update(self._zip_bar, completed=self._processed, total=self._total)
 
     def _show_zip_bar(self) -> None:
         if self._bars is None:
             return
-        total = self._waiting if isinstance(self._waiting, int) else self._waiting() + self._processed
+        # What was processed by now may no longer wait, yet not be told of: the total never falls.
+        self._total = max(
+            self._total, self._waiting if isinstance(self._waiting, int) else self._waiting() + self._processed
+        )
         if self._zip_bar is None:
-            self._zip_bar = self._bars.add_task("Processing zip actions", total=total)
+            self._zip_bar = self._bars.add_task("Processing zip actions", total=self._total)
         else:
-            self._bars.update(self._zip_bar, total=total)
+            self._bars.update(self._zip_bar, total=self._total)
 
 
 @contextmanager

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from dcc_cli.context import user_name
@@ -13,7 +12,6 @@ if TYPE_CHECKING:
     from sqlalchemy import Engine
 
     from dcc_resources.outcomes import SourceCrawl, ZipKey, ZipOutcome
-    from dcc_resources.sessions import Session
     from dcc_resources.settings import Settings
 
 OnCrawl = Callable[["SourceCrawl"], None]
@@ -45,7 +43,7 @@ def sources_to_crawl(tracker: Engine, source_ids: Sequence[int]) -> list[int]:
 def crawl_and_process(
     tracker: Engine, settings: Settings, source_ids: Sequence[int] | None, on_crawl: OnCrawl, on_zip: OnZip
 ) -> tuple[int | None, Notices]:
-    """Run one whole session in this process; returns its id and what it has to say of sessions before it.
+    """Run one whole session in this process; returns its id and what it has to say beside its work.
 
     Raises SessionActiveError, SessionLostError, TrackerUnreachableError, InternalFaultError, DagsterStorageError.
     """
@@ -57,9 +55,10 @@ def crawl_and_process(
             report = run_session(settings, tracker, instance, source_ids=source_ids, on_crawl=on_crawl, on_zip=on_zip)
         return report.session_id, report.notices
     from dcc_resources.crawling import crawl_file_sources
+    from dcc_resources.sessions import open_session
     from dcc_resources.zip_processing import process_zip_actions
 
-    with _session(tracker, settings) as session:
+    with open_session(tracker, settings) as session:
         for crawl in crawl_file_sources(tracker, settings, session, source_ids):
             on_crawl(crawl)
         for outcome in process_zip_actions(tracker, settings, session):
@@ -82,17 +81,10 @@ def process_again(
         with open_instance(settings) as instance:
             report = run_zip_actions(settings, tracker, instance, keys, requested_by=user_name(), on_zip=on_zip)
         return report.session_id, report.notices
+    from dcc_resources.sessions import open_session
     from dcc_resources.zip_processing import process_zip_actions
 
-    with _session(tracker, settings) as session:
+    with open_session(tracker, settings) as session:
         for outcome in process_zip_actions(tracker, settings, session, keys, requested_by=user_name()):
             on_zip(outcome)
     return session.id, session.notices
-
-
-@contextmanager
-def _session(tracker: Engine, settings: Settings) -> Iterator[Session]:
-    from dcc_resources.sessions import open_session
-
-    with open_session(tracker, settings) as session:
-        yield session

@@ -125,18 +125,19 @@ def _new_host_keys(address: SourceAddress, settings: Settings, *, accept: bool) 
     from dcc_resources.errors import HostKeyUnknownError
     from dcc_resources.file_sources import host_keys
     from dcc_resources.file_sources.access import parse_hostname
-    from dcc_resources.file_sources.ssh_transport import SSH_PORT, fetch_host_key
+    from dcc_resources.file_sources.ssh_transport import fetch_host_key
     from dcc_resources.tracker.pinned_keys import PinnedKey
 
     shown = fetch_host_key(address.hostname, settings)
-    trusted = host_keys.trusted_keys(address, parse_hostname(address.hostname, SSH_PORT), settings.known_hosts)
+    endpoint = parse_hostname(address.hostname, host_keys.SSH_PORT)
+    trusted = host_keys.trusted_keys(address, endpoint, settings.known_hosts)
     try:
         host_keys.check_host_key(address, shown, trusted)
     except HostKeyUnknownError:
         _ask_for_host_key(address.hostname, str(shown), accept=accept)
     else:
         return []
-    return [PinnedKey(shown.type, shown.base64, shown.fingerprint)]
+    return [PinnedKey.of(shown)]
 
 
 def _ask_for_host_key(hostname: str, shown: str, *, accept: bool) -> None:
@@ -233,8 +234,7 @@ def _accept_shown_key(tracker: Engine, settings: Settings, address: SourceAddres
         old = pinned_keys.pinned_keys(connection, address.id)
         if shown.fingerprint in {key.fingerprint for key in old}:
             return None
-        new = pinned_keys.PinnedKey(shown.type, shown.base64, shown.fingerprint)
-        pinned_keys.pin_host_keys(connection, address.id, [new])
+        pinned_keys.pin_host_keys(connection, address.id, [pinned_keys.PinnedKey.of(shown)])
     before = ", ".join(key.fingerprint for key in old) or "none"
     click.echo(f"Accepted the host key {shown} of {printable(address.label)}; before: {before}.", err=True)
     return {"old": [key.fingerprint for key in old], "new": shown.fingerprint}

@@ -89,7 +89,7 @@ def state_text(phase: str, status: str) -> str:
 
 def _print_reasons(reasons: Iterable[Reason], indent: str) -> None:
     for reason in reasons:
-        click.echo(f"{indent}{click.style(reason.kind, fg='red')}: {printable(reason.message)}")
+        click.echo(f"{indent}{click.style(printable(reason.message), fg='red')}")
 
 
 def _print_hosts(story: ZipStory) -> None:
@@ -127,8 +127,7 @@ def _print_documents(documents: Sequence[DocumentStory], most_errors: int | None
 def print_errors(errors: Sequence[Problem], most: int | None, *, hint: str) -> None:
     """Print errors of a document with their lines and columns, at most `most` (None: all) of them."""
     for error in errors[:most]:
-        where = f"line {error.line}" if error.line is not None else ""
-        where += f", column {error.column}" if error.column is not None else ""
-        click.echo(f"  {f'{where}: ' if where else ''}{printable(error.message)}")
+        place = f"{error.place}: " if error.place else ""
+        click.echo(f"  {place}{printable(error.message)}")
     if most is not None and len(errors) > most:
         click.echo(f"  ... and {count_of(len(errors) - most, 'more error')}. {hint}")

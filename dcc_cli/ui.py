@@ -29,7 +29,7 @@ _UNWANTED_ADVICE = "ignore:Function `dev_command` is superseded"
 _START_SECONDS = 120.0
 _STOP_SECONDS = 20.0
 _POLL_SECONDS = 0.25
-_PORT_USERS_SECONDS = 2.0
+_ANSWER_SECONDS = 2.0
 
 
 @click.command()
@@ -169,7 +169,7 @@ def _wait_until_it_answers(process: subprocess.Popen[bytes], host: str, port: in
 
 def _answers(host: str, port: int) -> bool:
     target = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - compared, not bound
-    connection = http.client.HTTPConnection(target, port, timeout=_PORT_USERS_SECONDS)
+    connection = http.client.HTTPConnection(target, port, timeout=_ANSWER_SECONDS)
     try:
         connection.request("GET", "/server_info")
         answer = connection.getresponse()

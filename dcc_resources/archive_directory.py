@@ -21,7 +21,7 @@ _ENTRY = struct.Struct("<4s24x3H12x")
 _ENTRY_SIGNATURE = b"PK\x01\x02"
 _LONGEST_COMMENT = 65_535
 _BYTES_PER_ENTRY = 1024
-_RESUBMIT = "Submit the archive again."
+_RESUBMIT = "Submit the archive again under a new increment."
 
 
 def check_directory(file: BinaryIO, size: int, label: str, max_entries: int) -> None:

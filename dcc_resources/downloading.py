@@ -16,7 +16,16 @@ from pathlib import Path
 from typing import BinaryIO
 
 from dcc_resources.allowance import Allowance, Place
-from dcc_resources.errors import ChecksumMismatchError, SizeMismatchError, SourceError
+from dcc_resources.errors import (
+    CertificateRefusedError,
+    ChecksumMismatchError,
+    HostKeyChangedError,
+    HostKeyUnknownError,
+    LoginRefusedError,
+    SizeMismatchError,
+    SourceError,
+    SourceTimeoutError,
+)
 from dcc_resources.file_sources.base import Connection, SourceAddress
 from dcc_resources.file_sources.connect import connect
 from dcc_resources.outcomes import ZipKey
@@ -26,6 +35,10 @@ from dcc_resources.staging import Origin, Staging, disk_errors
 _BLOCK = 1024 * 1024
 _PROGRESS_SECONDS = 1.0
 _FRESH_SECONDS = 30.0
+
+
+HOPELESS = (LoginRefusedError, HostKeyUnknownError, HostKeyChangedError, CertificateRefusedError)
+"""Errors that trying again in the same session cannot mend."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +144,8 @@ class _Sink:
 
     def take_in(self, part: Path, length: int) -> None:
         """Hash what an earlier attempt received."""
+        if length == 0:
+            return
         with part.open("rb") as known:
             while block := known.read(min(_BLOCK, length - self.received)):
                 self.digest.update(block)
@@ -203,6 +218,8 @@ DownloadMessage = Started | Progressed | Arrived | Broke
 class SourceDownloads:
     """The threads that download from one file source.
 
+    A source to which `source_failure_limit` connections in a row could not be made, or over which as many transfers in
+    a row stalled, or that refuses the login or cannot prove who it is, is given up: it is asked for nothing more.
     `tell` is called from those threads with each DownloadMessage; `allowance` bounds the transfers of all sources.
     """
 
@@ -220,6 +237,8 @@ class SourceDownloads:
         self._threads: list[threading.Thread] = []
         self._stopping = threading.Event()
         self._given_up: SourceError | None = None
+        self._failures_in_a_row = 0
+        self._counting = threading.Lock()
 
     def put(self, transfer: Transfer) -> None:
         """Queue a transfer; another thread is started for it while the source's bound allows."""
@@ -233,6 +252,21 @@ class SourceDownloads:
     def give_up(self, reason: SourceError) -> None:
         """Carry out no more of what is queued: each transfer breaks with `reason` at once."""
         self._given_up = reason
+
+    @property
+    def given_up(self) -> bool:
+        """Whether nothing more is fetched from the source in this session."""
+        return self._given_up is not None
+
+    def _note_failure(self, error: Exception, connecting: bool) -> None:
+        # Before the next transfer begins, for a server may lock out whoever it refuses again and again.
+        if not isinstance(error, SourceError):
+            return
+        with self._counting:
+            costs_time = connecting or isinstance(error, SourceTimeoutError)
+            self._failures_in_a_row = self._failures_in_a_row + 1 if costs_time else 0
+            if self._failures_in_a_row >= self._settings.source_failure_limit or isinstance(error, HOPELESS):
+                self.give_up(error)
 
     def stop(self) -> None:
         """End the threads; transfers under way break off where they are, to be resumed by a later session."""
@@ -286,8 +320,10 @@ class SourceDownloads:
         except Stopped:
             pass
         except Exception as error:  # whatever it is, the coordinator must hear of it: nobody else waits for the thread
+            self._note_failure(error, connecting)
             self._tell(Broke(transfer, error, connecting and isinstance(error, SourceError)))
         else:
+            self._failures_in_a_row = 0
             self._tell(Arrived(transfer, received))
             return connection
         # Where a transfer broke off, the server may still be sending.

@@ -51,6 +51,13 @@ class Problem:
     line: int | None = None
     column: int | None = None
 
+    @property
+    def place(self) -> str:
+        """Where it is, as messages say it: `line 4, column 5`, `line 4`, or empty."""
+        if self.line is None:
+            return ""
+        return f"line {self.line}" if self.column is None else f"line {self.line}, column {self.column}"
+
 
 @dataclass(frozen=True, slots=True)
 class DocumentOutcome:

@@ -18,7 +18,6 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from dcc_resources.errors import DccError, NotFoundError
 from dcc_resources.file_sources.base import SourceAddress
-from dcc_resources.outcomes import Problem
 from dcc_resources.report_channels import Report, open_channels
 from dcc_resources.settings import Settings
 from dcc_resources.tracker.queries import CrawlEntry, Finding, SessionEntry, StateCount, list_sessions, session_findings
@@ -253,15 +252,10 @@ def _document_lines(document: DocumentStory) -> Iterator[str]:
     found = _count(len(document.errors), "error") if document.errors else "no error recorded"
     yield from _wrapped(f"{document.file_name}: failed at {document.phase.short_name}, {found}", 6)
     for problem in document.errors[:_MOST_ERRORS]:
-        yield from _wrapped(f"{_place(problem)}{problem.message}", 8)
+        place = f"{problem.place}: " if problem.place else ""
+        yield from _wrapped(f"{place}{problem.message}", 8)
     if len(document.errors) > _MOST_ERRORS:
         yield f"        ... and {len(document.errors) - _MOST_ERRORS:,} more"
-
-
-def _place(problem: Problem) -> str:
-    if problem.line is None:
-        return ""
-    return f"line {problem.line}, column {problem.column}: " if problem.column is not None else f"line {problem.line}: "
 
 
 def _finding_lines(facts: _Facts) -> Iterator[str]:

@@ -9,8 +9,6 @@ session, which finishes it.
 from __future__ import annotations
 
 import logging
-import os
-import socket
 import threading
 import time
 import uuid
@@ -18,12 +16,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine, Row, func, select, update
 
 from dcc_resources.errors import SessionActiveError, SessionLostError
+from dcc_resources.processes import Process
 from dcc_resources.settings import Settings
 from dcc_resources.tracker.database import insert_rows, run_writing, writing
 from dcc_resources.tracker.models import CrawlingSession, SessionLock, SessionTask, utc_now
@@ -37,71 +35,14 @@ UNFINISHED = -1
 _TASK_FAILED = 1
 _COMMENT_LENGTH = 256
 _LOCK = select(SessionLock.__table__, func.current_timestamp().label("now"))
-_HOST_LENGTH = 128
-
-
-@dataclass(frozen=True, slots=True)
-class Holder:
-    """The process that holds the lease, well enough described to tell from its host whether it lives."""
-
-    token: str
-    host: str
-    pid: int
-    pid_started: str
-
-    @classmethod
-    def this_process(cls) -> Holder:
-        """A new holder in this process."""
-        return cls(uuid.uuid4().hex, _host(), os.getpid(), _look_up(os.getpid()).started)
-
-
-@dataclass(frozen=True, slots=True)
-class _Process:
-    """A process of this machine: when it started, in clock ticks since boot, empty where that cannot be told."""
-
-    started: str
-    zombie: bool = False
-
-
-def _host() -> str:
-    # What tells process ids apart: they begin anew with each boot and each container, whatever the host's name.
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
-        namespace = str(Path("/proc/self/ns/pid").readlink())
-    except OSError:
-        boot = namespace = ""
-    return f"{socket.gethostname()} {namespace} {boot}".strip()[:_HOST_LENGTH]
-
-
-def _look_up(pid: int) -> _Process:
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()
-    except OSError:
-        return _Process(started="")
-    return _Process(started=fields[19], zombie=fields[0] == "Z")
-
-
-def _is_gone(pid: int, started: str) -> bool:
-    """Whether the process of this machine that started then is surely no more."""
-    if not started:
-        return False
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    except OSError:
-        # Another user's, of which nothing else may be seen.
-        log.debug("Process %s cannot be asked for", pid)
-    process = _look_up(pid)
-    return process.zombie or process.started not in {"", started}
 
 
 @dataclass
 class Session:
-    """A crawling session held by this process. Made by `open_session`."""
+    """A crawling session held by this process, under the name `holder`. Made by `open_session`."""
 
     id: int
-    holder: Holder
+    holder: str
     notices: tuple[str, ...]
     _tracker: Engine = field(repr=False)
     _settings: Settings = field(repr=False)
@@ -128,7 +69,7 @@ class Session:
         """
 
         def fenced(connection: Connection) -> T:
-            held = select(SessionLock.id).where(SessionLock.holder == self.holder.token).with_for_update()
+            held = select(SessionLock.id).where(SessionLock.holder == self.holder).with_for_update()
             if connection.scalar(held) is None:
                 raise self._lost_error()
             return work(connection)
@@ -183,7 +124,7 @@ def open_session(tracker: Engine, settings: Settings, *, resume: int | None = No
     When the session is over its report is sent, where the settings ask for one; what became of that is added to its
     notices.
     """
-    holder = Holder.this_process()
+    holder = uuid.uuid4().hex
 
     def acquire(connection: Connection) -> tuple[float, int, list[str]]:
         return time.monotonic(), *_acquire(connection, holder, settings, resume)
@@ -235,7 +176,7 @@ def read_lease(connection: Connection, settings: Settings) -> Lease:
     return Lease(lock.session_id if _alive(lock, settings) else None, None)
 
 
-def _acquire(connection: Connection, holder: Holder, settings: Settings, resume: int | None) -> tuple[int, list[str]]:
+def _acquire(connection: Connection, holder: str, settings: Settings, resume: int | None) -> tuple[int, list[str]]:
     lock = connection.execute(_LOCK.with_for_update()).one()
     notices = []
     if lock.holder is not None:
@@ -254,13 +195,14 @@ def _acquire(connection: Connection, holder: Holder, settings: Settings, resume:
     session_id = lock.session_id if lock.holder is None and lock.session_id == resume else None
     if session_id is None:
         session_id = _new_session(connection)
+    process = Process.this()
     connection.execute(
         update(SessionLock).values(
             session_id=session_id,
-            holder=holder.token,
-            host=holder.host,
-            pid=holder.pid,
-            pid_started=holder.pid_started,
+            holder=holder,
+            host=process.host,
+            pid=process.pid,
+            pid_started=process.started,
             acquired=func.current_timestamp(),
             heartbeat=func.current_timestamp(),
         )
@@ -275,7 +217,7 @@ def _new_session(connection: Connection) -> int:
 
 
 def _alive(lock: Row[Any], settings: Settings) -> bool:
-    if lock.host == _host() and _is_gone(lock.pid, lock.pid_started):
+    if Process(lock.host, lock.pid, lock.pid_started).is_gone:
         return False
     now = lock.now if isinstance(lock.now, datetime) else datetime.fromisoformat(lock.now)
     silent: timedelta = now.replace(tzinfo=None) - lock.heartbeat
@@ -301,7 +243,7 @@ def _finish(connection: Connection, session_id: int, *, completed: bool) -> None
 
 def _release(session: Session, completed: bool) -> None:
     def release(connection: Connection) -> None:
-        mine = update(SessionLock).where(SessionLock.holder == session.holder.token)
+        mine = update(SessionLock).where(SessionLock.holder == session.holder)
         keep = session.id if completed and session._handed_over else None
         if connection.execute(mine.values(holder=None, session_id=keep)).rowcount and keep is None:
             _finish(connection, session.id, completed=completed)
@@ -311,9 +253,7 @@ def _release(session: Session, completed: bool) -> None:
 
 def _keep_alive(session: Session, stop: threading.Event) -> None:
     timeout = session._settings.lease_timeout
-    renewal = (
-        update(SessionLock).where(SessionLock.holder == session.holder.token).values(heartbeat=func.current_timestamp())
-    )
+    renewal = update(SessionLock).where(SessionLock.holder == session.holder).values(heartbeat=func.current_timestamp())
     while not stop.wait(timeout / 6):
         began = time.monotonic()
         try:

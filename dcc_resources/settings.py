@@ -82,7 +82,7 @@ class Settings(BaseSettings):
         default=1,
         ge=0,
         le=20,
-        description="Further tries at one file source within a session after a failure.",
+        description="Further tries of an archive at each file source that hosts it, within one session.",
     )
     retry_delay: float = Field(
         default=2.0, ge=0, description="Seconds before the first further try; doubled for each one after it."

@@ -6,37 +6,25 @@ from collections import deque
 from collections.abc import Callable
 
 from dcc_resources.downloading import Broke, Hosting, Received, SourceDownloads, Transfer
-from dcc_resources.errors import (
-    CertificateRefusedError,
-    HostKeyChangedError,
-    HostKeyUnknownError,
-    LoginRefusedError,
-    SourceError,
-    SourceTimeoutError,
-)
+from dcc_resources.errors import SourceError
 from dcc_resources.tracker.source_statistics import Conduct
 from dcc_resources.zip_jobs import Job
 
 _QUEUED = 64
-_HOPELESS = (LoginRefusedError, HostKeyUnknownError, HostKeyChangedError, CertificateRefusedError)
 
 
 class SourceQueue:
     """The zip actions to be downloaded from one file source, in order. Used by the coordinating thread only.
 
-    A source to which `failure_limit` connections in a row could not be made, or over which as many transfers in a row
-    stalled, or that refuses the login or cannot prove who it is, is given up for the session: what waits for it is left
-    to other sources or to the next session.
+    What waits for a source that is given up is left to other sources or to the next session.
     """
 
-    def __init__(self, downloads: SourceDownloads, failure_limit: int) -> None:
+    def __init__(self, downloads: SourceDownloads) -> None:
         self.conduct = Conduct()
         self.given_up = False
         self._downloads = downloads
-        self._failure_limit = failure_limit
         self._waiting: deque[tuple[Job, Hosting]] = deque()
         self._queued = 0
-        self._failures_in_a_row = 0
 
     @property
     def label(self) -> str:
@@ -68,23 +56,17 @@ class SourceQueue:
     def note_arrival(self, received: Received) -> None:
         """An attempt succeeded."""
         self._queued -= 1
-        self._failures_in_a_row = 0
         self.conduct.arrived += 1
         if not received.resumed:
             self.conduct.bytes += received.size_bytes
             self.conduct.seconds += received.seconds
 
     def note_failure(self, message: Broke) -> None:
-        """An attempt failed; gives the source up if there is no use in going on with it."""
+        """An attempt failed."""
         self._queued -= 1
-        if not isinstance(message.error, SourceError) or self.given_up:
-            return
-        self.conduct.failures += 1
-        costs_time = message.connecting or isinstance(message.error, SourceTimeoutError)
-        self._failures_in_a_row = self._failures_in_a_row + 1 if costs_time else 0
-        if self._failures_in_a_row >= self._failure_limit or isinstance(message.error, _HOPELESS):
-            self.given_up = True
-            self._downloads.give_up(message.error)
+        if isinstance(message.error, SourceError) and not self.given_up:
+            self.conduct.failures += 1
+            self.given_up = self._downloads.given_up
 
     def stop(self) -> None:
         """End the source's threads."""

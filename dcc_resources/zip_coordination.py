@@ -1,7 +1,7 @@
 """The coordinating thread of a session: hears what became of each step, decides what comes next, and records it.
 
 Threads do the work: a few for each file source download, a pool extracts and validates. They never touch the tracker.
-Everything that happened since the last commit is written in one transaction, about ten times a second.
+Everything that happened since the last commit is written in one transaction, about five times a second.
 """
 
 from __future__ import annotations
@@ -11,12 +11,11 @@ import itertools
 import logging
 import queue
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 
 from dcc_resources.allowance import Allowance
-from dcc_resources.archives import ExtractedArchive
 from dcc_resources.downloading import (
     Arrived,
     Broke,
@@ -46,13 +45,12 @@ from dcc_resources.tracker.models import utc_now
 from dcc_resources.tracker.progress import State, Subject
 from dcc_resources.tracker.reference import Phase, Status
 from dcc_resources.tracker.source_statistics import Conduct
-from dcc_resources.zip_jobs import INVALID, TO_VALIDATE, VALID, Checker, Document, Job
+from dcc_resources.zip_jobs import INVALID, TO_VALIDATE, VALID, Checked, Checker, Document, Extracted, Failed, Job
 from dcc_resources.zip_recording import Batch
 
 log = logging.getLogger(__name__)
 
-_COMMIT_SECONDS = 0.1
-_IDLE_SECONDS = 0.5
+_COMMIT_SECONDS, _IDLE_SECONDS, _GATHER_SECONDS = 0.2, 0.5, 0.005
 _MOST_UNCHECKED = 256
 _STOP_SECONDS = 5.0
 
@@ -62,31 +60,6 @@ WRONG_CHECKSUM = State(Phase.ZIP_MD5, Status.FAILED)
 EXTRACTING = State(Phase.UNZIP, Status.RUNNING)
 EXTRACTED = State(Phase.UNZIP, Status.DONE)
 NOT_EXTRACTED = State(Phase.UNZIP, Status.FAILED)
-
-
-@dataclass(frozen=True, slots=True)
-class Extracted:
-    """An archive's documents are in staging."""
-
-    job: Job
-    archive: ExtractedArchive
-
-
-@dataclass(frozen=True, slots=True)
-class Checked:
-    """A document has been validated."""
-
-    job: Job
-    document: Document
-    problems: tuple[Problem, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """An archive could not be extracted, or one of its documents not be looked at."""
-
-    job: Job
-    error: Exception
 
 
 Message = DownloadMessage | Extracted | Checked | Failed
@@ -121,10 +94,7 @@ class Coordinator:
     def _open_queues(self, addresses: Mapping[int, SourceAddress]) -> dict[int, SourceQueue]:
         allowance = Allowance(self._settings.downloaders)
         return {
-            number: SourceQueue(
-                SourceDownloads(address, self._settings, self._staging, allowance, self._messages.put),
-                self._settings.source_failure_limit,
-            )
+            number: SourceQueue(SourceDownloads(address, self._settings, self._staging, allowance, self._messages.put))
             for number, address in addresses.items()
         }
 
@@ -170,7 +140,7 @@ class Coordinator:
         return self._committed + _COMMIT_SECONDS - time.monotonic()
 
     def _hear(self) -> None:
-        """Wait for a message, no longer than until something else is to be done, and see to it."""
+        """Wait for a message, no longer than until something else is to be done; see to it and to all that follow."""
         wait = self._until_commit() if self._batch else _IDLE_SECONDS
         if self._retries:
             wait = min(wait, self._retries[0][0] - time.monotonic())
@@ -178,6 +148,13 @@ class Coordinator:
             message = self._messages.get(timeout=max(wait, 0.001))
         except queue.Empty:
             return
+        # To be woken for each message would keep those from working who send them.
+        time.sleep(_GATHER_SECONDS)
+        self._see_to(message)
+        for _ in range(self._messages.qsize()):
+            self._see_to(self._messages.get_nowait())
+
+    def _see_to(self, message: Message) -> None:
         match message:
             case Started():
                 self._started(message)
@@ -379,6 +356,15 @@ class Coordinator:
         self.not_downloaded += 1
 
     def _commit(self) -> Iterator[ZipOutcome]:
+        finished, states = self._write_batch()
+        while finished:
+            # What has been told of is forgotten at once: there may be thousands more.
+            job = finished.popleft()
+            source = self._sources.get(job.source_id or 0) if job.downloaded else None
+            yield job.outcome(states[job.za_id], None if source is None else source.label)
+
+    def _write_batch(self) -> tuple[deque[Job], dict[int, State]]:
+        """Write what has happened, and begin the attempts that were requested; the jobs at their end, with states."""
         batch, self._batch = self._batch, Batch()
         written = self._session.write(batch.write)
         self._committed = time.monotonic()
@@ -389,6 +375,4 @@ class Coordinator:
             job.download_id, job.source_id, job.hosting = number, hosting.source_id, hosting
             self._transferring[number] = job
             self._sources[hosting.source_id].put(Transfer(number, job.key, hosting))
-        for job in batch.finished:
-            source = self._sources.get(job.source_id or 0) if job.downloaded else None
-            yield job.outcome(written.states[job.za_id], None if source is None else source.label)
+        return deque(batch.finished), written.states

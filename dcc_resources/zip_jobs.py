@@ -156,6 +156,31 @@ class Job:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Extracted:
+    """An archive's documents are in staging."""
+
+    job: Job
+    archive: ExtractedArchive
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A document has been validated."""
+
+    job: Job
+    document: Document
+    problems: tuple[Problem, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """An archive could not be extracted, or one of its documents not be looked at."""
+
+    job: Job
+    error: Exception
+
+
 @dataclass(frozen=True)
 class Checker:
     """Extracts archives and validates documents: the work that needs no tracker. Safe to share between threads."""

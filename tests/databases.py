@@ -73,19 +73,25 @@ class MariaDb:
             raise
 
     def _install(self) -> None:
-        subprocess.run(
+        # One of its own, because a server that starts removes what others have in the one they share.
+        (self.home / "tmp").mkdir()
+        installed = subprocess.run(
             [
                 "mariadb-install-db",
                 "--no-defaults",
                 f"--datadir={self.home / 'data'}",
+                f"--tmpdir={self.home / 'tmp'}",
                 "--auth-root-authentication-method=normal",
                 "--skip-test-db",
                 "--skip-name-resolve",
                 *self._own_user(),
             ],
-            check=True,
+            check=False,
             capture_output=True,
+            text=True,
         )
+        if installed.returncode != 0:
+            raise RuntimeError(f"mariadb-install-db failed:\n{installed.stdout}{installed.stderr}")
         (self.home / "init.sql").write_text(
             "SET NAMES utf8mb4;\n"
             f"CREATE USER IF NOT EXISTS '{USER}'@'127.0.0.1' IDENTIFIED BY '{PASSWORD}';\n"
@@ -103,6 +109,7 @@ class MariaDb:
             _mariadbd(),
             "--no-defaults",
             f"--datadir={self.home / 'data'}",
+            f"--tmpdir={self.home / 'tmp'}",
             f"--socket={self.home / 'socket'}",
             f"--pid-file={self.home / 'pid'}",
             f"--log-error={self.home / 'log.err'}",

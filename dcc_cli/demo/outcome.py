@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 
 from dcc_cli.demo.centres import EXPECTED, Expected, demo_sources
 from dcc_cli.output import count_of, echo_table, printable
-from dcc_resources.outcomes import DocumentOutcome, Problem, SourceCrawl, ZipKey, ZipOutcome
+from dcc_resources.outcomes import DocumentOutcome, SourceCrawl, ZipKey, ZipOutcome
 from dcc_resources.tracker import queries, registry
 from dcc_resources.tracker.reference import Status
 
@@ -128,10 +128,7 @@ def _zip_lines(zipped: ZipOutcome) -> Iterator[str]:
 def _document_lines(document: DocumentOutcome) -> Iterator[str]:
     yield f"- {document.file_name}: {count_of(len(document.errors), 'error')}"
     for problem in document.errors[:_ERRORS_SHOWN]:
-        yield f"  {_place(problem)}{problem.message}"
+        place = f"{problem.place}: " if problem.place else ""
+        yield f"  {place}{problem.message}"
     if len(document.errors) > _ERRORS_SHOWN:
         yield f"  ... and {len(document.errors) - _ERRORS_SHOWN} more"
-
-
-def _place(problem: Problem) -> str:
-    return "" if problem.line is None else f"line {problem.line}, column {problem.column}: "

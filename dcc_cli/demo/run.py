@@ -162,10 +162,9 @@ def _host_keys(address: SourceAddress, settings: Settings) -> list[PinnedKey]:
     if address.protocol is not SourceProtocol.SFTP:
         return []
     try:
-        shown = fetch_host_key(address.hostname, settings)
+        return [PinnedKey.of(fetch_host_key(address.hostname, settings))]
     except SourceUnreachableError:
         return []
-    return [PinnedKey(shown.type, shown.base64, shown.fingerprint)]
 
 
 def _print_next_steps(folder: Path, seconds: float) -> None:

@@ -6,6 +6,7 @@ stream in flat memory if not. Only a document that fails is looked at again, for
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -46,12 +47,8 @@ def validate_document(
     document of more than `max_tree_bytes` is never held in memory. Without a `kind`, the root element decides; that the
     kinds differ is then no problem. Raises OSError when the file cannot be read.
     """
-    if path.stat().st_size <= max_tree_bytes:
-        content = path.read_bytes()
-        chunks: Chunks = partial(_slices, content)
-    else:
-        content = None
-        chunks = partial(_pieces, path)
+    content = _read_if_small(path, max_tree_bytes)
+    chunks: Chunks = partial(_pieces, path) if content is None else partial(_slices, content)
     root = read_prolog(chunks())
     if not isinstance(root, Root):
         return [_prolog_problem(root, chunks, path)]
@@ -69,6 +66,11 @@ def validate_document(
     errors = find_schema_errors(chunks, tag, schema, streamed, enough=max_errors + 1, readings=readings)
     problems = _problems(errors, find_fault(chunks, tag), max_errors, complete=not streamed.stopped)
     return problems or [_problem(SchemaViolationError, "The document does not follow its schema.", 1, 1)]
+
+
+def _read_if_small(path: Path, max_tree_bytes: int) -> bytes | None:
+    with path.open("rb", buffering=0) as document:
+        return document.readall() if os.fstat(document.fileno()).st_size <= max_tree_bytes else None
 
 
 def _slices(content: bytes) -> Iterator[bytes]:

@@ -104,8 +104,8 @@ class Connection(Protocol):
         """Pass the bytes of a file from `offset` on to `sink`, in order, in blocks of at most 1 MiB.
 
         `size` is the listed size, which saves asking for it; `modified` the listed time, which a protocol that can
-        makes a condition of the transfer. Never passes more than `size - offset` bytes plus one
-        block (a server may send without end). Raises FileMissingError, TransferFailedError, SourceTimeoutError.
+        makes a condition of the transfer. Never passes more than `size - offset` bytes plus one block (a server may
+        send without end). Raises FileMissingError, TransferFailedError, SourceTimeoutError.
         """
         ...
 
@@ -120,8 +120,10 @@ class Connection(Protocol):
         """Close the connection; never raises and never waits longer than a second."""
         ...
 
-    def __enter__(self) -> Self: ...
+    def __enter__(self) -> Self:
+        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    ) -> None:
+        self.close()

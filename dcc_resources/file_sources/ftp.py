@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import ftplib
-from collections.abc import Callable, Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import replace
 from itertools import islice
-from types import TracebackType
-from typing import Self
 
 from dcc_resources.errors import (
     ConfigurationError,
@@ -21,10 +19,10 @@ from dcc_resources.errors import (
 )
 from dcc_resources.file_sources.access import parse_hostname, resolve_accesskey
 from dcc_resources.file_sources.base import ActionListing, SourceAddress
+from dcc_resources.file_sources.blockwise import BlockwiseConnection
 from dcc_resources.file_sources.ftp_listing import parse_list_line, parse_mlsd_line
 from dcc_resources.file_sources.ftp_session import FAILURES, FtpSession, describe, open_session
 from dcc_resources.file_sources.listing import MAX_ENTRIES, Entry, EntryKind, gather
-from dcc_resources.file_sources.md5_sidecar import MAX_SIDECAR_BYTES, parse_md5
 from dcc_resources.file_sources.remote_names import join_base, printable, raw
 from dcc_resources.file_sources.sockets import time_limit
 from dcc_resources.naming import Action
@@ -50,7 +48,7 @@ def open_ftps(address: SourceAddress, settings: Settings) -> FtpConnection:
     return FtpConnection(address, settings, tls=True)
 
 
-class FtpConnection:
+class FtpConnection(BlockwiseConnection):
     """A logged-in FTP connection; see `Connection`.
 
     A transfer that was broken off leaves the control connection in doubt: the next request makes a new one.
@@ -83,45 +81,11 @@ class FtpConnection:
             listing = gather(self._label, action, entries, lambda link: self._follow(session, path, link))
             return self._with_times(session, path, listing)
 
-    def fetch(
-        self,
-        action: Action,
-        name: str,
-        sink: Callable[[bytes], object],
-        *,
-        size: int | None,
-        offset: int = 0,
-        modified: int | None = None,  # noqa: ARG002 - the protocol cannot make it a condition
-    ) -> None:
-        """Pass the bytes of a file on to `sink`; see `Connection.fetch`."""
-        for block in self._blocks(self._path(action, name), offset, size):
-            sink(block)
-
-    def read_md5(self, action: Action, name: str) -> str | None:
-        """The checksum published beside an archive; see `Connection.read_md5`."""
-        content = bytearray()
-        try:
-            for block in self._blocks(self._path(action, f"{name}.md5"), 0, None):
-                content += block
-                if len(content) >= MAX_SIDECAR_BYTES:
-                    break
-        except FileMissingError:
-            return None
-        return parse_md5(bytes(content), name, self._label)
-
     def close(self) -> None:
         """Close the connection; see `Connection.close`."""
         if self._session is not None:
             self._session.abandon()
             self._session = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _connected(self) -> FtpSession:
         if self._session is None:
@@ -179,8 +143,8 @@ class FtpConnection:
         )
         return replace(listing, zips=tuple(timed))
 
-    def _blocks(self, path: str, offset: int, size: int | None) -> Iterator[bytes]:
-        """The bytes of a file, up to the block that exceeds its size."""
+    def _blocks(self, action: Action, name: str, offset: int, size: int | None) -> Generator[bytes, None, None]:
+        path = self._path(action, name)
         session = self._connected()
         received = offset
         with self._translated(f"sending {_shown(path)}", TransferFailedError):

@@ -19,7 +19,7 @@ from dcc_resources.errors import ConfigurationError, HostKeyChangedError, HostKe
 from dcc_resources.file_sources.access import Endpoint
 from dcc_resources.file_sources.base import SourceAddress
 
-_SSH_PORT = 22
+SSH_PORT = 22
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ def known_host_keys(lines: Iterable[str], endpoint: Endpoint) -> TrustedKeys:
     that hold no key are left aside.
     """
     host = endpoint.host.lower()
-    name = host if endpoint.port == _SSH_PORT else f"[{host}]:{endpoint.port}"
+    name = host if endpoint.port == SSH_PORT else f"[{host}]:{endpoint.port}"
     accepted: list[HostKey] = []
     revoked: list[HostKey] = []
     for line in lines:

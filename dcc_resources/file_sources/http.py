@@ -12,8 +12,6 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 from email.utils import formatdate
-from types import TracebackType
-from typing import Self
 from urllib.parse import quote
 
 from dcc_resources.errors import (
@@ -27,8 +25,8 @@ from dcc_resources.errors import (
     TransferFailedError,
 )
 from dcc_resources.file_sources.access import parse_hostname, resolve_accesskey
-from dcc_resources.file_sources.base import ActionListing, SourceAddress, SourceProtocol
-from dcc_resources.file_sources.http_client import FAILURES, Answer, HttpClient, Site, describe
+from dcc_resources.file_sources.base import ActionListing, Connection, SourceAddress, SourceProtocol
+from dcc_resources.file_sources.http_client import FAILURES, PORTS, Answer, HttpClient, Site, describe
 from dcc_resources.file_sources.http_facts import MAX_ASKED, FactFinder, Facts, modified_time
 from dcc_resources.file_sources.http_index import read_index
 from dcc_resources.file_sources.listing import Entry, gather
@@ -37,9 +35,6 @@ from dcc_resources.file_sources.remote_names import join_base, printable, raw
 from dcc_resources.file_sources.sockets import tls_context
 from dcc_resources.naming import Action
 from dcc_resources.settings import Settings
-
-HTTP_PORT = 80
-HTTPS_PORT = 443
 
 _MISSING = (404, 410)
 
@@ -53,7 +48,7 @@ def open_http(address: SourceAddress, settings: Settings) -> HttpConnection:
     return HttpConnection(address, settings)
 
 
-class HttpConnection:
+class HttpConnection(Connection):
     """A connection to a web server; see `Connection`. Every request carries the user name and password."""
 
     def __init__(self, address: SourceAddress, settings: Settings) -> None:
@@ -126,14 +121,6 @@ class HttpConnection:
     def close(self) -> None:
         """Close the connection; see `Connection.close`."""
         self._client.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _connect(self) -> HttpClient:
         return HttpClient(self._site, self._settings)
@@ -261,7 +248,7 @@ class HttpConnection:
 
 
 def _site(address: SourceAddress, settings: Settings) -> Site:
-    encrypted = address.protocol is SourceProtocol.HTTPS
+    scheme = "https" if address.protocol is SourceProtocol.HTTPS else "http"
     credential = resolve_accesskey(address.accesskey)
     if credential.private_key is not None:
         raise ConfigurationError("The access key is a private key, but HTTP logs in by password. Give a password.")
@@ -269,11 +256,11 @@ def _site(address: SourceAddress, settings: Settings) -> Site:
         raise ConfigurationError("The user name holds a colon or control character, which HTTP cannot send. Change it.")
     return Site(
         label=address.label,
-        scheme="https" if encrypted else "http",
-        endpoint=parse_hostname(address.hostname, HTTPS_PORT if encrypted else HTTP_PORT),
+        scheme=scheme,
+        endpoint=parse_hostname(address.hostname, PORTS[scheme]),
         username=address.username,
         credential=credential,
-        context=tls_context(settings) if encrypted else None,
+        context=tls_context(settings) if scheme == "https" else None,
     )
 
 

@@ -29,9 +29,11 @@ from dcc_resources.settings import Settings
 FAILURES = (http.client.HTTPException, OSError, ValueError)
 """What the client raises when a server breaks off, refuses, or answers with rubbish."""
 
+PORTS = {"http": 80, "https": 443}
+"""The port of a host that names none, by scheme."""
+
 _BLOCK = 256 * 1024
 _MAX_REDIRECTS = 5
-_PORTS = {"http": 80, "https": 443}
 _PATH_CHARACTERS = "/%!$&'()*+,;=:@~"
 _REDIRECTS = (301, 302, 303, 307, 308)
 
@@ -62,7 +64,7 @@ class Site:
     def resolve(self, target: str, link: str) -> str | None:
         """The target (path and query) that a link found at `target` leads to; None if it leads to another server."""
         parts = urlsplit(urljoin(f"{self.origin}{target}", link))
-        port = parts.port or _PORTS.get(parts.scheme)
+        port = parts.port or PORTS.get(parts.scheme)
         if (parts.scheme, parts.hostname, port) != (self.scheme, self.endpoint.host.lower(), self.endpoint.port):
             return None
         path = quote(parts.path or "/", safe=_PATH_CHARACTERS)
@@ -179,7 +181,7 @@ class HttpClient:
             self.close()
             raise
         made = http.client.HTTPConnection(*site.endpoint)
-        made.default_port = _PORTS[site.scheme]
+        made.default_port = PORTS[site.scheme]
         # Without this it would connect by itself, with neither time limit nor encryption.
         made.auto_open = 0
         made.sock = connection

@@ -6,10 +6,8 @@ import contextlib
 import os
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from dcc_resources.errors import (
     ConfigurationError,
@@ -20,8 +18,8 @@ from dcc_resources.errors import (
     TransferFailedError,
 )
 from dcc_resources.file_sources.base import ActionListing, SourceAddress
+from dcc_resources.file_sources.blockwise import BlockwiseConnection
 from dcc_resources.file_sources.listing import Entry, EntryKind, gather
-from dcc_resources.file_sources.md5_sidecar import MAX_SIDECAR_BYTES, parse_md5
 from dcc_resources.file_sources.remote_names import printable, raw
 from dcc_resources.naming import Action
 from dcc_resources.settings import Settings
@@ -41,7 +39,7 @@ def open_local(address: SourceAddress, settings: Settings) -> LocalConnection:
     return LocalConnection(address, settings)
 
 
-class LocalConnection:
+class LocalConnection(BlockwiseConnection):
     """A folder of this machine; see `Connection`. Links that lead out of the folder are not followed."""
 
     def __init__(self, address: SourceAddress, settings: Settings) -> None:
@@ -79,38 +77,8 @@ class LocalConnection:
                 f"{self._label}: {_shown(directory)} cannot be listed ({_reason(error)}). Correct its permissions."
             ) from error
 
-    def fetch(
-        self,
-        action: Action,
-        name: str,
-        sink: Callable[[bytes], object],
-        *,
-        size: int | None,
-        offset: int = 0,
-        modified: int | None = None,  # noqa: ARG002 - the protocol cannot make it a condition
-    ) -> None:
-        """Pass the bytes of a file on to `sink`; see `Connection.fetch`."""
-        for block in self._blocks(action, name, offset, size):
-            sink(block)
-
-    def read_md5(self, action: Action, name: str) -> str | None:
-        """The checksum published beside an archive; see `Connection.read_md5`."""
-        try:
-            content = b"".join(self._blocks(action, f"{name}.md5", 0, MAX_SIDECAR_BYTES))
-        except FileMissingError:
-            return None
-        return parse_md5(content, name, self._label)
-
     def close(self) -> None:
         """Nothing needs closing; see `Connection.close`."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _entries(self, entries: Iterator[os.DirEntry[str]]) -> Iterator[Entry]:
         deadline = time.monotonic() + self._list_timeout
@@ -134,7 +102,7 @@ class LocalConnection:
     def _inside(self, path: Path) -> bool:
         return path.resolve().is_relative_to(self._base)
 
-    def _blocks(self, action: Action, name: str, offset: int, size: int | None) -> Iterator[bytes]:
+    def _blocks(self, action: Action, name: str, offset: int, size: int | None) -> Generator[bytes, None, None]:
         path = self._base / action / os.fsdecode(raw(name))
         try:
             with self._regular(path).open("rb", buffering=0) as file:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import stat
-from collections.abc import Callable, Iterator
-from types import TracebackType
-from typing import Self
+from collections.abc import Generator, Iterator
 
 import paramiko
 
@@ -20,13 +18,13 @@ from dcc_resources.errors import (
 )
 from dcc_resources.file_sources.access import parse_hostname, resolve_accesskey
 from dcc_resources.file_sources.base import ActionListing, SourceAddress
-from dcc_resources.file_sources.host_keys import check_host_key, trusted_keys
+from dcc_resources.file_sources.blockwise import BlockwiseConnection
+from dcc_resources.file_sources.host_keys import SSH_PORT, check_host_key, trusted_keys
 from dcc_resources.file_sources.listing import Entry, EntryKind, gather
-from dcc_resources.file_sources.md5_sidecar import MAX_SIDECAR_BYTES, parse_md5
 from dcc_resources.file_sources.remote_names import join_base, printable, raw
 from dcc_resources.file_sources.sockets import time_limit
 from dcc_resources.file_sources.ssh_login import log_in
-from dcc_resources.file_sources.ssh_transport import SSH_PORT, SshTransport, describe
+from dcc_resources.file_sources.ssh_transport import SshTransport, describe
 from dcc_resources.naming import Action
 from dcc_resources.settings import Settings
 
@@ -54,7 +52,7 @@ def open_sftp(address: SourceAddress, settings: Settings) -> SftpConnection:
         raise
 
 
-class SftpConnection:
+class SftpConnection(BlockwiseConnection):
     """A logged-in SFTP connection; see `Connection`."""
 
     def __init__(self, address: SourceAddress, settings: Settings, base: str, connection: SshTransport) -> None:
@@ -81,39 +79,9 @@ class SftpConnection:
                 self._client.stat(self._path() or b".")
                 return ActionListing(action, missing=True)
 
-    def fetch(
-        self,
-        action: Action,
-        name: str,
-        sink: Callable[[bytes], object],
-        *,
-        size: int | None,
-        offset: int = 0,
-        modified: int | None = None,  # noqa: ARG002 - the protocol cannot make it a condition
-    ) -> None:
-        """Pass the bytes of a file on to `sink`; see `Connection.fetch`."""
-        for block in self._blocks(self._path(action, name), offset, size):
-            sink(block)
-
-    def read_md5(self, action: Action, name: str) -> str | None:
-        """The checksum published beside an archive; see `Connection.read_md5`."""
-        try:
-            content = b"".join(self._blocks(self._path(action, f"{name}.md5"), 0, MAX_SIDECAR_BYTES))
-        except FileMissingError:
-            return None
-        return parse_md5(content, name, self._label)
-
     def close(self) -> None:
         """Close the connection; see `Connection.close`."""
         self._connection.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _path(self, *parts: str) -> bytes:
         return raw(join_base(self._base, *parts))
@@ -130,7 +98,8 @@ class SftpConnection:
         except OSError:
             return None
 
-    def _blocks(self, path: bytes, offset: int, size: int | None) -> Iterator[bytes]:
+    def _blocks(self, action: Action, name: str, offset: int, size: int | None) -> Generator[bytes, None, None]:
+        path = self._path(action, name)
         with self._translated(f"sending {printable(path)}", TransferFailedError, missing=FileMissingError):
             yield from self._client.blocks(path, offset, size)
 

@@ -14,13 +14,11 @@ from paramiko.common import cMSG_SERVICE_REQUEST
 
 from dcc_resources.errors import SourceTimeoutError, SourceUnreachableError
 from dcc_resources.file_sources.access import Endpoint, parse_hostname
-from dcc_resources.file_sources.host_keys import HostKey
+from dcc_resources.file_sources.host_keys import SSH_PORT, HostKey
 from dcc_resources.file_sources.remote_names import printable
 from dcc_resources.file_sources.sftp_client import Pipe, SftpClient
 from dcc_resources.file_sources.sockets import open_socket, shut_down
 from dcc_resources.settings import Settings
-
-SSH_PORT = 22
 
 # By far the cheapest cipher for both sides on today's processors; what paramiko prefers costs twice the time.
 _FAST_CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com")

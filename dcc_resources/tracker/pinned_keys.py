@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 from sqlalchemy import Connection, delete, select
 
+from dcc_resources.file_sources import host_keys
 from dcc_resources.tracker.database import insert_rows
 from dcc_resources.tracker.models import HostKey, utc_now
 
@@ -18,6 +20,11 @@ class PinnedKey:
     key_type: str
     key_base64: str
     fingerprint: str
+
+    @classmethod
+    def of(cls, shown: host_keys.HostKey) -> Self:
+        """The key that a server shows, to be pinned."""
+        return cls(shown.type, shown.base64, shown.fingerprint)
 
 
 def pinned_keys(connection: Connection, source_id: int) -> list[PinnedKey]:

@@ -17,6 +17,7 @@ from sqlalchemy import ColumnElement, Connection, Select, Subquery, and_, exists
 from dcc_resources.errors import NotFoundError
 from dcc_resources.naming import Action
 from dcc_resources.outcomes import Problem, ZipKey
+from dcc_resources.processes import Process
 from dcc_resources.tracker.models import (
     AnException,
     Centre,
@@ -35,6 +36,9 @@ from dcc_resources.tracker.models import (
 )
 from dcc_resources.tracker.reference import ACTION_IDS, Phase, Status
 from dcc_resources.tracker.sources import AVAILABLE
+
+CHANGED = "changed"
+"""The kind of a finding that an archive changed under its name."""
 
 _AnySelect = Select[*tuple[Any, ...]]
 _ACTIONS = {number: action for action, number in ACTION_IDS.items()}
@@ -303,7 +307,7 @@ def _crawls(connection: Connection, condition: ColumnElement[bool]) -> list[Craw
 
 
 def latest_findings(connection: Connection) -> list[Finding]:
-    """What the latest crawl of each file source noticed, oldest first."""
+    """What the latest crawl of each file source noticed, and what earlier ones did that still stands, oldest first."""
     latest = (
         select(SourceCrawlRow.file_source_id, func.max(SourceCrawlRow.session_id).label("session_id"))
         .group_by(SourceCrawlRow.file_source_id)
@@ -311,16 +315,43 @@ def latest_findings(connection: Connection) -> list[Finding]:
     )
     query = (
         _findings()
-        .join(
-            latest,
-            and_(
-                latest.c.file_source_id == CrawlFinding.file_source_id,
-                latest.c.session_id == CrawlFinding.session_id,
-            ),
-        )
+        .join(latest, latest.c.file_source_id == CrawlFinding.file_source_id)
+        .where(or_(CrawlFinding.session_id == latest.c.session_id, _still_changed()))
         .order_by(CrawlFinding.id)
     )
     return [Finding(*row) for row in connection.execute(query)]
+
+
+def _still_changed() -> ColumnElement[bool]:
+    """Whether a finding is the last to say that an archive changed, which is still there and was not fetched since.
+
+    A crawl says it once: the next one compares with what this one saw.
+    """
+    last = (
+        select(func.max(CrawlFinding.id))
+        .where(CrawlFinding.kind == CHANGED)
+        .group_by(CrawlFinding.za_id, CrawlFinding.file_source_id)
+    )
+    hosted = exists(
+        select(FileSourceHasZip.id)
+        .join(FileSource, FileSource.id == FileSourceHasZip.file_source_id)
+        .join(ResourceStateRow, ResourceStateRow.id == FileSource.state_id)
+        .where(
+            FileSourceHasZip.za_id == CrawlFinding.za_id,
+            FileSourceHasZip.file_source_id == CrawlFinding.file_source_id,
+            FileSourceHasZip.gone_since.is_(None),
+            ResourceStateRow.short_name == AVAILABLE,
+        )
+        .correlate(CrawlFinding)
+    )
+    fetches = (
+        select(ZipDownload.id)
+        .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
+        .where(FileSourceHasZip.za_id == CrawlFinding.za_id)
+        .correlate(CrawlFinding)
+    )
+    since = exists(fetches.where(ZipDownload.request >= CrawlFinding.created))
+    return and_(CrawlFinding.id.in_(last), hosted, exists(fetches), ~since)
 
 
 def session_findings(connection: Connection, session_id: int) -> list[Finding]:
@@ -357,7 +388,7 @@ def list_sessions(
         query = query.where(CrawlingSession.id.in_(ids))
     rows = connection.execute(query.limit(limit)).all()
     shown = [row.id for row in rows]
-    held, holder = connection.execute(select(SessionLock.session_id, SessionLock.holder)).one()
+    held, active = _lock(connection)
     tasks: dict[int, list[TaskEntry]] = defaultdict(list)
     for task in connection.execute(
         select(SessionTask).where(SessionTask.session_id.in_(shown)).order_by(SessionTask.id)
@@ -371,7 +402,7 @@ def list_sessions(
             id=row.id,
             started=row.start_time,
             finished=row.finish_time,
-            outcome=_outcome(row.finish_time, row.status, held == row.id, holder is not None),
+            outcome=_outcome(row.finish_time, row.status, held == row.id, active),
             failed_phase=Phase(row.status) if row.finish_time is not None and row.status > 0 else None,
             tasks=tuple(tasks[row.id]),
             crawls=tuple(crawls[row.id]),
@@ -385,9 +416,17 @@ def _task(row: Any) -> TaskEntry:
     return TaskEntry(Phase(row.phase_id), row.comment, row.start_time, row.finish_time, outcome)
 
 
-def _outcome(finished: datetime | None, status: int, held: bool, has_holder: bool) -> str:
+def _lock(connection: Connection) -> tuple[int | None, bool | None]:
+    """Which session is held, and whether by a process (True), by none (False), or by one that died (None)."""
+    lock = connection.execute(select(SessionLock.__table__)).one()
+    if lock.holder is None:
+        return lock.session_id, False
+    return lock.session_id, None if Process(lock.host, lock.pid, lock.pid_started).is_gone else True
+
+
+def _outcome(finished: datetime | None, status: int, held: bool, active: bool | None) -> str:
     if finished is not None:
         return "failed" if status else "succeeded"
-    if not held:
+    if not held or active is None:
         return "unfinished"
-    return "active" if has_holder else "open"
+    return "active" if active else "open"

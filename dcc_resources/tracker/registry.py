@@ -223,7 +223,7 @@ def check_new_source(connection: Connection, address: SourceAddress) -> tuple[in
     if twin is not None:
         raise ConfigurationError(
             f"The same server, user and base path are registered as file source {twin} already. "
-            f"See `dcc source list`; `dcc source remove {twin}` first to register it anew."
+            f"Correct it with `dcc source change {twin}`, or register it anew after `dcc source remove {twin}`."
         )
     return centre_id, protocol_id
 

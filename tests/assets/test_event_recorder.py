@@ -67,9 +67,11 @@ def test_a_failure_where_nothing_was_materialised_is_current_too(dagster: Dagste
     assert info.is_current
 
 
-def test_names_of_elements_survive_where_the_page_takes_text_for_markdown(dagster: Dagster) -> None:
-    told(dagster, Report("one", (), (Verdict(CHECK, False, "<mouse> has no `id` & no_name"),)))
-    assert dagster.evaluation(CHECK, "one").description == r"\<mouse\> has no \`id\` \& no\_name"
+def test_names_of_elements_survive_on_pages_that_take_text_for_markdown_and_on_those_that_do_not(
+    dagster: Dagster,
+) -> None:
+    told(dagster, Report("one", (), (Verdict(CHECK, False, "<mouse> has no `id` & no_name [1]"),)))
+    assert dagster.evaluation(CHECK, "one").description == r"‹mouse› has no \`id\` & no_name \[1\]"
 
 
 def test_events_keep_the_time_at_which_it_happened(dagster: Dagster) -> None:

@@ -6,7 +6,8 @@ import pytest
 
 from dcc_assets.catalogue import CHECK_OF_PHASE, REACHABLE
 from dcc_assets.instance import open_instance
-from dcc_assets.session_runs import rebuild_instance, run_session
+from dcc_assets.rebuilding import rebuild_instance
+from dcc_assets.session_runs import run_session
 from dcc_resources.errors import DagsterStorageError, TrackerUnreachableError
 from dcc_resources.outcomes import ZipOutcome
 from tests.assets.conftest import Dagster

@@ -19,6 +19,7 @@ from dcc_cli.main import dcc as command
 from dcc_cli.source_connection import PROTOCOLS
 from dcc_resources.errors import InternalFaultError
 from dcc_resources.file_sources.connect import OPENERS
+from dcc_resources.tracker.registry import SourceState
 from tests.cli.conftest import PROGRAM, Dcc, clean, imported_by
 from tests.databases import is_sqlite, only_sqlite
 from tests.installations import specimens
@@ -87,6 +88,12 @@ def test_every_command_says_what_it_does_and_how_it_ends(path: tuple[str, ...]) 
 
 def test_every_protocol_that_can_be_spoken_can_be_registered() -> None:
     assert set(PROTOCOLS) == {protocol.value for protocol in OPENERS}
+
+
+def test_every_state_of_a_file_source_can_be_set() -> None:
+    (state,) = (option for option in ALL["source", "set-state"].params if option.name == "state")
+    assert isinstance(state.type, click.Choice)
+    assert set(state.type.choices) == set(SourceState)
 
 
 def test_help_lists_every_command_and_the_exit_codes() -> None:

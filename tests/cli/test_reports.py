@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from pathlib import Path
 
 from tests.cli.conftest import Dcc
 from tests.databases import only_sqlite
@@ -96,8 +97,21 @@ def test_the_status_reads_well(dcc: Dcc) -> None:
     lines = [re.sub(r"\s+", " ", line).strip() for line in said.splitlines()]
     for expected in ("Zip actions: 3", "zip_name failed 1", "xsd done 1", "Documents: 3", "File sources"):
         assert expected in lines
-    assert any(line.startswith("1 H file://localhost available 3 ok 20") for line in lines)
+    assert any(re.match(r"1 H file:///\S+ available 3 ok 20", line) for line in lines)
     assert any(line.startswith("Session 1: succeeded, started 20") for line in lines)
+
+
+@only_sqlite
+def test_the_status_tells_of_sources_in_use_why_they_failed(dcc: Dcc, tmp_path: Path) -> None:
+    for name in ("kept", "given-up"):
+        dcc("source", "add", "--centre", "H", "--protocol", "file", "--base-path", str(tmp_path / name))
+    dcc("crawl", exit_code=4)
+    dcc("source", "remove", "2")
+    said = dcc("status").stdout
+    assert f"file://{tmp_path / 'kept'} " in said
+    assert f" the folder {tmp_path / 'kept'} cannot be reached" in said
+    assert "file source 1" not in said
+    assert "given-up" not in said
 
 
 def test_zips_are_listed_with_the_keys_that_others_rely_on(dcc: Dcc) -> None:

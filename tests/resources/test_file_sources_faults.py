@@ -315,12 +315,13 @@ class TestTransfersThatBreakOff:
     def test_sftp(
         self, offset: int, sftp_server: Share, cutting_proxy: Callable[..., Share], source_settings: Settings
     ) -> None:
-        content = os.urandom(SIZE)
+        size = 4 * SIZE
+        content = os.urandom(size)
         sftp_server.put(f"add/{NAME}", content)
-        share = cutting_proxy(sftp_server, cut_after=(SIZE - offset) // 2)
-        received, error = fetch(share.address(), source_settings, offset)
+        share = cutting_proxy(sftp_server, cut_after=(size - offset) // 2)
+        received, error = fetch(share.address(), source_settings, offset, size)
         assert isinstance(error, TransferFailedError)
-        assert 0 < len(received) < SIZE - offset
+        assert 0 < len(received) < size - offset
         assert content[offset:].startswith(received)
 
     def test_sftp_with_damage_on_the_way(

@@ -22,6 +22,7 @@ from dcc_resources.tracker.models import (
     CrawlFinding,
     CrawlingSession,
     FileSourceHasZip,
+    SessionLock,
     SessionTask,
     SourceCrawlRow,
     ZipAction,
@@ -308,6 +309,36 @@ def add_finding(tracker: Engine, session_id: int, source_id: int, message: str, 
         insert_rows(connection, CrawlFinding, [row])
 
 
+def test_a_changed_archive_is_a_finding_until_it_is_fetched_anew_or_gone(tracker: Engine) -> None:
+    source = seed_source(tracker, seed_centre(tracker))
+    zipped = seed_zip(tracker, source)
+    fetched, seen, quiet = add_session(tracker), add_session(tracker), add_session(tracker)
+    for session in (fetched, seen, quiet):
+        add_crawl(tracker, session, source)
+    add_finding(tracker, fetched, source, "changed once", zipped.za_id)
+    add_finding(tracker, seen, source, "changed again", zipped.za_id)
+
+    def findings() -> list[str]:
+        with tracker.connect() as connection:
+            return [finding.message for finding in queries.latest_findings(connection)]
+
+    def set_gone(when: datetime | None) -> None:
+        with writing(tracker) as connection:
+            connection.execute(update(FileSourceHasZip).values(gone_since=when))
+
+    assert findings() == [], "what was never fetched will be fetched as it is at present"
+    with writing(tracker) as connection:
+        progress.add_downloads(connection, [zipped.hosting_id], NOW - timedelta(seconds=1))
+    assert findings() == ["changed again"]
+    set_gone(NOW)
+    assert findings() == []
+    set_gone(None)
+    assert findings() == ["changed again"]
+    with writing(tracker) as connection:
+        progress.add_downloads(connection, [zipped.hosting_id], NOW)
+    assert findings() == []
+
+
 def test_the_latest_crawl_of_each_source_counts_with_its_findings(tracker: Engine) -> None:
     centre = seed_centre(tracker)
     source, other = seed_source(tracker, centre), seed_source(tracker, centre, username="other")
@@ -360,6 +391,10 @@ def test_sessions_are_listed_newest_first_with_what_became_of_them(tracker: Engi
     with open_session(tracker, settings) as session:
         with tracker.connect() as connection:
             assert [entry.outcome for entry in queries.list_sessions(connection, ids=[session.id])] == ["active"]
+            connection.execute(update(SessionLock).values(pid_started="0"))
+            outcomes = [entry.outcome for entry in queries.list_sessions(connection, ids=[session.id])]
+            assert outcomes == ["unfinished"], "the process has died"
+            connection.rollback()
         session.hand_over()
     with tracker.connect() as connection:
         assert [entry.outcome for entry in queries.list_sessions(connection, limit=1)] == ["open"]

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, Row, make_url, select, update
 
-from dcc_resources import sessions
+from dcc_resources import processes, sessions
 from dcc_resources.errors import SessionActiveError, SessionLostError, SourceUnreachableError
 from dcc_resources.sessions import Session, open_session
 from dcc_resources.settings import Settings
@@ -296,7 +296,7 @@ class TestDeadHolder:
             raise PermissionError(1, "Operation not permitted")
 
         monkeypatch.setattr(os, "kill", refuse)
-        monkeypatch.setattr(sessions, "_look_up", lambda pid: sessions._Process(started=""))
+        monkeypatch.setattr(processes, "_look_up", lambda pid: processes._Seen(started=""))
         with pytest.raises(SessionActiveError, match=f"Session {dead} is active"), open_session(tracker, settings):
             pytest.fail("taken over from a holder that is alive")
 
@@ -319,7 +319,7 @@ def _plant(tracker: Engine, settings: Settings, *, pid: int, **changes: object) 
         lock = _lock(tracker)
         session.hand_over()
     now = utc_now()
-    values = {"host": lock.host, "pid_started": sessions._look_up(pid).started or "1"}
+    values = {"host": lock.host, "pid_started": processes._look_up(pid).started or "1"}
     _change_lock(tracker, holder="dead", pid=pid, heartbeat=now, acquired=now, **values | changes)
     return session.id
 
@@ -496,7 +496,7 @@ def test_the_token_that_holds_a_lock_is_new_each_time(tracker: Engine, settings:
     for _ in range(2):
         with open_session(tracker, settings) as session:
             holders.add(_lock(tracker).holder)
-            assert session.holder.token == _lock(tracker).holder
+            assert session.holder == _lock(tracker).holder
     assert len(holders) == 2
 
 

@@ -1,0 +1,46 @@
+"""What connections have in common that read files in blocks: transfers, and checksums beside archives."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Generator
+from contextlib import closing
+
+from dcc_resources.errors import FileMissingError
+from dcc_resources.file_sources.base import Connection
+from dcc_resources.file_sources.md5_sidecar import MAX_SIDECAR_BYTES, parse_md5
+from dcc_resources.naming import Action
+
+
+class BlockwiseConnection(Connection):
+    """A connection by a protocol that cannot make a file's listed time a condition of its transfer."""
+
+    _label: str
+
+    @abstractmethod
+    def _blocks(self, action: Action, name: str, offset: int, size: int | None) -> Generator[bytes, None, None]:
+        """The bytes of a file from `offset` on, up to the block that exceeds `size`. Raises as `Connection.fetch`."""
+
+    def fetch(
+        self,
+        action: Action,
+        name: str,
+        sink: Callable[[bytes], object],
+        *,
+        size: int | None,
+        offset: int = 0,
+        modified: int | None = None,  # noqa: ARG002 - the protocol cannot make it a condition
+    ) -> None:
+        """Pass the bytes of a file on to `sink`; see `Connection.fetch`."""
+        # Closed at once when `sink` fails: later it would close what the next transfer is using.
+        with closing(self._blocks(action, name, offset, size)) as blocks:
+            for block in blocks:
+                sink(block)
+
+    def read_md5(self, action: Action, name: str) -> str | None:
+        """The checksum published beside an archive; see `Connection.read_md5`."""
+        try:
+            content = b"".join(self._blocks(action, f"{name}.md5", 0, MAX_SIDECAR_BYTES))
+        except FileMissingError:
+            return None
+        return parse_md5(content, name, self._label)
