@@ -60,6 +60,11 @@ def current_flag() -> MappedColumn[bool]:
     return mapped_column(Boolean(create_constraint=False), default=True)
 
 
+def valid_flag() -> MappedColumn[bool | None]:
+    """Whether the integrity rules found no error in this version of an entity; null as long as they have not judged."""
+    return mapped_column(Boolean(create_constraint=False))
+
+
 def lexical_text() -> MappedColumn[Any]:
     """A JSON object of attribute name to text, for attributes whose column cannot say how they were written."""
     return mapped_column(Text)

@@ -12,7 +12,7 @@ from datetime import datetime
 from sqlalchemy import CHAR, Boolean, Date, Index, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
-from dcc_resources.databases.columns import BIG, LONG_TEXT, big_id, table_options
+from dcc_resources.databases.columns import BIG, LONG_TEXT, big_id, big_reference, table_options
 from dcc_resources.qc_database.base import (
     CENTRE_LENGTH,
     ID_LENGTH,
@@ -71,6 +71,16 @@ class ContextHistory(QcBase):
     author: Mapped[str | None] = text_of(64)
     reason: Mapped[str | None] = text_of(256)
     created: Mapped[datetime]
+
+
+class DocumentContext(QcBase):
+    """A data context that a document has current, valid measurements in."""
+
+    __tablename__ = "document_context"
+    __table_args__ = table_options(Index(None, "context_id"), counted=False)
+
+    document_id: Mapped[int] = part_of("document.id")
+    context_id: Mapped[int] = big_reference("data_context.id", "RESTRICT", primary_key=True, autoincrement=False)
 
 
 class MetadataGroup(QcBase):

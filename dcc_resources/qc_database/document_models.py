@@ -27,7 +27,9 @@ class Document(QcBase):
 
     `tracker_id` is the tracker's `xml_file.id`, null for what came without a tracker. `zip_action` is the folder of
     the zip, `action` what was done (`DocumentAction`), `state` what became of it (`DocumentState`). `undoes` is the
-    document that an undo withdrew. `author` and `reason` are those of a person who confirmed or withdrew it.
+    document that an undo withdrew. `judged_at` is when the integrity rules last judged it; `contexts_built` whether
+    the data contexts take account of what it opened and ended, and of that judgement. `author` and `reason` are those
+    of a person who confirmed or withdrew it.
     """
 
     __tablename__ = "document"
@@ -37,6 +39,7 @@ class Document(QcBase):
         Index(None, "centre", "created"),
         Index(None, "undoes"),
         Index(None, "state"),
+        Index(None, "contexts_built"),
         counted=False,
     )
 
@@ -55,6 +58,8 @@ class Document(QcBase):
     state: Mapped[str] = text_of(8)
     late: Mapped[bool] = mapped_column(default=False)
     applied_at: Mapped[datetime | None]
+    judged_at: Mapped[datetime | None]
+    contexts_built: Mapped[bool] = mapped_column(default=False)
     undoes: Mapped[int | None] = reference("document.id")
     author: Mapped[str | None] = text_of(64)
     reason: Mapped[str | None] = text_of(256)

@@ -188,7 +188,8 @@ class KnownStrain(QcBase):
 class Waiver(QcBase):
     """A rule waived, or lowered to a warning (`effect`), where centre and procedure are null for all of them.
 
-    It holds from the day `valid_from` to the day `valid_until`, both included; null: without end.
+    It holds from the day `valid_from` to the day `valid_until`, both included; null: without end. It stays on record
+    when it is revoked, and no longer holds then.
     """
 
     __tablename__ = "waiver"
@@ -204,6 +205,8 @@ class Waiver(QcBase):
     reason: Mapped[str] = text_of(256)
     author: Mapped[str] = text_of(64)
     created: Mapped[datetime]
+    revoked: Mapped[datetime | None]
+    revoked_by: Mapped[str | None] = text_of(64)
 
 
 class Finding(QcBase):

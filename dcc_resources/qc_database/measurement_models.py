@@ -33,8 +33,10 @@ class Measurement(QcBase):
 
     `value` is the text to the letter, null where there is none; `number` what it is where all of it is a finite number
     in ASCII digits. `status` is the parameter's. From `centre` on, the columns repeat what its experiment, line or
-    housing says; `specimen_id` is null where an experiment names several specimens. Never changed once written:
-    whether it is current is said by the owner of its procedure (the view `current_measurement` tells).
+    housing says; `specimen_id` is null where an experiment names several specimens. `fingerprint` is a CRC-32 of what
+    is measured: equal measurements have equal ones, and the sum of many tells whether any of them changed. Never
+    changed once written: whether it is current is said by the owner of its procedure (the view `current_measurement`
+    tells).
     """
 
     __tablename__ = "measurement"
@@ -67,6 +69,7 @@ class Measurement(QcBase):
     experiment_id: Mapped[str | None] = text_of(ID_LENGTH)
     date: Mapped[dt.date | None] = mapped_column(Date)
     specimen_id: Mapped[str | None] = text_of(ID_LENGTH)
+    fingerprint: Mapped[int] = mapped_column(INT, default=0)
 
 
 class Media(QcBase):

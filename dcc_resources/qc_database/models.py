@@ -14,6 +14,7 @@ from dcc_resources.qc_database.base import QcBase
 from dcc_resources.qc_database.context_models import (
     ContextHistory,
     DataContext,
+    DocumentContext,
     MetadataGroup,
     OverviewAnimalProcedure,
     OverviewGenotype,
@@ -62,6 +63,7 @@ __all__ = [
     "DataContext",
     "Dimension",
     "Document",
+    "DocumentContext",
     "Experiment",
     "ExperimentSpecimen",
     "FetchedPage",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Final, NamedTuple
+from zlib import crc32
 
 from dcc_resources.qc_database import contents as said
 from dcc_resources.qc_database import models
@@ -43,6 +44,11 @@ class _MediaRow(NamedTuple):
     link: str | None = None
 
 
+def fingerprint(start: int, *texts: str | None) -> int:
+    """A CRC-32 of texts, in their order, with `start` as that of what is before them."""
+    return crc32("\x1f".join(["\x1e" if text is None else text for text in texts]).encode(), start)
+
+
 class ProcedureRows:
     """Makes the rows of a document's procedures."""
 
@@ -74,19 +80,22 @@ class ProcedureRows:
     def _add_measurements(self, run_id: int, procedure: said.Procedure, tail: Row) -> int:
         """One row a value or term; the place of the last parameter."""
         new_id, append, document_id = self._measurement_id, self._measurements.append, self._document_id
-        held = 0
+        held, start = 0, fingerprint(0, *map(str, tail))
         for place, (line, name, sequence, unit, value, status) in enumerate(procedure.simple, start=1):
             item = number = None
             if value is not None:
                 item, number = 1, parse_number(value)
                 held += len(value)
             head = (new_id(), run_id, document_id, place, item, _SIMPLE, name, sequence)
-            append((*head, None, None, value, number, unit, status, line, *tail))
+            mark = fingerprint(start, name, sequence, None, None, value, unit, status)
+            append((*head, None, None, value, number, unit, status, line, *tail, mark))
         done = len(procedure.simple)
         for place, parameter in enumerate(procedure.ontology, start=done + 1):
             for item, term in enumerate(parameter.terms, start=1):
                 head = (new_id(), run_id, document_id, place, item, _ONTOLOGY, *parameter[1:3])
-                append((*head, None, None, term, parse_number(term), None, parameter.status, parameter.line, *tail))
+                mark = fingerprint(start, *parameter[1:3], None, None, term, None, parameter.status)
+                number = parse_number(term)
+                append((*head, None, None, term, number, None, parameter.status, parameter.line, *tail, mark))
                 held += len(term)
         done += len(procedure.ontology)
         for place, series in enumerate(procedure.series, start=done + 1):
@@ -94,11 +103,14 @@ class ProcedureRows:
             of_series = (run_id, document_id, place)
             for item, (line, increment, increment_status, value) in enumerate(values, start=1):
                 head = (new_id(), *of_series, item, _SERIES, name, sequence)
-                append((*head, increment, increment_status, value, parse_number(value), unit, status, line, *tail))
+                mark = fingerprint(start, name, sequence, increment, increment_status, value, unit, status)
+                number = parse_number(value)
+                append((*head, increment, increment_status, value, number, unit, status, line, *tail, mark))
                 held += len(value)
             if not values:
                 head = (new_id(), *of_series, None, _SERIES, name, sequence)
-                append((*head, None, None, None, None, unit, status, series.line, *tail))
+                mark = fingerprint(start, name, sequence, None, None, None, unit, status)
+                append((*head, None, None, None, None, unit, status, series.line, *tail, mark))
         self._rows.note_text(held)
         return done + len(procedure.series)
 

@@ -271,7 +271,7 @@ class DocumentRows:
 
 def entity_values(row: EntityRow, *, is_current: bool) -> Row:
     """The row of an entity with all columns of its table, in their order."""
-    values = row.values | {"is_current": int(is_current)}
+    values = row.values | {"is_current": int(is_current), "is_valid": None}
     return tuple([values[column.name] for column in ENTITY_TABLES[row.kind].columns])
 
 

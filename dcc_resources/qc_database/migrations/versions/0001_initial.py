@@ -54,6 +54,7 @@ data_context: id big counted, centre 32, pipeline 64, genotype 128, strain_id 12
   index document_id
 context_history: id big counted, context_id big >data_context, state 16, measurements big, checksum c32,
   document_id big? >document, author 64?, reason 256?, created time; index context_id; index document_id
+document_context: document_id big key >document, context_id big key >data_context; index context_id
 metadata_group: checksum c32 key, content longtext
 overview_strain: strain_id 128 key, name 255?, specimens big
 overview_genotype: centre 32 key, genotype 128 key, strain_id 128 key, gene_id 128?, gene_symbol 128?, allele_id 128?,
@@ -63,9 +64,11 @@ overview_animal_procedure: procedure_run_id big key >procedure_run, centre 32, p
   date date?, measurements big, metadata_group c32; index centre procedure_id genotype; index centre specimen_id;
   index metadata_group
 document: id big key, tracker_id big?, zip_action 8, zip_file 128, file_name 128, kind 16, centre 32, created date?,
-  inc big?, action 8, md5 c32?, size_bytes big?, state 8, late bool, applied_at time?, undoes big? >document,
+  inc big?, action 8, md5 c32?, size_bytes big?, state 8, late bool, applied_at time?, judged_at time?,
+  contexts_built bool, undoes big? >document,
   author 64?, reason 256?, specimens int, experiments int, lines int, housings int, measurements int;
-  unique tracker_id; index zip_file zip_action; index centre created; index state; index undoes
+  unique tracker_id; index zip_file zip_action; index centre created; index state; index undoes;
+  index contexts_built
 centre_block: id big key, document_id big >document, position int, centre 32, pipeline 64?, project 128?, line int;
   index document_id position
 lifetime: id big key, entity_kind 16, entity_id big, opened_by big >document, ended_by big? >document;
@@ -75,14 +78,17 @@ status_code: id big key, owner_kind 16, owner_id big, position int, code 2000, d
 upload_lock: id small key, holder 128?, host 128?, pid signed?, acquired time?
 experiment: id big key, block_id big >centre_block, document_id big >document, position int, line int, centre 32,
   pipeline 64, project 128, procedure_id 64?, experiment_id 255, sequence_id 255?, date date?, lexical text?,
-  is_current bool; index block_id position; index document_id; index centre experiment_id sequence_id is_current
+  is_current bool, is_valid bool?; index block_id position; index document_id;
+  index centre experiment_id sequence_id is_current
 experiment_specimen: experiment_row big key >experiment, position big key, specimen_id 255, line int;
   index specimen_id
 line: id big key, block_id big >centre_block, document_id big >document, position int, line int, centre 32,
-  pipeline 64, project 128, procedure_id 64?, colony_id 128, sequence_id 255?, lexical text?, is_current bool;
+  pipeline 64, project 128, procedure_id 64?, colony_id 128, sequence_id 255?, lexical text?, is_current bool,
+  is_valid bool?;
   index block_id position; index document_id; index centre colony_id sequence_id is_current
 housing: id big key, block_id big >centre_block, document_id big >document, position int, line int, centre 32,
-  pipeline 64, project 128, procedure_id 64?, from_lims bool, last_updated date?, lexical text?, is_current bool;
+  pipeline 64, project 128, procedure_id 64?, from_lims bool, last_updated date?, lexical text?, is_current bool,
+  is_valid bool?;
   index block_id position; index document_id; index centre procedure_id is_current
 procedure_run: id big key, document_id big >document, owner_kind 16, owner_id big, procedure_id 64, line int;
   index document_id; index owner_kind owner_id; index procedure_id
@@ -105,7 +111,7 @@ known_colony: snapshot_id big key in >reference_snapshot, colony_id 128 key, pro
   created date?, strain_id 128?, gene_id 128?, gene_symbol 128?, allele_id 128?, allele_symbol 255?
 known_strain: snapshot_id big key in >reference_snapshot, strain_id 128 key, name 255?
 waiver: id big counted, rule 16, centre 32?, procedure_id 64?, valid_from date, valid_until date?, effect 8,
-  reason 256, author 64, created time; index rule
+  reason 256, author 64, created time, revoked time?, revoked_by 64?; index rule
 finding: id big counted, document_id big? >document, tracker_id big?, rule 16, severity 16, message text, line int?,
   path text?, value text?, entity_kind 16?, entity_id big?, snapshot_id big? >reference_snapshot,
   waiver_id big? >waiver, is_active bool, created time, closed time?, closed_by big? >document;
@@ -116,7 +122,8 @@ fetched_page: id big counted, address_md5 32, address 2000, entity_tag 255?, las
 measurement: id big key, procedure_run_id big >procedure_run, document_id big, position int, item int?, type 24,
   parameter_id 64, sequence_id 255?, increment 255?, increment_status 2000?, value longtext?, number double?,
   unit 255?, status 2000?, line int, centre 32, pipeline 64, project 128, procedure_id 64, experiment_id 255?,
-  date date?, specimen_id 255?; index procedure_run_id; index parameter_id centre; index specimen_id centre
+  date date?, specimen_id 255?, fingerprint int; index procedure_run_id; index parameter_id centre;
+  index specimen_id centre
 media: id big key, procedure_run_id big >procedure_run, position int, item int?, type 24, parameter_id 64,
   sample_position int?, sample_id 255?, section_position int?, section_id 255?, local_id 255?, increment 255?,
   uri 2000?, file_type 255?, link 2000?, status 2000?, line int; index procedure_run_id; index parameter_id
@@ -129,7 +136,8 @@ metadata: id big key, procedure_run_id big >procedure_run, owner_kind 16, owner_
 specimen: id big key, block_id big >centre_block, document_id big >document, position int, line int, centre 32,
   specimen_id 255, kind 8, is_baseline bool, gender 16, zygosity 16, litter_id 255, pipeline 64,
   phenotyping_centre 32, production_centre 32?, project 128, colony_id 128?, strain_id 128?, dob date?, stage 255?,
-  stage_unit 16?, status_code 2000?, status_date date?, lexical text?, is_current bool; index block_id position;
+  stage_unit 16?, status_code 2000?, status_date date?, lexical text?, is_current bool,
+  is_valid bool?; index block_id position;
   index document_id; index centre specimen_id is_current; index colony_id
 related_specimen: specimen_row big key >specimen, position big key, specimen_id 255, relationship 32, line int;
   index specimen_id
@@ -149,6 +157,7 @@ LEFT JOIN line l ON r.owner_kind = 'line' AND l.id = r.owner_id
 LEFT JOIN housing h ON r.owner_kind = 'housing' AND h.id = r.owner_id
 """
 IS_CURRENT = "WHERE COALESCE(e.is_current, l.is_current, h.is_current) = 1"
+IS_VALID = "COALESCE(e.is_valid, l.is_valid, h.is_valid) AS is_valid"
 OF_OWNER = """
 COALESCE(e.centre, l.centre, h.centre) AS centre, COALESCE(e.pipeline, l.pipeline, h.pipeline) AS pipeline,
 COALESCE(e.project, l.project, h.project) AS project, l.colony_id AS line_colony_id, e.experiment_id,
@@ -160,31 +169,32 @@ VIEWS = {
     "current_specimen": """
 SELECT s.id, s.centre, s.specimen_id, s.kind, s.is_baseline, s.gender, s.zygosity, s.litter_id, s.pipeline, s.project,
 s.phenotyping_centre, s.production_centre, s.colony_id, s.strain_id, s.dob, s.stage, s.stage_unit, s.status_code,
-s.status_date, s.lexical, s.document_id, s.line FROM specimen s WHERE s.is_current = 1
+s.status_date, s.is_valid, s.lexical, s.document_id, s.line FROM specimen s WHERE s.is_current = 1
 """,
     "current_experiment": """
 SELECT e.id, e.centre, e.pipeline, e.project, e.experiment_id, e.sequence_id, e.date, e.procedure_id,
 (SELECT COUNT(*) FROM experiment_specimen x WHERE x.experiment_row = e.id) AS specimens,
 (SELECT CASE WHEN COUNT(*) = 1 THEN MIN(x.specimen_id) END FROM experiment_specimen x WHERE x.experiment_row = e.id)
-AS specimen_id, e.lexical, e.document_id, e.line FROM experiment e WHERE e.is_current = 1
+AS specimen_id, e.is_valid, e.lexical, e.document_id, e.line FROM experiment e WHERE e.is_current = 1
 """,
     "current_measurement": f"""
 SELECT m.id, m.centre, m.pipeline, m.project, COALESCE(l.colony_id, s.colony_id) AS colony_id, s.strain_id,
 s.is_baseline, s.gender, s.zygosity, m.specimen_id, m.experiment_id, e.sequence_id AS experiment_sequence_id, m.date,
 m.procedure_id, m.parameter_id, m.type, m.sequence_id, m.position, m.item, m.increment, m.increment_status, m.value,
-m.number, m.unit, m.status, r.owner_kind, r.owner_id, m.procedure_run_id, m.document_id, m.line
+m.number, m.unit, m.status, {IS_VALID}, m.fingerprint,
+r.owner_kind, r.owner_id, m.procedure_run_id, m.document_id, m.line
 FROM measurement m JOIN procedure_run r ON r.id = m.procedure_run_id {OWNERS}
 LEFT JOIN specimen s ON s.centre = m.centre AND s.specimen_id = m.specimen_id AND s.is_current = 1 {IS_CURRENT}
 """,  # noqa: S608
     "current_media": f"""
-SELECT d.id, {OF_OWNER}, d.parameter_id, d.type, d.position, d.item, d.sample_position, d.sample_id,
+SELECT d.id, {OF_OWNER}, {IS_VALID}, d.parameter_id, d.type, d.position, d.item, d.sample_position, d.sample_id,
 d.section_position, d.section_id, d.local_id, d.increment, d.uri, d.file_type, d.link, d.status,
 r.owner_kind, r.owner_id, d.procedure_run_id, r.document_id, d.line
 FROM media d JOIN procedure_run r ON r.id = d.procedure_run_id {OWNERS} {IS_CURRENT}
 """,  # noqa: S608
     "current_metadata": f"""
-SELECT d.id, {OF_OWNER}, d.owner_kind AS of_kind, d.owner_id AS of_id, d.position, d.parameter_id, d.sequence_id,
-d.value, d.status, r.owner_kind, r.owner_id, d.procedure_run_id, r.document_id, d.line
+SELECT d.id, {OF_OWNER}, {IS_VALID}, d.owner_kind AS of_kind, d.owner_id AS of_id, d.position, d.parameter_id,
+d.sequence_id, d.value, d.status, r.owner_kind, r.owner_id, d.procedure_run_id, r.document_id, d.line
 FROM metadata d JOIN procedure_run r ON r.id = d.procedure_run_id {OWNERS} {IS_CURRENT}
 """,  # noqa: S608
 }
