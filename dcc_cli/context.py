@@ -47,6 +47,22 @@ def open_tracker(settings: Settings) -> Iterator[Engine]:
         engine.dispose()
 
 
+@contextmanager
+def open_qc(settings: Settings) -> Iterator[Engine]:
+    """The QC database, which must have this version's schema; its connections are closed afterwards.
+
+    Raises QcDatabaseOutdatedError, QcDatabaseUnreachableError.
+    """
+    from dcc_resources.qc_database import database
+
+    engine = database.open_qc_database(settings)
+    try:
+        database.require_current(engine)
+        yield engine
+    finally:
+        engine.dispose()
+
+
 def parse_zip_key(text: str) -> ZipKey:
     """`add/H.2013-10-31.1.impc.zip` taken apart. Raises ConfigurationError that says how to write it."""
     action, _, file_name = text.partition("/")

@@ -17,7 +17,7 @@ from typing import Any
 import click
 
 from dcc_cli.output import printable, warn
-from dcc_resources.errors import DccError, InternalFaultError, TrackerUnreachableError
+from dcc_resources.errors import DatabaseUnreachableError, DccError, InternalFaultError
 
 INTERRUPTED = 130
 PIPE_CLOSED = 141
@@ -133,9 +133,9 @@ def _unexpected(error: Exception) -> CommandFailedError:
     sqlalchemy_errors = sys.modules.get("sqlalchemy.exc")
     if sqlalchemy_errors is not None and isinstance(error, sqlalchemy_errors.OperationalError):
         return CommandFailedError(
-            f"The tracker database did not answer as it should: {error.orig}. "
+            f"A database did not answer as it should: {error.orig}. "
             "See that its server runs and has space, then run the command again.",
-            TrackerUnreachableError.exit_code,
+            DatabaseUnreachableError.exit_code,
         )
     return CommandFailedError(
         f"The platform itself is at fault: {type(error).__name__}: {error}. "

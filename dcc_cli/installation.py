@@ -12,54 +12,71 @@ from dcc_cli.group import CommandGroup
 from dcc_cli.output import echo_json, printable
 
 if TYPE_CHECKING:
+    from dcc_resources.databases.schema import InitReport
     from dcc_resources.settings import Settings
 
 
 @click.command()
 @json_option
 def init(as_json: bool) -> None:
-    """Make the tracker database, or bring an older one up to date.
+    """Make the tracker and QC databases, or bring older ones up to date.
 
-    The database is SQLite in DCC_HOME unless DCC_TRACKER_URL names one on a MySQL or MariaDB server. Running it again
-    changes nothing. No other command changes the schema.
+    Both are SQLite in DCC_HOME unless DCC_TRACKER_URL and DCC_QC_URL name databases on a MySQL or MariaDB server.
+    Running it again changes nothing. No other command changes the schema.
 
     \b
     Examples:
       dcc init
-      DCC_TRACKER_URL=mysql://dcc:secret@db.example.org/phenodcc_tracker dcc init
+      export DCC_TRACKER_URL=mysql://dcc:secret@db.example.org/phenodcc_tracker
+      export DCC_QC_URL=mysql://dcc:secret@db.example.org/phenodcc_raw
+      dcc init
 
-    JSON: {"tracker", "created", "from", "to"}: its URL without the password, whether there was none before, the schema
-    before (null if there was none) and at present.
+    JSON: {"tracker", "created", "from", "to", "qc_database"}: the tracker's URL without the password, whether there was
+    none before, the schema before (null if there was none) and at present; and an object with the same of the QC
+    database: {"url", "created", "from", "to"}.
 
-    Exit codes: 0; 2 the database is of a newer version, or a setting is wrong; 4 it cannot be reached.
+    Exit codes: 0; 2 a database is of a newer version, or a setting is wrong; 4 one cannot be reached.
     """
-    from dcc_resources.tracker import database
+    from dcc_resources.qc_database.database import init_qc_database, open_qc_database
+    from dcc_resources.tracker.database import init_tracker, open_tracker
 
     settings = settings_from_environment()
-    engine = database.open_tracker(settings)
+    tracker, qc = open_tracker(settings), open_qc_database(settings)
     try:
-        report = database.init_tracker(engine)
+        of_tracker, of_qc = init_tracker(tracker), init_qc_database(qc)
     finally:
-        engine.dispose()
-    shown = shown_database_url(settings)
+        tracker.dispose()
+        qc.dispose()
+    tracker_url, qc_url = shown_url(settings.tracker_database_url), shown_url(settings.qc_database_url)
     if as_json:
-        echo_json({"tracker": shown, "created": report.created, "from": report.from_revision, "to": report.to_revision})
-    elif report.created:
-        click.echo(f"Made the tracker database {shown}.")
+        echo_json({"tracker": tracker_url, **_made(of_tracker), "qc_database": {"url": qc_url, **_made(of_qc)}})
+        return
+    _say_made("tracker database", tracker_url, of_tracker)
+    _say_made("QC database", qc_url, of_qc)
+    if of_tracker.created:
         click.echo("Next: dcc centre add, dcc source add, dcc crawl.")
+
+
+def _made(report: InitReport) -> dict[str, object]:
+    return {"created": report.created, "from": report.from_revision, "to": report.to_revision}
+
+
+def _say_made(noun: str, url: str, report: InitReport) -> None:
+    if report.created:
+        click.echo(f"Made the {noun} {url}.")
     elif report.from_revision == report.to_revision:
-        click.echo(f"The tracker database {shown} is up to date (schema {report.to_revision}).")
+        click.echo(f"The {noun} {url} is up to date (schema {report.to_revision}).")
     else:
-        click.echo(f"Brought the tracker database {shown} from schema {report.from_revision} to {report.to_revision}.")
+        click.echo(f"Brought the {noun} {url} from schema {report.from_revision} to {report.to_revision}.")
 
 
-def shown_database_url(settings: Settings) -> str:
-    """The tracker's URL without its password."""
+def shown_url(database_url: str) -> str:
+    """A database's URL without its password."""
     from sqlalchemy.engine import make_url
     from sqlalchemy.exc import ArgumentError
 
     try:
-        url = make_url(settings.tracker_database_url)
+        url = make_url(database_url)
     except ArgumentError:
         return "***"
     hidden = {name: "***" if "pass" in name.lower() else value for name, value in url.query.items()}
@@ -96,7 +113,8 @@ def _setting_entries(settings: Settings) -> list[dict[str, object]]:
     from pydantic import SecretStr
 
     in_effect: dict[str, object] = {
-        "tracker_url": shown_database_url(settings),
+        "tracker_url": shown_url(settings.tracker_database_url),
+        "qc_url": shown_url(settings.qc_database_url),
         "staging": settings.staging_directory,
     }
     present = {name.upper() for name in os.environ}

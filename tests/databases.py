@@ -249,15 +249,21 @@ def tracker(settings: Settings) -> Iterator[Engine]:
 
 
 @pytest.fixture
-def qc_settings(settings: Settings, request: pytest.FixtureRequest) -> Iterator[Settings]:
-    """`settings` with a QC database that does not exist yet, on the same kind of database as the tracker."""
-    if is_sqlite(settings.tracker_database_url):
-        yield settings
+def qc_url(tracker_url: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[str]:
+    """URL of a QC database that does not exist yet, on the same kind of database as the tracker."""
+    if is_sqlite(tracker_url):
+        yield f"sqlite:///{tmp_path / 'home' / 'qc.db'}"
         return
     server: MariaDb = request.getfixturevalue("mariadb")
     name = f"raw_{uuid4().hex[:12]}"
-    yield settings.model_copy(update={"qc_url": SecretStr(server.url(name))})
+    yield server.url(name)
     server.query(f"DROP DATABASE IF EXISTS {name}")
+
+
+@pytest.fixture
+def qc_settings(settings: Settings, qc_url: str) -> Settings:
+    """`settings` with a QC database that does not exist yet, on the same kind of database as the tracker."""
+    return settings.model_copy(update={"qc_url": SecretStr(qc_url)})
 
 
 @pytest.fixture

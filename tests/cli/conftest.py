@@ -99,13 +99,14 @@ def imported_by(*arguments: str, environment: dict[str, str]) -> set[str]:
 
 
 @pytest.fixture
-def bare_dcc(tracker_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Dcc:
+def bare_dcc(tracker_url: str, qc_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Dcc:
     """`dcc` before `dcc init`, on each kind of database. Its sessions do without Dagster."""
     for name in set(os.environ) - set(clean(os.environ)):
         monkeypatch.delenv(name)
     environment = {
         "DCC_HOME": str(tmp_path / "home"),
         "DCC_TRACKER_URL": tracker_url,
+        "DCC_QC_URL": qc_url,
         "DCC_DAGSTER_EVENTS": "false",
         "DCC_RETRY_DELAY": "0.05",
         "DCC_MIN_FREE_BYTES": "0",

@@ -16,7 +16,14 @@ def test_init_makes_a_tracker_and_changes_nothing_when_run_again(bare_dcc: Dcc) 
     assert made["from"] is None
     bare_dcc("centre", "add", "H")
     again = bare_dcc.json("init")
-    assert again == {**made, "created": False, "from": made["to"]}
+    qc = made["qc_database"]
+    assert qc["created"] is True
+    assert again == {
+        **made,
+        "created": False,
+        "from": made["to"],
+        "qc_database": {**qc, "created": False, "from": qc["to"]},
+    }
     assert [centre["short_name"] for centre in bare_dcc.json("centre", "list")] == ["H"]
     assert "up to date" in bare_dcc("init").stdout
 
@@ -25,6 +32,7 @@ def test_init_makes_a_tracker_and_changes_nothing_when_run_again(bare_dcc: Dcc) 
 def test_init_says_what_comes_next(bare_dcc: Dcc) -> None:
     said = bare_dcc("init").stdout
     assert "tracker.db" in said
+    assert "qc.db" in said
     assert "dcc centre add" in said
 
 

@@ -186,7 +186,7 @@ def test_debug_shows_the_traceback_too(bare_dcc: Dcc) -> None:
     [
         (ValueError("odd"), 70, "ValueError: odd"),
         (InternalFaultError("broken"), 70, "broken"),
-        (OperationalError("SELECT 1", {}, Exception("gone")), 4, "tracker database"),
+        (OperationalError("SELECT 1", {}, Exception("gone")), 4, "A database did not answer"),
         (KeyboardInterrupt(), 130, "Interrupted."),
     ],
     ids=["unexpected", "fault", "database", "interrupt"],
