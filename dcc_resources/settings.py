@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from functools import cached_property
 from pathlib import Path
+from typing import Literal
 
 from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -16,6 +17,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from dcc_resources.errors import ConfigurationError
 from dcc_resources.mail_addresses import parse_addresses, parse_smtp_url
 from dcc_resources.naming import DEFAULT_DOCUMENT_PATTERN, DEFAULT_ZIP_PATTERN, NamingConvention
+from dcc_resources.tracker.reference import Phase
 
 _MEGABYTE = 1024 * 1024
 
@@ -77,6 +79,11 @@ class Settings(BaseSettings):
         description="Downloads under way at once, in all; one slower than 50 kB/s does not count.",
     )
     downloads_per_source: int = Field(default=2, ge=1, le=16, description="Downloads at once from one file source.")
+    until: Literal["zip_name", "xsd", "upload", "data", "context", "overview", "qc"] = Field(
+        default="qc",
+        description="The phase that sessions go on to: zip_name crawls only, xsd also downloads, extracts and "
+        "validates, upload and those after it take the data over, qc is the last.",
+    )
     workers: int = Field(default=2, ge=1, le=64, description="Archives and documents checked at once.")
     max_retries: int = Field(
         default=1,
@@ -201,6 +208,11 @@ class Settings(BaseSettings):
         if self.qc_url is not None:
             return self.qc_url.get_secret_value()
         return f"sqlite:///{self.home / 'qc.db'}"
+
+    @property
+    def last_phase(self) -> Phase:
+        """The phase that sessions go on to."""
+        return Phase[self.until.upper()]
 
     @property
     def staging_directory(self) -> Path:
