@@ -1,0 +1,113 @@
+"""`dcc data findings`: what the integrity rules found, counted or one by one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import click
+
+from dcc_cli.context import json_option, open_qc, parse_zip_key, settings_from_environment
+from dcc_cli.output import count_of, echo_json, echo_table, printable
+from dcc_resources.qc_database.vocabulary import Severity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from dcc_resources.integrity.finding_reports import FindingCount, FindingRecord
+
+_SHOWN = 100
+_LONGEST_EXAMPLE = 100
+
+
+@click.command()
+@click.option("--centre", metavar="CODE", help="Of documents of this centre only.")
+@click.option("--rule", metavar="ID", help="Of this rule only; see `dcc rules list`.")
+@click.option("--severity", type=click.Choice([severity.value for severity in Severity]), help="Of this severity only.")
+@click.option("--zip", "zip_action", metavar="ACTION/ZIP", help="Of the documents of this zip action only.")
+@click.option("--document", metavar="NAME", help="Of documents of this name only.")
+@click.option("--all", "inactive_too", is_flag=True, help="Also those that no longer hold.")
+@click.option("--each", is_flag=True, help="Print each finding; counts by centre and rule are printed otherwise.")
+@click.option("--limit", type=click.IntRange(1), help=f"With --each, at most so many; {_SHOWN} unless --json.")
+@json_option
+def findings(
+    centre: str | None,
+    rule: str | None,
+    severity: str | None,
+    zip_action: str | None,
+    document: str | None,
+    inactive_too: bool,
+    each: bool,
+    limit: int | None,
+    as_json: bool,
+) -> None:
+    """Say what the integrity rules found in the documents.
+
+    Counted by centre and rule, the worst first, or with --each one by one, with document, line and value. Those of the
+    upload are among them. A finding that no longer holds, because what it missed has arrived, is kept; --all shows it.
+
+    \b
+    Examples:
+      dcc data findings
+      dcc data findings --centre H --rule E4 --each
+      dcc data findings --zip add/H.2013-10-31.1.impc.zip --each
+
+    \b
+    JSON: a list of {"centre", "rule", "severity", "findings", "documents", "example"}; with --each of
+      {"id", "rule", "severity", "centre", "zip_action", "zip_file", "file_name", "line", "path",
+       "value", "message", "snapshot", "waiver", "is_active", "created", "closed"}
+
+    Exit codes: 0, whatever was found; 2 the QC database is not initialised; 4 it cannot be reached.
+    """
+    from dcc_resources.integrity.finding_reports import FindingFilter, count_findings, find_findings
+
+    wanted = FindingFilter(
+        centre=centre,
+        rule=rule,
+        severity=Severity(severity) if severity else None,
+        key=parse_zip_key(zip_action) if zip_action else None,
+        file_name=document,
+        only_active=not inactive_too,
+    )
+    with open_qc(settings_from_environment()) as qc, qc.connect() as connection:
+        counts = count_findings(connection, wanted)
+        most = limit if limit is not None or as_json else _SHOWN
+        records = list(find_findings(connection, wanted, limit=most)) if each else []
+    if as_json:
+        echo_json(records if each else counts)
+    elif not counts:
+        click.echo("No findings.")
+    elif each:
+        _print_each(records, sum(count.findings for count in counts))
+    else:
+        _print_counts(counts)
+
+
+def _print_counts(counts: Iterable[FindingCount]) -> None:
+    rows = [
+        (count.centre, count.rule, count.severity.value, count.findings, count.documents, _shortened(count.example))
+        for count in counts
+    ]
+    echo_table(("centre", "rule", "severity", "findings", "documents", "such as"), rows)
+
+
+def _print_each(records: Iterable[FindingRecord], total: int) -> None:
+    printed: Counter[str] = Counter()
+    for record in records:
+        name = f"{record.zip_action}/{record.zip_file}: {record.file_name}"
+        if not printed[name]:
+            click.echo(("\n" if printed else "") + click.style(printable(name), bold=True))
+        printed[name] += 1
+        place = "" if record.line is None else f"line {record.line}: "
+        gone = "" if record.is_active else " (no longer holds)"
+        waived = "" if record.waiver is None else f" (waiver {record.waiver})"
+        colour = "red" if record.severity in (Severity.ERROR, Severity.FATAL) and record.is_active else None
+        rule = click.style(f"{record.rule} {record.severity.value}", fg=colour)
+        click.echo(f"  {rule}{waived}{gone}  {place}{printable(record.message)}")
+    left = total - printed.total()
+    if left > 0:
+        click.echo(f"\n... and {count_of(left, 'more finding')}. --limit says how many to print.")
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _LONGEST_EXAMPLE else text[: _LONGEST_EXAMPLE - 3] + "..."
