@@ -164,7 +164,8 @@ def _documents(connection: Connection, downloads: Sequence[int]) -> dict[int, li
         .where(XmlFile.zip_id.in_(downloads))
         .order_by(XmlFile.id)
     ).all()
-    errors = _errors(connection, [row.id for row in rows if row.status_id == int(Status.FAILED)])
+    invalid = [row.id for row in rows if row.status_id == int(Status.FAILED) and row.phase_id <= int(Phase.XSD)]
+    errors = _errors(connection, invalid)
     documents: dict[int, list[DocumentOutcome]] = defaultdict(list)
     for row in rows:
         state = _up_to_validation(row.phase_id, row.status_id)
@@ -181,7 +182,7 @@ def _errors(connection: Connection, documents: Sequence[int]) -> dict[int, list[
         query = (
             select(XmlLog.xml_id, AnException.short_name, XmlLog.message, XmlLog.line, XmlLog.col)
             .join(AnException, AnException.id == XmlLog.exception_id)
-            .where(XmlLog.xml_id.in_(documents[start : start + _CHUNK]))
+            .where(XmlLog.xml_id.in_(documents[start : start + _CHUNK]), XmlLog.cleared.is_(None))
             .order_by(XmlLog.id)
         )
         for document, kind, message, line, column in connection.execute(query):

@@ -240,12 +240,12 @@ def _documents(connection: Connection, download_id: int) -> dict[str, KnownDocum
 
 
 def _problems(connection: Connection, download_id: int) -> dict[int, list[Problem]]:
-    """What `xml_log` holds of the documents of a download, by their ids, in document order."""
+    """What `xml_log` has against the documents of a download at present, by their ids, in document order."""
     query = (
         select(XmlLog.xml_id, AnException.short_name, XmlLog.message, XmlLog.line, XmlLog.col)
         .join(XmlFile, XmlFile.id == XmlLog.xml_id)
         .join(AnException, AnException.id == XmlLog.exception_id)
-        .where(XmlFile.zip_id == download_id)
+        .where(XmlFile.zip_id == download_id, XmlLog.cleared.is_(None))
         .order_by(XmlLog.id)
     )
     problems: dict[int, list[Problem]] = {}

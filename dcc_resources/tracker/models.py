@@ -254,7 +254,10 @@ class ZipLog(LastUpdated, Base):
 
 
 class XmlLog(LastUpdated, Base):
-    """One thing wrong with a document; line and column count from 1."""
+    """One thing wrong with a document; line and column count from 1.
+
+    Additive: `cleared` is when it ceased to hold, null while it does.
+    """
 
     __tablename__ = "xml_log"
     __table_args__ = table_options(Index(None, "xml_id"), Index(None, "exception_id"))
@@ -265,6 +268,7 @@ class XmlLog(LastUpdated, Base):
     message: Mapped[str | None] = mapped_column(Message)
     line: Mapped[int | None] = mapped_column(INT)
     col: Mapped[int | None] = mapped_column(INT)
+    cleared: Mapped[datetime | None]
 
 
 class CrawlingSession(LastUpdated, Base):
@@ -325,6 +329,29 @@ class Reopening(Base):
     from_phase_id: Mapped[int] = small_reference("phase.id", "RESTRICT")
     from_status_id: Mapped[int] = small_reference("a_status.id", "RESTRICT")
     last_download_id: Mapped[int | None] = mapped_column(BIG)
+    created: Mapped[datetime]
+
+
+class DocumentReopening(Base):
+    """Additive: a document set back to an earlier state, or away from a failure, by whom, why, from where to where."""
+
+    __tablename__ = "document_reopening"
+    __table_args__ = table_options(
+        Index(None, "xml_id"),
+        Index(None, "from_phase_id"),
+        Index(None, "from_status_id"),
+        Index(None, "to_phase_id"),
+        Index(None, "to_status_id"),
+    )
+
+    id: Mapped[int] = big_id()
+    xml_id: Mapped[int] = big_reference("xml_file.id", "CASCADE")
+    requested_by: Mapped[str] = mapped_column(String(64))
+    reason: Mapped[str] = mapped_column(String(256))
+    from_phase_id: Mapped[int] = small_reference("phase.id", "RESTRICT")
+    from_status_id: Mapped[int] = small_reference("a_status.id", "RESTRICT")
+    to_phase_id: Mapped[int] = small_reference("phase.id", "RESTRICT")
+    to_status_id: Mapped[int] = small_reference("a_status.id", "RESTRICT")
     created: Mapped[datetime]
 
 

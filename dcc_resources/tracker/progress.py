@@ -17,6 +17,10 @@ tracker shows this as follows:
 - A retry, asked for by a person or the retry policy, sets it back to (zip_name, done) with a row in `reopening`, and
   makes a new `zip_download`. Downloads from before a re-opening do not concern the zip action any more.
 
+Documents go back, or away from a failure, only by `reopen_documents`, with a row in `document_reopening`: when what was
+found wrong with them has healed, or is to be looked at anew, when they were withdrawn, or when quality control was
+opened again. What was rolled up from them is then rolled up anew.
+
 Every function takes the connection of a write transaction (`dcc_resources.tracker.database.run_writing`). Writers
 beside each other are kept apart by the rows of the zip actions, locked in the order of their ids before anything
 below them is read.
@@ -35,7 +39,15 @@ from sqlalchemy import Connection, Select, bindparam, select, update
 from dcc_resources.naming import Action
 from dcc_resources.tracker.database import insert_rows
 from dcc_resources.tracker.lineage import IDS, actions_of, chunks, find_lineage, latest_downloads
-from dcc_resources.tracker.models import FileSourceHasZip, Reopening, XmlFile, ZipAction, ZipDownload, utc_now
+from dcc_resources.tracker.models import (
+    DocumentReopening,
+    FileSourceHasZip,
+    Reopening,
+    XmlFile,
+    ZipAction,
+    ZipDownload,
+    utc_now,
+)
 from dcc_resources.tracker.reference import ACTION_IDS, Phase, Status
 
 _REQUESTED_BY_LENGTH: Final = 64
@@ -253,6 +265,47 @@ def reopen(connection: Connection, za_ids: Collection[int], requested_by: str, r
     _cancel(connection, unfinished)
 
 
+def reopen_documents(
+    connection: Connection, states: Mapping[int, State], requested_by: str, reason: str
+) -> dict[int, State]:
+    """Set documents, by the ids of their `xml_file`, to any states, with a row in `document_reopening` for each.
+
+    Their downloads are given the states that their documents have then, and so are the zip actions of the latest
+    downloads, unless they have not come so far or failed before; this may be further back or further on. Returns the
+    states that the documents had; one that is not there, or has its new state already, is left out and not touched.
+    `requested_by` and `reason` are cut to 64 and 256 characters.
+    """
+    lineage = find_lineage(connection, (), states)
+    actions = _lock_actions(connection, lineage.downloads.values())
+    present = _read_states(connection, XmlFile, lineage.documents)
+    former = {row_id: state for row_id, state in present.items() if states[row_id] != state}
+    if not former:
+        return {}
+    insert_rows(
+        connection,
+        DocumentReopening,
+        [
+            {
+                "xml_id": row_id,
+                "requested_by": requested_by[:_REQUESTED_BY_LENGTH],
+                "reason": reason[:_REASON_LENGTH],
+                "from_phase_id": state.phase,
+                "from_status_id": state.status,
+                "to_phase_id": states[row_id].phase,
+                "to_status_id": states[row_id].status,
+                "created": utc_now(),
+            }
+            for row_id, state in former.items()
+        ],
+    )
+    _write_states(connection, XmlFile, {row_id: states[row_id] for row_id in former})
+    parents = {lineage.documents[row_id] for row_id in former}
+    downloads = _read_states(connection, ZipDownload, parents)
+    _roll_up_anew(connection, ZipDownload, downloads, _rolled_up(connection, parents))
+    _roll_up_anew(connection, ZipAction, actions, _from_latest(connection, lineage.downloads, downloads))
+    return former
+
+
 def cancel_downloads(connection: Connection, download_ids: Collection[int]) -> None:
     """Record that attempts were given up: those pending or running become cancelled in their phase, unpromoted."""
     _lock_actions(connection, actions_of(connection, download_ids).values())
@@ -261,6 +314,7 @@ def cancel_downloads(connection: Connection, download_ids: Collection[int]) -> N
 
 _Stateful = type[ZipAction] | type[ZipDownload] | type[XmlFile]
 
+_LAST_WITHOUT_DOCUMENTS: Final = Phase.UNZIP
 _UNFINISHED: Final = (int(Status.PENDING), int(Status.RUNNING))
 _STATES = {(int(phase), int(status)): State(phase, status) for phase in Phase for status in Status}
 
@@ -340,6 +394,19 @@ def _apply(connection: Connection, model: _Stateful, present: dict[int, State], 
             old = present.get(row_id)
             if old is not None and advance(old, state) != old:
                 present[row_id] = changed[row_id] = state
+    _write_states(connection, model, changed)
+
+
+def _roll_up_anew(
+    connection: Connection, model: _Stateful, present: dict[int, State], rolled_up: Mapping[int, State]
+) -> None:
+    """Take what the documents give, in `present` and in the database, where a state comes from documents at all."""
+    changed = {
+        row_id: state
+        for row_id, state in rolled_up.items()
+        if row_id in present and present[row_id].phase > _LAST_WITHOUT_DOCUMENTS and present[row_id] != state
+    }
+    present.update(changed)
     _write_states(connection, model, changed)
 
 

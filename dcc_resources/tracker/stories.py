@@ -45,7 +45,7 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class DocumentStory:
-    """A document of a download, with its errors in document order."""
+    """A document of a download, with its errors in document order; those that hold no more are left out."""
 
     file_name: str
     phase: Phase
@@ -259,7 +259,7 @@ def _document_errors(connection: Connection, download_ids: Sequence[int]) -> dic
         select(XmlLog.xml_id, AnException.short_name, XmlLog.message, XmlLog.line, XmlLog.col)
         .join(AnException, AnException.id == XmlLog.exception_id)
         .join(XmlFile, XmlFile.id == XmlLog.xml_id)
-        .where(XmlFile.zip_id.in_(download_ids))
+        .where(XmlFile.zip_id.in_(download_ids), XmlLog.cleared.is_(None))
         .order_by(XmlLog.id)
     )
     for xml_id, kind, message, line, column in connection.execute(query):

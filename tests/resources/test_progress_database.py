@@ -20,7 +20,16 @@ from dcc_resources.naming import Action
 from dcc_resources.settings import Settings
 from dcc_resources.tracker import progress
 from dcc_resources.tracker.database import init_tracker, open_tracker, run_writing, writing
-from dcc_resources.tracker.models import FileSource, Reopening, XmlFile, ZipAction, ZipDownload, ZipFile, utc_now
+from dcc_resources.tracker.models import (
+    DocumentReopening,
+    FileSource,
+    Reopening,
+    XmlFile,
+    ZipAction,
+    ZipDownload,
+    ZipFile,
+    utc_now,
+)
 from dcc_resources.tracker.progress import (
     REQUESTED,
     WAITING,
@@ -420,6 +429,103 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Engine, 
     init_tracker(engine)
     yield engine, seed_source(engine, seed_centre(engine))
     engine.dispose()
+
+
+document_states = st.lists(
+    st.sampled_from([state for state in STATES if state.phase > Phase.UNZIP]), min_size=3, max_size=3
+)
+
+
+@given(
+    before=document_states,
+    set_back=st.dictionaries(st.integers(0, 2), st.sampled_from([s for s in STATES if s.phase > Phase.UNZIP])),
+    after=st.lists(st.tuples(st.integers(0, 2), st.sampled_from(STATES)), max_size=3),
+    is_latest=st.booleans(),
+)
+@settings(max_examples=60, deadline=None)
+def test_documents_set_back_leave_their_parents_as_if_they_had_never_been_further(
+    scratch: tuple[Engine, int],
+    before: list[State],
+    set_back: dict[int, State],
+    after: list[tuple[int, State]],
+    is_latest: bool,
+) -> None:
+    """The algebra holds from where documents were set to, as it does from where they began."""
+    tracker, source = scratch
+    with writing(tracker) as connection:
+        connection.execute(delete(ZipFile))
+    archive = seed_zip(tracker, source)
+    download = seed_download(tracker, archive.hosting_id, EXTRACTED)
+    documents = seed_documents(tracker, download, 3)
+    propose(tracker, *(on_document(number, state) for number, state in zip(documents, before, strict=True)))
+    if not is_latest:
+        seed_download(tracker, archive.hosting_id)
+    started = [advance(State(Phase.XSD, Status.PENDING), state) for state in before]
+    action_before = action_state(tracker, archive)
+
+    wanted = {documents[place]: state for place, state in set_back.items()}
+    former = do(tracker, lambda connection: progress.reopen_documents(connection, wanted, "me", "To be seen anew."))
+
+    expected = [set_back.get(place, state) for place, state in enumerate(started)]
+    moved = {place for place, state in set_back.items() if state != started[place]}
+    assert former == {documents[place]: started[place] for place in moved}
+    assert states(tracker, Subject.XML_FILE) == dict(zip(documents, expected, strict=True))
+    assert states(tracker, Subject.ZIP_DOWNLOAD)[download] == roll_up(expected)
+    assert action_state(tracker, archive) == (roll_up(expected) if is_latest else action_before)
+    with tracker.connect() as connection:
+        rows = connection.execute(
+            select(DocumentReopening).where(DocumentReopening.xml_id.in_(documents)).order_by(DocumentReopening.xml_id)
+        ).all()
+    assert [
+        (row.xml_id, row.from_phase_id, row.from_status_id, row.to_phase_id, row.to_status_id, row.reason)
+        for row in rows
+    ] == [(documents[place], *started[place], *set_back[place], "To be seen anew.") for place in sorted(moved)]
+
+    for place, state in after:
+        propose(tracker, on_document(documents[place], state))
+        expected[place] = advance(expected[place], state)
+    assert states(tracker, Subject.XML_FILE) == dict(zip(documents, expected, strict=True))
+
+
+def test_documents_set_back_do_not_touch_what_does_not_come_from_them(tracker: Engine, archive: SeededZip) -> None:
+    """A download that failed by itself, and a zip action that waits to be downloaded anew."""
+    uploaded = State(Phase.UPLOAD, Status.DONE)
+    broken = seed_download(tracker, archive.hosting_id, EXTRACTED)
+    (document,) = seed_documents(tracker, broken, 1, VALID)
+    not_extracted = State(Phase.UNZIP, Status.FAILED)
+    propose(tracker, on_download(broken, not_extracted))
+    do(tracker, lambda connection: progress.reopen_documents(connection, {document: uploaded}, "me", "Why."))
+    assert states(tracker, Subject.ZIP_DOWNLOAD)[broken] == not_extracted
+    do(tracker, lambda connection: progress.reopen(connection, [archive.za_id], "me", "Again."))
+    do(tracker, lambda connection: progress.reopen_documents(connection, {document: VALID}, "me", "Why."))
+    assert action_state(tracker, archive) == WAITING
+
+
+def test_documents_that_are_not_there_or_stand_so_already_are_not_set_back(tracker: Engine, archive: SeededZip) -> None:
+    download = seed_download(tracker, archive.hosting_id, EXTRACTED)
+    (document,) = seed_documents(tracker, download, 1, VALID)
+    wanted = {document: VALID, 9_999: VALID}
+    assert do(tracker, lambda connection: progress.reopen_documents(connection, wanted, "x" * 99, "y" * 999)) == {}
+    moved = {document: State(Phase.UPLOAD, Status.CANCELLED)}
+    do(tracker, lambda connection: progress.reopen_documents(connection, moved, "x" * 99, "y" * 999))
+    with tracker.connect() as connection:
+        (row,) = connection.execute(select(DocumentReopening)).all()
+    assert (len(row.requested_by), len(row.reason)) == (64, 256)
+
+
+def test_a_thousand_documents_are_set_back_with_few_statements(tracker: Engine) -> None:
+    """existing_system_defects row 39."""
+    source = seed_source(tracker, seed_centre(tracker))
+    documents: list[int] = []
+    for inc in range(20):
+        archive = seed_zip(tracker, source, f"H.2026-01-31.{inc}.impc.zip")
+        documents += seed_documents(tracker, seed_download(tracker, archive.hosting_id, EXTRACTED), 50, VALID)
+    wanted = dict.fromkeys(documents, State(Phase.UPLOAD, Status.CANCELLED))
+    with sent_statements(tracker) as sent, writing(tracker) as connection:
+        progress.reopen_documents(connection, wanted, "me", "Why.")
+    logged = [statement for statement in sent if "document_reopening" in statement]
+    assert len(sent) - len(logged) <= 20, "\n".join(sent)
+    assert set(states(tracker, Subject.ZIP_ACTION).values()) == {State(Phase.UPLOAD, Status.CANCELLED)}
 
 
 # Rows are named by place: 0 is the zip action, 1 and 2 its downloads, 3 to 8 their documents.

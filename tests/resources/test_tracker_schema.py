@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 import stat
 from dataclasses import replace
@@ -15,12 +16,12 @@ from alembic.migration import MigrationContext
 from sqlalchemy import Engine, event, inspect, text
 
 from dcc_resources.databases.migrations import runner
-from dcc_resources.databases.schema import alone
+from dcc_resources.databases.schema import alone, init_database
 from dcc_resources.errors import ConfigurationError, TrackerOutdatedError
 from dcc_resources.settings import Settings
 from dcc_resources.tracker import schema
 from dcc_resources.tracker.database import init_tracker, open_tracker, require_current
-from dcc_resources.tracker.migrations import HEAD
+from dcc_resources.tracker.migrations import HEAD, REVISIONS, VERSIONS
 from dcc_resources.tracker.models import Base
 from dcc_resources.tracker.reference import REFERENCE_ROWS, Phase, Status
 from tests.databases import MariaDb, is_sqlite, only_mariadb, only_sqlite
@@ -63,7 +64,8 @@ SEED_TABLES = {
     "zip_log": (BIG, f"zip_id {BIG} nn | exception_id {SMALL} nn | message text"),
     "xml_log": (
         BIG,
-        f"xml_id {BIG} nn | exception_id {SMALL} nn | message text | line int(10) unsigned | col int(10) unsigned",
+        f"xml_id {BIG} nn | exception_id {SMALL} nn | message text | line int(10) unsigned | col int(10) unsigned | "
+        "cleared datetime",
     ),
     "crawling_session": (BIG, TIMES),
     "session_task": (BIG, f"session_id {BIG} nn | phase_id {SMALL} nn | comment varchar(256) | {TIMES}"),
@@ -286,8 +288,8 @@ def test_a_database_that_was_not_initialised_is_refused_and_left_alone(settings:
 
 def test_an_older_database_is_refused_and_left_alone(tracker: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     before = _schema(tracker)
-    monkeypatch.setattr(schema, "TRACKER", replace(schema.TRACKER, revisions=("0001", "0002")))
-    with pytest.raises(TrackerOutdatedError, match=r"0001.*0002.*dcc init"):
+    monkeypatch.setattr(schema, "TRACKER", replace(schema.TRACKER, revisions=(*REVISIONS, "9999")))
+    with pytest.raises(TrackerOutdatedError, match=rf"{HEAD}.*9999.*dcc init"):
         require_current(tracker)
     assert _schema(tracker) == before
 
@@ -346,12 +348,12 @@ def test_an_init_that_broke_off_is_taken_up_again(settings: Settings) -> None:
     engine.dispose()
 
 
-SECOND_REVISION = """
+LATER_REVISION = f"""
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0002"
-down_revision = "0001"
+revision = "9999"
+down_revision = "{HEAD}"
 branch_labels = None
 depends_on = None
 
@@ -364,7 +366,7 @@ def upgrade():
 
 
 def test_an_upgrade_keeps_rows_foreign_keys_and_last_update(tracker: Engine, tmp_path: Path) -> None:
-    (tmp_path / "0002_timezone.py").write_text(SECOND_REVISION, encoding="utf-8")
+    (tmp_path / "9999_timezone.py").write_text(LATER_REVISION, encoding="utf-8")
     with tracker.begin() as connection:
         connection.execute(text(_CENTRE))
         connection.execute(text(_SOURCE))
@@ -382,6 +384,53 @@ def test_an_upgrade_keeps_rows_foreign_keys_and_last_update(tracker: Engine, tmp
         assert connection.scalar(text("SELECT COUNT(*) FROM file_source")) == 0
 
 
+def make_first(engine: Engine, folder: Path) -> None:
+    """Make a tracker as the first version of the platform did."""
+    shutil.copy(VERSIONS / "0001_initial.py", folder)
+    init_database(engine, replace(schema.TRACKER, revisions=("0001",), versions=folder))
+
+
+@pytest.mark.parametrize("broken_off", [False, True])
+def test_a_tracker_of_the_first_version_is_brought_up_to_date_with_its_rows(
+    settings: Settings, tmp_path: Path, broken_off: bool
+) -> None:
+    """Also where an upgrade broke off half-way, as it can on MariaDB."""
+    engine = open_tracker(settings)
+    make_first(engine, tmp_path)
+    with engine.begin() as connection:
+        for statement in (_CENTRE, _SOURCE, *_DOCUMENT_WITH_ERROR):
+            connection.execute(text(statement))
+        if broken_off:
+            connection.execute(text("ALTER TABLE xml_log ADD COLUMN cleared DATETIME"))
+    report = init_tracker(engine)
+    assert (report.created, report.from_revision, report.to_revision) == (False, "0001", HEAD)
+    with engine.connect() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), Base.metadata) == []
+        assert connection.execute(text("SELECT id, xml_id, message, line, cleared FROM xml_log")).all() == [
+            (5, 4, "Wrong.", 7, None)
+        ]
+        assert connection.scalar(text("SELECT COUNT(*) FROM document_reopening")) == 0
+    with engine.begin() as connection:
+        connection.execute(text(_DOCUMENT_SET_BACK))
+        connection.execute(text("DELETE FROM centre"))
+        assert connection.scalar(text("SELECT COUNT(*) FROM document_reopening")) == 0
+    engine.dispose()
+
+
+_DOCUMENT_WITH_ERROR = (
+    "INSERT INTO zip_file (id, file_name) VALUES (1, 'H.2026-01-31.1.impc.zip')",
+    "INSERT INTO zip_action (id, zip_id, todo_id, phase_id, status_id) VALUES (1, 1, 1, 6, 5)",
+    "INSERT INTO file_source_has_zip (id, za_id, file_source_id, num_retries) SELECT 2, 1, id, 0 FROM file_source",
+    "INSERT INTO zip_download (id, zf_id, request, received, phase_id, status_id) "
+    "VALUES (3, 2, '2026-01-01 00:00:00', '2026-01-01 00:00:00', 6, 5)",
+    "INSERT INTO xml_file (id, zip_id, fname, phase_id, status_id) VALUES (4, 3, 'H.xml', 6, 5)",
+    "INSERT INTO an_exception (id, short_name) VALUES (1, 'SchemaViolationError')",
+    "INSERT INTO xml_log (id, xml_id, exception_id, message, line, col) VALUES (5, 4, 1, 'Wrong.', 7, 1)",
+)
+_DOCUMENT_SET_BACK = (
+    "INSERT INTO document_reopening (xml_id, requested_by, reason, from_phase_id, from_status_id, to_phase_id, "
+    "to_status_id, created) VALUES (4, 'me', 'Why.', 8, 5, 7, 3, '2026-01-01 00:00:00')"
+)
 _CENTRE = (
     "INSERT INTO centre (id, short_name, full_name, email, created) "
     "VALUES (7, 'H', 'Harwell', 'h@centre.example', '2026-01-01 00:00:00')"
