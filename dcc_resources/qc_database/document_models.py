@@ -27,8 +27,10 @@ class Document(QcBase):
 
     `tracker_id` is the tracker's `xml_file.id`, null for what came without a tracker. `zip_action` is the folder of
     the zip, `action` what was done (`DocumentAction`), `state` what became of it (`DocumentState`). `undoes` is the
-    document that an undo withdrew. `judged_at` is when the integrity rules last judged it; `contexts_built` whether
-    the data contexts take account of what it opened and ended, and of that judgement. `author` and `reason` are those
+    document that an undo withdrew. `judged_at` is when the integrity rules last judged it, `judged_by` the ids of
+    the snapshots of reference data that they went by, ascending, with blanks between; `contexts_built` whether
+    the data contexts take account of what it opened and ended, and of that judgement; `overviews_built`
+    whether the overviews take account of what the contexts do. `author` and `reason` are those
     of a person who confirmed or withdrew it.
     """
 
@@ -39,7 +41,7 @@ class Document(QcBase):
         Index(None, "centre", "created"),
         Index(None, "undoes"),
         Index(None, "state"),
-        Index(None, "contexts_built"),
+        Index(None, "contexts_built", "overviews_built"),
         counted=False,
     )
 
@@ -59,7 +61,9 @@ class Document(QcBase):
     late: Mapped[bool] = mapped_column(default=False)
     applied_at: Mapped[datetime | None]
     judged_at: Mapped[datetime | None]
+    judged_by: Mapped[str | None] = text_of(128)
     contexts_built: Mapped[bool] = mapped_column(default=False)
+    overviews_built: Mapped[bool] = mapped_column(default=False)
     undoes: Mapped[int | None] = reference("document.id")
     author: Mapped[str | None] = text_of(64)
     reason: Mapped[str | None] = text_of(256)

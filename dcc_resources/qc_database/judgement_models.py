@@ -10,7 +10,7 @@ from datetime import date, datetime
 from sqlalchemy import Boolean, Date, Index, Integer, UniqueConstraint
 from sqlalchemy.orm import Mapped, MappedColumn, mapped_column
 
-from dcc_resources.databases.columns import BIG, INT, LONG_TEXT, Message, big_id, big_reference, table_options
+from dcc_resources.databases.columns import BIG, DOUBLE, INT, LONG_TEXT, Message, big_id, big_reference, table_options
 from dcc_resources.qc_database.base import (
     CENTRE_LENGTH,
     ID_LENGTH,
@@ -34,7 +34,7 @@ def _key(length: int) -> MappedColumn[str]:
 class ReferenceSnapshot(QcBase):
     """A set of reference data as retrieved at one time; of each `name` at most one is active.
 
-    `checked` is when it was last found to be the newest. `entity_tag` is what the source calls this state of it.
+    `retrieved` is when this state of it was retrieved first, `checked` when last. `source` is a path or URL.
     """
 
     __tablename__ = "reference_snapshot"
@@ -45,7 +45,6 @@ class ReferenceSnapshot(QcBase):
     retrieved: Mapped[datetime]
     checked: Mapped[datetime]
     source: Mapped[str] = text_of(1_024)
-    entity_tag: Mapped[str | None] = text_of(ID_LENGTH)
     checksum: Mapped[str] = text_of(64)
     row_count: Mapped[int] = mapped_column(INT)
     is_active: Mapped[bool] = mapped_column(Boolean(create_constraint=False))
@@ -63,7 +62,7 @@ class ImpressPipeline(QcBase):
 
 
 class ImpressProcedure(QcBase):
-    """A procedure of a pipeline of IMPReSS."""
+    """A procedure of a pipeline of IMPReSS; `variant` is 1 but where pipelines differ in what the procedure is."""
 
     __tablename__ = "impress_procedure"
     __table_args__ = table_options(counted=False)
@@ -71,24 +70,35 @@ class ImpressProcedure(QcBase):
     snapshot_id: Mapped[int] = _of_snapshot()
     pipeline: Mapped[str] = _key(KEY_LENGTH)
     procedure_id: Mapped[str] = _key(KEY_LENGTH)
+    variant: Mapped[int] = mapped_column(INT)
     name: Mapped[str | None] = text_of(ID_LENGTH)
+    is_active: Mapped[bool] = mapped_column(Boolean(create_constraint=False))
 
 
 class ImpressParameter(QcBase):
-    """A parameter of a procedure of IMPReSS; `type` is the element it is submitted as, `value_type` TEXT, INT, ..."""
+    """A parameter of a variant of a procedure of IMPReSS; `type` is the element it is submitted as, `value_type` TEXT.
+
+    `variant` tells its options apart from those of parameters with the same key: 1 but where they differ. `qc_minimum`
+    and `qc_maximum` are null unless values are to be compared with them.
+    """
 
     __tablename__ = "impress_parameter"
     __table_args__ = table_options(counted=False)
 
     snapshot_id: Mapped[int] = _of_snapshot()
     procedure_id: Mapped[str] = _key(KEY_LENGTH)
+    procedure_variant: Mapped[int] = mapped_column(INT, primary_key=True, autoincrement=False)
     parameter_id: Mapped[str] = _key(KEY_LENGTH)
+    variant: Mapped[int] = mapped_column(INT)
     name: Mapped[str | None] = text_of(ID_LENGTH)
     type: Mapped[str] = text_of(24)
     value_type: Mapped[str | None] = text_of(16)
     unit: Mapped[str | None] = text_of(ID_LENGTH)
     is_required: Mapped[bool] = mapped_column(Boolean(create_constraint=False))
     is_important: Mapped[bool] = mapped_column(Boolean(create_constraint=False))
+    is_active: Mapped[bool] = mapped_column(Boolean(create_constraint=False))
+    qc_minimum: Mapped[float | None] = mapped_column(DOUBLE)
+    qc_maximum: Mapped[float | None] = mapped_column(DOUBLE)
 
 
 class ImpressOption(QcBase):
@@ -99,6 +109,7 @@ class ImpressOption(QcBase):
 
     snapshot_id: Mapped[int] = _of_snapshot()
     parameter_id: Mapped[str] = _key(KEY_LENGTH)
+    variant: Mapped[int] = mapped_column(INT, primary_key=True, autoincrement=False)
     position: Mapped[int] = place()
     name: Mapped[str] = text_of(1_024)
     is_active: Mapped[bool] = mapped_column(Boolean(create_constraint=False))
@@ -112,11 +123,12 @@ class ImpressIncrement(QcBase):
 
     snapshot_id: Mapped[int] = _of_snapshot()
     parameter_id: Mapped[str] = _key(KEY_LENGTH)
+    variant: Mapped[int] = mapped_column(INT, primary_key=True, autoincrement=False)
     position: Mapped[int] = place()
     value: Mapped[str] = text_of(ID_LENGTH)
     kind: Mapped[str | None] = text_of(16)
     unit: Mapped[str | None] = text_of(ID_LENGTH)
-    minimum: Mapped[int | None] = mapped_column(Integer)
+    minimum: Mapped[int] = mapped_column(Integer)
     is_active: Mapped[bool] = mapped_column(Boolean(create_constraint=False))
 
 
@@ -128,22 +140,20 @@ class ImpressOntologyOption(QcBase):
 
     snapshot_id: Mapped[int] = _of_snapshot()
     parameter_id: Mapped[str] = _key(KEY_LENGTH)
+    variant: Mapped[int] = mapped_column(INT, primary_key=True, autoincrement=False)
     position: Mapped[int] = place()
     ontology_id: Mapped[str] = text_of(KEY_LENGTH)
-    term: Mapped[str | None] = text_of(1_024)
 
 
 class KnownStatusCode(QcBase):
-    """A status code; `level` is specimen, procedure or parameter."""
+    """A status code and what it means."""
 
     __tablename__ = "known_status_code"
     __table_args__ = table_options(counted=False)
 
     snapshot_id: Mapped[int] = _of_snapshot()
     code: Mapped[str] = _key(KEY_LENGTH)
-    level: Mapped[str] = text_of(16)
-    description: Mapped[str | None] = mapped_column(Message)
-    needs_text: Mapped[bool] = mapped_column(Boolean(create_constraint=False))
+    description: Mapped[str] = mapped_column(Message)
 
 
 class KnownProject(QcBase):
@@ -157,15 +167,16 @@ class KnownProject(QcBase):
 
 
 class KnownColony(QcBase):
-    """A registered colony: where it was produced, how far it has come, when it was made, and what it carries."""
+    """A production of a registered colony: where, how far it has come, when it was made, and what it carries."""
 
     __tablename__ = "known_colony"
     __table_args__ = table_options(counted=False)
 
     snapshot_id: Mapped[int] = _of_snapshot()
     colony_id: Mapped[str] = _key(NAME_LENGTH)
-    production_centre: Mapped[str | None] = text_of(CENTRE_LENGTH)
-    status: Mapped[str | None] = text_of(NAME_LENGTH)
+    position: Mapped[int] = place()
+    production_centre: Mapped[str] = text_of(CENTRE_LENGTH)
+    status: Mapped[str] = text_of(NAME_LENGTH)
     created: Mapped[date | None] = mapped_column(Date)
     strain_id: Mapped[str | None] = text_of(NAME_LENGTH)
     gene_id: Mapped[str | None] = text_of(NAME_LENGTH)
@@ -182,7 +193,7 @@ class KnownStrain(QcBase):
 
     snapshot_id: Mapped[int] = _of_snapshot()
     strain_id: Mapped[str] = _key(NAME_LENGTH)
-    name: Mapped[str | None] = text_of(ID_LENGTH)
+    name: Mapped[str] = text_of(1_024)
 
 
 class Waiver(QcBase):
@@ -207,13 +218,16 @@ class Waiver(QcBase):
     created: Mapped[datetime]
     revoked: Mapped[datetime | None]
     revoked_by: Mapped[str | None] = text_of(64)
+    revoked_reason: Mapped[str | None] = text_of(256)
 
 
 class Finding(QcBase):
     """What a rule found in a document (`severity`: `Severity`), at a line and path, with the value at fault.
 
-    It concerns the row `entity_id` of the table `entity_kind`, if it was written. `snapshot_id` is what judged it.
-    Kept when its cause is gone: inactive then, since `closed`, by the document `closed_by` where one did it.
+    It concerns the row `entity_id` of the table `entity_kind` (an entity's, or `centre_block`), if it was written.
+    `snapshot_id` is what judged it, `waiver_id` the waiver that lowered or waived it; `severity` is the one after that.
+    It is active as long as it counts or warns, so that a waived one is not. Kept when its cause is gone: inactive then,
+    since `closed`, by the document `closed_by` where one did it.
     """
 
     __tablename__ = "finding"

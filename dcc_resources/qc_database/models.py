@@ -12,7 +12,10 @@ from __future__ import annotations
 
 from dcc_resources.qc_database.base import QcBase
 from dcc_resources.qc_database.context_models import (
+    BuildBasis,
     ContextHistory,
+    ContextIssue,
+    ContextMember,
     DataContext,
     DocumentContext,
     MetadataGroup,
@@ -56,10 +59,13 @@ from dcc_resources.qc_database.specimen_models import (
 )
 
 __all__ = [
+    "BuildBasis",
     "CentreBlock",
     "ChromosomalAlteration",
     "Chromosome",
     "ContextHistory",
+    "ContextIssue",
+    "ContextMember",
     "DataContext",
     "Dimension",
     "Document",

@@ -81,3 +81,15 @@ class ContextState(StrEnum):
     DATA_CHANGED = "datachanged"
     DATA_REMOVED = "dataremoved"
     HAS_ISSUES = "hasissues"
+
+
+class ContextEvent(StrEnum):
+    """What happens to a data context: to its data by documents, to its state by people."""
+
+    DATA_ADDED = "dataadded"
+    DATA_CHANGED = "datachanged"
+    DATA_REMOVED = "dataremoved"
+    DONE = "done"
+    REOPENED = "reopened"
+    ISSUE_RAISED = "issueraised"
+    ISSUE_RESOLVED = "issueresolved"

@@ -49,26 +49,34 @@ NAMING = {
 TABLES = """
 write_receipt: writer c32 key, token big, written time
 data_context: id big counted, centre 32, pipeline 64, genotype 128, strain_id 128, procedure_id 64, parameter_id 64,
-  measurements big, checksum c32, state 16, document_id big? >document, created time, changed time;
+  measurements big, checksum c32, state 16, data_state 16, issues big, document_id big? >document, created time,
+  changed time;
   unique centre pipeline genotype strain_id procedure_id parameter_id; index parameter_id; index state;
   index document_id
-context_history: id big counted, context_id big >data_context, state 16, measurements big, checksum c32,
+context_history: id big counted, context_id big >data_context, event 16, state 16, measurements big, checksum c32,
   document_id big? >document, author 64?, reason 256?, created time; index context_id; index document_id
-document_context: document_id big key >document, context_id big key >data_context; index context_id
+document_context: document_id big key >document, context_id big key >data_context, measurements big;
+  index context_id
+context_member: procedure_run_id big key >procedure_run, genotype 128 key, strain_id 128 key
+context_issue: id big counted, context_id big >data_context, reason 256, raised_by 64, created time, resolved time?,
+  resolved_by 64?, resolution 256?; index context_id
+build_basis: build 16 key, name 32 key, snapshot_id big
 metadata_group: checksum c32 key, content longtext
 overview_strain: strain_id 128 key, name 255?, specimens big
 overview_genotype: centre 32 key, genotype 128 key, strain_id 128 key, gene_id 128?, gene_symbol 128?, allele_id 128?,
   specimens big
-overview_animal_procedure: procedure_run_id big key >procedure_run, centre 32, pipeline 64, project 128,
+overview_animal_procedure: procedure_run_id big key >procedure_run, position big key, centre 32, pipeline 64,
+  project 128,
   procedure_id 64, specimen_id 255?, genotype 128, strain_id 128, is_baseline bool?, gender 16?, zygosity 16?,
-  date date?, measurements big, metadata_group c32; index centre procedure_id genotype; index centre specimen_id;
+  date date?, measurements big, metadata_group c32; index centre procedure_id strain_id metadata_group;
+  index centre specimen_id;
   index metadata_group
 document: id big key, tracker_id big?, zip_action 8, zip_file 128, file_name 128, kind 16, centre 32, created date?,
   inc big?, action 8, md5 c32?, size_bytes big?, state 8, late bool, applied_at time?, judged_at time?,
-  contexts_built bool, undoes big? >document,
+  judged_by 128?, contexts_built bool, overviews_built bool, undoes big? >document,
   author 64?, reason 256?, specimens int, experiments int, lines int, housings int, measurements int;
   unique tracker_id; index zip_file zip_action; index centre created; index state; index undoes;
-  index contexts_built
+  index contexts_built overviews_built
 centre_block: id big key, document_id big >document, position int, centre 32, pipeline 64?, project 128?, line int;
   index document_id position
 lifetime: id big key, entity_kind 16, entity_id big, opened_by big >document, ended_by big? >document;
@@ -92,26 +100,28 @@ housing: id big key, block_id big >centre_block, document_id big >document, posi
   index block_id position; index document_id; index centre procedure_id is_current
 procedure_run: id big key, document_id big >document, owner_kind 16, owner_id big, procedure_id 64, line int;
   index document_id; index owner_kind owner_id; index procedure_id
-reference_snapshot: id big counted, name 32, retrieved time, checked time, source 1024, entity_tag 255?, checksum 64,
+reference_snapshot: id big counted, name 32, retrieved time, checked time, source 1024, checksum 64,
   row_count int, is_active bool; index name is_active
 impress_pipeline: snapshot_id big key in >reference_snapshot, pipeline 64 key, name 255?
-impress_procedure: snapshot_id big key in >reference_snapshot, pipeline 64 key, procedure_id 64 key, name 255?
-impress_parameter: snapshot_id big key in >reference_snapshot, procedure_id 64 key, parameter_id 64 key, name 255?,
-  type 24, value_type 16?, unit 255?, is_required bool, is_important bool
-impress_option: snapshot_id big key in >reference_snapshot, parameter_id 64 key, position big key, name 1024,
-  is_active bool
-impress_increment: snapshot_id big key in >reference_snapshot, parameter_id 64 key, position big key, value 255,
-  kind 16?, unit 255?, minimum signed?, is_active bool
-impress_ontology_option: snapshot_id big key in >reference_snapshot, parameter_id 64 key, position big key,
-  ontology_id 64, term 1024?
-known_status_code: snapshot_id big key in >reference_snapshot, code 64 key, level 16, description text?,
-  needs_text bool
+impress_procedure: snapshot_id big key in >reference_snapshot, pipeline 64 key, procedure_id 64 key, variant int,
+  name 255?, is_active bool
+impress_parameter: snapshot_id big key in >reference_snapshot, procedure_id 64 key, procedure_variant int key,
+  parameter_id 64 key, variant int, name 255?, type 24, value_type 16?, unit 255?, is_required bool,
+  is_important bool, is_active bool, qc_minimum double?, qc_maximum double?
+impress_option: snapshot_id big key in >reference_snapshot, parameter_id 64 key, variant int key, position big key,
+  name 1024, is_active bool
+impress_increment: snapshot_id big key in >reference_snapshot, parameter_id 64 key, variant int key,
+  position big key, value 255, kind 16?, unit 255?, minimum signed, is_active bool
+impress_ontology_option: snapshot_id big key in >reference_snapshot, parameter_id 64 key, variant int key,
+  position big key, ontology_id 64
+known_status_code: snapshot_id big key in >reference_snapshot, code 64 key, description text
 known_project: snapshot_id big key in >reference_snapshot, name 128 key
-known_colony: snapshot_id big key in >reference_snapshot, colony_id 128 key, production_centre 32?, status 128?,
-  created date?, strain_id 128?, gene_id 128?, gene_symbol 128?, allele_id 128?, allele_symbol 255?
-known_strain: snapshot_id big key in >reference_snapshot, strain_id 128 key, name 255?
+known_colony: snapshot_id big key in >reference_snapshot, colony_id 128 key, position big key,
+  production_centre 32, status 128, created date?, strain_id 128?, gene_id 128?, gene_symbol 128?, allele_id 128?, allele_symbol 255?
+known_strain: snapshot_id big key in >reference_snapshot, strain_id 128 key, name 1024
 waiver: id big counted, rule 16, centre 32?, procedure_id 64?, valid_from date, valid_until date?, effect 8,
-  reason 256, author 64, created time, revoked time?, revoked_by 64?; index rule
+  reason 256, author 64, created time, revoked time?, revoked_by 64?,
+  revoked_reason 256?; index rule
 finding: id big counted, document_id big? >document, tracker_id big?, rule 16, severity 16, message text, line int?,
   path text?, value text?, entity_kind 16?, entity_id big?, snapshot_id big? >reference_snapshot,
   waiver_id big? >waiver, is_active bool, created time, closed time?, closed_by big? >document;
@@ -197,6 +207,20 @@ SELECT d.id, {OF_OWNER}, {IS_VALID}, d.owner_kind AS of_kind, d.owner_id AS of_i
 d.sequence_id, d.value, d.status, r.owner_kind, r.owner_id, d.procedure_run_id, r.document_id, d.line
 FROM metadata d JOIN procedure_run r ON r.id = d.procedure_run_id {OWNERS} {IS_CURRENT}
 """,  # noqa: S608
+    "overview_measurement": """
+SELECT m.id, a.centre, a.pipeline, a.project, a.genotype, a.strain_id, a.is_baseline, a.specimen_id, a.gender,
+a.zygosity, a.date, a.procedure_id, m.parameter_id, m.type, m.sequence_id, m.increment, m.value, m.number, m.unit,
+a.metadata_group, a.procedure_run_id, m.document_id
+FROM overview_animal_procedure a JOIN measurement m ON m.procedure_run_id = a.procedure_run_id
+""",
+    "overview_comparison": """
+SELECT a.centre, a.pipeline, a.procedure_id, a.strain_id, a.metadata_group, a.genotype, a.specimen_id, a.gender,
+a.zygosity, a.date, a.procedure_run_id, b.specimen_id AS baseline_specimen_id, b.gender AS baseline_gender,
+b.date AS baseline_date, b.procedure_run_id AS baseline_run_id
+FROM overview_animal_procedure a JOIN overview_animal_procedure b ON b.centre = a.centre AND b.pipeline = a.pipeline
+AND b.strain_id = a.strain_id AND b.procedure_id = a.procedure_id AND b.metadata_group = a.metadata_group
+AND b.is_baseline = 1 WHERE a.is_baseline = 0 AND a.strain_id <> ''
+""",
 }
 
 
