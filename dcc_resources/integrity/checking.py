@@ -6,8 +6,9 @@ at once.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from dcc_resources.integrity import (
@@ -34,7 +35,7 @@ from dcc_resources.integrity.elements import (
     top_level_parameters,
 )
 from dcc_resources.integrity.experiment_rules import key_of_experiment
-from dcc_resources.integrity.findings import REFERENCE_RULE, Finding, Severity
+from dcc_resources.integrity.findings import REFERENCE_RULE, Fault, Finding, Severity
 from dcc_resources.integrity.registry import RULES, Rule, rules_for
 from dcc_resources.qc_database.contents import (
     Block,
@@ -64,8 +65,14 @@ RULE_MODULES = (
 )
 """The modules that register the rules."""
 
+_log = logging.getLogger(__name__)
 _BATCH = 500
 _ENTITY_NAMES: dict[type, str] = {Housing: "housing", Line: "line", Experiment: "experiment"}
+
+
+def all_rules() -> Mapping[str, Rule]:
+    """Every rule that a document's content is checked against, by its id."""
+    return RULES
 
 
 def check_contents(
@@ -74,8 +81,9 @@ def check_contents(
     """What the rules find wrong with a document, in document order but for the ends of batches.
 
     For reference data that are not at hand there is one `unchecked` finding, of the rule `reference`, before the first
-    finding that it could have judged; it names the rules that were skipped. Nothing below an element with a fatal
-    finding is checked. `without` are ids of rules to leave out, such as those that the upload has judged already.
+    finding that it could have judged; it names the rules that were skipped. A rule that breaks down has one `unchecked`
+    finding, and the others go on. Nothing below an element with a fatal finding is checked. `without` are ids of rules
+    to leave out, such as those that the upload has judged already.
     """
     return _Checking(document, frozenset(without)).run(contents)
 
@@ -146,6 +154,8 @@ class _Checking:
             elif isinstance(entity, Experiment):
                 ids.update(entity.specimen_ids)
                 keys.add(key_of_experiment(entity))
+        if "E9" in self.without:
+            keys.clear()
         lookups = self.document.lookups
         return Answers(
             lookups.known_specimens(block.centre, ids) if ids else {},
@@ -208,12 +218,27 @@ class _Checking:
             if missing:
                 yield from self.once(_missing(kind, at) for kind in missing)
                 continue
-            for fault in rule.check(element, at):
-                finding = rule.finding(fault, at)
+            for finding in self.findings(rule, element, at):
                 if finding.severity is Severity.UNCHECKED:
                     yield from self.once([finding])
                 else:
                     yield finding
+
+    def findings(self, rule: Rule, element: object, at: Context) -> Iterator[Finding]:
+        """What a rule finds. That it breaks down is the platform's fault, and does not keep others from their work."""
+        try:
+            for fault in rule.check(element, at):
+                yield rule.finding(fault, at)
+        except MemoryError:
+            raise
+        except Exception as error:
+            message = (
+                f"The rule {rule.id} broke down with a {type(error).__name__}, so that not everything was checked. "
+                "This is a fault of the platform and not of the centre: report it, and have the document checked again."
+            )
+            if (rule.id, message) not in self.said:
+                _log.exception("Rule %s broke down at %s of document %d.", rule.id, at.path, at.document.document_id)
+            yield rule.finding(Fault(message, at.block.line, severity=Severity.UNCHECKED), at)
 
     def once(self, findings: Iterable[Finding]) -> Iterator[Finding]:
         """Those that were not said yet."""

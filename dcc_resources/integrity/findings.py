@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from dcc_resources.qc_database.vocabulary import EntityKind, Severity
 
-__all__ = ["REFERENCE_RULE", "Fault", "Finding", "Severity", "fails"]
+__all__ = ["MORE_RULE", "REFERENCE_RULE", "Fault", "Finding", "Severity", "fails"]
 
 
 class Fault(NamedTuple):
@@ -50,6 +50,9 @@ class Finding:
 
 REFERENCE_RULE = "reference"
 """Rule id of the finding that reference data are missing."""
+
+MORE_RULE = "more"
+"""Rule id of the finding that says how many more there are than are recorded."""
 
 
 def fails(findings: Iterable[Finding]) -> bool:

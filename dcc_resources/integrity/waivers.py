@@ -14,7 +14,7 @@ from dcc_resources.qc_database.vocabulary import WaiverEffect
 class Waiver:
     """A decision about a rule: for a centre or all, a procedure or all, from a day to another, both included.
 
-    `valid_until` is None for one without an end.
+    `valid_until` is None for one without an end; `id` is that of its row in the QC database, if it has one.
     """
 
     rule: str
@@ -25,6 +25,7 @@ class Waiver:
     valid_until: date | None = None
     centre: str | None = None
     procedure: str | None = None
+    id: int | None = None
 
     def covers(self, finding: Finding, on: date) -> bool:
         """Whether the waiver is about a finding on a day. What could not be checked is never waived."""

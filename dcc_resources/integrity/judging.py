@@ -1,0 +1,319 @@
+"""A document in the QC database is judged: by the rules, with the waivers in force, against what was found before.
+
+What a document of the action delete names is going: of it, only what the upload found counts. What a later document
+replaced or deleted counts no longer either: its findings are closed by that document.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from itertools import islice
+from typing import Any, Final, NamedTuple, Protocol
+
+from sqlalchemy import Connection, select, update
+
+from dcc_resources.data_outcomes import FindingEntry
+from dcc_resources.databases.columns import utc_now
+from dcc_resources.errors import NotFoundError
+from dcc_resources.integrity.catalogue import CATALOGUE
+from dcc_resources.integrity.checking import check_contents
+from dcc_resources.integrity.context import DocumentContext
+from dcc_resources.integrity.entity_places import EntityPlaces, Place
+from dcc_resources.integrity.finding_store import (
+    MESSAGE_LENGTH,
+    VALUE_LENGTH,
+    Changes,
+    FindingRow,
+    Key,
+    Verdict,
+    open_findings,
+    replace_findings,
+    restate,
+    shortened,
+    upload_findings,
+)
+from dcc_resources.integrity.findings import MORE_RULE, Finding, Severity
+from dcc_resources.integrity.lookups import SqlLookups
+from dcc_resources.integrity.validity import Invalid, set_validity
+from dcc_resources.integrity.waivers import Judged, Waiver, apply_waivers
+from dcc_resources.naming import Action, DocumentKind
+from dcc_resources.qc_database.contents import Content
+from dcc_resources.qc_database.models import Document
+from dcc_resources.qc_database.vocabulary import DocumentAction
+from dcc_resources.reference_data.loading import ReferenceData
+
+LIMIT: Final = 1_000
+"""How many findings that count, and how many others, are recorded of a document unless told otherwise."""
+
+_JUDGED_AT_UPLOAD: Final = frozenset({"S13", "E9"})
+_CHUNK: Final = 1_000
+_COUNTING: Final = (Severity.ERROR, Severity.FATAL)
+_DOCUMENT: Final = Document.__table__
+
+
+class ReferenceInForce(Protocol):
+    """The reference data that documents are judged by, and the ids of their snapshots in the QC database."""
+
+    @property
+    def data(self) -> ReferenceData:
+        """The snapshots at hand."""
+        ...
+
+    @property
+    def snapshot_ids(self) -> Mapping[str, int]:
+        """The id of each snapshot, by the name of the set."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """What documents are judged by on a day, in UTC.
+
+    `waivers` are those in force then. `limit` is how many findings that count, and how many others, are recorded of a
+    document; of those beyond, one finding says how many there are.
+    """
+
+    reference: ReferenceInForce
+    waivers: tuple[Waiver, ...]
+    today: date
+    limit: int = LIMIT
+
+    @property
+    def signature(self) -> str:
+        """The snapshots that judge, as `document.judged_by` has them."""
+        return signature_of(self.reference.snapshot_ids.values())
+
+
+def signature_of(snapshot_ids: Iterable[int]) -> str:
+    """How `document.judged_by` names snapshots."""
+    return " ".join(map(str, sorted(snapshot_ids)))
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """How a document was judged.
+
+    `failed`: an error or fatal finding counts, of those of its upload too. `findings` are the recorded ones that are
+    open, those of the upload first, waived ones included; of the upload's the first only, as many as the limit.
+    `counts` counts what counts or warns by rule and severity, also what is not recorded. `added` are findings that
+    were not there at the last judgement, `cleared` those that are gone since.
+    """
+
+    document_id: int
+    failed: bool
+    findings: tuple[FindingEntry, ...]
+    counts: Mapping[tuple[str, Severity], int]
+    added: tuple[FindingEntry, ...]
+    cleared: tuple[FindingEntry, ...]
+
+
+def judge_document(
+    connection: Connection,
+    document_id: int,
+    contents: Iterable[Content],
+    basis: Basis,
+    *,
+    because_of: int | None = None,
+) -> Judgement:
+    """Judge a document of these contents anew, within a write transaction.
+
+    Its findings, the validity of what it brought, and the day of the judgement are written; its contexts are marked to
+    be built again where a validity changed. `because_of` is the document that gives cause to judge it again, and that
+    what is gone is closed by. The number of statements goes with the size of the document in thousands of entities and
+    of findings. Raises NotFoundError for a document that is not there.
+    """
+    document = _locked(connection, document_id)
+    stored = open_findings(connection, document_id)
+    tally = _Tally(basis, frozenset(one.row.key for one in stored))
+    _judge_upload(connection, document, tally)
+    if document.action != DocumentAction.DELETE.value:
+        _judge_contents(connection, document, contents, tally)
+    found = tally.to_record()
+    changes = replace_findings(connection, document_id, document.tracker_id, found, stored, tally.ended_by, because_of)
+    changed = set_validity(connection, document_id, DocumentKind(document.kind), tally.invalid)
+    judged: dict[str, Any] = {"judged_at": utc_now(), "judged_by": basis.signature}
+    if changed:
+        judged["contexts_built"] = False
+    connection.execute(update(_DOCUMENT).where(_DOCUMENT.c.id == document_id).values(judged))
+    return _judgement(document_id, basis, tally, found, changes)
+
+
+class _Judged(NamedTuple):
+    """What judging needs to know of a document."""
+
+    id: int
+    tracker_id: int | None
+    kind: str
+    centre: str
+    action: str
+
+
+def _locked(connection: Connection, document_id: int) -> _Judged:
+    """The document, which nobody else judges until the transaction ends."""
+    columns = [_DOCUMENT.c[name] for name in _Judged._fields]
+    row = connection.execute(select(*columns).where(_DOCUMENT.c.id == document_id).with_for_update()).one_or_none()
+    if row is None:
+        raise NotFoundError(f"There is no document {document_id} in the QC database. Look up which there are.")
+    return _Judged(*row)
+
+
+@dataclass
+class _Tally:
+    """What is found in a document, as far as it is held: what is to be recorded, and counts of all."""
+
+    basis: Basis
+    known: Collection[Key]
+    rows: list[FindingRow] = field(default_factory=list)
+    of_upload: list[FindingRow] = field(default_factory=list)
+    counts: Counter[tuple[str, Severity]] = field(default_factory=Counter)
+    excess: Counter[tuple[str, Severity]] = field(default_factory=Counter)
+    recorded: Counter[bool] = field(default_factory=Counter)
+    invalid: Invalid = field(default_factory=Invalid)
+    ended_by: dict[Key, int] = field(default_factory=dict)
+
+    def take(self, judged: Judged, place: Place) -> None:
+        """Take a finding of the rules."""
+        row = self.row(judged, place)
+        counts = row.verdict.is_active and row.verdict.severity in _COUNTING
+        if counts:
+            self.invalid.add(place)
+        if place.ended_by is not None:
+            if row.key in self.known:
+                self.ended_by[row.key] = place.ended_by
+            return
+        if row.verdict.is_active:
+            self.counts[row.rule, row.verdict.severity] += 1
+        if self.recorded[counts] < self.basis.limit:
+            self.recorded[counts] += 1
+            self.rows.append(row)
+        elif row.verdict.is_active:
+            self.excess[row.rule, row.verdict.severity] += 1
+
+    def row(self, judged: Judged, place: Place) -> FindingRow:
+        """A finding as it is kept."""
+        finding = judged.finding
+        ids = self.basis.reference.snapshot_ids
+        snapshot = next((ids[name] for name in finding.references if name in ids), None)
+        waiver = judged.waiver.id if judged.waiver is not None else None
+        verdict = Verdict(finding.severity, snapshot, waiver, not judged.is_waived)
+        return FindingRow(
+            finding.rule,
+            shortened(finding.message, MESSAGE_LENGTH),
+            finding.line,
+            shortened(finding.path, VALUE_LENGTH),
+            None if finding.value is None else shortened(finding.value, VALUE_LENGTH),
+            place.kind,
+            place.id,
+            verdict,
+        )
+
+    def take_uploaded(self, row: FindingRow) -> None:
+        """Take a finding that the upload has recorded."""
+        if row.verdict.is_active:
+            self.counts[row.rule, row.verdict.severity] += 1
+            if row.verdict.severity in _COUNTING and row.entity_id is not None:
+                self.invalid.add(Place(row.entity_kind, row.entity_id))
+        if len(self.of_upload) < self.basis.limit:
+            self.of_upload.append(row)
+
+    def to_record(self) -> list[FindingRow]:
+        """The findings of the rules to be kept, the last of which says how many more there are."""
+        if not self.excess:
+            return self.rows
+        more = ", ".join(
+            f"{rule} {number:,} ({severity.value})"
+            for (rule, severity), number in sorted(self.excess.items(), key=lambda item: (-item[1], item[0]))
+        )
+        message = (
+            f"There are {self.excess.total():,} findings more than the {len(self.rows):,} that are recorded: {more}. "
+            "Correct those that are recorded, and submit the document again."
+        )
+        worst = max((severity for _, severity in self.excess), key=list(Severity).index)
+        severity = Severity.ERROR if worst is Severity.FATAL else worst
+        verdict = Verdict(severity, None, None, is_active=True)
+        return [*self.rows, FindingRow(MORE_RULE, message, None, None, None, None, None, verdict)]
+
+
+def _judge_contents(connection: Connection, document: _Judged, contents: Iterable[Content], tally: _Tally) -> None:
+    basis = tally.basis
+    context = DocumentContext(
+        document.id,
+        Action(document.action),
+        document.centre,
+        basis.today,
+        basis.reference.data,
+        SqlLookups(connection),
+    )
+    places = EntityPlaces(connection, document.id)
+    for chunk in _chunks(check_contents(contents, context, _JUDGED_AT_UPLOAD)):
+        judged = apply_waivers(chunk, basis.waivers, basis.today)
+        for each, place in zip(judged, places.find(chunk), strict=True):
+            tally.take(each, place)
+
+
+def _chunks(findings: Iterator[Finding]) -> Iterator[list[Finding]]:
+    while chunk := list(islice(findings, _CHUNK)):
+        yield chunk
+
+
+def _judge_upload(connection: Connection, document: _Judged, tally: _Tally) -> None:
+    """Have the findings of the upload follow the waivers in force."""
+    changed: dict[Verdict, list[int]] = defaultdict(list)
+    for uploaded in upload_findings(connection, document.id, document.centre):
+        stored = uploaded.stored
+        finding = Finding(
+            stored.row.rule,
+            CATALOGUE[stored.row.rule].severity,
+            stored.row.message,
+            stored.row.line or 0,
+            stored.row.path or "",
+            centre=uploaded.centre,
+            procedure=uploaded.procedure,
+        )
+        (judged,) = apply_waivers([finding], tally.basis.waivers, tally.basis.today)
+        waiver = judged.waiver.id if judged.waiver is not None else None
+        verdict = Verdict(judged.finding.severity, None, waiver, not judged.is_waived)
+        if verdict != stored.row.verdict:
+            changed[verdict].append(stored.id)
+        tally.take_uploaded(stored.row._replace(verdict=verdict))
+    restate(connection, changed)
+
+
+def _judgement(
+    document_id: int, basis: Basis, tally: _Tally, found: Iterable[FindingRow], changes: Changes
+) -> Judgement:
+    names = {snapshot_id: name for name, snapshot_id in basis.reference.snapshot_ids.items()}
+
+    def entries(rows: Iterable[FindingRow]) -> tuple[FindingEntry, ...]:
+        return tuple(entry_of(row, names) for row in rows)
+
+    return Judgement(
+        document_id,
+        any(severity in _COUNTING for _, severity in tally.counts),
+        entries([*tally.of_upload, *found]),
+        dict(tally.counts),
+        entries(changes.added),
+        entries(changes.cleared),
+    )
+
+
+def entry_of(row: FindingRow, snapshot_names: Mapping[int, str]) -> FindingEntry:
+    """A finding as it is told, with its snapshot named, such as `impress 3`; `snapshot_names` has names by id."""
+    verdict = row.verdict
+    snapshot = None
+    if verdict.snapshot_id is not None:
+        snapshot = f"{snapshot_names.get(verdict.snapshot_id, 'snapshot')} {verdict.snapshot_id}"
+    return FindingEntry(
+        row.rule,
+        verdict.severity,
+        row.message,
+        row.line,
+        row.path,
+        row.value,
+        snapshot,
+        verdict.waiver_id,
+        is_waived=verdict.waiver_id is not None and not verdict.is_active,
+    )

@@ -1,0 +1,66 @@
+"""What the QC database knows, as the rules ask for it: the answers for a batch of entities in a few statements."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from datetime import date
+from typing import Final
+
+from sqlalchemy import Connection, select
+
+from dcc_resources.integrity.context import ExperimentKey, KnownSpecimen, Where
+from dcc_resources.qc_database.models import Experiment, Specimen
+from dcc_resources.qc_database.versions import in_chunks
+
+_SPECIMEN: Final = Specimen.__table__.c
+_EXPERIMENT: Final = Experiment.__table__.c
+
+
+class SqlLookups:
+    """The `Lookups` of a database connection: a statement for every 2,000 names.
+
+    Names are compared to the letter, also where the database takes texts for equal that differ in trailing blanks.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def known_specimens(self, centre: str, ids: Collection[str]) -> Mapping[str, tuple[KnownSpecimen, ...]]:
+        """The current specimens of a centre that have one of the ids, by their id."""
+        columns = (_SPECIMEN.centre, _SPECIMEN.specimen_id, _SPECIMEN.document_id, _SPECIMEN.line, _SPECIMEN.gender)
+        asked = select(*columns, _SPECIMEN.dob, _SPECIMEN.lexical).order_by(_SPECIMEN.id)
+        found: dict[str, tuple[KnownSpecimen, ...]] = defaultdict(tuple)
+        wanted = frozenset(ids)
+        for chunk in in_chunks(sorted(wanted)):
+            here = (_SPECIMEN.centre == centre) & _SPECIMEN.specimen_id.in_(chunk) & _SPECIMEN.is_current
+            for row in self._connection.execute(asked.where(here)):
+                if row.centre == centre and row.specimen_id in wanted:
+                    known = KnownSpecimen(Where(row.document_id, row.line), row.gender, _born(row.dob, row.lexical))
+                    found[row.specimen_id] += (known,)
+        return dict(found)
+
+    def known_experiments(
+        self, centre: str, keys: Collection[ExperimentKey]
+    ) -> Mapping[ExperimentKey, tuple[Where, ...]]:
+        """Where the current experiments of a centre with one of the keys were submitted, by their key."""
+        columns = (_EXPERIMENT.centre, *(_EXPERIMENT[name] for name in ExperimentKey._fields))
+        asked = select(*columns, _EXPERIMENT.document_id, _EXPERIMENT.line).order_by(_EXPERIMENT.id)
+        found: dict[ExperimentKey, tuple[Where, ...]] = defaultdict(tuple)
+        wanted = frozenset(keys)
+        for chunk in in_chunks(sorted({key.experiment_id for key in wanted})):
+            here = (_EXPERIMENT.centre == centre) & _EXPERIMENT.experiment_id.in_(chunk) & _EXPERIMENT.is_current
+            for row in self._connection.execute(asked.where(here)):
+                key = ExperimentKey(row.experiment_id, row.sequence_id, row.procedure_id)
+                if row.centre == centre and key in wanted:
+                    found[key] += (Where(row.document_id, row.line),)
+        return dict(found)
+
+
+def _born(dob: date | None, lexical: str | None) -> str | None:
+    """The xs:date of a mouse's birth as it was written."""
+    written = json.loads(lexical).get("DOB") if lexical else None
+    if written is not None:
+        return str(written)
+    return None if dob is None else dob.isoformat()

@@ -1,0 +1,65 @@
+"""Which versions of entities are valid: those in which, and above which, no error lies."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from sqlalchemy import Connection, Table, select, update
+
+from dcc_resources.integrity.entity_places import BLOCK, Place
+from dcc_resources.naming import DocumentKind
+from dcc_resources.qc_database.rows import ENTITY_TABLES
+from dcc_resources.qc_database.versions import in_chunks
+from dcc_resources.qc_database.vocabulary import EntityKind
+
+
+@dataclass
+class Invalid:
+    """Where the errors of a document lie: in rows of entities, in centre elements, or in the document as a whole."""
+
+    entities: dict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
+    blocks: set[int] = field(default_factory=set)
+    whole: bool = False
+
+    def add(self, place: Place) -> None:
+        """Note an error at a place; one in what was not written makes nothing invalid."""
+        if place.kind is None:
+            self.whole = True
+        elif place.id is not None and place.kind == BLOCK:
+            self.blocks.add(place.id)
+        elif place.id is not None:
+            self.entities[place.kind].add(place.id)
+
+
+def set_validity(connection: Connection, document_id: int, kind: DocumentKind, invalid: Invalid) -> bool:
+    """Say of all versions that a document brought whether they are valid; whether that changed anything.
+
+    A few statements, and one for every 2,000 versions whose validity changes.
+    """
+    of_specimens = kind is DocumentKind.SPECIMEN
+    kinds = [EntityKind.SPECIMEN] if of_specimens else [each for each in EntityKind if each is not EntityKind.SPECIMEN]
+    changed = [_set(connection, document_id, kind, invalid) for kind in kinds]
+    return any(changed)
+
+
+def _set(connection: Connection, document_id: int, kind: EntityKind, invalid: Invalid) -> bool:
+    table = ENTITY_TABLES[kind]
+    mine = table.c.document_id == document_id
+    known = set(connection.scalars(select(table.c.id).where(mine, table.c.is_valid.is_(False))))
+    wrong = _wrong(connection, document_id, table, invalid)
+    for ids, is_valid in ((wrong - known, False), (known - wrong, True)):
+        for chunk in in_chunks(sorted(ids)):
+            connection.execute(update(table).where(table.c.id.in_(chunk)).values(is_valid=is_valid))
+    unjudged = update(table).where(mine, table.c.is_valid.is_(None)).values(is_valid=True)
+    return connection.execute(unjudged).rowcount > 0 or known != wrong
+
+
+def _wrong(connection: Connection, document_id: int, table: Table, invalid: Invalid) -> set[int]:
+    mine = select(table.c.id).where(table.c.document_id == document_id)
+    if invalid.whole:
+        return set(connection.scalars(mine))
+    wrong = set(invalid.entities.get(table.name, ()))
+    for chunk in in_chunks(sorted(invalid.blocks)):
+        wrong.update(connection.scalars(mine.where(table.c.block_id.in_(chunk))))
+    return wrong
