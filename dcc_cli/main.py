@@ -20,6 +20,7 @@ _COMMANDS = {
     "show": "dcc_cli.story:show",
     "retry": "dcc_cli.crawl:retry",
     "sessions": "dcc_cli.reports:sessions",
+    "data": "dcc_cli.data:data",
     "validate": "dcc_cli.validate:validate",
     "ui": "dcc_cli.ui:ui",
     "demo": "dcc_cli.installation:demo",

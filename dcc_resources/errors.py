@@ -52,6 +52,10 @@ class ReferenceDataError(ConfigurationError):
     """A set of reference data is missing, empty or malformed."""
 
 
+class ExportError(ConfigurationError):
+    """An export cannot be written where it was asked for."""
+
+
 class NotFoundError(ConfigurationError):
     """The named centre, file source, zip action or session does not exist."""
 
@@ -64,6 +68,12 @@ class SessionActiveError(DccError):
 
 class SessionLostError(DccError):
     """The crawling session lost its lock to another one."""
+
+    exit_code = 3
+
+
+class ExportActiveError(DccError):
+    """Another export writes to the same directory."""
 
     exit_code = 3
 
@@ -210,3 +220,11 @@ class WrongDocumentKindError(DocumentError):
 
 class ForbiddenMarkupError(DocumentError):
     """The document has a document type declaration, which is refused."""
+
+
+class StagedDocumentLostError(DccError):
+    """A document is not in staging any more as it was extracted."""
+
+
+class FurtherFindingsError(DocumentError):
+    """The document has more findings than are listed."""

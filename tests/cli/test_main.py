@@ -35,6 +35,7 @@ NAMES = [
     "show",
     "retry",
     "sessions",
+    "data",
     "validate",
     "ui",
     "demo",

@@ -1,0 +1,1 @@
+"""For analysts: measurements as pandas DataFrames and as files that DuckDB, pandas and others read."""
