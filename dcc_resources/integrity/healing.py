@@ -1,0 +1,167 @@
+"""Which documents are to be judged again, because of other documents, waivers or reference data.
+
+All questions are set-based, and may name a document too many, never one too few: to judge a document again that is as
+it was changes nothing. Only documents that stand and were judged before are named; the others wait for it anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from datetime import date
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, Connection, Select, Table, and_, exists, or_, select
+
+from dcc_resources.integrity.waivers import Waiver
+from dcc_resources.qc_database.models import (
+    CentreBlock,
+    Document,
+    Experiment,
+    ExperimentSpecimen,
+    Finding,
+    Lifetime,
+    ProcedureRun,
+    ReferenceSnapshot,
+    RelatedSpecimen,
+    Specimen,
+)
+from dcc_resources.qc_database.models import Waiver as WaiverRow
+from dcc_resources.qc_database.rows import ENTITY_TABLES
+from dcc_resources.qc_database.versions import in_chunks
+from dcc_resources.qc_database.vocabulary import DocumentAction, DocumentState, EntityKind, Severity
+
+ABOUT_SPECIMENS: Final = ("E4", "E8", "S14", "X8")
+"""The rules that look at specimens of other documents."""
+
+_DOCUMENT: Final = Document.__table__
+_FINDING: Final = Finding.__table__
+_LIFETIME: Final = Lifetime.__table__
+_SPECIMEN: Final = Specimen.__table__
+_IS_OPEN: Final = _FINDING.c.closed.is_(None)
+_STANDS: Final = and_(
+    _DOCUMENT.c.state == DocumentState.APPLIED.value,
+    _DOCUMENT.c.action != DocumentAction.UNDO.value,
+    _DOCUMENT.c.judged_at.is_not(None),
+)
+
+
+def documents_to_judge_again(connection: Connection, document_ids: Collection[int]) -> list[int]:
+    """The other documents that documents which were just applied or withdrawn give cause to judge again, ascending.
+
+    They have an open finding about a specimen that came, changed or went; a current experiment, or relative, of a
+    specimen that changed or went; or entities that were replaced or deleted, or came back.
+    """
+    found: set[int] = set()
+    for chunk in in_chunks(sorted(set(document_ids))):
+        for statement in _touched_by(chunk):
+            found.update(connection.scalars(statement))
+    return _standing(connection, found - set(document_ids))
+
+
+def _touched_by(ids: list[int]) -> Iterator[Select[Any]]:
+    for side in ("opened_by", "ended_by"):
+        touched = _LIFETIME.c[side].in_(ids)
+        for owner, named, row in _NAMING:
+            base = _naming(owner, named, row).where(touched)
+            yield base.where(_has_finding(owner, ABOUT_SPECIMENS))
+            if side == "ended_by":
+                yield base.where(owner.c.is_current)
+    for kind, table in ENTITY_TABLES.items():
+        of_kind = (_LIFETIME.c.entity_kind == kind.value) & (_LIFETIME.c.entity_id == table.c.id)
+        versions = select(table.c.document_id).distinct().join(_LIFETIME, of_kind)
+        yield versions.where(_LIFETIME.c.opened_by.in_(ids), table.c.document_id.not_in(ids))
+        yield versions.where(_LIFETIME.c.ended_by.in_(ids), _has_finding(table))
+
+
+_RELATIVE: Final = _SPECIMEN.alias("relative")
+_NAMING: Final = (
+    (Experiment.__table__, ExperimentSpecimen.__table__, "experiment_row"),
+    (_RELATIVE, RelatedSpecimen.__table__, "specimen_row"),
+)
+"""What names specimens: entities, the table in which they do, and its reference to them."""
+
+
+def _naming(owner: Any, named: Table, row: str) -> Select[Any]:
+    """The documents of entities that name specimens which documents opened or ended; whatever version it is."""
+    of_specimen = (_LIFETIME.c.entity_kind == EntityKind.SPECIMEN.value) & (_LIFETIME.c.entity_id == _SPECIMEN.c.id)
+    return (
+        select(owner.c.document_id)
+        .distinct()
+        .select_from(_LIFETIME)
+        .join(_SPECIMEN, of_specimen)
+        .join(named, named.c.specimen_id == _SPECIMEN.c.specimen_id)
+        .join(owner, and_(owner.c.id == named.c[row], owner.c.centre == _SPECIMEN.c.centre))
+    )
+
+
+def _has_finding(owner: Any, rules: Collection[str] | None = None) -> ColumnElement[bool]:
+    """Whether there is an open finding, of one of the rules, in an entity."""
+    kind = EntityKind.SPECIMEN.value if owner is _RELATIVE else owner.name
+    there = (_FINDING.c.entity_kind == kind) & (_FINDING.c.entity_id == owner.c.id) & _IS_OPEN
+    return exists().where(there if rules is None else there & _FINDING.c.rule.in_(rules))
+
+
+def documents_of_rule(connection: Connection, rule: str, centre: str | None = None) -> list[int]:
+    """The documents with open findings of a rule, waived ones too; only those of a centre, where one is given."""
+    return _with_findings(connection, _FINDING.c.rule == rule, centre)
+
+
+def documents_of_waiver(connection: Connection, waiver: Waiver) -> list[int]:
+    """The documents that a waiver makes a difference to, now that it is given or revoked.
+
+    They have open findings that it decided, or of its rule, its centre and its procedure.
+    """
+    decided = set()
+    if waiver.id is not None:
+        decided.update(_with_findings(connection, _FINDING.c.waiver_id == waiver.id))
+    covered = _FINDING.c.rule == waiver.rule
+    if waiver.centre is not None:
+        block = CentreBlock.__table__.c
+        covered &= exists().where(block.document_id == _FINDING.c.document_id, block.centre == waiver.centre)
+    if waiver.procedure is not None:
+        run = ProcedureRun.__table__.c
+        covered &= exists().where(run.document_id == _FINDING.c.document_id, run.procedure_id == waiver.procedure)
+    return sorted(decided.union(_with_findings(connection, covered)))
+
+
+def documents_of_lapsed_waivers(connection: Connection, today: date) -> list[int]:
+    """The documents with open findings that were decided by a waiver which is not in force on a day."""
+    waiver = WaiverRow.__table__.c
+    not_begun, over = waiver.valid_from > today, waiver.valid_until < today
+    lapsed = select(waiver.id).where(or_(not_begun, over, waiver.revoked.is_not(None)))
+    return _with_findings(connection, _FINDING.c.waiver_id.in_(lapsed))
+
+
+def documents_unchecked(connection: Connection, centre: str | None = None) -> list[int]:
+    """The documents of which not everything could be checked."""
+    return _with_findings(connection, _FINDING.c.severity == Severity.UNCHECKED.value, centre)
+
+
+def documents_judged_otherwise(connection: Connection, signature: str, centre: str | None = None) -> list[int]:
+    """The documents that other reference data judged than those of a `Basis.signature`."""
+    table = _DOCUMENT.c
+    otherwise = table.judged_by.is_(None) | (table.judged_by != signature)
+    statement = select(table.id).where(_STANDS, otherwise).order_by(table.id)
+    return list(connection.scalars(statement if centre is None else statement.where(table.centre == centre)))
+
+
+def documents_of_superseded_snapshots(connection: Connection, centre: str | None = None) -> list[int]:
+    """The documents with open findings by reference data that are not the active ones any more."""
+    snapshot = ReferenceSnapshot.__table__.c
+    superseded = select(snapshot.id).where(snapshot.is_active.is_(False))
+    return _with_findings(connection, _FINDING.c.snapshot_id.in_(superseded), centre)
+
+
+def _with_findings(connection: Connection, which: ColumnElement[bool], centre: str | None = None) -> list[int]:
+    statement = select(_FINDING.c.document_id).distinct().join(_DOCUMENT, _DOCUMENT.c.id == _FINDING.c.document_id)
+    statement = statement.where(_STANDS, _IS_OPEN, which)
+    if centre is not None:
+        statement = statement.where(_DOCUMENT.c.centre == centre)
+    return sorted(connection.scalars(statement))
+
+
+def _standing(connection: Connection, ids: Iterable[int]) -> list[int]:
+    found: list[int] = []
+    for chunk in in_chunks(sorted(ids)):
+        found += connection.scalars(select(_DOCUMENT.c.id).where(_DOCUMENT.c.id.in_(chunk), _STANDS))
+    return sorted(found)
