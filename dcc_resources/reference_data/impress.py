@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from dcc_resources.reference_data.snapshots import Snapshot
 
@@ -62,7 +62,8 @@ class Parameter:
     """A parameter of a procedure.
 
     `value_type` is as IMPReSS gives it, usually one of ValueType, "" where none is given. `qc_minimum` and
-    `qc_maximum` are None unless values are to be compared with them.
+    `qc_maximum` are None unless values are to be compared with them. `is_important` says of metadata that results which
+    differ in it cannot be compared.
     """
 
     key: str
@@ -76,6 +77,8 @@ class Parameter:
     ontology_terms: tuple[str, ...]
     qc_minimum: float | None
     qc_maximum: float | None
+    name: str = ""
+    is_important: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +92,7 @@ class Procedure:
     is_active: bool
     parameters: Mapping[str, Parameter]
     required: frozenset[str]
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +101,12 @@ class Pipeline:
 
     key: str
     procedures: Mapping[str, Procedure]
+    name: str = ""
+
+
+def required_of(parameters: Mapping[str, Parameter]) -> frozenset[str]:
+    """The keys of those parameters that must be submitted."""
+    return frozenset(key for key, parameter in parameters.items() if parameter.is_required and parameter.is_active)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,3 +125,13 @@ class Impress(Snapshot):
             for pipeline in self.pipelines.values()
             for procedure in pipeline.procedures.values()
         )
+
+    @property
+    def entries(self) -> Mapping[Any, object]:
+        """The parameters by the keys of pipeline, procedure and parameter."""
+        return {
+            (pipeline.key, procedure.key, parameter.key): parameter
+            for pipeline in self.pipelines.values()
+            for procedure in pipeline.procedures.values()
+            for parameter in procedure.parameters.values()
+        }

@@ -2,10 +2,10 @@
 
 An answer is what the API says at an address, which is `<kind>/list` (ids and names) or `<kind>/<id>`:
 
-- `pipeline/list` -> `pipeline/<id>`: pipelineKey, procedureCollection (ids)
-- `procedure/<id>`: procedureKey, parameterCollection (ids), isActive, isDeprecated
-- `parameter/<id>`: parameterKey, type, valueType, unit (id), isRequired, isOption, isIncrement, isActive, isDeprecated,
-  qcCheck, qcMin, qcMax, optionCollection, incrementCollection (ids), ontologyGroupId
+- `pipeline/list` -> `pipeline/<id>`: pipelineKey, name, procedureCollection (ids)
+- `procedure/<id>`: procedureKey, name, parameterCollection (ids), isActive, isDeprecated
+- `parameter/<id>`: parameterKey, name, type, valueType, unit (id), isRequired, isImportant, isOption, isIncrement,
+  isActive, isDeprecated, qcCheck, qcMin, qcMax, optionCollection, incrementCollection (ids), ontologyGroupId
 - `option/<id>`: name, isActive; `increment/<id>`: incrementString, incrementType, incrementUnit, incrementMin, isActive
 - `unit/list`: the units by their id
 - `ontologygroup/<id>`: paramOntologyoptionCollection (ids) -> `paramontologyoption/<id>`: ontologyTermId, isActive ->
@@ -30,6 +30,7 @@ from dcc_resources.reference_data.impress import (
     ParameterType,
     Pipeline,
     Procedure,
+    required_of,
 )
 from dcc_resources.reference_data.snapshots import Provenance
 
@@ -136,7 +137,8 @@ class _Reading:
         for which in self.collection(address, answer, "procedureCollection"):
             procedure = self.procedure(which)
             procedures[procedure.key] = procedure
-        return Pipeline(self.text(address, answer, "pipelineKey", needed=True), procedures)
+        key = self.text(address, answer, "pipelineKey", needed=True)
+        return Pipeline(key, procedures, self.text(address, answer, "name"))
 
     def procedure(self, which: object) -> Procedure:
         known = None if isinstance(which, dict) else self.procedures.get(str(which))
@@ -151,7 +153,8 @@ class _Reading:
             self.text(address, answer, "procedureKey", needed=True),
             self.in_use(address, answer),
             parameters,
-            frozenset(key for key, parameter in parameters.items() if parameter.is_required and parameter.is_active),
+            required_of(parameters),
+            self.text(address, answer, "name"),
         )
         if not isinstance(which, dict):
             self.procedures[str(which)] = procedure
@@ -178,6 +181,8 @@ class _Reading:
             ontology_terms=self.ontology_terms(address, answer),
             qc_minimum=self.number(address, answer, "qcMin") if checked else None,
             qc_maximum=self.number(address, answer, "qcMax") if checked else None,
+            name=self.text(address, answer, "name"),
+            is_important=self.flag(address, answer, "isImportant", otherwise=False),
         )
         if not isinstance(which, dict):
             self.parameters[str(which)] = parameter

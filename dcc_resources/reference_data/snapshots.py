@@ -7,9 +7,9 @@ names the one that judged it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime
-from typing import ClassVar
+from typing import Any, ClassVar, Self
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +49,18 @@ class Snapshot:
         """The SHA-256, in hexadecimal, of what was read."""
         return self.provenance.checksum
 
+    def found_at(self, source: str) -> Self:
+        """The same, read from another path or URL."""
+        return replace(self, provenance=replace(self.provenance, source=source))
+
     @property
     def rows(self) -> int:
         """How many entries it has; never 0."""
+        raise NotImplementedError
+
+    @property
+    def entries(self) -> Mapping[Any, object]:
+        """What it says, by what each entry is known by: for telling what another snapshot of it adds and lacks."""
         raise NotImplementedError
 
 
@@ -68,6 +77,11 @@ class StatusCodes(Snapshot):
         """How many codes there are."""
         return len(self.meanings)
 
+    @property
+    def entries(self) -> Mapping[Any, object]:
+        """The meanings by their code."""
+        return self.meanings
+
 
 @dataclass(frozen=True, slots=True)
 class Projects(Snapshot):
@@ -81,6 +95,11 @@ class Projects(Snapshot):
     def rows(self) -> int:
         """How many projects there are."""
         return len(self.names)
+
+    @property
+    def entries(self) -> Mapping[Any, object]:
+        """The projects; they say nothing but their names."""
+        return dict.fromkeys(self.names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +137,11 @@ class Colonies(Snapshot):
         """How many productions there are."""
         return sum(map(len, self.productions.values()))
 
+    @property
+    def entries(self) -> Mapping[Any, object]:
+        """The productions by the id of their colony."""
+        return self.productions
+
 
 @dataclass(frozen=True, slots=True)
 class Strains(Snapshot):
@@ -131,3 +155,8 @@ class Strains(Snapshot):
     def rows(self) -> int:
         """How many strains there are."""
         return len(self.names)
+
+    @property
+    def entries(self) -> Mapping[Any, object]:
+        """The names by the id of their strain."""
+        return self.names
