@@ -7,6 +7,7 @@ settings.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Literal
@@ -17,6 +18,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from dcc_resources.errors import ConfigurationError
 from dcc_resources.mail_addresses import parse_addresses, parse_smtp_url
 from dcc_resources.naming import DEFAULT_DOCUMENT_PATTERN, DEFAULT_ZIP_PATTERN, NamingConvention
+from dcc_resources.reference_data.addresses import parse_source
 from dcc_resources.tracker.reference import Phase
 
 _MEGABYTE = 1024 * 1024
@@ -141,6 +143,28 @@ class Settings(BaseSettings):
         description="Whether `dcc` shows its work in Dagster too; the tracker has it in any case.",
     )
 
+    reference_impress: str | None = Field(
+        default=None,
+        description="IMPReSS: the URL of its API (what answers at <URL>/pipeline/list), or the URL or path of an "
+        "impress.json, or a folder with one. By default a small set that comes with the platform, for the demo only.",
+    )
+    reference_status_codes: str | None = Field(
+        default=None, description="Status codes: URL or path of a CSV or TSV file, or a folder with status_codes.csv."
+    )
+    reference_projects: str | None = Field(
+        default=None, description="Projects: URL or path of a CSV or TSV file, or a folder with projects.csv."
+    )
+    reference_colonies: str | None = Field(
+        default=None, description="Colonies: URL or path of a CSV or TSV file, or a folder with colonies.csv."
+    )
+    reference_strains: str | None = Field(
+        default=None,
+        description="Strains: URL or path of a CSV or TSV file or of MGI_Strain.rpt, or a folder with one of them.",
+    )
+    reference_max_age_days: int = Field(
+        default=30, ge=1, le=3_650, description="Days after which a set of reference data counts as stale."
+    )
+
     smtp_url: SecretStr = Field(
         default=SecretStr("smtp://localhost"),
         description="Mail server that sends session reports: smtp://user:password@host:port, or smtps:// for TLS from "
@@ -187,6 +211,13 @@ class Settings(BaseSettings):
         except RuntimeError as error:
             raise ValueError("Path should not begin with the home directory (~) of a user that is not known") from error
 
+    @field_validator(
+        "reference_impress", "reference_status_codes", "reference_projects", "reference_colonies", "reference_strains"
+    )
+    @classmethod
+    def _reference_source(cls, text: str | None) -> str | None:
+        return None if text is None else parse_source(text)
+
     @field_validator("home")
     @classmethod
     def _fits_into_url(cls, home: Path) -> Path:
@@ -208,6 +239,17 @@ class Settings(BaseSettings):
         if self.qc_url is not None:
             return self.qc_url.get_secret_value()
         return f"sqlite:///{self.home / 'qc.db'}"
+
+    @property
+    def reference_sources(self) -> Mapping[str, str | None]:
+        """Where each set of reference data is read from, by its name; None for what comes with the platform."""
+        return {
+            "impress": self.reference_impress,
+            "status_codes": self.reference_status_codes,
+            "projects": self.reference_projects,
+            "colonies": self.reference_colonies,
+            "strains": self.reference_strains,
+        }
 
     @property
     def last_phase(self) -> Phase:

@@ -1,0 +1,46 @@
+"""Where a set of reference data is read from, as a setting names it: a URL, or a path of a file or folder."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from urllib.parse import urlsplit
+
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
+_SCHEMES = ("http", "https")
+
+
+def is_url(source: str) -> bool:
+    """Whether a source is on a web server."""
+    return _URL.match(source) is not None
+
+
+def parse_source(text: str) -> str:
+    """A source as it is used: a URL as it is, a path made absolute.
+
+    Raises ValueError, which does not repeat the text, for a URL that is not of the web or holds a user name or password.
+    """
+    text = text.strip()
+    found = _URL.match(text)
+    if found is None:
+        try:
+            return str(Path(text).expanduser().absolute())
+        except RuntimeError as error:
+            raise ValueError("Path should not begin with the home directory (~) of a user that is not known") from error
+    if found[1].lower() not in _SCHEMES:
+        raise ValueError("a URL must begin with http:// or https://")
+    try:
+        parts = urlsplit(text)
+        has_host = bool(parts.hostname) and parts.port != 0
+    except ValueError as error:
+        raise ValueError("the URL cannot be read") from error
+    if "@" in parts.netloc:
+        raise ValueError("the URL must hold no user name or password; put the file into a folder instead")
+    if not has_host or not text.isascii() or re.search(r"[\x00-\x20\x7f]", text):
+        raise ValueError("the URL must name a host, and be in ASCII without blanks")
+    return text.partition("#")[0]
+
+
+def is_from(source: str, configured: str) -> bool:
+    """Whether a snapshot's `source` is what a setting names, or in the folder that it names."""
+    return source == configured or source.startswith(configured.rstrip("/") + "/")
