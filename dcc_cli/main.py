@@ -21,6 +21,7 @@ _COMMANDS = {
     "retry": "dcc_cli.crawl:retry",
     "sessions": "dcc_cli.reports:sessions",
     "data": "dcc_cli.data:data",
+    "rules": "dcc_cli.rules:rules",
     "validate": "dcc_cli.validate:validate",
     "ui": "dcc_cli.ui:ui",
     "demo": "dcc_cli.installation:demo",

@@ -36,6 +36,7 @@ NAMES = [
     "retry",
     "sessions",
     "data",
+    "rules",
     "validate",
     "ui",
     "demo",
