@@ -1,0 +1,147 @@
+"""Data contexts kept up with what documents change (issue 3, item 7; reference databases, phenodcc_qc).
+
+What each procedure run is counted under is on record (`context_member`). Of the runs that documents touch, those that
+are to be counted otherwise are taken out of the contexts where they count and put into those where they belong, by
+sums over their measurements. So the cost is that of what changes, however much there is beside it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from sqlalchemy import Connection, Engine, func, select
+
+from dcc_resources.contexts.basis import COLONIES, Basis, Build, active_basis, record_basis, recorded_basis
+from dcc_resources.contexts.membership import (
+    ContextKey,
+    present_members,
+    recorded_members,
+    replace_members,
+    shares,
+)
+from dcc_resources.contexts.recording import Changes, write_changes
+from dcc_resources.contexts.touched import due_for_contexts, mark_built, runs_by_colony, touched_runs
+from dcc_resources.data_outcomes import ContextCounts, ContextsBuilt
+from dcc_resources.databases.columns import utc_now
+from dcc_resources.databases.transactions import run_reading, run_writing
+from dcc_resources.qc_database.applying import PATIENCE_SECONDS, take_upload_lock
+from dcc_resources.qc_database.models import DataContext
+from dcc_resources.qc_database.versions import in_chunks
+from dcc_resources.qc_database.vocabulary import ContextEvent, ContextState
+
+_CONTEXT: Final = DataContext.__table__
+
+
+@dataclass(slots=True)
+class _Step:
+    """What one transaction did: how many documents it took account of, and what happened, by centre."""
+
+    documents: int = 0
+    happened: Counter[tuple[str, ContextEvent]] = field(default_factory=Counter)
+    more: bool = True
+
+    def take(self, happened: Mapping[ContextKey, ContextEvent]) -> None:
+        self.happened.update((key.centre, event) for key, event in happened.items())
+
+
+def build_contexts(qc: Engine, *, patience_seconds: float = PATIENCE_SECONDS) -> ContextsBuilt:
+    """Have the data contexts take account of all documents of which they do not yet.
+
+    Those are documents with `contexts_built` false that were judged, withdrew others, or changed nothing. They are
+    taken oldest first, as many at once as fit into a transaction, each of which leaves the contexts consistent; one
+    that is killed is done anew by the next build. Nothing else applies documents or builds meanwhile. Where the
+    reference data of colonies have changed, strains that follow from them change first.
+
+    Raises the database's `unreachable` error when others were in the way, or the database away, for `patience_seconds`.
+    """
+    started = time.monotonic()
+    total = run_writing(qc, _follow_reference_data, patience_seconds=patience_seconds)
+    while True:
+        step = run_writing(qc, _take_documents, patience_seconds=patience_seconds)
+        total.documents += step.documents
+        total.happened.update(step.happened)
+        if not step.more:
+            break
+    counts = run_reading(qc, lambda connection: _counts(connection, total.happened), patience_seconds=patience_seconds)
+    return ContextsBuilt(counts, total.documents, time.monotonic() - started, utc_now())
+
+
+def _follow_reference_data(connection: Connection) -> _Step:
+    step = _Step()
+    take_upload_lock(connection)
+    basis = active_basis(connection, [COLONIES])
+    recorded = recorded_basis(connection, Build.CONTEXTS)
+    if basis != recorded:
+        if recorded:
+            runs = dict.fromkeys(runs_by_colony(connection))
+            step.take(_recount(connection, runs, basis, f"Reference data: {COLONIES} {basis[COLONIES]}"))
+        record_basis(connection, Build.CONTEXTS, basis)
+    return step
+
+
+def _take_documents(connection: Connection) -> _Step:
+    step = _Step()
+    take_upload_lock(connection)
+    documents = due_for_contexts(connection)
+    if documents:
+        # The strains on record are of this snapshot: another that came meanwhile is the next build's.
+        basis = recorded_basis(connection, Build.CONTEXTS)
+        step.take(_recount(connection, touched_runs(connection, documents), basis))
+        mark_built(connection, documents, overviews=False)
+    step.documents, step.more = len(documents), bool(documents)
+    return step
+
+
+def _recount(
+    connection: Connection, runs: Mapping[int, int | None], basis: Basis, reason: str | None = None
+) -> dict[ContextKey, ContextEvent]:
+    """Count runs under what they belong to at present; `runs` tells which document is the cause, if one is."""
+    changes = Changes()
+    for cause, run_ids in _by_cause(runs):
+        for chunk in in_chunks(run_ids):
+            before, now = recorded_members(connection, chunk), present_members(connection, chunk, basis[COLONIES])
+            changed = sorted({member.procedure_run_id for member in before ^ now})
+            if changed:
+                of_changed = set(changed)
+                changes.take(shares(connection, changed), -1, cause)
+                replace_members(connection, changed, [one for one in now if one.procedure_run_id in of_changed])
+                changes.take(shares(connection, changed), 1, cause)
+    return write_changes(connection, changes, reason)
+
+
+def _by_cause(runs: Mapping[int, int | None]) -> Iterable[tuple[int | None, list[int]]]:
+    found: dict[int | None, list[int]] = {}
+    for run_id, cause in runs.items():
+        found.setdefault(cause, []).append(run_id)
+    return found.items()
+
+
+def _counts(connection: Connection, happened: Mapping[tuple[str, ContextEvent], int]) -> tuple[ContextCounts, ...]:
+    """An entry for each centre to which something happened."""
+    centres = sorted({centre for centre, _ in happened})
+    states: dict[str, Counter[ContextState]] = {centre: Counter() for centre in centres}
+    procedures: dict[str, Counter[str]] = {centre: Counter() for centre in centres}
+    columns = (_CONTEXT.c.centre, _CONTEXT.c.state, _CONTEXT.c.procedure_id)
+    statement = select(*columns, func.count(), func.sum(_CONTEXT.c.measurements)).group_by(*columns)
+    for chunk in in_chunks(centres):
+        for centre, state, procedure, contexts, measurements in connection.execute(
+            statement.where(_CONTEXT.c.centre.in_(chunk))
+        ):
+            states[centre][ContextState(state)] += contexts
+            procedures[centre][procedure] += int(measurements)
+    return tuple(
+        ContextCounts(
+            centre,
+            dict(states[centre]),
+            added=happened.get((centre, ContextEvent.DATA_ADDED), 0),
+            changed=happened.get((centre, ContextEvent.DATA_CHANGED), 0),
+            removed=happened.get((centre, ContextEvent.DATA_REMOVED), 0),
+            measurements=procedures[centre].total(),
+            procedures={name: number for name, number in procedures[centre].items() if number},
+        )
+        for centre in centres
+    )

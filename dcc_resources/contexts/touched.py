@@ -1,0 +1,134 @@
+"""What documents touch of the procedure runs whose data contexts and overviews count.
+
+A document touches the experiments, lines and housings of which it opened or ended a version, its own ones (which may
+have been judged again), and the current experiments about specimens of which it opened or ended a version: these may
+have got another genotype or strain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, Connection, Select, and_, func, select, union_all, update
+
+from dcc_resources.qc_database.models import (
+    Document,
+    Experiment,
+    ExperimentSpecimen,
+    Lifetime,
+    Line,
+    ProcedureRun,
+    Specimen,
+)
+from dcc_resources.qc_database.versions import in_chunks
+from dcc_resources.qc_database.vocabulary import DocumentAction, DocumentState, EntityKind
+
+_DOCUMENT: Final = Document.__table__
+_LIFETIME: Final = Lifetime.__table__
+_RUN: Final = ProcedureRun.__table__
+_SPECIMEN: Final = Specimen.__table__
+_EXPERIMENT: Final = Experiment.__table__
+_NAMED: Final = ExperimentSpecimen.__table__
+
+DOCUMENTS_AT_ONCE: Final = 500
+MEASUREMENTS_AT_ONCE: Final = 500_000
+"""How many documents, and measurements of them, are taken into account in one transaction."""
+
+
+def due_for_contexts(connection: Connection) -> list[int]:
+    """The next documents that contexts do not take account of, oldest first; locked until the transaction ends.
+
+    A document that was applied waits until it has been judged, so that its data are not taken for gone meanwhile; one
+    that is held has done nothing.
+    """
+    table = _DOCUMENT.c
+    without_data = table.state.in_([DocumentState.UNDONE.value, DocumentState.REFUSED.value])
+    judged = table.judged_at.is_not(None) | (table.action == DocumentAction.UNDO.value)
+    settled = without_data | ((table.state == DocumentState.APPLIED.value) & judged)
+    return _next_documents(connection, table.contexts_built.is_(False) & settled)
+
+
+def due_for_overviews(connection: Connection) -> list[int]:
+    """The next documents that contexts take account of and overviews do not, oldest first; locked."""
+    table = _DOCUMENT.c
+    return _next_documents(connection, table.contexts_built.is_(True) & table.overviews_built.is_(False))
+
+
+def _next_documents(connection: Connection, condition: ColumnElement[bool]) -> list[int]:
+    """The first that fit into one transaction, one at least."""
+    table = _DOCUMENT.c
+    statement = select(table.id, table.measurements).where(condition).order_by(table.id).limit(DOCUMENTS_AT_ONCE)
+    taken: list[int] = []
+    measurements = 0
+    for document_id, measured in connection.execute(statement.with_for_update()):
+        measurements += measured
+        if taken and measurements > MEASUREMENTS_AT_ONCE:
+            break
+        taken.append(document_id)
+    return taken
+
+
+def mark_built(connection: Connection, document_ids: Sequence[int], *, overviews: bool) -> None:
+    """Say that contexts, or with them the overviews, take account of documents."""
+    values = {"overviews_built": True} if overviews else {"contexts_built": True, "overviews_built": False}
+    for chunk in in_chunks(document_ids):
+        connection.execute(update(_DOCUMENT).where(_DOCUMENT.c.id.in_(chunk)).values(values))
+
+
+def touched_runs(connection: Connection, document_ids: Collection[int]) -> dict[int, int]:
+    """The procedure runs that documents touch, each with the newest of these documents that does."""
+    found: dict[int, int] = {}
+    for chunk in in_chunks(sorted(document_ids)):
+        for run_id, document_id in connection.execute(union_all(*_touching(chunk))):
+            if document_id > found.get(run_id, -1):
+                found[run_id] = document_id
+    return found
+
+
+def _touching(document_ids: Sequence[int]) -> Iterator[Select[Any]]:
+    yield select(_RUN.c.id, _RUN.c.document_id).where(_RUN.c.document_id.in_(document_ids))
+    owned = and_(_RUN.c.owner_kind == _LIFETIME.c.entity_kind, _RUN.c.owner_id == _LIFETIME.c.entity_id)
+    for changed_by in (_LIFETIME.c.opened_by, _LIFETIME.c.ended_by):
+        yield select(_RUN.c.id, changed_by).select_from(_LIFETIME).join(_RUN, owned).where(changed_by.in_(document_ids))
+        of_specimen = and_(
+            _LIFETIME.c.entity_kind == EntityKind.SPECIMEN.value, _LIFETIME.c.entity_id == _SPECIMEN.c.id
+        )
+        about = _experiments_about(select(_RUN.c.id, changed_by).select_from(_LIFETIME).join(_SPECIMEN, of_specimen))
+        yield about.where(changed_by.in_(document_ids))
+
+
+def runs_by_colony(connection: Connection) -> list[int]:
+    """The procedure runs whose strain is that which reference data tell of their colony, if any."""
+    line = Line.__table__
+    of_line = and_(_RUN.c.owner_kind == EntityKind.LINE.value, _RUN.c.owner_id == line.c.id)
+    lines = select(_RUN.c.id).select_from(line).join(_RUN, of_line).where(line.c.is_current)
+    unnamed = _SPECIMEN.c.strain_id.is_(None) & _SPECIMEN.c.is_current
+    about = _experiments_about(select(_RUN.c.id).select_from(_SPECIMEN)).where(unnamed)
+    return sorted(set(connection.scalars(union_all(lines, about))))
+
+
+def all_current_runs(connection: Connection) -> list[int]:
+    """The procedure runs of all current experiments and lines."""
+    chosen = []
+    for kind, table in ((EntityKind.EXPERIMENT, _EXPERIMENT), (EntityKind.LINE, Line.__table__)):
+        owned = and_(_RUN.c.owner_kind == kind.value, _RUN.c.owner_id == table.c.id)
+        chosen.append(select(_RUN.c.id).select_from(table).join(_RUN, owned).where(table.c.is_current))
+    return sorted(connection.scalars(union_all(*chosen)))
+
+
+def _experiments_about(of_specimens: Select[Any]) -> Select[Any]:
+    """With the runs of current experiments that name the specimens of a query."""
+    owned = and_(_RUN.c.owner_kind == EntityKind.EXPERIMENT.value, _RUN.c.owner_id == _EXPERIMENT.c.id)
+    there = and_(
+        _EXPERIMENT.c.id == _NAMED.c.experiment_row,
+        _EXPERIMENT.c.centre == _SPECIMEN.c.centre,
+        _EXPERIMENT.c.is_current,
+    )
+    named = and_(_NAMED.c.specimen_id == _SPECIMEN.c.specimen_id, same_length(_NAMED, _SPECIMEN))
+    return of_specimens.join(_NAMED, named).join(_EXPERIMENT, there).join(_RUN, owned)
+
+
+def same_length(one: Any, other: Any) -> ColumnElement[bool]:
+    """Whether the specimenIDs of two tables are equally long: MySQL and MariaDB ignore trailing blanks otherwise."""
+    return func.length(one.c.specimen_id) == func.length(other.c.specimen_id)

@@ -1,0 +1,106 @@
+"""After any sequence of documents, withdrawals, judgements and reference data, contexts are those of a fresh count."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from pydantic import SecretStr
+from sqlalchemy import Engine
+
+from dcc_resources.contexts.building import build_contexts
+from dcc_resources.naming import Action
+from dcc_resources.qc_database.contents import Entity
+from dcc_resources.qc_database.database import open_qc_database
+from dcc_resources.qc_database.undoing import undo_documents
+from dcc_resources.settings import Settings
+from tests.resources.qc_contexts import assert_contexts_are_right, judge, know_colonies, submit
+from tests.resources.qc_documents import experiment, housing, line, specimen
+from tests.resources.test_qc_model import _empty_database
+
+SPECIMENS = ["S1", "S2", "S3"]
+_values = st.integers(0, 9).map(str)
+_specimens = st.builds(
+    specimen,
+    st.sampled_from(SPECIMENS),
+    is_baseline=st.sampled_from(["true", "false"]),
+    colony_id=st.sampled_from([None, "C1", "C2"]),
+    strain_id=st.sampled_from([None, "MGI:1", "MGI:2"]),
+)
+_experiments = st.builds(
+    experiment,
+    st.sampled_from(["E1", "E2", "E3", "E4"]),
+    st.lists(st.sampled_from(SPECIMENS), min_size=1, max_size=3),
+    _values,
+    st.sampled_from(["IMPC_CBC_001", "IMPC_BWT_001"]),
+)
+_others = st.one_of(st.builds(line, st.sampled_from(["C1", "C2"]), _values), st.builds(housing, _values))
+_contents = st.one_of(
+    st.lists(_specimens, min_size=1, max_size=4),
+    st.lists(st.one_of(_experiments, _experiments, _others), min_size=1, max_size=5),
+)
+
+
+class Contexts(RuleBasedStateMachine):
+    """Changes the database in every way, and builds now and then."""
+
+    engine: Engine
+
+    @initialize()
+    def start(self) -> None:
+        self.home = Path(tempfile.mkdtemp(prefix="dcc-model-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
+        path = self.home / "qc.db"
+        path.write_bytes(_empty_database())
+        self.engine = open_qc_database(Settings(home=self.home, qc_url=SecretStr(f"sqlite:///{path}")))
+        self.documents: list[int] = []
+
+    def teardown(self) -> None:
+        if hasattr(self, "engine"):
+            self.build()
+            self.engine.dispose()
+            shutil.rmtree(self.home)
+
+    @rule(
+        action=st.sampled_from([Action.ADD, Action.ADD, Action.EDIT, Action.DELETE]),
+        entities=_contents,
+        centre=st.sampled_from(["H", "H", "J"]),
+        faulty=st.sets(st.integers(1, 5), max_size=1),
+    )
+    def submit(self, action: Action, entities: list[Entity], centre: str, faulty: set[int]) -> None:
+        self.documents.append(submit(self.engine, action, *entities, faulty=faulty, centre=centre).document_id)
+
+    @precondition(lambda self: self.documents)
+    @rule(data=st.data(), faulty=st.sets(st.integers(1, 5), max_size=3))
+    def judge_again(self, data: st.DataObject, faulty: set[int]) -> None:
+        judge(self.engine, data.draw(st.sampled_from(self.documents)), faulty)
+
+    @precondition(lambda self: self.documents)
+    @rule()
+    def undo_the_newest(self) -> None:
+        document_id = self.documents.pop()
+        try:
+            undo_documents(self.engine, [document_id], patience_seconds=1)
+        except LookupError:
+            raise
+        except Exception as error:
+            if type(error).__name__ != "NotFoundError":
+                raise
+
+    @rule(strains=st.dictionaries(st.sampled_from(["C1", "C2"]), st.sampled_from(["MGI:1", "MGI:7"])))
+    def learn_of_colonies(self, strains: dict[str, str]) -> None:
+        know_colonies(self.engine, **strains)
+
+    @rule()
+    def build(self) -> None:
+        build_contexts(self.engine, patience_seconds=1)
+        assert_contexts_are_right(self.engine)
+
+
+Contexts.TestCase.settings = settings(
+    max_examples=40, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
+)
+TestContexts = Contexts.TestCase
