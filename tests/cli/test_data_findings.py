@@ -1,0 +1,58 @@
+"""`dcc data findings`: what the integrity rules found, on SQLite and on MariaDB."""
+
+from __future__ import annotations
+
+import pytest
+from sqlalchemy import update
+
+from dcc_cli.context import open_qc
+from dcc_resources.databases.columns import utc_now
+from dcc_resources.naming import Action
+from dcc_resources.qc_database.database import run_writing
+from dcc_resources.qc_database.models import Finding
+from dcc_resources.settings import load_settings
+from tests.cli.conftest import Dcc
+from tests.resources.qc_documents import apply, experiment, specimen
+
+
+@pytest.fixture
+def zip_files(dcc: Dcc, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Archives of which the second has two specimens that were there and the third an experiment that was not."""
+    for name, value in dcc.environment.items():
+        monkeypatch.setenv(name, value)
+    names = [f"H.2013-10-31.{number}.impc.zip" for number in (1, 2, 3)]
+    with open_qc(load_settings()) as qc:
+        apply(qc, Action.ADD, specimen("S1"), specimen("S2"), zip_file=names[0])
+        apply(qc, Action.ADD, specimen("S1"), specimen("S2"), specimen("S3"), zip_file=names[1])
+        apply(qc, Action.EDIT, experiment("E1"), zip_file=names[2])
+    return names
+
+
+def test_findings_are_counted_by_centre_and_rule(dcc: Dcc, zip_files: list[str]) -> None:
+    counted = {entry["rule"]: entry for entry in dcc.json("data", "findings")}
+    assert set(counted) == {"S13", "Q3"}
+    assert (counted["S13"]["centre"], counted["S13"]["findings"], counted["S13"]["documents"]) == ("H", 2, 1)
+    assert "S1" in counted["S13"]["example"]
+    assert "S13" in dcc("data", "findings").stdout
+    assert dcc.json("data", "findings", "--centre", "J") == []
+    assert "No findings" in dcc("data", "findings", "--centre", "J").stdout
+
+
+def test_each_finding_names_its_document_line_and_value(dcc: Dcc, zip_files: list[str]) -> None:
+    found = dcc.json("data", "findings", "--zip", f"add/{zip_files[1]}", "--each")
+    assert [(entry["rule"], entry["severity"], entry["is_active"]) for entry in found] == [("S13", "error", True)] * 2
+    assert {entry["zip_file"] for entry in found} == {zip_files[1]}
+    assert all(entry["line"] for entry in found)
+    said = dcc("data", "findings", "--each", "--limit", "2").stdout
+    assert f"add/{zip_files[1]}" in said
+    assert "1 more finding" in said
+    assert len(dcc.json("data", "findings", "--each", "--rule", "Q3", "--severity", "error")) == 1
+
+
+def test_what_no_longer_holds_is_shown_on_request_only(dcc: Dcc, zip_files: list[str]) -> None:
+    with open_qc(load_settings()) as qc:
+        closed = update(Finding).where(Finding.rule == "S13").values(is_active=False, closed=utc_now())
+        run_writing(qc, lambda connection: connection.execute(closed) and None, patience_seconds=5)
+    assert {entry["rule"] for entry in dcc.json("data", "findings")} == {"Q3"}
+    assert {entry["rule"] for entry in dcc.json("data", "findings", "--all")} == {"S13", "Q3"}
+    assert "no longer holds" in dcc("data", "findings", "--all", "--each").stdout
