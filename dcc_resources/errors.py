@@ -150,6 +150,10 @@ class ChecksumMismatchError(TransferFailedError):
     """The file received has not the checksum that the centre published beside it."""
 
 
+class ReferenceUnreachableError(UnreachableError):
+    """A source of reference data could not be reached."""
+
+
 class DagsterStorageError(UnreachableError):
     """Dagster's own storage could not be written."""
 
@@ -224,7 +228,3 @@ class ForbiddenMarkupError(DocumentError):
 
 class StagedDocumentLostError(DccError):
     """A document is not in staging any more as it was extracted."""
-
-
-class FurtherFindingsError(DocumentError):
-    """The document has more findings than are listed."""

@@ -1,0 +1,218 @@
+"""What people correct in the data: submissions withdrawn, documents confirmed that were held, and judged again.
+
+Each is kept with who asked for it and why. The phases that follow are those of the next session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from sqlalchemy import Connection, Engine, update
+
+from dcc_resources.data_outcomes import DocumentData
+from dcc_resources.data_phases.checking import may_be_judged_again
+from dcc_resources.data_phases.data_session import DataSession, Fact
+from dcc_resources.data_phases.document_log import rewrite_log
+from dcc_resources.data_phases.documents import UPLOADED, DueDocument, load_documents
+from dcc_resources.data_phases.qc_documents import QcDocument, in_state, standing_documents, xml_ids_of
+from dcc_resources.data_phases.uploading import Uploader, failed_upload
+from dcc_resources.databases.transactions import run_reading, run_writing
+from dcc_resources.errors import DatabaseUnreachableError, DocumentError, NotFoundError
+from dcc_resources.integrity import healing
+from dcc_resources.outcomes import ZipKey
+from dcc_resources.qc_database.models import Document
+from dcc_resources.qc_database.undoing import Undone, undo_submission
+from dcc_resources.qc_database.vocabulary import DocumentState
+from dcc_resources.settings import Settings
+from dcc_resources.tracker import progress
+from dcc_resources.tracker.progress import Proposal, State, Subject
+from dcc_resources.tracker.reference import Phase, Status
+
+T = TypeVar("T")
+
+WITHDRAWN: Final = State(Phase.UPLOAD, Status.CANCELLED)
+
+_DOCUMENT: Final = Document.__table__
+_AUTHOR_LENGTH: Final = 64
+_REASON_LENGTH: Final = 256
+_OF_WITHDRAWAL: Final = "Documents were withdrawn that it has to do with."
+
+
+@dataclass(frozen=True, slots=True)
+class Rechecked:
+    """What the next session judges again: how many documents, of which zip actions."""
+
+    documents: int
+    keys: tuple[ZipKey, ...]
+
+
+def withdraw_submission(
+    tracker: Engine, qc: Engine, settings: Settings, key: ZipKey, *, author: str, reason: str
+) -> Undone:
+    """Withdraw all that a zip action brought, where nothing later builds on it.
+
+    Its documents become (upload, cancelled); those whose findings may change are set to be judged again. Where
+    others build on it, nothing is changed, and they are told. Raises NotFoundError when nothing of it stands, and the
+    `unreachable` error of either database; a withdrawal that the tracker has not heard of is made known to it by the
+    next session.
+    """
+    both = _Databases(tracker, qc, settings)
+    try:
+        undone = undo_submission(qc, key.action, key.file_name, author=author, reason=reason)
+    except NotFoundError:
+        behind = both.ask_qc(lambda connection: in_state(connection, DocumentState.UNDONE, key))
+        if not _tell_of_withdrawn(both, behind, author, reason):
+            raise
+        return Undone(tuple(found.id for found in behind), (), ())
+    if undone.withdrawn:
+        withdrawn = both.ask_qc(lambda connection: in_state(connection, DocumentState.UNDONE, key))
+        _tell_of_withdrawn(both, withdrawn, author, reason)
+    return undone
+
+
+def catch_up_with_withdrawals(work: DataSession) -> None:
+    """Tell the tracker of withdrawals that it did not hear of, because whoever asked for them was killed."""
+    both = _Databases(work.tracker, work.qc, work.settings)
+    withdrawn = both.ask_qc(lambda connection: in_state(connection, DocumentState.UNDONE))
+    _tell_of_withdrawn(both, withdrawn, work.author, "The documents were withdrawn before.")
+
+
+def confirm_submission(
+    tracker: Engine, qc: Engine, settings: Settings, key: ZipKey, *, author: str, reason: str
+) -> list[DocumentData]:
+    """Apply the documents of a zip action that are held because they change much; what became of each.
+
+    Raises NotFoundError when none is held, StagedDocumentLostError when one is not in staging any more, and the
+    `unreachable` error of either database. What is done before stays done; to confirm again goes on with the rest.
+    """
+    both = _Databases(tracker, qc, settings)
+    held = both.ask_qc(lambda connection: in_state(connection, DocumentState.HELD, key))
+    documents = both.ask_tracker(
+        lambda connection: load_documents(connection, [found.xml_id for found in held], settings.naming)
+    )
+    if not documents:
+        raise NotFoundError(
+            f"No document of {key} is held. See what is with: dcc zips --phase upload --status pending; the next "
+            "session uploads what waits."
+        )
+    uploader = Uploader(qc, settings, hold_above=None)
+    return [_confirm(both, uploader, document, author, reason) for document in documents]
+
+
+def recheck(
+    tracker: Engine,
+    qc: Engine,
+    settings: Settings,
+    *,
+    centre: str | None = None,
+    rule: str | None = None,
+    keys: Collection[ZipKey] | None = None,
+    author: str,
+    reason: str,
+) -> Rechecked:
+    """Set documents to be judged again by the next session: those with findings of `rule`, else all that stand.
+
+    `centre` and `keys` leave out all others. Raises the `unreachable` error of either database.
+    """
+
+    def find(connection: Connection) -> list[int]:
+        if rule is not None:
+            return healing.documents_of_rule(connection, rule, centre)
+        return standing_documents(connection, centre)
+
+    both = _Databases(tracker, qc, settings)
+    return _judge_again(both, both.ask_qc(find), None if keys is None else set(keys), author, reason)
+
+
+def judge_again(
+    tracker: Engine, qc: Engine, settings: Settings, document_ids: Iterable[int], *, author: str, reason: str
+) -> Rechecked:
+    """Set documents, by their ids in the QC database, to be judged again by the next session.
+
+    Raises the `unreachable` error of either database.
+    """
+    return _judge_again(_Databases(tracker, qc, settings), document_ids, None, author, reason)
+
+
+@dataclass(frozen=True, slots=True)
+class _Databases:
+    tracker: Engine
+    qc: Engine
+    settings: Settings
+
+    def ask_tracker(self, work: Callable[[Connection], T]) -> T:
+        return run_reading(self.tracker, work, patience_seconds=self.settings.database_retry)
+
+    def ask_qc(self, work: Callable[[Connection], T]) -> T:
+        return run_reading(self.qc, work, patience_seconds=self.settings.database_retry)
+
+    def tell_tracker(self, work: Callable[[Connection], T]) -> T:
+        return run_writing(self.tracker, work, patience_seconds=self.settings.database_retry)
+
+    def tell_qc(self, work: Callable[[Connection], T]) -> T:
+        return run_writing(self.qc, work, patience_seconds=self.settings.database_retry)
+
+
+def _judge_again(
+    both: _Databases, document_ids: Iterable[int], keys: set[ZipKey] | None, author: str, reason: str
+) -> Rechecked:
+    xml_ids = both.ask_qc(lambda connection: xml_ids_of(connection, document_ids))
+
+    def set_back(connection: Connection) -> Rechecked:
+        found = load_documents(connection, xml_ids.values(), both.settings.naming)
+        judged = [one for one in found if may_be_judged_again(one) and (keys is None or one.key in keys)]
+        progress.reopen_documents(connection, {one.xml_id: UPLOADED for one in judged}, author, reason)
+        return Rechecked(len(judged), tuple(sorted({one.key for one in judged})))
+
+    return both.tell_tracker(set_back)
+
+
+def _tell_of_withdrawn(both: _Databases, withdrawn: Collection[QcDocument], author: str, reason: str) -> int:
+    """Cancel withdrawn documents in the tracker, and set back those that have to do with them; how many are news."""
+    if not withdrawn:
+        return 0
+    xml_ids = [found.xml_id for found in withdrawn]
+    news = both.ask_tracker(lambda connection: _not_cancelled(connection, xml_ids, both.settings))
+    if not news:
+        return 0
+    ids = [found.id for found in withdrawn if found.xml_id in {document.xml_id for document in news}]
+    touched = both.ask_qc(lambda connection: xml_ids_of(connection, healing.documents_to_judge_again(connection, ids)))
+
+    def cancel(connection: Connection) -> None:
+        # What they have to do with is set back in the same transaction, so that it is not forgotten.
+        found = load_documents(connection, touched.values(), both.settings.naming)
+        again = {one.xml_id: UPLOADED for one in found if may_be_judged_again(one)}
+        progress.reopen_documents(connection, again, author, _OF_WITHDRAWAL)
+        progress.reopen_documents(connection, {one.xml_id: WITHDRAWN for one in news}, author, reason)
+        rewrite_log(connection, {one.xml_id: () for one in news})
+
+    both.tell_tracker(cancel)
+    return len(news)
+
+
+def _not_cancelled(connection: Connection, xml_ids: Iterable[int], settings: Settings) -> list[DueDocument]:
+    return [one for one in load_documents(connection, xml_ids, settings.naming) if one.state != WITHDRAWN]
+
+
+def _confirm(both: _Databases, uploader: Uploader, document: DueDocument, author: str, reason: str) -> DocumentData:
+    try:
+        fact = uploader.upload(document)
+    except DatabaseUnreachableError:
+        raise
+    except DocumentError as error:
+        fact = failed_upload(document, error)
+    if fact.data.document_id is not None:
+        confirmed = {"author": author[:_AUTHOR_LENGTH], "reason": reason[:_REASON_LENGTH]}
+        statement = update(_DOCUMENT).where(_DOCUMENT.c.id == fact.data.document_id).values(confirmed)
+        both.tell_qc(lambda connection: connection.execute(statement) and None)
+    both.tell_tracker(lambda connection: _tell_of_confirmed(connection, fact))
+    return fact.data
+
+
+def _tell_of_confirmed(connection: Connection, fact: Fact) -> None:
+    if fact.state is not None:
+        progress.report(connection, [Proposal(Subject.XML_FILE, fact.document.xml_id, fact.state)])
+    if fact.problems is not None:
+        rewrite_log(connection, {fact.document.xml_id: fact.problems})

@@ -1,0 +1,194 @@
+"""What the phases after validation work with in one session, and how they tell the tracker what they did.
+
+The tracker hears of many documents at once; a document that it had not heard of when the session was killed is taken up
+again by the next one.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, TypeVar
+
+from sqlalchemy import Connection, Engine, select
+
+from dcc_resources.data_outcomes import DocumentData, ZipData
+from dcc_resources.data_phases.document_log import rewrite_log
+from dcc_resources.data_phases.documents import DueDocument, in_order_of_upload, load_due
+from dcc_resources.databases.transactions import run_reading, run_writing
+from dcc_resources.errors import InternalFaultError
+from dcc_resources.outcomes import Problem, ZipKey
+from dcc_resources.sessions import Session
+from dcc_resources.settings import Settings
+from dcc_resources.staging import Staging
+from dcc_resources.tracker import progress
+from dcc_resources.tracker.lineage import IDS, chunks
+from dcc_resources.tracker.models import ZipAction, utc_now
+from dcc_resources.tracker.progress import Proposal, State, Subject
+from dcc_resources.tracker.reference import Phase, Status
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+_COMMIT_SECONDS: Final = 0.3
+_MOST_DOCUMENTS: Final = 200
+_ACTION_STATES: Final = select(ZipAction.id, ZipAction.phase_id, ZipAction.status_id).where(ZipAction.id.in_(IDS))
+
+
+@dataclass
+class DataSession:
+    """One session's work on both databases. `keys` are the zip actions that it is about, None for all."""
+
+    tracker: Engine
+    qc: Engine
+    settings: Settings
+    session: Session
+    keys: set[ZipKey] | None
+    staging: Staging
+    faults: list[InternalFaultError] = field(default_factory=list)
+
+    @property
+    def author(self) -> str:
+        """In whose name the session sets documents back."""
+        return f"session {self.session.id}"
+
+    def due(self, phase: Phase) -> list[DueDocument]:
+        """The documents that wait for a phase, in the order of upload."""
+        return self.read(lambda connection: load_due(connection, phase, self.settings.naming, self.keys))
+
+    def read(self, work: Callable[[Connection], T]) -> T:
+        """Ask the tracker something."""
+        return run_reading(self.tracker, work, patience_seconds=self.settings.database_retry)
+
+    def read_qc(self, work: Callable[[Connection], T]) -> T:
+        """Ask the QC database something."""
+        return run_reading(self.qc, work, patience_seconds=self.settings.database_retry)
+
+    def write_qc(self, work: Callable[[Connection], T]) -> T:
+        """Do something in a write transaction of the QC database."""
+        return run_writing(self.qc, work, patience_seconds=self.settings.database_retry)
+
+    def reopen(self, states: dict[int, State], reason: str) -> None:
+        """Set documents back in the session's name."""
+        if states:
+            self.session.write(
+                lambda connection: progress.reopen_documents(connection, states, self.author, reason) and None
+            )
+
+    def note_fault(self, document: DueDocument, error: Exception) -> InternalFaultError:
+        """Keep and log a fault of the platform, to be raised when everything else is done."""
+        log.error("%s: %s met a fault of the platform", document.key, document.name.file_name, exc_info=error)
+        fault = InternalFaultError(
+            f"{document.key}: {document.name.file_name}: {type(error).__name__}: {error}. This is a fault of the "
+            "platform. Report it with the log."
+        )
+        self.faults.append(fault)
+        return fault
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """What became of a document: its state, what is told of it, and the entries of its log; None: as they are."""
+
+    document: DueDocument
+    data: DocumentData
+    state: State | None
+    problems: Sequence[Problem] | None = None
+    seconds: float = 0.0
+
+
+class Recorder:
+    """Gathers what became of the documents of a phase, writes it to the tracker, and tells of each zip action once.
+
+    A zip action is told of when all its documents among `documents` have been recorded.
+    """
+
+    def __init__(self, work: DataSession, phase: Phase, documents: Iterable[DueDocument]) -> None:
+        self._work, self._phase = work, phase
+        self._left = Counter(document.za_id for document in documents)
+        self._told: dict[int, list[Fact]] = defaultdict(list)
+        self._batch: list[Fact] = []
+        self._running: list[Proposal] = []
+        self._written = time.monotonic()
+
+    def show_pending(self, documents: Iterable[DueDocument]) -> None:
+        """Show at once that documents wait for the phase."""
+        pending = State(self._phase, Status.PENDING)
+        proposals = [Proposal(Subject.XML_FILE, one.xml_id, pending) for one in documents if one.state != pending]
+        if proposals:
+            self._work.session.write(lambda connection: progress.report(connection, proposals) and None)
+
+    def show_running(self, document: DueDocument) -> None:
+        """Show that a document's turn has come, with the next writing."""
+        self._running.append(Proposal(Subject.XML_FILE, document.xml_id, State(self._phase, Status.RUNNING)))
+
+    def add(self, fact: Fact) -> None:
+        """Take what became of a document."""
+        self._batch.append(fact)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is time to write."""
+        waited = time.monotonic() - self._written > _COMMIT_SECONDS
+        return len(self._batch) >= _MOST_DOCUMENTS or (waited and bool(self._batch or self._running))
+
+    def write(self) -> list[ZipData]:
+        """Write what was gathered in one transaction; the zip actions that have come to an end with it."""
+        batch, running = self._batch, self._running
+        if not batch and not running:
+            return []
+        states = self._work.session.write(lambda connection: _write(connection, batch, running))
+        self._batch, self._running, self._written = [], [], time.monotonic()
+        for fact in batch:
+            state = states[Subject.XML_FILE].get(fact.document.xml_id, fact.state or fact.document.state)
+            data = replace(fact.data, phase=state.phase, status=state.status)
+            self._told[fact.document.za_id].append(replace(fact, data=data))
+            self._left[fact.document.za_id] -= 1
+        return list(self._finished(states[Subject.ZIP_ACTION]))
+
+    def _finished(self, states: Mapping[int, State]) -> Iterator[ZipData]:
+        for za_id in [za_id for za_id in self._told if self._left[za_id] <= 0]:
+            facts = self._told.pop(za_id)
+            first = facts[0].document
+            # A zip action that is not there any more went with its file source.
+            state = states.get(za_id, first.state)
+            yield ZipData(
+                key=first.key,
+                centre=first.centre,
+                reached=self._phase,
+                phase=state.phase,
+                status=state.status,
+                documents=tuple(fact.data for fact in facts),
+                seconds=sum(fact.seconds for fact in facts),
+                finished=utc_now(),
+            )
+
+
+def _write(
+    connection: Connection, batch: Sequence[Fact], running: Sequence[Proposal]
+) -> dict[Subject, dict[int, State]]:
+    proposals = [Proposal(Subject.XML_FILE, fact.document.xml_id, fact.state) for fact in batch if fact.state]
+    states: dict[Subject, dict[int, State]] = {subject: {} for subject in Subject}
+    for (subject, row_id), state in progress.report(connection, [*running, *proposals]).items():
+        states[subject][row_id] = state
+    rewrite_log(
+        connection,
+        {
+            fact.document.xml_id: fact.problems
+            for fact in batch
+            if fact.problems is not None and fact.document.xml_id in states[Subject.XML_FILE]
+        },
+    )
+    unproposed = {fact.document.za_id for fact in batch} - set(states[Subject.ZIP_ACTION])
+    for ids in chunks(unproposed):
+        for za_id, phase, status in connection.execute(_ACTION_STATES, {"ids": ids}):
+            states[Subject.ZIP_ACTION][za_id] = State(Phase(phase), Status(status))
+    return states
+
+
+def merged(*documents: Iterable[DueDocument]) -> list[DueDocument]:
+    """Documents of several lists, each once, in the order of upload."""
+    return in_order_of_upload({one.xml_id: one for some in documents for one in some}.values())

@@ -1,0 +1,118 @@
+"""What is wrong with documents, as the tracker's `xml_log` has it (reference integrity_rules; seed 000 section 5).
+
+The kind of an entry is the id of the rule, or the name of the error that stopped the document. Entries that hold no
+more stay, marked as cleared.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from sqlalchemy import Connection, bindparam, insert, select, update
+
+from dcc_resources import errors
+from dcc_resources.data_outcomes import FindingEntry
+from dcc_resources.databases.columns import Message
+from dcc_resources.integrity.catalogue import CATALOGUE
+from dcc_resources.integrity.findings import MORE_RULE
+from dcc_resources.outcomes import Problem
+from dcc_resources.qc_database.vocabulary import Severity
+from dcc_resources.tracker.database import exception_id
+from dcc_resources.tracker.lineage import IDS, chunks
+from dcc_resources.tracker.models import AnException, XmlLog, utc_now
+
+_RANK: Final = {Severity.FATAL: 0, Severity.ERROR: 0, Severity.WARNING: 1, Severity.UNCHECKED: 2}
+_MARK: Final = {Severity.WARNING: "Warning: ", Severity.UNCHECKED: "Not checked: "}
+_FITTED: Final = Message()
+_INSERT: Final = insert(XmlLog)
+_ACTIVE: Final = (
+    select(XmlLog.xml_id, XmlLog.id, AnException.short_name, XmlLog.message, XmlLog.line, XmlLog.col)
+    .join(AnException, AnException.id == XmlLog.exception_id)
+    .where(XmlLog.xml_id.in_(IDS), XmlLog.cleared.is_(None))
+    .order_by(XmlLog.id)
+)
+_CLEAR: Final = update(XmlLog).where(XmlLog.id.in_(IDS)).values(cleared=bindparam("now"))
+
+
+def worst_first(findings: Iterable[FindingEntry]) -> list[FindingEntry]:
+    """Findings that count, those that fail a document first; those of one rank keep their order."""
+    return sorted((one for one in findings if not one.is_waived), key=lambda finding: _RANK[finding.severity])
+
+
+def problems_of(findings: Iterable[FindingEntry], total: int, most: int) -> list[Problem]:
+    """The entries of findings in a document's log: the worst `most`, and one that says how many more there are.
+
+    `findings` may be only the first of `total`. Warnings, and what could not be checked, say so in front of their
+    message.
+    """
+    counted = [finding for finding in worst_first(findings) if finding.rule != MORE_RULE]
+    shown = [
+        Problem(finding.rule, _MARK.get(finding.severity, "") + finding.message, finding.line)
+        for finding in counted[:most]
+    ]
+    left = max(len(counted), total) - len(shown)
+    if left > 0:
+        more = f"There are {left:,} findings more than the {len(shown):,} listed here. See dcc data findings."
+        shown.append(Problem(MORE_RULE, more))
+    return shown
+
+
+def rewrite_log(connection: Connection, wanted: Mapping[int, Sequence[Problem]]) -> None:
+    """Make the entries that hold, of each document named by the id of its `xml_file`, these ones.
+
+    Those that are there already stay as they are, others are marked as cleared, new ones added. A few statements
+    whatever the number of documents.
+    """
+    present: dict[int, dict[_Entry, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for ids in chunks(wanted):
+        for xml_id, log_id, kind, message, line, column in connection.execute(_ACTIVE, {"ids": ids}):
+            present[xml_id][_Entry(kind, message, line, column)].append(log_id)
+    cleared: list[int] = []
+    added: list[dict[str, object]] = []
+    for xml_id, problems in wanted.items():
+        there = present[xml_id]
+        missing: Counter[_Entry] = Counter()
+        for entry in map(_entry, problems):
+            if there.get(entry):
+                there[entry].pop()
+            else:
+                missing[entry] += 1
+        cleared.extend(log_id for left in there.values() for log_id in left)
+        added.extend(_row(connection, xml_id, entry) for entry in missing.elements())
+    for ids in chunks(cleared):
+        connection.execute(_CLEAR, {"ids": ids, "now": utc_now()})
+    if added:
+        connection.execute(_INSERT, added)
+
+
+class _Entry(NamedTuple):
+    kind: str
+    message: str | None
+    line: int | None
+    column: int | None
+
+
+def _entry(problem: Problem) -> _Entry:
+    # As it will be read back: text that is too long is cut on its way into the database.
+    message = _FITTED.process_bind_param(problem.message, None)  # type: ignore[arg-type]
+    return _Entry(problem.kind, message, problem.line, problem.column)
+
+
+def _row(connection: Connection, xml_id: int, entry: _Entry) -> dict[str, object]:
+    return {
+        "xml_id": xml_id,
+        "exception_id": exception_id(connection, entry.kind, _description(entry.kind)),
+        "message": entry.message,
+        "line": entry.line,
+        "col": entry.column,
+    }
+
+
+def _description(kind: str) -> str:
+    """What a rule demands, or the summary of the error of that name."""
+    if kind in CATALOGUE:
+        return CATALOGUE[kind].demand
+    error = getattr(errors, kind, errors.DccError)
+    return str(error.summary())

@@ -1,0 +1,57 @@
+"""What a session does with valid documents: upload, data, context, overview and qc, each for all of them in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from typing import Final
+
+from sqlalchemy import Engine
+
+from dcc_resources.data_outcomes import DataOutcome
+from dcc_resources.data_phases.checking import check_documents
+from dcc_resources.data_phases.corrections import catch_up_with_withdrawals
+from dcc_resources.data_phases.data_session import DataSession
+from dcc_resources.data_phases.settling import build_contexts_of, build_overviews_of, settle_documents
+from dcc_resources.data_phases.uploading import upload_documents
+from dcc_resources.outcomes import ZipKey
+from dcc_resources.sessions import Session
+from dcc_resources.settings import Settings
+from dcc_resources.staging import Staging
+from dcc_resources.tracker.reference import Phase
+
+_PHASES: Final[tuple[tuple[Phase, Callable[[DataSession], Iterator[DataOutcome]]], ...]] = (
+    (Phase.UPLOAD, upload_documents),
+    (Phase.DATA, check_documents),
+    (Phase.CONTEXT, build_contexts_of),
+    (Phase.OVERVIEW, build_overviews_of),
+    (Phase.QC, settle_documents),
+)
+
+
+def take_up_data(
+    tracker: Engine,
+    qc: Engine,
+    settings: Settings,
+    session: Session,
+    *,
+    until: Phase = Phase.QC,
+    keys: Collection[ZipKey] | None = None,
+) -> Iterator[DataOutcome]:
+    """Take all documents that wait through the phases after validation, up to and including `until`.
+
+    What killed sessions left is among them. With `keys`, those zip actions are taken through and no others, but for
+    those with documents that they give cause to judge again. Each zip action is told of once a phase that it had
+    documents in; data contexts and overviews once when they have changed. What is wrong with a document is an outcome,
+    not an exception. Raises the `unreachable` error of either database, SessionLostError and, after everything else has
+    been done, InternalFaultError.
+    """
+    if until < Phase.UPLOAD:
+        return
+    staging = Staging(settings.staging_directory)
+    work = DataSession(tracker, qc, settings, session, None if keys is None else set(keys), staging)
+    catch_up_with_withdrawals(work)
+    for phase, take_up in _PHASES:
+        if phase <= until:
+            yield from take_up(work)
+    for fault in work.faults:
+        raise fault

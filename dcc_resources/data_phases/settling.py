@@ -1,0 +1,135 @@
+"""The phases context, overview and qc: what was judged is put into its contexts, and follows their states.
+
+A document is (qc, done) when all data contexts that it has data in are qcdone; it goes back to (qc, pending), which is
+logged, when one of them is opened again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from sqlalchemy import Connection, Engine
+
+from dcc_resources.contexts.building import build_contexts
+from dcc_resources.contexts.document_states import open_documents
+from dcc_resources.contexts.overviews import build_overviews
+from dcc_resources.data_outcomes import ContextsBuilt, DataOutcome, DocumentData, OverviewsBuilt, ZipData
+from dcc_resources.data_phases.data_session import DataSession, Fact, Recorder, merged
+from dcc_resources.data_phases.documents import DueDocument, load_due, load_settled
+from dcc_resources.data_phases.qc_documents import documents_of, xml_ids_of
+from dcc_resources.databases.transactions import run_reading, run_writing
+from dcc_resources.settings import Settings
+from dcc_resources.tracker import progress
+from dcc_resources.tracker.progress import Proposal, State, Subject
+from dcc_resources.tracker.reference import Phase, Status
+
+WAITS: Final = State(Phase.QC, Status.PENDING)
+SETTLED: Final = State(Phase.QC, Status.DONE)
+
+_REOPENED: Final = "A data context that the document has data in was opened again."
+
+
+@dataclass(frozen=True, slots=True)
+class QcSettled:
+    """How many documents came to (qc, done), how many to (qc, pending), and how many of those were done before."""
+
+    done: int
+    pending: int
+    reopened: int
+
+
+def build_contexts_of(work: DataSession) -> Iterator[DataOutcome]:
+    """Bring the data contexts up to what was uploaded and judged; then the documents that waited are through."""
+    yield from _build(work, Phase.CONTEXT, "Build of data contexts")
+
+
+def build_overviews_of(work: DataSession) -> Iterator[DataOutcome]:
+    """Bring the overviews up to date; then the documents that waited are through."""
+    yield from _build(work, Phase.OVERVIEW, "Build of overviews")
+
+
+def _build(work: DataSession, phase: Phase, comment: str) -> Iterator[DataOutcome]:
+    # Listed before the build, which then has taken account of all of them.
+    due = work.due(phase)
+    task = work.session.start_task(phase, f"{comment}, for {len(due):,} documents") if due else None
+    built: ContextsBuilt | OverviewsBuilt
+    built = build_contexts(work.qc) if phase is Phase.CONTEXT else build_overviews(work.qc)
+    if built.centres:
+        yield built
+    done = State(phase, Status.DONE)
+    yield from _record(work, phase, [(document, done) for document in due])
+    if task is not None:
+        work.session.finish_task(task, failed=False)
+
+
+def settle_documents(work: DataSession) -> Iterator[ZipData]:
+    """Have the documents that are through the phases before follow the states of their contexts."""
+    due = work.due(Phase.QC)
+    settled = work.read(lambda connection: load_settled(connection, work.settings.naming, work.keys))
+    if not due and not settled:
+        return
+    open_ids = work.read_qc(_open_xml_ids)
+    changed, back = _to_settle(due, settled, open_ids)
+    if not changed and not back:
+        return
+    task = work.session.start_task(Phase.QC, f"Hand-over of {len(changed) + len(back):,} documents to quality control")
+    work.reopen({document.xml_id: WAITS for document in back}, _REOPENED)
+    states = {document.xml_id: state for document, state in changed}
+    documents = merged((document for document, _ in changed), back)
+    yield from _record(work, Phase.QC, [(one, states.get(one.xml_id, WAITS)) for one in documents])
+    work.session.finish_task(task, failed=False)
+
+
+def settle_qc(tracker: Engine, qc: Engine, settings: Settings, *, author: str, reason: str) -> QcSettled:
+    """Have the tracker's documents follow the states of the data contexts, after a wrangler changed those.
+
+    `author` and `reason` are kept with the documents that go back. Raises the `unreachable` error of either database.
+    """
+    patience = settings.database_retry
+    open_ids = run_reading(qc, _open_xml_ids, patience_seconds=patience)
+
+    def settle(connection: Connection) -> QcSettled:
+        due = load_due(connection, Phase.QC, settings.naming)
+        due = [document for document in due if document.state.phase is Phase.QC]
+        changed, back = _to_settle(due, load_settled(connection, settings.naming), open_ids)
+        progress.report(connection, [Proposal(Subject.XML_FILE, one.xml_id, state) for one, state in changed])
+        progress.reopen_documents(connection, {document.xml_id: WAITS for document in back}, author, reason)
+        done = sum(state == SETTLED for _, state in changed)
+        return QcSettled(done, len(changed) - done + len(back), len(back))
+
+    return run_writing(tracker, settle, patience_seconds=patience)
+
+
+def _open_xml_ids(connection: Connection) -> set[int]:
+    """The ids of the `xml_file` of documents with a context that is not done."""
+    return set(xml_ids_of(connection, open_documents(connection)).values())
+
+
+def _to_settle(
+    due: Iterable[DueDocument], settled: Iterable[DueDocument], open_ids: set[int]
+) -> tuple[list[tuple[DueDocument, State]], list[DueDocument]]:
+    """The documents that go on, with their new states, and those that go back."""
+    states = [(document, WAITS if document.xml_id in open_ids else SETTLED) for document in due]
+    changed = [(document, state) for document, state in states if document.state != state]
+    return changed, [document for document in settled if document.xml_id in open_ids]
+
+
+def _record(work: DataSession, phase: Phase, changed: list[tuple[DueDocument, State]]) -> Iterator[ZipData]:
+    recorder = Recorder(work, phase, (document for document, _ in changed))
+    stored = work.read_qc(lambda connection: documents_of(connection, [one.xml_id for one, _ in changed]))
+    for document, state in changed:
+        found = stored.get(document.xml_id)
+        data = DocumentData(
+            file_name=document.name.file_name,
+            kind=document.name.kind,
+            centre=document.name.centre,
+            phase=state.phase,
+            status=state.status,
+            document_id=None if found is None else found.id,
+        )
+        recorder.add(Fact(document, data, state))
+        if recorder.is_due:
+            yield from recorder.write()
+    yield from recorder.write()

@@ -1,0 +1,35 @@
+"""Documents in staging, as they were when they were validated."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+from dcc_resources.data_phases.documents import DueDocument
+from dcc_resources.errors import BadFileNameError, StagedDocumentLostError
+from dcc_resources.staging import Staging
+
+
+def staged_path(staging: Staging, document: DueDocument) -> Path:
+    """Where a document lies in staging.
+
+    Raises StagedDocumentLostError when it is not there, cannot be read or has another MD5 than when it was extracted.
+    """
+    try:
+        path = staging.contents(document.key) / document.name.file_name
+        with path.open("rb") as file:
+            found = hashlib.file_digest(file, "md5").hexdigest()
+    except (OSError, BadFileNameError) as error:
+        reason = os.strerror(error.errno or 0) if isinstance(error, OSError) else str(error)
+        raise _lost(document, f"cannot be read in staging ({reason})") from error
+    if document.md5 is not None and found != document.md5:
+        raise _lost(document, "is not in staging any more as it was extracted")
+    return path
+
+
+def _lost(document: DueDocument, what: str) -> StagedDocumentLostError:
+    return StagedDocumentLostError(
+        f"The document {document.name.file_name} of {document.key} {what}. Its archive has to be downloaded again: the "
+        f"next session does so; at once: dcc retry {document.key}."
+    )

@@ -1,0 +1,207 @@
+"""The upload phase: documents are applied to the QC database one after the other, in their order.
+
+What a document does there stands before the tracker hears of it; a document that a killed session had applied is found
+`repeated`. A document that cannot be applied leaves no row of data, and always an entry in `xml_log`
+(existing_system_defects row 41).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from sqlalchemy import Engine
+
+from dcc_resources.data_outcomes import DocumentData, FindingEntry, ZipData
+from dcc_resources.data_phases.data_session import DataSession, Fact, Recorder
+from dcc_resources.data_phases.document_log import problems_of, worst_first
+from dcc_resources.data_phases.documents import UPLOADED, DueDocument
+from dcc_resources.data_phases.qc_documents import documents_of, follow
+from dcc_resources.data_phases.staged_documents import staged_path
+from dcc_resources.databases.transactions import run_writing
+from dcc_resources.errors import (
+    DatabaseUnreachableError,
+    DccError,
+    QcDatabaseUnreachableError,
+    StagedDocumentLostError,
+)
+from dcc_resources.outcomes import Problem
+from dcc_resources.qc_database.applying import Applied, DocumentToApply, apply_document
+from dcc_resources.qc_database.reading import read_document
+from dcc_resources.qc_database.upload_findings import UploadFinding
+from dcc_resources.qc_database.vocabulary import DocumentState, Severity
+from dcc_resources.settings import Settings
+from dcc_resources.staging import Staging
+from dcc_resources.tracker import progress
+from dcc_resources.tracker.progress import State
+from dcc_resources.tracker.reference import Phase, Status
+
+log = logging.getLogger(__name__)
+
+FINDINGS_TOLD: Final = 50
+"""How many findings of a document are told of with it."""
+
+_FAILED: Final = State(Phase.UPLOAD, Status.FAILED)
+_HELD: Final = State(Phase.UPLOAD, Status.PENDING)
+_LONG_BYTES: Final = 4_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Uploader:
+    """Applies documents that are in staging; `hold_above` as of `apply_document`, None to hold none."""
+
+    qc: Engine
+    settings: Settings
+    hold_above: int | None
+
+    def upload(self, document: DueDocument) -> Fact:
+        """Apply a document; what became of it, to be told to the tracker.
+
+        Raises StagedDocumentLostError when it is not in staging as it was, DatabaseUnreachableError, and what else is
+        no fault of the document.
+        """
+        began = time.monotonic()
+        path = staged_path(Staging(self.settings.staging_directory), document)
+        name = document.name
+        to_apply = DocumentToApply(
+            action=document.key.action,
+            zip_file=document.key.file_name,
+            file_name=name.file_name,
+            kind=name.kind,
+            centre=name.centre,
+            created=name.created,
+            inc=name.inc,
+            md5=document.md5 or "",
+            size_bytes=document.size_bytes,
+            tracker_id=document.xml_id,
+        )
+        applied = apply_document(self.qc, to_apply, lambda: read_document(path, name.kind), hold_above=self.hold_above)
+        if applied.repeated:
+            run_writing(
+                self.qc,
+                lambda connection: follow(connection, applied.document_id, document.xml_id),
+                patience_seconds=self.settings.database_retry,
+            )
+        return self._fact(document, applied, time.monotonic() - began)
+
+    def _fact(self, document: DueDocument, applied: Applied, seconds: float) -> Fact:
+        findings = worst_first(map(_entry, applied.findings))
+        counts: dict[tuple[str, Severity], int] = {}
+        for finding in findings:
+            counts[finding.rule, finding.severity] = counts.get((finding.rule, finding.severity), 0) + 1
+        data = DocumentData(
+            file_name=document.name.file_name,
+            kind=document.name.kind,
+            centre=document.name.centre,
+            phase=Phase.UPLOAD,
+            status=Status.DONE,
+            document_id=applied.document_id,
+            repeated=applied.repeated,
+            late=applied.late,
+            held=applied.state is DocumentState.HELD,
+            said=applied.said,
+            opened=applied.opened,
+            ended=applied.ended,
+            refused=applied.refused,
+            procedures=applied.procedures,
+            findings=tuple(findings[:FINDINGS_TOLD]),
+            finding_counts=counts,
+        )
+        if applied.state is DocumentState.HELD:
+            return Fact(document, data, _HELD, seconds=seconds)
+        problems = problems_of(findings, len(findings), self.settings.max_document_errors)
+        state = _FAILED if applied.state is DocumentState.REFUSED else UPLOADED
+        return Fact(document, data, state, problems, seconds)
+
+
+def upload_documents(work: DataSession) -> Iterator[ZipData]:
+    """Apply all documents that wait, in their order; tell of each zip action once all of its are through.
+
+    Documents that are held stay at (upload, pending), and are not tried again until they are confirmed. A zip whose
+    documents are not in staging any more is set to be downloaded again. Raises the `unreachable` error of either
+    database, and SessionLostError; what went wrong with a document itself makes it (upload, failed).
+    """
+    due = _not_held(work, work.due(Phase.UPLOAD))
+    if not due:
+        return
+    task = work.session.start_task(Phase.UPLOAD, f"Upload of {len(due):,} documents")
+    faults = len(work.faults)
+    recorder = Recorder(work, Phase.UPLOAD, due)
+    recorder.show_pending(due)
+    uploader = Uploader(work.qc, work.settings, work.settings.hold_threshold)
+    lost: dict[int, str] = {}
+    try:
+        for document in due:
+            work.session.check()
+            recorder.show_running(document)
+            if recorder.is_due or document.size_bytes > _LONG_BYTES:
+                yield from recorder.write()
+            recorder.add(_upload(work, uploader, document, lost))
+    except QcDatabaseUnreachableError:
+        recorder.write()
+        raise
+    yield from recorder.write()
+    work.session.finish_task(task, failed=len(work.faults) > faults or bool(lost))
+
+
+def _not_held(work: DataSession, due: list[DueDocument]) -> list[DueDocument]:
+    there = work.read_qc(lambda connection: documents_of(connection, [document.xml_id for document in due]))
+    held = {xml_id for xml_id, found in there.items() if found.state is DocumentState.HELD}
+    return [document for document in due if document.xml_id not in held or document.state != _HELD]
+
+
+def _upload(work: DataSession, uploader: Uploader, document: DueDocument, lost: dict[int, str]) -> Fact:
+    """What becomes of a document; `lost` says of zip actions why they are downloaded again, and is added to."""
+    if document.za_id in lost:
+        return _untouched(document, lost[document.za_id])
+    try:
+        return uploader.upload(document)
+    except StagedDocumentLostError as error:
+        lost[document.za_id] = str(error)
+        _download_again(work, document, error)
+        return _untouched(document, str(error))
+    except DatabaseUnreachableError:
+        raise
+    except DccError as error:
+        return failed_upload(document, error)
+    except Exception as error:
+        return failed_upload(document, work.note_fault(document, error))
+
+
+def failed_upload(document: DueDocument, error: DccError) -> Fact:
+    """What is told of a document that could not be applied: nothing of it is in the QC database."""
+    data = DocumentData(
+        file_name=document.name.file_name,
+        kind=document.name.kind,
+        centre=document.name.centre,
+        phase=Phase.UPLOAD,
+        status=Status.FAILED,
+        reason=str(error),
+    )
+    return Fact(document, data, _FAILED, [Problem(error.short_name(), str(error))])
+
+
+def _untouched(document: DueDocument, reason: str) -> Fact:
+    data = DocumentData(
+        file_name=document.name.file_name,
+        kind=document.name.kind,
+        centre=document.name.centre,
+        phase=document.state.phase,
+        status=document.state.status,
+        reason=reason,
+    )
+    return Fact(document, data, None)
+
+
+def _download_again(work: DataSession, document: DueDocument, error: StagedDocumentLostError) -> None:
+    reason = f"The document {document.name.file_name} is not in staging any more as it was extracted."
+    za_ids = [document.za_id]
+    work.session.write(lambda connection: progress.reopen(connection, za_ids, work.author, reason))
+    log.warning("%s", error)
+
+
+def _entry(finding: UploadFinding) -> FindingEntry:
+    return FindingEntry(finding.rule, finding.severity, finding.message, finding.line, value=finding.value)
