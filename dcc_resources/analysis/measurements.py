@@ -177,8 +177,8 @@ class _Joined:
             "genotype": case((_SPECIMEN.c.is_baseline == 1, "baseline"), else_=colony),
             "experiment_sequence_id": experiment.c.sequence_id,
             "is_valid": func.coalesce(*(owner.c.is_valid for owner in _OWNERS.values())),
-            # Overviews are of the present only.
-            "metadata_group": _OVERVIEW.c.metadata_group if past is None else null(),
+            # Overviews are of the present only. They have a row for each animal of an experiment.
+            "metadata_group": null() if past is not None else _metadata_group(own.procedure_run_id),
             **{name: _DOCUMENT.c[name] for name in ("zip_action", "zip_file", "file_name")},
             # The run says the same as the measurement, and has an index of it.
             **{name: _RUN.c[name] for name in ("procedure_id", "document_id", "owner_kind")},
@@ -195,7 +195,6 @@ class _Joined:
         statement = statement.outerjoin(_SPECIMEN, same_animal & is_specimen_current)
         statement = statement.join(_DOCUMENT, _DOCUMENT.c.id == _RUN.c.document_id)
         if past is None:
-            statement = statement.outerjoin(_OVERVIEW, _OVERVIEW.c.procedure_run_id == own.procedure_run_id)
             statement = statement.where(func.coalesce(*(owner.c.is_current for owner in _OWNERS.values())) == 1)
         filtered = {
             **self.columns,
@@ -205,3 +204,8 @@ class _Joined:
             "parameter": own.parameter_id,
         }
         return statement.where(*conditions(self._wanted, filtered))
+
+
+def _metadata_group(run_id: ColumnElement[Any]) -> ColumnElement[Any]:
+    group = select(func.min(_OVERVIEW.c.metadata_group)).where(_OVERVIEW.c.procedure_run_id == run_id)
+    return group.correlate_except(_OVERVIEW).scalar_subquery()

@@ -1,0 +1,75 @@
+"""`dcc data export`, on SQLite and on MariaDB."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from dcc_cli.context import open_qc
+from dcc_resources.settings import load_settings
+from tests.cli.conftest import Dcc, clean, imported_by
+from tests.databases import only_sqlite
+from tests.resources.analysis_data import ANIMALS, WEEKS, WEIGHT, fill
+
+
+@pytest.fixture
+def filled(dcc: Dcc, monkeypatch: pytest.MonkeyPatch) -> Dcc:
+    for name, value in dcc.environment.items():
+        monkeypatch.setenv(name, value)
+    with open_qc(load_settings()) as qc:
+        fill(qc)
+    return dcc
+
+
+def count(directory: Path) -> int:
+    (row,) = duckdb.sql(f"SELECT COUNT(*) FROM read_parquet('{directory}/**/*.parquet')").fetchall()
+    return int(row[0])
+
+
+def test_measurements_are_exported_and_brought_up_to_date(filled: Dcc, tmp_path: Path) -> None:
+    directory = tmp_path / "export"
+    first = filled.json("data", "export", directory)
+    assert (first["files"], first["rows"], first["directory"]) == (6, count(directory), str(directory))
+    assert {"centre": "H", "procedure_id": WEIGHT} in first["written"]
+    again = filled("data", "export", directory)
+    assert f"{first['rows']} measurements in 6 files" in again.stdout
+    assert "0 written, 6 unchanged, 0 removed" in again.stderr
+
+
+def test_filters_choose_what_is_exported(filled: Dcc, tmp_path: Path) -> None:
+    both = ("--procedure", WEIGHT, "--centre", "H", "--centre", "J")
+    assert filled.json("data", "export", tmp_path / "1", *both)["rows"] == 2 * ANIMALS * WEEKS - 2
+    everything = filled.json("data", "export", tmp_path / "2", *both, "--include-invalid")
+    assert everything["rows"] == 2 * ANIMALS * WEEKS - 1
+    days = ("--from", "2013-06-05", "--until", "2013-06-05", "--genotype", "baseline")
+    assert filled.json("data", "export", tmp_path / "3", *both, *days)["rows"] == ANIMALS
+    assert filled.json("data", "export", tmp_path / "4", *both, "--as-of", "3")["rows"] == ANIMALS * WEEKS - 1
+    assert filled.json("data", "export", tmp_path / "5", *both, "--as-of", "2026-01-02")["rows"] == 0
+    csv = filled.json("data", "export", tmp_path / "6", "--format", "csv", "--centre", "J")
+    assert (csv["format"], csv["files"]) == ("csv", 2)
+    assert "No measurement fits" in filled("data", "export", tmp_path / "7", "--centre", "K").stdout
+
+
+@only_sqlite
+def test_wrong_use_is_told(filled: Dcc, tmp_path: Path) -> None:
+    assert "neither a day nor a document" in filled.error(
+        "data", "export", tmp_path / "1", "--as-of", "yesterday", exit_code=2
+    )
+    assert "no document 99" in filled.error("data", "export", tmp_path / "1", "--as-of", "99", exit_code=2)
+    filled("data", "export", tmp_path / "2")
+    assert "another directory" in filled.error("data", "export", tmp_path / "2", "--centre", "H", exit_code=2)
+
+
+@only_sqlite
+def test_a_missing_database_is_told(bare_dcc: Dcc, tmp_path: Path) -> None:
+    assert "dcc init" in bare_dcc.error("data", "export", tmp_path / "export", exit_code=2)
+    assert not (tmp_path / "export").exists()
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("data", "--help"), ("data", "export", "--help")])
+def test_help_does_not_wait_for_what_exports_need(arguments: tuple[str, ...]) -> None:
+    found = imported_by(*arguments, environment=clean(os.environ))
+    assert found.isdisjoint({"pandas", "pyarrow", "numpy", "sqlalchemy"})
