@@ -32,10 +32,12 @@ FAILURES = (http.client.HTTPException, OSError, ValueError)
 PORTS = {"http": 80, "https": 443}
 """The port of a host that names none, by scheme."""
 
+REDIRECTS = (301, 302, 303, 307, 308)
+"""The statuses of answers that send one on."""
+
 _BLOCK = 256 * 1024
 _MAX_REDIRECTS = 5
 _PATH_CHARACTERS = "/%!$&'()*+,;=:@~"
-_REDIRECTS = (301, 302, 303, 307, 308)
 
 
 class UnusableAnswerError(http.client.HTTPException):
@@ -129,8 +131,10 @@ class HttpClient:
         self._connect()
 
     @contextlib.contextmanager
-    def ask(self, method: str, target: str, headers: Mapping[str, str] | None = None) -> Iterator[Answer]:
-        """Send a request and yield the answer, redirects within the server followed. Raises FAILURES.
+    def ask(
+        self, method: str, target: str, headers: Mapping[str, str] | None = None, *, follow: bool = True
+    ) -> Iterator[Answer]:
+        """Send a request and yield the answer, redirects within the server followed if `follow`. Raises FAILURES.
 
         An answer whose body is not read to its end costs the connection.
         """
@@ -139,7 +143,7 @@ class HttpClient:
             response = self._exchange(method, target, headers or {})
             answer = Answer(response.status, response.headers, target, response.length, self, response)
             try:
-                if answer.status not in _REDIRECTS:
+                if not follow or answer.status not in REDIRECTS:
                     _check_encoding(answer)
                     yield answer
                     return

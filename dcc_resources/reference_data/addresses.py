@@ -18,7 +18,7 @@ def is_url(source: str) -> bool:
 def parse_source(text: str) -> str:
     """A source as it is used: a URL as it is, a path made absolute.
 
-    Raises ValueError, which does not repeat the text, for a URL that is not of the web or holds a user name or password.
+    Raises ValueError, which does not repeat the text, for a URL that is not of the web or holds a user or password.
     """
     text = text.strip()
     found = _URL.match(text)

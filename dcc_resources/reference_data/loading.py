@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
-from dcc_resources.errors import ReferenceDataError
+from dcc_resources.errors import InternalFaultError, ReferenceDataError
 from dcc_resources.reference_data.impress import Impress
 from dcc_resources.reference_data.impress_answers import impress_from_answers
 from dcc_resources.reference_data.snapshots import Colonies, Projects, Provenance, Snapshot, StatusCodes, Strains
@@ -32,11 +33,22 @@ from dcc_resources.reference_data.tables import (
 SHIPPED = Path(__file__).parent / "shipped"
 """The set that comes with the platform: what the demo and the samples of the exchange format need, no more."""
 
+SHIPPED_SOURCE = "shipped:"
+"""What the source of a snapshot begins with that comes with the platform."""
+
+IMPRESS_FILE = "impress.json"
 MGI_REPORT = "MGI_Strain.rpt"
 _SUFFIXES = (".csv", ".tsv")
 _RETRIEVED = "retrieved.txt"
 
-AnySnapshot = TypeVar("AnySnapshot", bound=Snapshot)
+_TABLES: Mapping[str, Callable[[bytes, Provenance], Snapshot]] = {
+    StatusCodes.NAME: status_codes_from_table,
+    Projects.NAME: projects_from_table,
+    Colonies.NAME: colonies_from_table,
+    Strains.NAME: strains_from_table,
+}
+SETS = (Impress.NAME, *_TABLES)
+"""The names of the sets of reference data."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +73,22 @@ class ReferenceData:
 
 def load_shipped() -> ReferenceData:
     """The reference data that come with the platform."""
-    return load_reference_data(SHIPPED)
+    return ReferenceData(**{name: load_shipped_set(name) for name in SETS})
+
+
+def load_shipped_set(name: str) -> Any:
+    """The snapshot of a set that comes with the platform; what changes is its content, not where it is installed."""
+    snapshot = load_from_folder(name, SHIPPED)
+    if snapshot is None:
+        raise InternalFaultError(f"The {name} that come with the platform are not there. Install it again.")
+    return snapshot.found_at(SHIPPED_SOURCE + Path(snapshot.source).name)
+
+
+@cache
+def shipped_checksum(name: str) -> str:
+    """The checksum of a set that comes with the platform."""
+    checksum: str = load_shipped_set(name).checksum
+    return checksum
 
 
 def load_reference_data(folder: Path) -> ReferenceData:
@@ -70,13 +97,8 @@ def load_reference_data(folder: Path) -> ReferenceData:
     A set without a file is not there. Raises ReferenceDataError, which names the file and what is wrong, when one is
     empty or malformed, and when the folder has none at all.
     """
-    data = ReferenceData(
-        _load_impress(folder),
-        _load_table(folder, StatusCodes, status_codes_from_table),
-        _load_table(folder, Projects, projects_from_table),
-        _load_table(folder, Colonies, colonies_from_table),
-        _load_table(folder, Strains, strains_from_table, MGI_REPORT),
-    )
+    found: dict[str, Any] = {name: load_from_folder(name, folder) for name in SETS}
+    data = ReferenceData(**found)
     if not list(data):
         raise ReferenceDataError(
             f"{folder} holds no reference data. Put impress.json, status_codes.csv, projects.csv, colonies.csv and "
@@ -85,55 +107,73 @@ def load_reference_data(folder: Path) -> ReferenceData:
     return data
 
 
-def _load_table(
-    folder: Path, kind: type[AnySnapshot], build: Callable[[bytes, Provenance], AnySnapshot], *others: str
-) -> AnySnapshot | None:
-    names = [*(kind.NAME + suffix for suffix in _SUFFIXES), *others]
-    found = [folder / name for name in names if (folder / name).is_file()]
-    if not found:
-        return None
+def load_from_folder(name: str, folder: Path) -> Snapshot | None:
+    """A set from its file in a folder; None if there is none. Raises ReferenceDataError as `load_reference_data`."""
+    if name == Impress.NAME:
+        bundle, tree = folder / IMPRESS_FILE, folder / "impress"
+        if bundle.is_file():
+            return load_from_file(name, bundle)
+        return _load_impress_tree(folder, tree) if tree.is_dir() else None
+    names = [name + suffix for suffix in _SUFFIXES] + [MGI_REPORT] * (name == Strains.NAME)
+    found = [folder / each for each in names if (folder / each).is_file()]
     if len(found) > 1:
         raise ReferenceDataError(
-            f"{folder} has the {kind.NAME} twice: {', '.join(path.name for path in found)}. Remove one."
+            f"{folder} has the {name} twice: {', '.join(path.name for path in found)}. Remove one."
         )
-    content = _content(found[0])
-    return build(content, Provenance(str(found[0]), _retrieved(folder, found), hashlib.sha256(content).hexdigest()))
+    return load_from_file(name, found[0]) if found else None
 
 
-def _load_impress(folder: Path) -> Impress | None:
-    bundle, tree = folder / "impress.json", folder / "impress"
-    if bundle.is_file():
-        content = _content(bundle)
-        parsed = _parsed(bundle, content)
-        if not isinstance(parsed, dict) or not parsed:
-            raise ReferenceDataError(f"{bundle} is no object of answers by their address. Retrieve it again.")
-        provenance = Provenance(str(bundle), _retrieved(folder, [bundle]), hashlib.sha256(content).hexdigest())
-        return impress_from_answers(lambda address: _answer(parsed, address, bundle), provenance)
-    if not tree.is_dir():
-        return None
+def load_from_file(name: str, path: Path) -> Snapshot:
+    """A set from a file. Raises ReferenceDataError, which names the file and what is wrong with it."""
+    content = _content(path)
+    return read_set(name, content, Provenance(str(path), _retrieved(path.parent, [path]), checksum_of(content)))
+
+
+def read_set(name: str, content: bytes, provenance: Provenance) -> Snapshot:
+    """A set from what a file holds: of IMPReSS the answers by their address. Raises ReferenceDataError."""
+    if name != Impress.NAME:
+        return _TABLES[name](content, provenance)
+    parsed = parse_json(provenance.source, content)
+    if not isinstance(parsed, dict) or not parsed:
+        raise ReferenceDataError(f"{provenance.source} is no object of answers by their address. Retrieve it again.")
+    return impress_from_answers(lambda address: _answer(parsed, address, provenance.source), provenance)
+
+
+def checksum_of(content: bytes) -> str:
+    """The checksum of a snapshot that was read from one file."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def checksum_of_answers(contents: Mapping[str, bytes]) -> str:
+    """The checksum of a snapshot that was read from many answers, by their address; their order does not matter."""
+    digest = hashlib.sha256()
+    for address, content in sorted(contents.items()):
+        digest.update(f"{address}\n{len(content)}\n".encode() + content)
+    return digest.hexdigest()
+
+
+def _load_impress_tree(folder: Path, tree: Path) -> Impress:
     paths = sorted(tree.rglob("*.json"))
     if not paths:
         raise ReferenceDataError(f"{tree} holds no answers of IMPReSS. Retrieve them again.")
     contents = {path.relative_to(tree).with_suffix("").as_posix(): _content(path) for path in paths}
-    digest = hashlib.sha256()
-    for address, content in contents.items():
-        digest.update(f"{address}\n{len(content)}\n".encode() + content)
-    answers = {address: _parsed(tree / f"{address}.json", content) for address, content in contents.items()}
-    provenance = Provenance(str(tree), _retrieved(folder, paths), digest.hexdigest())
-    return impress_from_answers(lambda address: _answer(answers, address, tree), provenance)
+    answers = {address: parse_json(f"{tree}/{address}.json", content) for address, content in contents.items()}
+    provenance = Provenance(str(tree), _retrieved(folder, paths), checksum_of_answers(contents))
+    return impress_from_answers(lambda address: _answer(answers, address, str(tree)), provenance)
 
 
-def _answer(answers: dict[str, object], address: str, source: Path) -> object:
+def _answer(answers: dict[str, object], address: str, source: str) -> object:
     if address not in answers:
         raise ReferenceDataError(f"{source} has no answer for {address}. Retrieve IMPReSS again.")
     return answers[address]
 
 
-def _parsed(path: Path, content: bytes) -> object:
+def parse_json(source: str, content: bytes) -> object:
+    """What JSON says. Raises ReferenceDataError, naming the `source`, for what is none."""
     try:
         parsed: object = json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise ReferenceDataError(f"{path} is no JSON ({error}). Retrieve it again.") from error
+        raise ReferenceDataError(f"{source} is no JSON ({error}). Retrieve it again.") from error
     return parsed
 
 
@@ -154,4 +194,5 @@ def _retrieved(folder: Path, paths: list[Path]) -> datetime:
         when = datetime.fromisoformat(text)
     except ValueError as error:
         raise ReferenceDataError(f"{note} says {text!r}, which is no day or time. Write 2026-11-21.") from error
-    return when.astimezone(UTC).replace(tzinfo=None) if when.tzinfo else when
+    when = when.astimezone(UTC).replace(tzinfo=None) if when.tzinfo else when
+    return when.replace(microsecond=0)

@@ -53,6 +53,10 @@ class Snapshot:
         """The same, read from another path or URL."""
         return replace(self, provenance=replace(self.provenance, source=source))
 
+    def read_as(self, checksum: str) -> Self:
+        """The same, with the checksum of what was read in the end."""
+        return replace(self, provenance=replace(self.provenance, checksum=checksum))
+
     @property
     def rows(self) -> int:
         """How many entries it has; never 0."""

@@ -1,0 +1,200 @@
+"""Reference data brought up to date from what the settings name; a set that cannot be read leaves the last one in use.
+
+What comes from a server is read first, then saved in one short transaction. A set that has shrunk to less than half is
+refused (reference databases, "Genotype refresh"): it is more likely an answer cut short than what has become of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+from sqlalchemy import Connection, Engine
+
+from dcc_resources.errors import ConfigurationError, NotFoundError, ReferenceDataError, ReferenceUnreachableError
+from dcc_resources.qc_database.database import run_reading, run_writing
+from dcc_resources.reference_data.addresses import is_from, is_url
+from dcc_resources.reference_data.fetched_pages import remove_pages_but_of
+from dcc_resources.reference_data.loading import (
+    SETS,
+    SHIPPED_SOURCE,
+    load_from_file,
+    load_from_folder,
+    load_shipped_set,
+    shipped_checksum,
+)
+from dcc_resources.reference_data.retrieval import retrieve
+from dcc_resources.reference_data.snapshots import Snapshot
+from dcc_resources.reference_data.store import StoredSnapshot, active_snapshots, load_active, save
+from dcc_resources.settings import Settings
+
+SMALLEST_SHARE: Final = 0.5
+"""The share of its entries that a set must keep to be taken over unasked."""
+
+
+class RefreshOutcome(StrEnum):
+    """What a refresh of a set came to."""
+
+    NEW = "new"
+    UNCHANGED = "unchanged"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Refreshed:
+    """What a refresh of a set came to.
+
+    `rows`, `source` and `snapshot_id` are those of the snapshot that is active afterwards, 0 and None if there is none;
+    `added`, `removed` and `changed` count entries in comparison with the one before. `message` says it in a sentence:
+    for one that failed, why, what is in use meanwhile and what to do. `is_unreachable`: it failed since the source
+    could not be reached, so that trying again may help.
+    """
+
+    name: str
+    outcome: RefreshOutcome
+    rows: int
+    added: int
+    removed: int
+    changed: int
+    message: str
+    source: str | None
+    snapshot_id: int | None
+    is_unreachable: bool = False
+
+
+def ensure_reference(qc: Engine, settings: Settings) -> list[Refreshed]:
+    """Read the sets that are not there, or not from where the settings name; what came of each of those.
+
+    Without a setting that is the set that comes with the platform. Nothing is asked of a server for a set that is
+    there. Raises what working with the QC database raises, for a set that cannot be read nothing.
+    """
+    active = run_reading(qc, active_snapshots, patience_seconds=settings.database_retry)
+    due = [name for name in SETS if not _is_as_configured(active.get(name), settings.reference_sources[name], name)]
+    return refresh(qc, settings, due) if due else []
+
+
+def refresh(
+    qc: Engine, settings: Settings, names: Iterable[str] | None = None, *, force: bool = False
+) -> list[Refreshed]:
+    """Read sets anew from where the settings name, by default all; what came of each, in the order of SETS.
+
+    One that fails does not keep the others. `force` takes over a set that has shrunk. Raises NotFoundError for a name
+    that is none of a set, before anything is read, and what working with the QC database raises.
+    """
+    wanted = chosen_sets(names)
+    refreshed = [_refresh(qc, settings, name, force=force) for name in wanted]
+    urls = [source for source in settings.reference_sources.values() if source is not None and is_url(source)]
+    run_writing(qc, lambda connection: remove_pages_but_of(connection, urls), patience_seconds=settings.database_retry)
+    return refreshed
+
+
+def chosen_sets(names: Iterable[str] | None) -> Sequence[str]:
+    """The sets of some names, each once in the order of SETS; all for None. Raises NotFoundError for another name."""
+    if names is None:
+        return SETS
+    chosen = set(names)
+    unknown = sorted(chosen - set(SETS))
+    if unknown:
+        raise NotFoundError(f"There is no set of reference data {unknown[0]!r}. Name one of {', '.join(SETS)}.")
+    return [name for name in SETS if name in chosen]
+
+
+def _refresh(qc: Engine, settings: Settings, name: str, *, force: bool) -> Refreshed:
+    patience = settings.database_retry
+    try:
+        snapshot = _read(qc, settings, name)
+        return run_writing(qc, lambda connection: _take_over(connection, snapshot, force), patience_seconds=patience)
+    except (ReferenceUnreachableError, ConfigurationError) as error:
+        active = run_reading(qc, active_snapshots, patience_seconds=patience).get(name)
+        return _failed(name, active, error)
+
+
+def _read(qc: Engine, settings: Settings, name: str) -> Snapshot:
+    configured = settings.reference_sources[name]
+    if configured is None:
+        shipped: Snapshot = load_shipped_set(name)
+        return shipped
+    if is_url(configured):
+        return retrieve(qc, settings, name, configured)
+    path = Path(configured)
+    if not path.is_dir():
+        return load_from_file(name, path)
+    found = load_from_folder(name, path)
+    if found is None:
+        raise ReferenceDataError(f"{path} holds no {name}. Put them there, or correct {setting_of(name)}.")
+    return found
+
+
+def setting_of(name: str) -> str:
+    """The environment variable that names where a set is read from."""
+    return f"DCC_REFERENCE_{name.upper()}"
+
+
+def _take_over(connection: Connection, snapshot: Snapshot, force: bool) -> Refreshed:
+    before = active_snapshots(connection).get(snapshot.name)
+    if before is not None and before.checksum != snapshot.checksum:
+        _require_size(before, snapshot, force)
+    added, removed, changed = _compared(connection, before, snapshot)
+    snapshot_id = save(connection, snapshot)
+    is_new = before is None or before.id != snapshot_id
+    told = f"{added:,} added, {removed:,} removed, {changed:,} changed" if is_new else "nothing has changed"
+    return Refreshed(
+        snapshot.name,
+        RefreshOutcome.NEW if is_new else RefreshOutcome.UNCHANGED,
+        snapshot.rows,
+        added,
+        removed,
+        changed,
+        f"{snapshot.name}: {snapshot.rows:,} entries from {snapshot.source}; {told}.",
+        snapshot.source,
+        snapshot_id,
+    )
+
+
+def _require_size(before: StoredSnapshot, snapshot: Snapshot, force: bool) -> None:
+    if not force and snapshot.rows < before.rows * SMALLEST_SHARE:
+        raise ReferenceDataError(
+            f"{snapshot.source} has {snapshot.rows:,} entries of {snapshot.name} where there were {before.rows:,}: "
+            f"less than half. If that is right, run `dcc reference refresh {snapshot.name} --force`."
+        )
+
+
+def _compared(connection: Connection, before: StoredSnapshot | None, snapshot: Snapshot) -> tuple[int, int, int]:
+    if before is None:
+        return len(snapshot.entries), 0, 0
+    if before.checksum == snapshot.checksum:
+        return 0, 0, 0
+    known = load_active(connection).data.find(type(snapshot))
+    old, new = known.entries if known is not None else {}, snapshot.entries
+    common = old.keys() & new.keys()
+    return len(new) - len(common), len(old) - len(common), sum(old[key] != new[key] for key in common)
+
+
+def _failed(name: str, active: StoredSnapshot | None, error: Exception) -> Refreshed:
+    if active is None:
+        remains = f"There are no {name}: the rules that need them are skipped."
+    else:
+        remains = f"Those retrieved on {active.retrieved:%Y-%m-%d} from {active.source} stay in use."
+    return Refreshed(
+        name,
+        RefreshOutcome.FAILED,
+        active.rows if active is not None else 0,
+        0,
+        0,
+        0,
+        f"{name} could not be refreshed: {error} {remains}",
+        active.source if active is not None else None,
+        active.id if active is not None else None,
+        isinstance(error, ReferenceUnreachableError),
+    )
+
+
+def _is_as_configured(active: StoredSnapshot | None, configured: str | None, name: str) -> bool:
+    if active is None:
+        return False
+    if configured is not None:
+        return is_from(active.source, configured)
+    return active.source.startswith(SHIPPED_SOURCE) and active.checksum == shipped_checksum(name)
