@@ -8,29 +8,25 @@ the server allows no such file, and for few rows, from INSERT statements of many
 from __future__ import annotations
 
 import os
-import re
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Final
 
-from sqlalchemy import Connection, Table, func, select, text
+from sqlalchemy import Connection, Table, text
 from sqlalchemy.exc import DBAPIError
 
 from dcc_resources.errors import InternalFaultError
+from dcc_resources.qc_database.procedure_rows import Row, Value
+from dcc_resources.qc_database.row_lines import FEW_ROWS, as_lines, rows_of_lines
 
-Value: TypeAlias = str | int | float | None
-Row: TypeAlias = tuple[Value, ...]
-"""A row's values in the order of the table's columns; booleans as 0 and 1, dates as ISO text."""
+__all__ = ["BulkInserter", "Counters", "Row", "Value", "insert_bulk"]
 
 _ROWS_HELD: Final = 20_000
 _TEXT_HELD: Final = 8_000_000
-_FEW: Final = 500
 _LOADING_OFF: Final = frozenset({1148, 2068, 3948, 4166})
 _REFUSES_FILES: Final = "dcc_refuses_files"
-_SPECIAL: Final = re.compile(r"[\\\t\n\r\0]")
-_ESCAPES: Final = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "\0": "\\0"})
 
 
 class Counters:
@@ -38,14 +34,27 @@ class Counters:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        self._next: dict[str, int] = {}
         self._counters: dict[str, Callable[[], int]] = {}
+
+    def read(self, tables: Iterable[Table]) -> None:
+        """Read the next ids of all these tables by one statement."""
+        preparer = self._connection.dialect.identifier_preparer
+        highest = [f"SELECT '{table.name}', MAX(id) FROM {preparer.format_table(table)}" for table in tables]  # noqa: S608
+        for name, last in self._connection.exec_driver_sql(" UNION ALL ".join(highest)):
+            self._next.setdefault(name, (last or 0) + 1)
+
+    def following(self, table: Table) -> int:
+        """The id of the next row of a table of which none was given out yet."""
+        if table.name not in self._next:
+            self.read([table])
+        return self._next[table.name]
 
     def of(self, table: Table) -> Callable[[], int]:
         """A function that yields the next id of a table, and the one after, and so on."""
         counter = self._counters.get(table.name)
         if counter is None:
-            highest = self._connection.scalar(select(func.max(table.c.id))) or 0
-            counter = self._counters[table.name] = count(highest + 1).__next__
+            counter = self._counters[table.name] = count(self.following(table)).__next__
         return counter
 
 
@@ -61,13 +70,26 @@ class BulkInserter:
         self._connection = connection
         self._tables = tuple(tables)
         self._rows: dict[str, list[Row]] = {table.name: [] for table in self._tables}
+        self._lines: dict[str, list[bytes]] = {}
+        self._lines_held = 0
         self._text_held = 0
         self.counts: dict[str, int] = dict.fromkeys(self._rows, 0)
-        """Rows written or held, by table."""
+        """Rows written, by table, and those that are held as lines."""
+
+    @property
+    def wants_lines(self) -> bool:
+        """Whether the database takes many rows fastest as lines."""
+        return self._connection.dialect.name != "sqlite" and not self._connection.info.get(_REFUSES_FILES)
 
     def rows_of(self, table: Table) -> list[Row]:
         """The list to which rows of a table are appended; the same one all the time."""
         return self._rows[table.name]
+
+    def add_lines(self, table: str, number: int, lines: bytes) -> None:
+        """Take rows of a table as `row_lines.as_lines` makes them."""
+        self._lines.setdefault(table, []).append(lines)
+        self.counts[table] += number
+        self._lines_held += number
 
     def note_text(self, characters: int) -> None:
         """Say that rows were added whose long texts have so many characters."""
@@ -75,7 +97,7 @@ class BulkInserter:
 
     def is_full(self) -> bool:
         """Whether so much is held that it should be written."""
-        return self._text_held > _TEXT_HELD or sum(map(len, self._rows.values())) > _ROWS_HELD
+        return self._text_held > _TEXT_HELD or self._lines_held + sum(map(len, self._rows.values())) > _ROWS_HELD
 
     def flush(self) -> None:
         """Write all rows that are held."""
@@ -85,18 +107,27 @@ class BulkInserter:
                 insert_bulk(self._connection, table, rows)
                 self.counts[table.name] += len(rows)
                 rows.clear()
-        self._text_held = 0
+            lines = b"".join(self._lines.pop(table.name, ()))
+            if lines:
+                _insert_lines(self._connection, table, lines)
+        self._text_held = self._lines_held = 0
 
 
 def insert_bulk(connection: Connection, table: Table, rows: Sequence[Row]) -> None:
     """Insert rows with all the columns of `table`, in their order, the fastest way that the database has."""
     if connection.dialect.name == "sqlite":
         marks = ", ".join("?" * len(table.columns))
-        connection.exec_driver_sql(f"INSERT INTO {_name(connection, table)} VALUES ({marks})", list(rows))  # noqa: S608
-        return
-    if len(rows) > _FEW and not connection.info.get(_REFUSES_FILES):
+        connection.exec_driver_sql(f"INSERT INTO {_name(connection, table)} VALUES ({marks})", rows)  # noqa: S608
+    elif len(rows) > FEW_ROWS and not connection.info.get(_REFUSES_FILES):
+        _insert_lines(connection, table, as_lines(rows))
+    else:
+        _insert(connection, table, rows)
+
+
+def _insert_lines(connection: Connection, table: Table, lines: bytes) -> None:
+    if not connection.info.get(_REFUSES_FILES):
         try:
-            _load_file(connection, table, rows)
+            _load_file(connection, table, lines)
         except DBAPIError as error:
             # The server says so before it reads a row, and the transaction goes on.
             if error.orig is None or error.orig.args[0] not in _LOADING_OFF:
@@ -104,16 +135,21 @@ def insert_bulk(connection: Connection, table: Table, rows: Sequence[Row]) -> No
             connection.info[_REFUSES_FILES] = True
         else:
             return
+    _insert(connection, table, list(rows_of_lines(lines)))
+
+
+def _insert(connection: Connection, table: Table, rows: Sequence[Row]) -> None:
     marks = ", ".join(["%s"] * len(table.columns))
     statement = f"INSERT INTO {_name(connection, table)} ({_columns(connection, table)}) VALUES ({marks})"  # noqa: S608
     connection.exec_driver_sql(statement, list(rows))
 
 
-def _load_file(connection: Connection, table: Table, rows: Iterable[Row]) -> None:
+def _load_file(connection: Connection, table: Table, lines: bytes) -> None:
+    expected = lines.count(b"\n")
     handle, path = tempfile.mkstemp(prefix="dcc-rows-", suffix=".tsv")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-            expected = _write_lines(file.write, rows)
+        with os.fdopen(handle, "wb") as file:
+            file.write(lines)
         statement = (
             f"LOAD DATA LOCAL INFILE '{_quoted(path)}' INTO TABLE {_name(connection, table)} CHARACTER SET utf8mb4 "
             "FIELDS TERMINATED BY '\\t' ESCAPED BY '\\\\' LINES TERMINATED BY '\\n' "
@@ -129,22 +165,6 @@ def _load_file(connection: Connection, table: Table, rows: Iterable[Row]) -> Non
             f"The database took {written} of {expected} rows of {table.name} with {warnings} warnings. "
             "Nothing of the document was kept. Report this as a fault of the platform."
         )
-
-
-def _write_lines(write: Callable[[str], Any], rows: Iterable[Row]) -> int:
-    written = 0
-    for row in rows:
-        write("\t".join([_field(value) for value in row]) + "\n")
-        written += 1
-    return written
-
-
-def _field(value: Value) -> str:
-    if value is None:
-        return "\\N"
-    if type(value) is str:
-        return value.translate(_ESCAPES) if _SPECIAL.search(value) else value
-    return repr(value)
 
 
 def _name(connection: Connection, table: Table) -> str:

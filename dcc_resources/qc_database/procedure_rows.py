@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, NamedTuple, TypeAlias
 from zlib import crc32
 
 from dcc_resources.qc_database import contents as said
-from dcc_resources.qc_database import models
-from dcc_resources.qc_database.bulk import BulkInserter, Counters, Row
 from dcc_resources.qc_database.lexical import parse_number
-from dcc_resources.qc_database.vocabulary import EntityKind, MeasurementType, MediaType, MetadataOwner
+from dcc_resources.qc_database.vocabulary import MeasurementType, MediaType, MetadataOwner
+
+Value: TypeAlias = str | int | float | None
+Row: TypeAlias = tuple[Value, ...]
+"""A row's values in the order of the table's columns; booleans as 0 and 1, dates as ISO text."""
+Tables: TypeAlias = Mapping[str, list[Row]]
+"""The lists to which rows are appended, by the tables' names."""
+NewIds: TypeAlias = Mapping[str, Callable[[], int]]
+"""By the tables' names, functions that yield the next id, and the one after, and so on."""
 
 _SIMPLE: Final = MeasurementType.SIMPLE.value
 _ONTOLOGY: Final = MeasurementType.ONTOLOGY.value
@@ -20,7 +26,7 @@ _SERIES: Final = MeasurementType.SERIES.value
 class RunOwner(NamedTuple):
     """Whose procedure it is: the entity's table and row, and what each of its measurements repeats."""
 
-    kind: EntityKind
+    kind: str
     id: int
     centre: str
     pipeline: str
@@ -50,31 +56,30 @@ def fingerprint(start: int, *texts: str | None) -> int:
 
 
 class ProcedureRows:
-    """Makes the rows of a document's procedures."""
+    """Makes the rows of a document's procedures; `held_text` counts the characters of values and terms."""
 
-    def __init__(self, document_id: int, counters: Counters, rows: BulkInserter) -> None:
+    def __init__(self, document_id: int, new_ids: NewIds, tables: Tables) -> None:
         self._document_id = document_id
-        self._rows = rows
-        self._run_id = counters.of(models.ProcedureRun.__table__)
-        self._measurement_id = counters.of(models.Measurement.__table__)
-        self._media_id = counters.of(models.Media.__table__)
-        self._metadata_id = counters.of(models.Metadata.__table__)
-        self._runs = rows.rows_of(models.ProcedureRun.__table__)
-        self._measurements = rows.rows_of(models.Measurement.__table__)
-        self._media = rows.rows_of(models.Media.__table__)
-        self._associations = rows.rows_of(models.MediaAssociation.__table__)
-        self._dimensions = rows.rows_of(models.Dimension.__table__)
-        self._metadata = rows.rows_of(models.Metadata.__table__)
+        self._run_id = new_ids["procedure_run"]
+        self._measurement_id = new_ids["measurement"]
+        self._media_id = new_ids["media"]
+        self._metadata_id = new_ids["metadata"]
+        self._runs = tables["procedure_run"]
+        self._measurements = tables["measurement"]
+        self._media = tables["media"]
+        self._associations = tables["media_association"]
+        self._dimensions = tables["dimension"]
+        self._metadata = tables["metadata"]
+        self.held_text = 0
 
     def add(self, owner: RunOwner, procedure: said.Procedure) -> None:
         """Take the rows of a procedure."""
-        run_id = self._run_id()
-        self._runs.append(
-            (run_id, self._document_id, owner.kind.value, owner.id, procedure.procedure_id, procedure.line)
-        )
-        tail = (owner.centre, owner.pipeline, owner.project, procedure.procedure_id, *owner[5:])
+        run_id, document_id, procedure_id = self._run_id(), self._document_id, procedure.procedure_id
+        self._runs.append((run_id, document_id, owner.kind, owner.id, procedure_id, procedure.line))
+        tail = (owner.centre, owner.pipeline, owner.project, procedure_id, *owner[5:])
         place = self._add_measurements(run_id, procedure, tail)
-        self._add_media(run_id, procedure, place)
+        if procedure.media or procedure.media_samples or procedure.series_media:
+            self._add_media(run_id, procedure, place)
         self._add_metadata(run_id, MetadataOwner.PROCEDURE, run_id, procedure.metadata)
 
     def _add_measurements(self, run_id: int, procedure: said.Procedure, tail: Row) -> int:
@@ -86,32 +91,28 @@ class ProcedureRows:
             if value is not None:
                 item, number = 1, parse_number(value)
                 held += len(value)
-            head = (new_id(), run_id, document_id, place, item, _SIMPLE, name, sequence)
             mark = fingerprint(start, name, sequence, None, None, value, unit, status)
-            append((*head, None, None, value, number, unit, status, line, *tail, mark))
+            append((new_id(), run_id, document_id, place, item, _SIMPLE, name, sequence, None, None, value, number,
+                    unit, status, line, *tail, mark))  # fmt: skip
         done = len(procedure.simple)
-        for place, parameter in enumerate(procedure.ontology, start=done + 1):
-            for item, term in enumerate(parameter.terms, start=1):
-                head = (new_id(), run_id, document_id, place, item, _ONTOLOGY, *parameter[1:3])
-                mark = fingerprint(start, *parameter[1:3], None, None, term, None, parameter.status)
-                number = parse_number(term)
-                append((*head, None, None, term, number, None, parameter.status, parameter.line, *tail, mark))
+        for place, (line, name, sequence, terms, status) in enumerate(procedure.ontology, start=done + 1):
+            for item, term in enumerate(terms, start=1):
+                mark = fingerprint(start, name, sequence, None, None, term, None, status)
+                append((new_id(), run_id, document_id, place, item, _ONTOLOGY, name, sequence, None, None, term,
+                        parse_number(term), None, status, line, *tail, mark))  # fmt: skip
                 held += len(term)
         done += len(procedure.ontology)
-        for place, series in enumerate(procedure.series, start=done + 1):
-            _, name, sequence, unit, values, status = series
-            of_series = (run_id, document_id, place)
+        for place, (first_line, name, sequence, unit, values, status) in enumerate(procedure.series, start=done + 1):
             for item, (line, increment, increment_status, value) in enumerate(values, start=1):
-                head = (new_id(), *of_series, item, _SERIES, name, sequence)
                 mark = fingerprint(start, name, sequence, increment, increment_status, value, unit, status)
-                number = parse_number(value)
-                append((*head, increment, increment_status, value, number, unit, status, line, *tail, mark))
+                append((new_id(), run_id, document_id, place, item, _SERIES, name, sequence, increment,
+                        increment_status, value, parse_number(value), unit, status, line, *tail, mark))  # fmt: skip
                 held += len(value)
             if not values:
-                head = (new_id(), *of_series, None, _SERIES, name, sequence)
                 mark = fingerprint(start, name, sequence, None, None, None, unit, status)
-                append((*head, None, None, None, None, unit, status, series.line, *tail, mark))
-        self._rows.note_text(held)
+                append((new_id(), run_id, document_id, place, None, _SERIES, name, sequence, None, None, None, None,
+                        unit, status, first_line, *tail, mark))  # fmt: skip
+        self.held_text += held
         return done + len(procedure.series)
 
     def _add_media(self, run_id: int, procedure: said.Procedure, done: int) -> None:
@@ -173,7 +174,8 @@ class ProcedureRows:
         self._add_metadata(run_id, MetadataOwner.MEDIA, media_id, media.metadata)
 
     def _add_metadata(self, run_id: int, kind: MetadataOwner, owner_id: int, metadata: Iterable[said.Metadata]) -> None:
+        new_id, append, owner_kind = self._metadata_id, self._metadata.append, kind.value
         for place, (line, name, sequence, status, value) in enumerate(metadata):
-            row_id = self._metadata_id()
-            self._metadata.append((row_id, run_id, kind.value, owner_id, place, name, sequence, value, status, line))
-            self._rows.note_text(len(value or ""))
+            append((new_id(), run_id, owner_kind, owner_id, place, name, sequence, value, status, line))
+            if value is not None:
+                self.held_text += len(value)

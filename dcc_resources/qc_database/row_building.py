@@ -1,0 +1,275 @@
+"""What a document says, as rows of the QC database's tables.
+
+Each element becomes rows with ids allocated here, under the upload lock. An entity with a text that is longer than its
+column becomes none: it is refused, by rule Q1, and never cut. `row_loading` is the way back.
+
+Nothing here knows the database: rows are tuples, tables are names, so that a process of its own can build rows without
+loading SQLAlchemy (`row_process`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, NamedTuple, TypeAlias
+
+from dcc_resources.qc_database import contents as said
+from dcc_resources.qc_database.lexical import parse_boolean, parse_date, parse_integer, parse_number
+from dcc_resources.qc_database.procedure_rows import NewIds, ProcedureRows, Row, RunOwner, Tables, Value
+from dcc_resources.qc_database.vocabulary import EntityKind
+
+Limits: TypeAlias = Mapping[str, tuple[tuple[int, int, str], ...]]
+"""By table, of each text: its place in a row, how many characters its column holds, and the column's name."""
+
+NUMBERED: Final = (
+    "centre_block",
+    *(kind.value for kind in EntityKind),
+    "status_code",
+    "procedure_run",
+    "measurement",
+    "media",
+    "metadata",
+)
+"""The tables whose rows get ids here."""
+
+
+class TooLong(NamedTuple):
+    """A text that its column cannot hold."""
+
+    column: str
+    length: int
+    limit: int
+
+
+class EntityRow(NamedTuple):
+    """The row of an entity, but for its last columns: whether it is current and whether it is valid."""
+
+    kind: EntityKind
+    id: int
+    values: Row
+
+
+class RowBuilder:
+    """Makes the rows of one document and appends them to `tables`, but for those of the entities themselves.
+
+    `held_text` counts the characters of long texts that were appended.
+    """
+
+    def __init__(self, document_id: int, new_ids: NewIds, tables: Tables, limits: Limits) -> None:
+        self._document_id = document_id
+        self._tables = tables
+        self._ids = {kind: new_ids[kind.value] for kind in EntityKind}
+        self._block_id = new_ids["centre_block"]
+        self._status_id = new_ids["status_code"]
+        self._procedures = ProcedureRows(document_id, new_ids, tables)
+        self._checks = [(rows, _length_check(name, limits[name])) for name, rows in tables.items()]
+        self._checks_by_table = {name: _length_check(name, limits[name]) for name in tables}
+        self._block: said.Block | None = None
+        self._in_block: Row = ()
+        self._of_run: tuple[str, str, str] = ("", "", "")
+
+    @property
+    def held_text(self) -> int:
+        """How many characters of long texts were appended, ever."""
+        return self._procedures.held_text
+
+    def add_block(self, block: said.Block) -> TooLong | None:
+        """Take the block that the next entities are in; what is too long in it, so that they cannot be taken."""
+        block_id = self._block_id()
+        row: Row = (block_id, self._document_id, block.position, *block[2:], block.line)
+        too_long = self._checks_by_table["centre_block"](row)
+        if too_long is None:
+            self._tables["centre_block"].append(row)
+            self._in_block = (block_id, self._document_id)
+            self._of_run = (block.centre, block.pipeline or "", block.project or "")
+        self._block = None if too_long else block
+        return too_long
+
+    def add_entity(self, entity: said.Entity) -> EntityRow | TooLong:
+        """Take the rows of an entity of the last block but its own row, which is returned; or what is too long."""
+        if self._block is None:
+            raise RuntimeError("An entity was added before the block that it is in.")
+        marks = [len(rows) for rows, _ in self._checks]
+        if isinstance(entity, said.Experiment):
+            made = self._experiment(self._block, entity)
+        elif isinstance(entity, said.Specimen):
+            made = self._specimen(self._block, entity)
+        elif isinstance(entity, said.Line):
+            made = self._line(self._block, entity)
+        else:
+            made = self._housing(self._block, entity)
+        too_long = self._checks_by_table[made.kind.value]((*made.values, None, None))
+        for mark, (rows, check) in zip(marks, self._checks, strict=True):
+            if too_long is not None:
+                break
+            if len(rows) > mark:
+                too_long = next(filter(None, map(check, rows[mark:])), None)
+        if too_long is None:
+            return made
+        for mark, (rows, _) in zip(marks, self._checks, strict=True):
+            del rows[mark:]
+        return too_long
+
+    def _specimen(self, block: said.Block, entity: said.Specimen) -> EntityRow:
+        lexical = _Lexical()
+        status = entity.status_code
+        row_id = self._ids[EntityKind.SPECIMEN]()
+        self._relations(row_id, entity)
+        values = (
+            row_id,
+            *self._in_block,
+            entity.position,
+            entity.line,
+            block.centre,
+            entity.specimen_id,
+            entity.kind.value,
+            lexical.boolean("isBaseline", entity.is_baseline),
+            entity.gender,
+            entity.zygosity,
+            entity.litter_id,
+            entity.pipeline,
+            entity.phenotyping_centre,
+            entity.production_centre,
+            entity.project,
+            entity.colony_id,
+            entity.strain_id,
+            lexical.date("DOB", entity.dob),
+            entity.stage,
+            entity.stage_unit,
+            status.code if status else None,
+            lexical.date("date", status.date if status else None),
+            lexical.text(),
+        )
+        return EntityRow(EntityKind.SPECIMEN, row_id, values)
+
+    def _relations(self, row_id: int, entity: said.Specimen) -> None:
+        self._tables["related_specimen"].extend(
+            (row_id, place, *related[1:], related.line) for place, related in enumerate(entity.related_specimens)
+        )
+        self._tables["genotype"].extend(
+            (row_id, place, *genotype[1:], genotype.line) for place, genotype in enumerate(entity.genotypes)
+        )
+        self._tables["parental_strain"].extend(
+            _strain_row(row_id, place, strain) for place, strain in enumerate(entity.parental_strains)
+        )
+        for place, alteration in enumerate(entity.chromosomal_alterations):
+            self._tables["chromosomal_alteration"].append((row_id, place, alteration.line))
+            regions = [("added", region) for region in alteration.added]
+            regions += [("removed", region) for region in alteration.removed]
+            self._tables["chromosome"].extend(
+                (row_id, place, part, kind, *region[1:], region.line) for part, (kind, region) in enumerate(regions)
+            )
+
+    def _experiment(self, block: said.Block, entity: said.Experiment) -> EntityRow:
+        lexical = _Lexical()
+        row_id = self._ids[EntityKind.EXPERIMENT]()
+        line, position, experiment_id, written, sequence, specimens, procedure, status_codes = entity
+        day = lexical.date("dateOfExperiment", written)
+        named = self._tables["experiment_specimen"]
+        for place, one in enumerate(specimens):
+            named.append((row_id, place, one, line))
+        if status_codes:
+            self._status_codes(EntityKind.EXPERIMENT, row_id, status_codes)
+        procedure_id = None
+        if procedure is not None:
+            procedure_id = procedure.procedure_id
+            only = specimens[0] if len(specimens) == 1 else None
+            owner = RunOwner(EntityKind.EXPERIMENT.value, row_id, *self._of_run, experiment_id, day, only)
+            self._procedures.add(owner, procedure)
+        values = (row_id, *self._in_block, position, line, *block[2:], procedure_id, experiment_id, sequence, day)
+        return EntityRow(EntityKind.EXPERIMENT, row_id, (*values, lexical.text()))
+
+    def _line(self, block: said.Block, entity: said.Line) -> EntityRow:
+        row_id = self._ids[EntityKind.LINE]()
+        self._status_codes(EntityKind.LINE, row_id, entity.status_codes)
+        self._procedures.add(RunOwner(EntityKind.LINE.value, row_id, *self._of_run, None, None, None), entity.procedure)
+        values = (*self._head(block, row_id, entity), entity.colony_id, entity.sequence_id, None)
+        return EntityRow(EntityKind.LINE, row_id, values)
+
+    def _housing(self, block: said.Block, entity: said.Housing) -> EntityRow:
+        lexical = _Lexical()
+        row_id = self._ids[EntityKind.HOUSING]()
+        self._procedures.add(
+            RunOwner(EntityKind.HOUSING.value, row_id, *self._of_run, None, None, None), entity.procedure
+        )
+        from_lims = lexical.boolean("fromLIMS", entity.from_lims)
+        day = lexical.date("lastUpdated", entity.last_updated)
+        values = (*self._head(block, row_id, entity), from_lims, day, lexical.text())
+        return EntityRow(EntityKind.HOUSING, row_id, values)
+
+    def _head(self, block: said.Block, row_id: int, entity: said.Line | said.Housing) -> Row:
+        place = (entity.position, entity.line)
+        return (row_id, *self._in_block, *place, *block[2:], entity.procedure.procedure_id)
+
+    def _status_codes(self, kind: EntityKind, row_id: int, codes: Iterable[said.StatusCode]) -> None:
+        for place, code in enumerate(codes):
+            lexical = _Lexical()
+            day = lexical.date("date", code.date)
+            row = (self._status_id(), kind.value, row_id, place, code.code, day, lexical.text(), code.line)
+            self._tables["status_code"].append(row)
+
+
+def _strain_row(row_id: int, place: int, strain: said.ParentalStrain) -> Row:
+    lexical = _Lexical()
+    return (
+        row_id,
+        place,
+        lexical.number("percentage", strain.percentage),
+        strain.mgi_strain_id,
+        strain.gender,
+        lexical.integer("level", strain.level),
+        lexical.text(),
+        strain.line,
+    )
+
+
+class _Lexical:
+    """What was written where a typed column does not say it."""
+
+    def __init__(self) -> None:
+        self._written: dict[str, str] = {}
+
+    def boolean(self, name: str, written: str) -> int:
+        if written not in {"true", "false"}:
+            self._written[name] = written
+        return int(parse_boolean(written))
+
+    def date(self, name: str, written: str | None) -> str | None:
+        if written is None:
+            return None
+        day = parse_date(written)
+        iso = None if day is None else day.isoformat()
+        if iso != written:
+            self._written[name] = written
+        return iso
+
+    def number(self, name: str, written: str) -> float | None:
+        number = parse_number(written)
+        if number is None or repr(number) != written:
+            self._written[name] = written
+        return number
+
+    def integer(self, name: str, written: str) -> int:
+        sign = "-" if written.startswith("-") else ""
+        number = parse_integer(sign + (written.lstrip("+-").lstrip("0") or "0"))
+        if number is None:
+            raise ValueError(f"{name} is {written[:40]!r}, which is no whole number")
+        if str(number) != written:
+            self._written[name] = written
+        return number
+
+    def text(self) -> str | None:
+        return json.dumps(self._written, ensure_ascii=False) if self._written else None
+
+
+def _length_check(table: str, limits: tuple[tuple[int, int, str], ...]) -> Callable[[Row], TooLong | None]:
+    """A function that finds the first text of a row that its column cannot hold."""
+
+    def check(row: Row) -> TooLong | None:
+        for place, limit, name in limits:
+            value: Value = row[place]
+            if value is not None and len(value) > limit:  # type: ignore[arg-type]
+                return TooLong(f"{table}.{name}", len(value), limit)  # type: ignore[arg-type]
+        return None
+
+    return check
