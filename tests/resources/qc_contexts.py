@@ -67,8 +67,30 @@ def know(engine: Engine, name: str, table: str, rows: Collection[dict[str, Any]]
 def know_colonies(engine: Engine, **strains: str) -> int:
     """Make a snapshot of colonies with their strains the active one; its id."""
     common = {"position": 1, "production_centre": "H", "status": "Cryopreservation Complete"}
-    rows = [common | {"colony_id": name, "strain_id": one} for name, one in strains.items()]
+    rows = [
+        {
+            "colony_id": name,
+            "strain_id": strain,
+            "gene_id": f"MGI:{name}",
+            "gene_symbol": f"gene {name}",
+            "allele_id": f"MGI:a{name}",
+            **common,
+        }
+        for name, strain in strains.items()
+    ]
     return know(engine, "colonies", "known_colony", rows)
+
+
+def know_important_metadata(engine: Engine, procedure_id: str = "IMPC_CBC_001", **names: str) -> int:
+    """Make a snapshot of IMPReSS the active one that calls these metadata parameters important; its id."""
+    flags = {"is_required": False, "is_important": True, "is_active": True}
+    of_procedure = {"procedure_id": procedure_id, "procedure_variant": 1, "variant": 1, "type": "procedureMetadata"}
+    rows = [{"parameter_id": key, "name": name, **of_procedure, **flags} for key, name in names.items()]
+    snapshot_id = know(engine, "impress", "impress_parameter", rows)
+    procedure = {"pipeline": "IMPC_001", "procedure_id": procedure_id, "variant": 1, "is_active": True}
+    with writing(engine) as connection:
+        connection.execute(insert(TABLES["impress_procedure"]), [{"snapshot_id": snapshot_id, **procedure}])
+    return snapshot_id
 
 
 def contexts_of(connection: Connection) -> dict[tuple[str, ...], Worth]:

@@ -1,0 +1,120 @@
+"""Overviews rebuilt for what documents touched (issue 3, item 7; reference databases, phenodcc_overviews).
+
+They show what is current and valid: genotypes and strains of specimens, procedure runs with their animals, metadata
+groups. Two views go with them: `overview_measurement`, and `overview_comparison`, which sets beside each run on a
+mutant the runs on baseline animals with the same centre, pipeline, strain, procedure and metadata group.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from sqlalchemy import Connection, Engine, func, select
+
+from dcc_resources.contexts.animals import renew_animals
+from dcc_resources.contexts.basis import (
+    COLONIES,
+    IMPRESS,
+    STRAINS,
+    Basis,
+    Build,
+    active_basis,
+    record_basis,
+    recorded_basis,
+)
+from dcc_resources.contexts.genotypes import (
+    GenotypeKey,
+    all_genotypes,
+    renew_genotypes,
+    renew_strains,
+    touched_genotypes,
+)
+from dcc_resources.contexts.metadata_groups import ImportantMetadata
+from dcc_resources.contexts.touched import all_current_runs, due_for_overviews, mark_built, touched_runs
+from dcc_resources.data_outcomes import OverviewsBuilt
+from dcc_resources.databases.columns import utc_now
+from dcc_resources.databases.transactions import run_reading, run_writing
+from dcc_resources.qc_database.applying import PATIENCE_SECONDS, take_upload_lock
+from dcc_resources.qc_database.models import OverviewAnimalProcedure, OverviewGenotype
+
+_ANIMAL: Final = OverviewAnimalProcedure.__table__
+_GENOTYPE: Final = OverviewGenotype.__table__
+
+
+@dataclass(slots=True)
+class _Step:
+    """What one transaction did: the centres that it concerned, and whether there may be more to do."""
+
+    centres: set[str] = field(default_factory=set)
+    more: bool = True
+
+
+def build_overviews(qc: Engine, *, patience_seconds: float = PATIENCE_SECONDS) -> OverviewsBuilt:
+    """Have the overviews show what the data contexts take account of; documents with `overviews_built` false.
+
+    As many documents at once as fit into a transaction, which leaves the overviews consistent; a build that is killed
+    is gone on with by the next. Everything is rebuilt, in one transaction, where the reference data have changed
+    (IMPReSS, colonies or strains). Raises the database's `unreachable` error when others were in the way, or the
+    database away, for `patience_seconds`.
+    """
+    started = time.monotonic()
+    total = run_writing(qc, _follow_reference_data, patience_seconds=patience_seconds)
+    while True:
+        step = run_writing(qc, _take_documents, patience_seconds=patience_seconds)
+        total.centres |= step.centres
+        if not step.more:
+            break
+    counts = run_reading(qc, lambda connection: _counts(connection, total.centres), patience_seconds=patience_seconds)
+    return OverviewsBuilt(counts, time.monotonic() - started, utc_now())
+
+
+def _follow_reference_data(connection: Connection) -> _Step:
+    step = _Step()
+    take_upload_lock(connection)
+    basis = active_basis(connection, [COLONIES, IMPRESS, STRAINS])
+    recorded = recorded_basis(connection, Build.OVERVIEWS)
+    if basis != recorded:
+        if recorded:
+            step.centres |= _renew(connection, all_current_runs(connection), all_genotypes(connection), basis)
+        record_basis(connection, Build.OVERVIEWS, basis)
+    return step
+
+
+def _take_documents(connection: Connection) -> _Step:
+    step = _Step()
+    take_upload_lock(connection)
+    documents = due_for_overviews(connection)
+    if documents:
+        basis = recorded_basis(connection, Build.OVERVIEWS)
+        runs = sorted(touched_runs(connection, documents))
+        step.centres |= _renew(connection, runs, touched_genotypes(connection, documents), basis)
+        mark_built(connection, documents, overviews=True)
+    step.more = bool(documents)
+    return step
+
+
+def _renew(connection: Connection, runs: list[int], genotypes: Collection[GenotypeKey], basis: Basis) -> set[str]:
+    centres = renew_animals(connection, runs, basis, ImportantMetadata(connection, basis[IMPRESS]))
+    renew_strains(connection, renew_genotypes(connection, genotypes, basis), basis)
+    return centres | {centre for centre, _ in genotypes}
+
+
+def _counts(connection: Connection, centres: Iterable[str]) -> Mapping[str, Mapping[str, int]]:
+    counts: dict[str, Mapping[str, int]] = {}
+    animals = select(
+        func.count(func.distinct(_ANIMAL.c.procedure_run_id)).label("procedure_runs"),
+        func.count(func.distinct(_ANIMAL.c.specimen_id)).label("animals"),
+        func.count(func.distinct(_ANIMAL.c.metadata_group)).label("metadata_groups"),
+    )
+    genotypes = select(
+        func.count(func.distinct(_GENOTYPE.c.genotype)).label("genotypes"),
+        func.count(func.distinct(func.nullif(_GENOTYPE.c.strain_id, ""))).label("strains"),
+    )
+    for centre in sorted(centres):
+        of_genotypes = connection.execute(genotypes.where(_GENOTYPE.c.centre == centre)).mappings().one()
+        of_animals = connection.execute(animals.where(_ANIMAL.c.centre == centre)).mappings().one()
+        counts[centre] = {**of_genotypes, **of_animals}
+    return counts
