@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from sqlalchemy import Connection, and_, delete, not_, or_, select
+from sqlalchemy import Connection, delete, not_, or_, select
 from sqlalchemy.sql.elements import ColumnElement
 
 from dcc_resources.qc_database.base import ID_LENGTH, URI_LENGTH
@@ -54,7 +54,7 @@ def save_pages(connection: Connection, pages: Sequence[Page]) -> None:
 
 def remove_pages_but_of(connection: Connection, sources: Collection[str]) -> None:
     """Remove what is kept of sources that are not asked any more."""
-    connection.execute(delete(_PAGE).where(and_(*(not_(_is_of(source)) for source in sources))))
+    connection.execute(delete(_PAGE).where(*(not_(_is_of(source)) for source in sources)))
 
 
 def _is_of(source: str) -> ColumnElement[bool]:
