@@ -175,6 +175,7 @@ e.sequence_id AS experiment_sequence_id, e.date,
 (SELECT CASE WHEN COUNT(*) = 1 THEN MIN(x.specimen_id) END FROM experiment_specimen x WHERE x.experiment_row = e.id)
 AS specimen_id, r.procedure_id
 """
+# What a run says is taken from it rather than from each measurement, which says the same: the run has indexes of it.
 VIEWS = {
     "current_specimen": """
 SELECT s.id, s.centre, s.specimen_id, s.kind, s.is_baseline, s.gender, s.zygosity, s.litter_id, s.pipeline, s.project,
@@ -189,10 +190,10 @@ AS specimen_id, e.is_valid, e.lexical, e.document_id, e.line FROM experiment e W
 """,
     "current_measurement": f"""
 SELECT m.id, m.centre, m.pipeline, m.project, COALESCE(l.colony_id, s.colony_id) AS colony_id, s.strain_id,
-s.is_baseline, s.gender, s.zygosity, m.specimen_id, m.experiment_id, e.sequence_id AS experiment_sequence_id, m.date,
-m.procedure_id, m.parameter_id, m.type, m.sequence_id, m.position, m.item, m.increment, m.increment_status, m.value,
-m.number, m.unit, m.status, {IS_VALID}, m.fingerprint,
-r.owner_kind, r.owner_id, m.procedure_run_id, m.document_id, m.line
+s.is_baseline, s.gender, s.zygosity, s.dob, m.specimen_id, m.experiment_id, e.sequence_id AS experiment_sequence_id,
+m.date, r.procedure_id, m.parameter_id, m.type, m.sequence_id, m.position, m.item, m.increment, m.increment_status,
+m.value, m.number, m.unit, m.status, {IS_VALID}, m.fingerprint,
+r.owner_kind, r.owner_id, m.procedure_run_id, r.document_id, m.line
 FROM measurement m JOIN procedure_run r ON r.id = m.procedure_run_id {OWNERS}
 LEFT JOIN specimen s ON s.centre = m.centre AND s.specimen_id = m.specimen_id AND s.is_current = 1 {IS_CURRENT}
 """,  # noqa: S608
