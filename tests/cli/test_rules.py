@@ -1,0 +1,98 @@
+"""`dcc rules`: listing the rules, waiving and restoring them, on SQLite and on MariaDB."""
+
+from __future__ import annotations
+
+import getpass
+import os
+
+import pytest
+
+from dcc_cli.context import open_qc
+from dcc_resources.integrity.catalogue import CATALOGUE
+from dcc_resources.settings import load_settings
+from tests.cli.conftest import Dcc, clean, imported_by
+from tests.databases import only_sqlite
+from tests.resources.integrity_cases import experiment, experiments, mutant, procedure, simple, specimens
+from tests.resources.judging_cases import judge, upload
+
+FAR = "2999-12-31"
+
+
+def waive(dcc: Dcc, *arguments: object) -> object:
+    return dcc("rules", "waive", *arguments, "--reason", "a broken balance")
+
+
+@only_sqlite
+def test_the_rules_are_listed_without_a_database(bare_dcc: Dcc) -> None:
+    listed = bare_dcc.json("rules", "list")
+    assert [entry["id"] for entry in listed] == list(CATALOGUE)
+    assert next(entry for entry in listed if entry["id"] == "S2") == {
+        "id": "S2",
+        "severity": "error",
+        "demand": "A baseline animal's strainID is a known strain.",
+        "known_as": ["testSpecimenBackground"],
+        "needs": ["strains"],
+        "at_upload": False,
+    }
+    assert "testSpecimenBackground" in bare_dcc("rules", "list").stdout
+    assert imported_by("rules", "list", environment=clean(os.environ)).isdisjoint({"dagster", "lxml", "paramiko"})
+
+
+def test_a_waiver_is_recorded_with_its_author_and_shown(dcc: Dcc) -> None:
+    assert "No rule is waived" in dcc("rules", "waivers").stdout
+    said = dcc("rules", "waive", "P9", "--centre", "H", "--until", FAR, "--reason", "a broken balance").stdout
+    assert "Waiver 1: rule P9 is waived at centre H" in said
+    assert "No document" in said
+    (entry,) = dcc.json("rules", "waivers")
+    assert (entry["id"], entry["rule"], entry["centre"], entry["procedure"]) == (1, "P9", "H", None)
+    assert (entry["effect"], entry["state"], entry["valid_until"]) == ("waive", "in force", FAR)
+    assert (entry["author"], entry["reason"]) == (getpass.getuser(), "a broken balance")
+    assert "a broken balance" in dcc("rules", "waivers").stdout
+    added = dcc.json("rules", "waive", "E9", "--procedure", "IMPC_CBC_001", "--warn", "--reason", "known repeats")
+    assert (added["id"], added["effect"], added["procedure"]) == (2, "warn", "IMPC_CBC_001")
+
+
+def test_a_revoked_waiver_is_shown_on_request(dcc: Dcc) -> None:
+    waive(dcc, "P9")
+    assert "Waiver 1 of rule P9 is revoked." in dcc("rules", "revoke", "1", "--reason", "it is mended").stdout
+    assert dcc.json("rules", "waivers") == []
+    (entry,) = dcc.json("rules", "waivers", "--all")
+    assert (entry["state"], entry["revoked_by"], entry["revoked_reason"]) == (
+        "revoked",
+        getpass.getuser(),
+        "it is mended",
+    )
+    assert "revoked: it is mended" in dcc("rules", "waivers", "--all").stdout
+    assert "was revoked" in dcc.error("rules", "revoke", "1", "--reason", "?", exit_code=2)
+
+
+def test_it_is_said_how_many_documents_a_waiver_concerns(dcc: Dcc, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in dcc.environment.items():
+        monkeypatch.setenv(name, value)
+    with open_qc(load_settings()) as qc:
+        judge(qc, upload(qc, specimens(mutant())))
+        judge(qc, upload(qc, experiments(experiment(procedure(simple("RANGED", "x"))))))
+    said = dcc("rules", "waive", "P9", "--reason", "a broken balance").stdout
+    assert "1 document judged before may change: dcc data recheck --rule P9" in said
+
+
+@only_sqlite
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("waive", "P99", "--reason", "?"), "dcc rules list"),
+        (("waive", "reference", "--reason", "?"), "cannot be waived"),
+        (("waive", "S14", "--warn", "--reason", "?"), "only ever warns"),
+        (("waive", "P9", "--until", "2020-01-01", "--reason", "?"), "before it begins"),
+        (("waive", "P9", "--reason", ""), "reason"),
+        (("revoke", "7", "--reason", "?"), "dcc rules waivers --all"),
+    ],
+)
+def test_wrong_use_is_refused_with_what_to_do(dcc: Dcc, arguments: tuple[str, ...], said: str) -> None:
+    assert said in dcc.error("rules", *arguments, exit_code=2)
+    assert dcc.json("rules", "waivers") == []
+
+
+@only_sqlite
+def test_without_a_database_it_is_said_how_to_make_one(bare_dcc: Dcc) -> None:
+    assert "dcc init" in bare_dcc.error("rules", "waivers", exit_code=2)
