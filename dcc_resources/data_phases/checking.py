@@ -6,6 +6,7 @@ a killed session did not come to is not forgotten.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
@@ -35,8 +36,11 @@ from dcc_resources.qc_database.reading import read_document
 from dcc_resources.qc_database.row_loading import load_document
 from dcc_resources.qc_database.vocabulary import DocumentState
 from dcc_resources.reference_data import store
+from dcc_resources.reference_data.refreshing import RefreshOutcome, ensure_reference
 from dcc_resources.tracker.progress import State
 from dcc_resources.tracker.reference import Phase, Status
+
+log = logging.getLogger(__name__)
 
 JUDGED_WELL: Final = State(Phase.DATA, Status.DONE)
 JUDGED_FAULTY: Final = State(Phase.DATA, Status.FAILED)
@@ -53,6 +57,8 @@ def check_documents(work: DataSession) -> Iterator[ZipData]:
     database, and SessionLostError. A document that meets a fault of the platform goes on waiting; the fault is noted.
     """
     due = work.due(Phase.DATA)
+    if due:
+        _see_to_reference_data(work)
     basis = work.read_qc(lambda connection: basis_of_today(connection, work.settings.max_document_errors))
     there = work.read_qc(lambda connection: documents_of(connection, [document.xml_id for document in due]))
     again = _set_back(work, [there[one.xml_id].id for one in due if one.xml_id in there], basis)
@@ -69,10 +75,17 @@ def check_documents(work: DataSession) -> Iterator[ZipData]:
                 yield from recorder.write()
             recorder.add(_check(work, document, there[document.xml_id], basis))
     except QcDatabaseUnreachableError:
-        recorder.write()
+        recorder.break_off()
         raise
     yield from recorder.write()
     work.session.finish_task(task, failed=len(work.faults) > faults)
+
+
+def _see_to_reference_data(work: DataSession) -> None:
+    """Have the sets that the settings name be there; what cannot be read makes rules go unchecked, which is said."""
+    for refreshed in ensure_reference(work.qc, work.settings):
+        if refreshed.outcome is RefreshOutcome.FAILED:
+            log.warning("%s", refreshed.message)
 
 
 def basis_of_today(connection: Connection, limit: int) -> Basis:

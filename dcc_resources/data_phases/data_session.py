@@ -111,7 +111,7 @@ class Recorder:
         self._left = Counter(document.za_id for document in documents)
         self._told: dict[int, list[Fact]] = defaultdict(list)
         self._batch: list[Fact] = []
-        self._running: list[Proposal] = []
+        self._running: dict[int, Proposal] = {}
         self._written = time.monotonic()
 
     def show_pending(self, documents: Iterable[DueDocument]) -> None:
@@ -123,10 +123,12 @@ class Recorder:
 
     def show_running(self, document: DueDocument) -> None:
         """Show that a document's turn has come, with the next writing."""
-        self._running.append(Proposal(Subject.XML_FILE, document.xml_id, State(self._phase, Status.RUNNING)))
+        running = State(self._phase, Status.RUNNING)
+        self._running[document.xml_id] = Proposal(Subject.XML_FILE, document.xml_id, running)
 
     def add(self, fact: Fact) -> None:
         """Take what became of a document."""
+        self._running.pop(fact.document.xml_id, None)
         self._batch.append(fact)
 
     @property
@@ -137,17 +139,22 @@ class Recorder:
 
     def write(self) -> list[ZipData]:
         """Write what was gathered in one transaction; the zip actions that have come to an end with it."""
-        batch, running = self._batch, self._running
+        batch, running = self._batch, list(self._running.values())
         if not batch and not running:
             return []
         states = self._work.session.write(lambda connection: _write(connection, batch, running))
-        self._batch, self._running, self._written = [], [], time.monotonic()
+        self._batch, self._running, self._written = [], {}, time.monotonic()
         for fact in batch:
             state = states[Subject.XML_FILE].get(fact.document.xml_id, fact.state or fact.document.state)
             data = replace(fact.data, phase=state.phase, status=state.status)
             self._told[fact.document.za_id].append(replace(fact, data=data))
             self._left[fact.document.za_id] -= 1
         return list(self._finished(states[Subject.ZIP_ACTION]))
+
+    def break_off(self) -> None:
+        """Write what became of documents before the phase had to be given up."""
+        self._running.clear()
+        self.write()
 
     def _finished(self, states: Mapping[int, State]) -> Iterator[ZipData]:
         for za_id in [za_id for za_id in self._told if self._left[za_id] <= 0]:

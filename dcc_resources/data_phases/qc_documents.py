@@ -5,24 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, select, update
+from sqlalchemy import Connection, select
 
 from dcc_resources.outcomes import ZipKey
-from dcc_resources.qc_database.models import Document, Finding
+from dcc_resources.qc_database.models import Document
 from dcc_resources.qc_database.vocabulary import DocumentAction, DocumentState
 from dcc_resources.tracker.lineage import IDS, chunks
 
 _DOCUMENT: Final = Document.__table__
-_FINDING: Final = Finding.__table__
 _NOT_UNDO: Final = _DOCUMENT.c.action != DocumentAction.UNDO.value
 
 
 class QcDocument(NamedTuple):
-    """A document of the QC database, with the id of its `xml_file` in the tracker."""
+    """A document of the QC database, with the id of its `xml_file` in the tracker; `author` is who confirmed it."""
 
     id: int
     xml_id: int
     state: DocumentState
+    author: str | None
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it waits to be confirmed."""
+        return self.state is DocumentState.HELD and self.author is None
 
 
 def documents_of(connection: Connection, xml_ids: Iterable[int]) -> dict[int, QcDocument]:
@@ -53,18 +58,12 @@ def standing_documents(connection: Connection, centre: str | None = None) -> lis
     return list(connection.scalars(query if centre is None else query.where(_DOCUMENT.c.centre == centre)))
 
 
-def follow(connection: Connection, document_id: int, xml_id: int) -> None:
-    """Have a document, which was submitted again as it is, stand for the newest `xml_file` that holds it."""
-    for table, column in ((_DOCUMENT, _DOCUMENT.c.id), (_FINDING, _FINDING.c.document_id)):
-        connection.execute(update(table).where(column == document_id).values(tracker_id=xml_id))
-
-
 def _tracked() -> Any:
-    return select(_DOCUMENT.c.id, _DOCUMENT.c.tracker_id, _DOCUMENT.c.state).where(
+    return select(_DOCUMENT.c.id, _DOCUMENT.c.tracker_id, _DOCUMENT.c.state, _DOCUMENT.c.author).where(
         _DOCUMENT.c.tracker_id.is_not(None), _NOT_UNDO
     )
 
 
 def _found(rows: Iterable[Any]) -> Iterator[QcDocument]:
-    for document_id, xml_id, state in rows:
-        yield QcDocument(document_id, xml_id, DocumentState(state))
+    for document_id, xml_id, state, author in rows:
+        yield QcDocument(document_id, xml_id, DocumentState(state), author)

@@ -19,9 +19,8 @@ from dcc_resources.data_outcomes import DocumentData, FindingEntry, ZipData
 from dcc_resources.data_phases.data_session import DataSession, Fact, Recorder
 from dcc_resources.data_phases.document_log import problems_of, worst_first
 from dcc_resources.data_phases.documents import UPLOADED, DueDocument
-from dcc_resources.data_phases.qc_documents import documents_of, follow
+from dcc_resources.data_phases.qc_documents import documents_of
 from dcc_resources.data_phases.staged_documents import staged_path
-from dcc_resources.databases.transactions import run_writing
 from dcc_resources.errors import (
     DatabaseUnreachableError,
     DccError,
@@ -46,6 +45,7 @@ FINDINGS_TOLD: Final = 50
 
 _FAILED: Final = State(Phase.UPLOAD, Status.FAILED)
 _HELD: Final = State(Phase.UPLOAD, Status.PENDING)
+_WAITS: Final = "It would change or delete so much that it has to be confirmed."
 _LONG_BYTES: Final = 4_000_000
 
 
@@ -79,12 +79,6 @@ class Uploader:
             tracker_id=document.xml_id,
         )
         applied = apply_document(self.qc, to_apply, lambda: read_document(path, name.kind), hold_above=self.hold_above)
-        if applied.repeated:
-            run_writing(
-                self.qc,
-                lambda connection: follow(connection, applied.document_id, document.xml_id),
-                patience_seconds=self.settings.database_retry,
-            )
         return self._fact(document, applied, time.monotonic() - began)
 
     def _fact(self, document: DueDocument, applied: Applied, seconds: float) -> Fact:
@@ -139,9 +133,13 @@ def upload_documents(work: DataSession) -> Iterator[ZipData]:
             recorder.show_running(document)
             if recorder.is_due or document.size_bytes > _LONG_BYTES:
                 yield from recorder.write()
-            recorder.add(_upload(work, uploader, document, lost))
+            fact = _upload(work, uploader, document, lost)
+            if fact.data.held:
+                # It may have been shown to be running, and states go on only.
+                work.reopen({document.xml_id: _HELD}, _WAITS)
+            recorder.add(fact)
     except QcDatabaseUnreachableError:
-        recorder.write()
+        recorder.break_off()
         raise
     yield from recorder.write()
     work.session.finish_task(task, failed=len(work.faults) > faults or bool(lost))
@@ -149,7 +147,7 @@ def upload_documents(work: DataSession) -> Iterator[ZipData]:
 
 def _not_held(work: DataSession, due: list[DueDocument]) -> list[DueDocument]:
     there = work.read_qc(lambda connection: documents_of(connection, [document.xml_id for document in due]))
-    held = {xml_id for xml_id, found in there.items() if found.state is DocumentState.HELD}
+    held = {xml_id for xml_id, found in there.items() if found.is_held}
     return [document for document in due if document.xml_id not in held or document.state != _HELD]
 
 
