@@ -22,6 +22,7 @@ _COMMANDS = {
     "sessions": "dcc_cli.reports:sessions",
     "data": "dcc_cli.data:data",
     "rules": "dcc_cli.rules:rules",
+    "reference": "dcc_cli.reference:reference",
     "validate": "dcc_cli.validate:validate",
     "ui": "dcc_cli.ui:ui",
     "demo": "dcc_cli.installation:demo",

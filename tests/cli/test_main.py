@@ -37,6 +37,7 @@ NAMES = [
     "sessions",
     "data",
     "rules",
+    "reference",
     "validate",
     "ui",
     "demo",

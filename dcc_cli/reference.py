@@ -1,0 +1,134 @@
+"""`dcc reference`: what documents are judged by, how old it is, and bringing it up to date."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from dcc_cli.context import json_option, open_qc, settings_from_environment
+from dcc_cli.group import CommandGroup
+from dcc_cli.output import count_of, echo_json, echo_table, warn
+
+if TYPE_CHECKING:
+    from dcc_resources.reference_data.freshness import Freshness
+    from dcc_resources.reference_data.refreshing import Refreshed
+
+_PROBLEMS = 1
+_UNREACHABLE = 4
+
+
+@click.group(cls=CommandGroup)
+def reference() -> None:
+    """List the reference data that documents are judged by, and bring them up to date.
+
+    The sets are impress, status_codes, projects, colonies and strains. DCC_REFERENCE_IMPRESS and so on say where each
+    is read from; without, a small set that comes with the platform is used, enough for the demo.
+    """
+
+
+@reference.command("list")
+@json_option
+def list_sets(as_json: bool) -> None:
+    """List the sets of reference data and their age.
+
+    A set is stale when it was last found at its source more than DCC_REFERENCE_MAX_AGE_DAYS ago.
+
+    \b
+    JSON: a list of {"name", "source", "retrieved", "checked", "rows", "snapshot_id", "age_days",
+      "is_missing", "is_stale", "is_shipped", "message"}; retrieved is when this state of it was
+      retrieved first, checked when last; message says what to do about a missing or stale one
+
+    Exit codes: 0; 1 a set is missing or stale; 2 the QC database is not initialised; 4 it cannot be reached.
+    """
+    from dcc_resources.databases.columns import utc_now
+    from dcc_resources.reference_data.freshness import freshness
+
+    settings = settings_from_environment()
+    with open_qc(settings) as qc, qc.connect() as connection:
+        sets = freshness(connection, settings, utc_now())
+    if as_json:
+        echo_json([_as_json(each) for each in sets])
+    else:
+        echo_table(
+            ("name", "state", "rows", "retrieved", "checked", "snapshot", "source"),
+            [(e.name, _state(e), e.rows, e.retrieved, e.checked, e.snapshot_id, e.source or "-") for e in sets],
+        )
+    for each in sets:
+        if each.message is not None:
+            warn(each.message)
+    if any(each.message is not None for each in sets):
+        raise click.exceptions.Exit(_PROBLEMS)
+
+
+@reference.command()
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option("--force", is_flag=True, help="Take over a set that has shrunk to less than half, too.")
+@json_option
+def refresh(names: tuple[str, ...], force: bool, as_json: bool) -> None:
+    """Read the sets NAME anew from their sources; all of them without a NAME.
+
+    A set that cannot be read leaves the one before in use, and the others are read all the same. Servers are asked only
+    for what has changed. Documents that were judged before keep their findings until `dcc data recheck`.
+
+    \b
+    Examples:
+      dcc reference refresh
+      dcc reference refresh colonies --force
+
+    \b
+    JSON: a list of {"name", "outcome" (new, unchanged, failed), "rows", "added", "removed",
+      "changed", "message", "source", "snapshot_id", "is_unreachable"}; rows, source and
+      snapshot_id are those of what is in use afterwards
+
+    Exit codes: 0 all were read; 1 one was refused for what it says or lacks; 2 there is no such set, or the QC database
+    is not initialised; 4 a source or the QC database could not be reached.
+    """
+    from dcc_resources.reference_data.refreshing import refresh as refresh_sets
+
+    settings = settings_from_environment()
+    with open_qc(settings) as qc:
+        refreshed = refresh_sets(qc, settings, names or None, force=force)
+    if as_json:
+        echo_json(refreshed)
+    else:
+        _echo_refreshed(refreshed)
+    failed = [each for each in refreshed if each.outcome == "failed"]
+    for each in failed:
+        warn(each.message)
+    if failed:
+        raise click.exceptions.Exit(_UNREACHABLE if any(each.is_unreachable for each in failed) else _PROBLEMS)
+
+
+def _echo_refreshed(refreshed: list[Refreshed]) -> None:
+    echo_table(
+        ("name", "outcome", "rows", "added", "removed", "changed", "snapshot", "source"),
+        [(e.name, e.outcome, e.rows, e.added, e.removed, e.changed, e.snapshot_id, e.source or "-") for e in refreshed],
+    )
+    new = sum(each.outcome == "new" for each in refreshed)
+    if new:
+        click.echo(f"{count_of(new, 'set')} changed. `dcc data recheck` has documents judged by what is new.")
+
+
+def _state(entry: Freshness) -> str:
+    if entry.is_missing:
+        return "missing"
+    if entry.is_stale:
+        return "stale"
+    return "shipped" if entry.is_shipped else "fresh"
+
+
+def _as_json(entry: Freshness) -> dict[str, object]:
+    return {
+        "name": entry.name,
+        "source": entry.source,
+        "retrieved": entry.retrieved,
+        "checked": entry.checked,
+        "rows": entry.rows,
+        "snapshot_id": entry.snapshot_id,
+        "age_days": None if entry.age is None else entry.age.days,
+        "is_missing": entry.is_missing,
+        "is_stale": entry.is_stale,
+        "is_shipped": entry.is_shipped,
+        "message": entry.message,
+    }

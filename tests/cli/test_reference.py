@@ -1,0 +1,66 @@
+"""`dcc reference`: the sets of reference data, how old they are, and bringing them up to date."""
+
+from __future__ import annotations
+
+import pytest
+
+from dcc_resources.reference_data.loading import SETS
+from tests.cli.conftest import Dcc
+from tests.databases import only_sqlite
+from tests.reference_server import ReferenceServer
+
+
+def test_what_is_missing_is_told_and_can_be_had(dcc: Dcc) -> None:
+    missing = dcc("reference", "list", exit_code=1)
+    assert missing.stdout.count("missing") == len(SETS)
+    assert missing.stderr.count("Warning: There are no ") == len(SETS)
+    assert all(entry["is_missing"] for entry in dcc.json("reference", "list", exit_code=1))
+    refreshed = dcc("reference", "refresh")
+    assert refreshed.stdout.count(" new ") == len(SETS)
+    assert "dcc data recheck" in refreshed.stdout
+    assert dcc("reference", "list").stdout.count("shipped:") == len(SETS)
+    entries = dcc.json("reference", "list")
+    assert [entry["name"] for entry in entries] == list(SETS)
+    assert all(entry["is_shipped"] and entry["message"] is None for entry in entries)
+    assert {entry["outcome"] for entry in dcc.json("reference", "refresh")} == {"unchanged"}
+
+
+def test_what_cannot_be_read_is_told_and_the_last_stays_in_use(dcc: Dcc) -> None:
+    with ReferenceServer({"/projects.csv": b"project\nA\nB\nC\n"}) as server:
+        dcc.environment |= {"DCC_REFERENCE_PROJECTS": f"{server.url}/projects.csv", "DCC_RETRY_DELAY": "0.01"}
+        (entry,) = dcc.json("reference", "refresh", "projects")
+        assert (entry["outcome"], entry["rows"], entry["added"]) == ("new", 3, 3)
+        server.pages["/projects.csv"] = b"project\nA\n"
+        refused = dcc("reference", "refresh", "projects", exit_code=1)
+        assert "--force" in refused.stderr
+        assert "failed" in refused.stdout
+        (entry,) = dcc.json("reference", "refresh", "projects", "--force")
+        assert (entry["outcome"], entry["rows"], entry["removed"]) == ("new", 1, 2)
+        server.failing = {"/projects.csv": -1}
+        (entry,) = dcc.json("reference", "refresh", "projects", exit_code=4)
+        assert (entry["outcome"], entry["rows"], entry["is_unreachable"]) == ("failed", 1, True)
+
+
+def test_a_stale_set_is_told(dcc: Dcc) -> None:
+    (dcc.root / "retrieved.txt").write_text("2020-01-01\n")
+    (dcc.root / "projects.csv").write_text("project\nBaSH\n")
+    dcc.environment |= {"DCC_REFERENCE_PROJECTS": str(dcc.root)}
+    dcc("reference", "refresh")
+    told = dcc("reference", "list", exit_code=1)
+    assert told.stdout.count(" stale ") == 1
+    assert "more than 30. Run `dcc reference refresh projects`" in told.stderr
+    (stale,) = (entry for entry in dcc.json("reference", "list", exit_code=1) if entry["is_stale"])
+    assert (stale["name"], stale["retrieved"]) == ("projects", "2020-01-01T00:00:00Z")
+
+
+@only_sqlite
+def test_a_set_that_there_is_not_is_refused(dcc: Dcc) -> None:
+    assert "impress, status_codes" in dcc.error("reference", "refresh", "colours", exit_code=2)
+
+
+@only_sqlite
+@pytest.mark.parametrize("source", ["ftp://h/x.csv", "http://user:s3cret-x@h/x.csv", "http:///x.csv", "http://h/ö"])
+def test_a_source_that_cannot_be_used_is_refused_without_its_password(dcc: Dcc, source: str) -> None:
+    dcc.secrets.append("s3cret-x")
+    dcc.environment |= {"DCC_REFERENCE_COLONIES": source}
+    assert "DCC_REFERENCE_COLONIES" in dcc.error("reference", "list", exit_code=2)
