@@ -86,6 +86,12 @@ class Settings(BaseSettings):
         description="The phase that sessions go on to: zip_name crawls only, xsd also downloads, extracts and "
         "validates, upload and those after it take the data over, qc is the last.",
     )
+    hold_threshold: int = Field(
+        default=500,
+        ge=0,
+        description="Specimens, experiments, lines and housings that one edit or delete document may replace or remove "
+        "without being confirmed.",
+    )
     workers: int = Field(default=2, ge=1, le=64, description="Archives and documents checked at once.")
     max_retries: int = Field(
         default=1,

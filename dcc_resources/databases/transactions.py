@@ -75,14 +75,14 @@ def _shared(engine: Engine) -> _Shared:
 
 
 @contextmanager
-def _sqlite_turn(engine: Engine) -> Iterator[None]:
+def _sqlite_turn(engine: Engine, seconds: float) -> Iterator[None]:
     shared = _shared(engine)
     if shared.turn_of == threading.get_ident():
         raise RuntimeError("This thread has a write transaction open already: pass its connection on instead.")
-    if not shared.turn.acquire(timeout=BUSY_SECONDS):
+    if not shared.turn.acquire(timeout=seconds):
         database = database_of(engine)
         raise database.unreachable(
-            f"The {database.name} {database_label(engine.url)} could not be written for {BUSY_SECONDS:.0f} seconds: "
+            f"The {database.name} {database_label(engine.url)} could not be written for {seconds:.0f} seconds: "
             "another thread holds it. Try again; if it stays so, restart this process."
         )
     shared.turn_of = threading.get_ident()
@@ -94,15 +94,16 @@ def _sqlite_turn(engine: Engine) -> Iterator[None]:
 
 
 @contextmanager
-def writing(engine: Engine) -> Iterator[Connection]:
+def writing(engine: Engine, *, turn_seconds: float = BUSY_SECONDS) -> Iterator[Connection]:
     """One write transaction: committed at the end of the block, rolled back when it raises.
 
-    SQLite's write lock is taken at the start (BEGIN IMMEDIATE). Raises the database's `unreachable` error when
+    SQLite's write lock is taken at the start (BEGIN IMMEDIATE), once no other thread of this process writes, for which
+    it waits `turn_seconds`. Raises the database's `unreachable` error when
     it is away; a deadlock or a lock wait that took too long comes as SQLAlchemy's OperationalError (see `run_writing`).
     """
     if engine.dialect.name == "sqlite":
         with (
-            _sqlite_turn(engine),
+            _sqlite_turn(engine, turn_seconds),
             engine.connect().execution_options(**{WRITES: True}) as connection,
             connection.begin(),
         ):
@@ -126,7 +127,7 @@ def run_writing(engine: Engine, work: Callable[[Connection], T], *, patience_sec
     outcome: list[T] = []
     while True:
         try:
-            with writing(engine) as connection:
+            with writing(engine, turn_seconds=patience.left()) as connection:
                 if receipt is not None and receipt.confirms_or_writes(connection, maybe_committed=bool(outcome)):
                     return outcome[0]
                 outcome.clear()
@@ -160,6 +161,10 @@ class _Patience:
         self._engine, self._seconds = engine, seconds
         self._deadline = time.monotonic() + seconds
         self._pause = _FIRST_PAUSE
+
+    def left(self) -> float:
+        """The seconds that are left, 0 at least."""
+        return max(0.0, self._deadline - time.monotonic())
 
     def pause_after(self, error: DBAPIError | DatabaseUnreachableError) -> None:
         """Wait before the next try. Raises `error` if none would help, or the database's `unreachable`."""

@@ -8,7 +8,8 @@ it says is kept, also what was refused and what a delete names; the lifetimes of
 * delete ends the current version; what is not there is refused, and so is a specimen with current experiments.
 
 What is refused of a document does not keep the rest of it from taking effect. A document that was applied and stands is
-not applied again.
+not applied again. One that would end more than its reader allows is held: nothing but its own row stays, until it is
+confirmed (`holding`).
 """
 
 from __future__ import annotations
@@ -16,19 +17,26 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from datetime import date
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, Engine, Row, Select, false, insert, or_, select, update
+from sqlalchemy import Connection, Engine, Row, func, insert, select, update
 
 from dcc_resources.databases.columns import utc_now
 from dcc_resources.databases.transactions import run_writing
 from dcc_resources.errors import InternalFaultError
-from dcc_resources.naming import Action, DocumentKind
+from dcc_resources.naming import Action
 from dcc_resources.qc_database import contents as said
 from dcc_resources.qc_database.bulk import BulkInserter, Counters
-from dcc_resources.qc_database.models import Document, Finding, Lifetime, Measurement, UploadLock
+from dcc_resources.qc_database.document_rows import (
+    DocumentToApply,
+    follow_tracker,
+    former_applications,
+    give_way,
+    is_confirmed,
+    newest_before,
+)
+from dcc_resources.qc_database.models import Document, Finding, Lifetime, Measurement, ProcedureRun, UploadLock
 from dcc_resources.qc_database.rows import (
     DOCUMENT_TABLES,
     ENTITY_TABLES,
@@ -37,7 +45,15 @@ from dcc_resources.qc_database.rows import (
     TooLong,
     entity_values,
 )
-from dcc_resources.qc_database.upload_findings import Judgement, UploadFinding, findings_of, judge, late, too_long
+from dcc_resources.qc_database.upload_findings import (
+    FindingsKept,
+    Judgement,
+    UploadFinding,
+    findings_of,
+    judge,
+    late,
+    too_long,
+)
 from dcc_resources.qc_database.versions import (
     CHUNK,
     Key,
@@ -48,13 +64,14 @@ from dcc_resources.qc_database.versions import (
     key_of,
     kind_of,
 )
-from dcc_resources.qc_database.vocabulary import DocumentAction, DocumentState, EntityKind
+from dcc_resources.qc_database.vocabulary import DocumentState, EntityKind
+
+__all__ = ["PATIENCE_SECONDS", "Applied", "DocumentToApply", "apply_document", "apply_on", "take_upload_lock"]
 
 PATIENCE_SECONDS: Final = 3_600.0
 """How long a document waits for others to be applied."""
 
 _DOCUMENT: Final = Document.__table__
-_NOT_UNDO: Final = _DOCUMENT.c.action != DocumentAction.UNDO.value
 _COUNTED: Final = {
     EntityKind.SPECIMEN: "specimens",
     EntityKind.EXPERIMENT: "experiments",
@@ -64,28 +81,13 @@ _COUNTED: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class DocumentToApply:
-    """A valid document and where it came from; `tracker_id` is its `xml_file.id`, None without a tracker."""
-
-    action: Action
-    zip_file: str
-    file_name: str
-    kind: DocumentKind
-    centre: str
-    created: date
-    inc: int
-    md5: str
-    size_bytes: int
-    tracker_id: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Applied:
     """What became of a document.
 
     `repeated`: it had been applied before, stands, and nothing was changed. `said` counts its entities by kind, and
-    its measurements; `opened` and `ended` the versions that it opened and ended, by kind. `refused` counts entities
-    that did not take effect; `findings` tell why, and whether the document came late.
+    its measurements; `procedures` its measurements by procedure; `opened` and `ended` the versions that it opened and
+    ended, by kind. `refused` counts entities that did not take effect; `findings` tell why, and whether the document
+    came late. Of a document that is held they tell what applying it would come to.
     """
 
     document_id: int
@@ -97,6 +99,7 @@ class Applied:
     ended: dict[str, int]
     refused: int
     findings: tuple[UploadFinding, ...]
+    procedures: dict[str, int] = field(default_factory=dict)
 
 
 def apply_document(
@@ -105,29 +108,59 @@ def apply_document(
     read: Callable[[], Iterable[said.Content]],
     *,
     patience_seconds: float = PATIENCE_SECONDS,
+    hold_above: int | None = None,
 ) -> Applied:
     """Apply a document in one transaction; `read` yields what it says, anew at each call.
 
-    `read` is called again when the transaction is. What it raises leaves no row behind. Raises the database's
+    `read` is called again when the transaction is. What it raises leaves no row behind. An edit or delete that would
+    end more than `hold_above` entities is held, unless it was confirmed; None: nothing is. Raises the database's
     `unreachable` error when others were in the way, or the database away, for `patience_seconds`.
     """
     return run_writing(
-        engine, lambda connection: apply_on(connection, document, read()), patience_seconds=patience_seconds
+        engine,
+        lambda connection: apply_on(connection, document, read(), hold_above=hold_above),
+        patience_seconds=patience_seconds,
     )
 
 
-def apply_on(connection: Connection, document: DocumentToApply, contents: Iterable[said.Content]) -> Applied:
-    """Apply a document within a write transaction."""
+def apply_on(
+    connection: Connection,
+    document: DocumentToApply,
+    contents: Iterable[said.Content],
+    *,
+    hold_above: int | None = None,
+) -> Applied:
+    """Apply a document within a write transaction; see `apply_document`."""
     take_upload_lock(connection)
-    former = connection.execute(_former_applications(document)).all()
+    former = former_applications(connection, document)
     for row in former:
         if row.state == DocumentState.APPLIED.value:
-            return _repeated(connection, row)
-    document_id = _give_way(connection, document, former)
+            return _repeated(connection, row, document)
+    confirmed = next((row for row in former if is_confirmed(row, document)), None)
+    document_id = give_way(connection, document, former, confirmed)
     application = _Application(connection, document, document_id)
+    if hold_above is None or confirmed is not None or document.action is Action.ADD:
+        return _applied(application, contents)
+    savepoint = connection.begin_nested()
+    applied = _applied(application, contents)
+    if sum(applied.ended.values()) <= hold_above:
+        savepoint.commit()
+        return applied
+    savepoint.rollback()
+    return _hold(connection, applied)
+
+
+def _applied(application: _Application, contents: Iterable[said.Content]) -> Applied:
     for content in contents:
         application.take(content)
     return application.finish()
+
+
+def _hold(connection: Connection, applied: Applied) -> Applied:
+    counts = {name: number for name, number in applied.said.items() if name in _DOCUMENT.c}
+    values = {"state": DocumentState.HELD.value, "late": applied.late, **counts}
+    connection.execute(update(_DOCUMENT).where(_DOCUMENT.c.id == applied.document_id).values(values))
+    return replace(applied, state=DocumentState.HELD)
 
 
 def take_upload_lock(connection: Connection) -> None:
@@ -136,15 +169,6 @@ def take_upload_lock(connection: Connection) -> None:
     holder = {"host": socket.gethostname()[:128], "pid": os.getpid(), "acquired": utc_now()}
     if connection.execute(update(lock).where(lock.c.id == 1).values(holder)).rowcount == 0:
         connection.execute(insert(lock).values(id=1, **holder))
-
-
-def _former_applications(document: DocumentToApply) -> Select[Any]:
-    """Earlier documents that are this one: of the same tracker id, or the same file of the same zip and action."""
-    table = _DOCUMENT.c
-    same_file = (table.zip_file == document.zip_file) & (table.zip_action == document.action.value)
-    same_file &= (table.file_name == document.file_name) & (table.md5 == document.md5)
-    same_row = table.tracker_id == document.tracker_id if document.tracker_id is not None else false()
-    return select(_DOCUMENT).where(or_(same_file, same_row), _NOT_UNDO).order_by(table.id.desc())
 
 
 class _Pending(NamedTuple):
@@ -165,14 +189,14 @@ class _Application:
         self._block: said.Block | None = None
         self._usable = False
         self._pending: list[_Pending] = []
-        self._findings: list[UploadFinding] = []
+        self._findings = FindingsKept()
         self._said = dict.fromkeys(EntityKind, 0)
         self._opened = dict.fromkeys(EntityKind, 0)
         self._ended = dict.fromkeys(EntityKind, 0)
         self._refused = 0
-        self._late_after = _newest_before(connection, document, document_id)
+        self._late_after = newest_before(connection, document, document_id)
         if self._late_after is not None:
-            self._findings.append(late(document.created, self._late_after))
+            self._findings.add(late(document.created, self._late_after))
 
     def take(self, content: said.Content) -> None:
         """Take what comes next in the document."""
@@ -181,7 +205,7 @@ class _Application:
             excess = self._rows.add_block(content)
             self._usable = excess is None
             if excess is not None:
-                self._findings.append(too_long(content.line, "centre element", excess))
+                self._findings.add(too_long(content.line, "centre element", excess))
             return
         if self._block is None:
             raise InternalFaultError("An entity was read before its centre element. Report this as a fault.")
@@ -193,7 +217,7 @@ class _Application:
         made = self._rows.add_entity(content)
         if isinstance(made, TooLong):
             self._refused += 1
-            self._findings.append(too_long(content.line, kind.value, made))
+            self._findings.add(too_long(content.line, kind.value, made, key_of(self._block, content)))
             return
         self._pending.append(_Pending(key_of(self._block, content), content.line, made))
         if len(self._pending) >= CHUNK or self._bulk.is_full():
@@ -209,7 +233,8 @@ class _Application:
         counts["measurements"] = self._bulk.counts[Measurement.__tablename__]
         values = {"state": state.value, "late": self._late_after is not None, **counts}
         self._connection.execute(update(_DOCUMENT).where(_DOCUMENT.c.id == self._document_id).values(values))
-        self._write_findings()
+        findings = self._findings.all()
+        self._write_findings(findings)
         return Applied(
             self._document_id,
             state,
@@ -219,7 +244,8 @@ class _Application:
             opened={kind.value: number for kind, number in self._opened.items() if number},
             ended={kind.value: number for kind, number in self._ended.items() if number},
             refused=self._refused,
-            findings=tuple(self._findings),
+            findings=findings,
+            procedures=_measurements_by_procedure(self._connection, self._document_id),
         )
 
     def _settle(self) -> None:
@@ -248,7 +274,7 @@ class _Application:
             rows.append(entity_values(row, is_current=opens))
             if finding is not None:
                 self._refused += 1
-                self._findings.append(finding)
+                self._findings.add(finding)
                 continue
             if there is not None:
                 ended.append(there.id)
@@ -260,8 +286,8 @@ class _Application:
         self._ended[kind] += len(ended)
         end_versions(self._connection, kind, ended, self._document_id)
 
-    def _write_findings(self) -> None:
-        if not self._findings:
+    def _write_findings(self, findings: tuple[UploadFinding, ...]) -> None:
+        if not findings:
             return
         common = {
             "document_id": self._document_id,
@@ -269,62 +295,25 @@ class _Application:
             "is_active": True,
             "created": utc_now(),
         }
-        self._connection.execute(insert(Finding.__table__), [finding._asdict() | common for finding in self._findings])
+        self._connection.execute(insert(Finding.__table__), [finding._asdict() | common for finding in findings])
 
 
-def _newest_before(connection: Connection, document: DocumentToApply, document_id: int) -> date | None:
-    """The newest date of the centre's documents that should have come after this one; None if none is newer.
-
-    Specimens come before experiments of any date, so that only a specimen document is late after an experiment
-    document.
-    """
-    table = _DOCUMENT.c
-    standing = (table.state == DocumentState.APPLIED.value) & _NOT_UNDO & (table.id != document_id)
-    newer = (table.centre == document.centre) & (table.created > document.created)
-    if document.kind is not DocumentKind.SPECIMEN:
-        newer &= table.kind == document.kind.value
-    statement = select(table.created).where(standing, newer).order_by(table.created.desc()).limit(1)
-    return connection.scalar(statement)
-
-
-def _give_way(connection: Connection, document: DocumentToApply, former: Iterable[Row[Any]]) -> int:
-    """Write the document's row, in the place of former applications that did not stand; its id."""
-    former_ids = [row.id for row in former]
-    connection.execute(update(_DOCUMENT).where(_DOCUMENT.c.id.in_(former_ids)).values(tracker_id=None))
-    document_id = Counters(connection).of(_DOCUMENT)()
-    connection.execute(
-        insert(_DOCUMENT).values(
-            id=document_id,
-            tracker_id=document.tracker_id,
-            zip_action=document.action.value,
-            zip_file=document.zip_file,
-            file_name=document.file_name,
-            kind=document.kind.value,
-            centre=document.centre,
-            created=document.created,
-            inc=document.inc,
-            action=document.action.value,
-            md5=document.md5,
-            size_bytes=document.size_bytes,
-            state=DocumentState.APPLIED.value,
-            applied_at=utc_now(),
-        )
+def _measurements_by_procedure(connection: Connection, document_id: int) -> dict[str, int]:
+    """How many measurements a document has of each procedure; indexes alone are read, not the measurements."""
+    run, measurement = ProcedureRun.__table__, Measurement.__table__
+    statement = (
+        select(run.c.procedure_id, func.count(measurement.c.procedure_run_id))
+        .join(measurement, measurement.c.procedure_run_id == run.c.id)
+        .where(run.c.document_id == document_id)
+        .group_by(run.c.procedure_id)
+        .order_by(run.c.procedure_id)
     )
-    for row_id in former_ids:
-        close_findings(connection, row_id, document_id)
-    return document_id
+    return {row[0]: row[1] for row in connection.execute(statement)}
 
 
-def close_findings(connection: Connection, document_id: int, closed_by: int) -> None:
-    """Make the findings of a document inactive, because of another document."""
-    finding = Finding.__table__
-    active = (finding.c.document_id == document_id) & finding.c.is_active
-    connection.execute(update(finding).where(active).values(is_active=False, closed=utc_now(), closed_by=closed_by))
-
-
-def _repeated(connection: Connection, row: Row[Any]) -> Applied:
+def _repeated(connection: Connection, row: Row[Any], document: DocumentToApply) -> Applied:
+    follow_tracker(connection, row, document)
     counts = {name: getattr(row, name) for name in (*_COUNTED.values(), "measurements")}
-    findings = findings_of(connection, row.id)
     return Applied(
         row.id,
         DocumentState(row.state),
@@ -334,5 +323,6 @@ def _repeated(connection: Connection, row: Row[Any]) -> Applied:
         opened={},
         ended={},
         refused=0,
-        findings=findings,
+        findings=findings_of(connection, row.id),
+        procedures=_measurements_by_procedure(connection, row.id),
     )

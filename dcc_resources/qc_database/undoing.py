@@ -18,11 +18,13 @@ from dcc_resources.databases.columns import utc_now
 from dcc_resources.databases.transactions import run_writing
 from dcc_resources.errors import NotFoundError
 from dcc_resources.naming import Action
-from dcc_resources.qc_database.applying import PATIENCE_SECONDS, close_findings, take_upload_lock
+from dcc_resources.qc_database.applying import PATIENCE_SECONDS, take_upload_lock
 from dcc_resources.qc_database.bulk import Counters
+from dcc_resources.qc_database.document_rows import close_findings
 from dcc_resources.qc_database.models import Document, Experiment, ExperimentSpecimen, Lifetime, Specimen
 from dcc_resources.qc_database.rows import ENTITY_TABLES
-from dcc_resources.qc_database.versions import end_versions, reopen_versions, same_key
+from dcc_resources.qc_database.signatures import check_signature
+from dcc_resources.qc_database.versions import end_versions, reopen_versions, same_key, same_text
 from dcc_resources.qc_database.vocabulary import DocumentAction, DocumentState, EntityKind
 
 _DOCUMENT: Final = Document.__table__
@@ -62,6 +64,7 @@ def undo_submission(
 
     Raises NotFoundError if none stands, and as `undo_documents`.
     """
+    check_signature(author, reason)
     table = _DOCUMENT.c
     of_zip = (table.zip_file == zip_file) & (table.zip_action == action.value) & _stands(_DOCUMENT)
 
@@ -88,9 +91,11 @@ def undo_documents(
 ) -> Undone:
     """Withdraw documents in one transaction, the newest first, or none of them when others build on any.
 
-    Raises NotFoundError for a document that does not stand, or that is an undo itself; the database's `unreachable`
-    error when others were in the way, or the database away, for `patience_seconds`.
+    Raises NotFoundError for a document that does not stand, or that is an undo itself; ConfigurationError for an author
+    or a reason that does not fit; the database's `unreachable` error when others were in the way, or the database away,
+    for `patience_seconds`.
     """
+    check_signature(author, reason)
     ids = tuple(document_ids)
 
     def work(connection: Connection) -> Undone:
@@ -126,10 +131,15 @@ def _undo(connection: Connection, ids: Sequence[int], author: str | None, reason
     withdrawn = sorted(set(ids), reverse=True)
     for document_id in withdrawn:
         row = connection.execute(select(_DOCUMENT).where(_DOCUMENT.c.id == document_id)).one_or_none()
-        if row is None or row.state != DocumentState.APPLIED.value or row.action == DocumentAction.UNDO.value:
+        if row is None or row.state != DocumentState.APPLIED.value:
             raise NotFoundError(
-                f"Document {document_id} does not stand in the QC database, or is a withdrawal itself. Look up what "
-                "stands, or submit the data again."
+                f"Document {document_id} does not stand in the QC database. Check its number; what was withdrawn "
+                "already cannot be withdrawn again."
+            )
+        if row.action == DocumentAction.UNDO.value:
+            raise NotFoundError(
+                f"Document {document_id} is a withdrawal, of document {row.undoes}, and cannot be withdrawn itself. "
+                f"To bring the data back, retry {row.zip_action}/{row.zip_file}."
             )
         builders = builders_on(connection, document_id)
         if builders:
@@ -217,7 +227,7 @@ def _experiments_on_added(document_id: int) -> Select[Any]:
         .select_from(specimen)
         .join(_DOCUMENT, and_(_DOCUMENT.c.id == specimen.c.document_id, _DOCUMENT.c.action == DocumentAction.ADD.value))
         .join(added, and_(added.c.entity_kind == EntityKind.SPECIMEN.value, added.c.entity_id == specimen.c.id))
-        .join(named, named.c.specimen_id == specimen.c.specimen_id)
+        .join(named, same_text(named.c.specimen_id, specimen.c.specimen_id))
         .join(experiment, and_(experiment.c.id == named.c.experiment_row, experiment.c.centre == specimen.c.centre))
         .join(document, document.c.id == experiment.c.document_id)
         .join(
@@ -237,14 +247,18 @@ def _specimens_gone_since(document_id: int) -> Select[Any]:
     specimen, named, experiment = Specimen.__table__, ExperimentSpecimen.__table__, Experiment.__table__
     ended, gone, document = _LIFETIME.alias("ended"), _LIFETIME.alias("gone"), _DOCUMENT.alias("d")
     there = specimen.alias("there")
-    same = and_(there.c.centre == specimen.c.centre, there.c.specimen_id == specimen.c.specimen_id)
+    same = same_key(EntityKind.SPECIMEN, there, specimen)
+    about = and_(specimen.c.centre == experiment.c.centre, same_text(specimen.c.specimen_id, named.c.specimen_id))
     return (
         select(document.c.id)
         .distinct()
         .select_from(ended)
         .join(experiment, experiment.c.id == ended.c.entity_id)
         .join(named, named.c.experiment_row == experiment.c.id)
-        .join(specimen, and_(specimen.c.centre == experiment.c.centre, specimen.c.specimen_id == named.c.specimen_id))
+        .join(
+            specimen,
+            and_(specimen.c.centre == experiment.c.centre, same_text(specimen.c.specimen_id, named.c.specimen_id)),
+        )
         .join(gone, and_(gone.c.entity_kind == EntityKind.SPECIMEN.value, gone.c.entity_id == specimen.c.id))
         .join(document, document.c.id == gone.c.ended_by)
         .where(

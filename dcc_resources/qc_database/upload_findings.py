@@ -11,6 +11,7 @@ S13 and E9 are the field's rules (reference integrity_rules); the others are thi
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import date
 from typing import Final, NamedTuple
@@ -26,7 +27,11 @@ from dcc_resources.qc_database.vocabulary import EntityKind, Severity
 UPLOAD_RULES: Final = ("Q1", "Q2", "Q3", "Q4", "Q5", "S13", "E9")
 """The rules whose findings the upload makes."""
 
+FINDINGS_KEPT: Final = 1_000
+"""How many findings of each rule are kept of one document; the others are counted."""
+
 _NAMED: Final = 10
+_QUOTED: Final = 255
 _DONE: Final = {Action.EDIT: "edited", Action.DELETE: "deleted"}
 _EXISTS: Final = {EntityKind.SPECIMEN: "S13", EntityKind.EXPERIMENT: "E9"}
 
@@ -41,6 +46,30 @@ class UploadFinding(NamedTuple):
     value: str | None = None
     entity_kind: str | None = None
     entity_id: int | None = None
+
+
+class FindingsKept:
+    """The findings of one document: of each rule the first `FINDINGS_KEPT`, and how many more."""
+
+    def __init__(self) -> None:
+        self._kept: list[UploadFinding] = []
+        self._counts: Counter[str] = Counter()
+
+    def add(self, finding: UploadFinding) -> None:
+        """Take a finding, or count it."""
+        self._counts[finding.rule] += 1
+        if self._counts[finding.rule] <= FINDINGS_KEPT:
+            self._kept.append(finding)
+
+    def all(self) -> tuple[UploadFinding, ...]:
+        """The findings kept, in the order in which they were made, and one on the rest of each rule."""
+        more = {rule: number - FINDINGS_KEPT for rule, number in self._counts.items() if number > FINDINGS_KEPT}
+        return (*self._kept, *(_and_more(rule, number) for rule, number in more.items()))
+
+
+def _and_more(rule: str, number: int) -> UploadFinding:
+    message = f"{number:,} more findings of this rule are not listed. Correct those listed and submit all again."
+    return UploadFinding(rule, Severity.ERROR, message)
 
 
 class Judgement(NamedTuple):
@@ -77,7 +106,10 @@ def _reason(judged: Judgement) -> tuple[str, str] | None:
             return rule, f"is there already, by document {there.document_id}. Submit it for edit to change it."
         return None
     if there is None:
-        return "Q3", f"is not there, so it cannot be {_DONE[action]}. Check its ids and what was uploaded before."
+        return "Q3", (
+            f"is not there, so it cannot be {_DONE[action]}. Check its ids, what was uploaded before, and whether the "
+            "document names it twice."
+        )
     if twice:
         return "Q3", "is named before in this document; the first one counts. Name it once."
     if judged.experiments and action is Action.DELETE:
@@ -92,13 +124,17 @@ def _named(experiments: Sequence[str]) -> str:
     return f"experiment{'s' if len(experiments) > 1 else ''} {first}{rest}"
 
 
-def too_long(line: int, what: str, excess: TooLong) -> UploadFinding:
-    """The finding on a text that cannot be stored."""
+def too_long(line: int, what: str, excess: TooLong, key: Key | None = None) -> UploadFinding:
+    """The finding on a text that cannot be stored, of the entity of that key or of its whole centre element.
+
+    Its value tells the entity's name, for as much as a finding may quote.
+    """
+    value = None if key is None or key[1] is None else str(key[1])[:_QUOTED]
     message = (
         f"A text of this {what} has {excess.length} characters and {excess.column} holds {excess.limit}: nothing of "
         f"the {what} was stored. Shorten it and submit it again."
     )
-    return UploadFinding("Q1", Severity.ERROR, message, line)
+    return UploadFinding("Q1", Severity.ERROR, message, line, value, None if key is None else what)
 
 
 def late(created: date, newest: date) -> UploadFinding:

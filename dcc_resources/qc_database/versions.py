@@ -13,7 +13,7 @@ from datetime import date
 from itertools import islice
 from typing import Any, Final, NamedTuple, TypeVar
 
-from sqlalchemy import Column, ColumnElement, Connection, and_, select, update
+from sqlalchemy import Column, ColumnElement, Connection, String, and_, func, select, update
 
 from dcc_resources.qc_database import contents as said
 from dcc_resources.qc_database.bulk import insert_bulk
@@ -90,9 +90,21 @@ def key_columns(kind: EntityKind, table: Any = None) -> list[Column[Any]]:
 
 def same_key(kind: EntityKind, one: Any, other: Any) -> ColumnElement[bool]:
     """Whether the rows of two aliases of an entity's table are versions of the same entity."""
-    first, second, *rest = zip(key_columns(kind, one), key_columns(kind, other), strict=True)
-    equal = [left == right for left, right in (first, second)]
-    return and_(*equal, *(left.is_not_distinct_from(right) for left, right in rest))
+    first, *rest = zip(key_columns(kind, one), key_columns(kind, other), strict=True)
+    return and_(
+        first[0] == first[1],
+        *(left.is_not_distinct_from(right) if left.nullable else left == right for left, right in rest),
+        *(_same_length(left, right) for left, right in rest if isinstance(left.type, String)),
+    )
+
+
+def same_text(left: ColumnElement[Any], right: ColumnElement[Any] | str) -> ColumnElement[bool]:
+    """Whether two texts are the same to the letter: MySQL and MariaDB take no account of trailing blanks."""
+    return and_(left == right, func.length(left) == func.length(right))
+
+
+def _same_length(left: ColumnElement[Any], right: ColumnElement[Any]) -> ColumnElement[bool]:
+    return func.coalesce(func.length(left), -1) == func.coalesce(func.length(right), -1)
 
 
 def current_versions(connection: Connection, kind: EntityKind, keys: Collection[Key]) -> dict[Key, Version]:

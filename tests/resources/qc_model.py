@@ -98,7 +98,11 @@ class Model:
         )
 
     def builders(self, withdrawn: ModelDocument) -> set[int]:
-        """The standing documents that build on one: they changed what it changed, or are about its specimens."""
+        """The standing documents that build on one.
+
+        They changed what it changed, brought experiments about specimens that it added, or deleted specimens, which
+        are not there, of experiments that would come back.
+        """
         later = [document for document in self.standing() if document.id > withdrawn.id]
         found = {document.id for document in later if document.after.keys() & withdrawn.after.keys()}
         added = {key for key, before in withdrawn.before.items() if before is None}
@@ -107,7 +111,7 @@ class Model:
                 found.add(document.id)
         present = self.present()
         for specimen in {key for said in withdrawn.before.values() if said for key in said.specimens} - present.keys():
-            found |= {document.id for document in later if specimen in document.after}
+            found |= {one.id for one in later if specimen in one.after and one.after[specimen] is None}
         return found
 
     def undo(self, withdrawn: ModelDocument, undo_id: int) -> None:

@@ -1,0 +1,134 @@
+"""The rows of documents: one for each application, in the place of earlier ones that did not stand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, Connection, Row, insert, or_, select, update
+
+from dcc_resources.databases.columns import utc_now
+from dcc_resources.naming import Action, DocumentKind
+from dcc_resources.qc_database.bulk import Counters
+from dcc_resources.qc_database.models import Document, Finding
+from dcc_resources.qc_database.vocabulary import DocumentAction, DocumentState
+
+_DOCUMENT: Final = Document.__table__
+_FINDING: Final = Finding.__table__
+_NOT_UNDO: Final = _DOCUMENT.c.action != DocumentAction.UNDO.value
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentToApply:
+    """A valid document and where it came from; `tracker_id` is its `xml_file.id`, None without a tracker."""
+
+    action: Action
+    zip_file: str
+    file_name: str
+    kind: DocumentKind
+    centre: str
+    created: date
+    inc: int
+    md5: str
+    size_bytes: int
+    tracker_id: int | None = None
+
+
+def former_applications(connection: Connection, document: DocumentToApply) -> Sequence[Row[Any]]:
+    """The rows of earlier applications of a document, the newest first."""
+    statement = select(_DOCUMENT).where(_is_former(document)).order_by(_DOCUMENT.c.id.desc())
+    return connection.execute(statement).all()
+
+
+def _is_former(document: DocumentToApply) -> ColumnElement[bool]:
+    """Which rows are earlier applications of a document: of the same file of the same zip and action.
+
+    What is held of another file of that name gives way too: the archive was replaced before anybody confirmed it.
+    """
+    table = _DOCUMENT.c
+    named = (table.zip_file == document.zip_file) & (table.zip_action == document.action.value)
+    named &= table.file_name == document.file_name
+    same_file = or_(table.md5 == document.md5, table.state == DocumentState.HELD.value)
+    return named & same_file & _NOT_UNDO
+
+
+def is_confirmed(row: Row[Any], document: DocumentToApply) -> bool:
+    """Whether a row is that of the document as it was held, and somebody confirmed it."""
+    return row.state == DocumentState.HELD.value and row.author is not None and row.md5 == document.md5
+
+
+def give_way(
+    connection: Connection, document: DocumentToApply, former: Iterable[Row[Any]], confirmed: Row[Any] | None
+) -> int:
+    """Write the document's row, in the place of former applications that did not stand; its id.
+
+    Who confirmed it, and why, go with it. What was held and is not any more, took no effect: it counts as refused.
+    """
+    former_ids = [row.id for row in former]
+    held = [row.id for row in former if row.state == DocumentState.HELD.value]
+    _release_tracker_id(connection, document, former_ids)
+    refused = {"state": DocumentState.REFUSED.value}
+    connection.execute(update(_DOCUMENT).where(_DOCUMENT.c.id.in_(held)).values(refused))
+    document_id = Counters(connection).of(_DOCUMENT)()
+    connection.execute(
+        insert(_DOCUMENT).values(
+            id=document_id,
+            tracker_id=document.tracker_id,
+            zip_action=document.action.value,
+            zip_file=document.zip_file,
+            file_name=document.file_name,
+            kind=document.kind.value,
+            centre=document.centre,
+            created=document.created,
+            inc=document.inc,
+            action=document.action.value,
+            md5=document.md5,
+            size_bytes=document.size_bytes,
+            state=DocumentState.APPLIED.value,
+            applied_at=utc_now(),
+            author=None if confirmed is None else confirmed.author,
+            reason=None if confirmed is None else confirmed.reason,
+        )
+    )
+    for row_id in former_ids:
+        close_findings(connection, row_id, document_id)
+    return document_id
+
+
+def close_findings(connection: Connection, document_id: int, closed_by: int) -> None:
+    """Make the findings of a document inactive, because of another document."""
+    finding = Finding.__table__
+    active = (finding.c.document_id == document_id) & finding.c.is_active
+    connection.execute(update(finding).where(active).values(is_active=False, closed=utc_now(), closed_by=closed_by))
+
+
+def _release_tracker_id(connection: Connection, document: DocumentToApply, former_ids: Iterable[int]) -> None:
+    """Have no other row stand for the tracker's document; it may be of a tracker that was made anew since."""
+    former = _DOCUMENT.c.id.in_(list(former_ids))
+    others = former if document.tracker_id is None else or_(former, _DOCUMENT.c.tracker_id == document.tracker_id)
+    connection.execute(update(_DOCUMENT).where(others).values(tracker_id=None))
+
+
+def follow_tracker(connection: Connection, row: Row[Any], document: DocumentToApply) -> None:
+    """Have the row of a document that stands be known by the tracker id that it came with last."""
+    if document.tracker_id is not None and document.tracker_id != row.tracker_id:
+        _release_tracker_id(connection, document, ())
+        for table, column in ((_DOCUMENT, _DOCUMENT.c.id), (_FINDING, _FINDING.c.document_id)):
+            connection.execute(update(table).where(column == row.id).values(tracker_id=document.tracker_id))
+
+
+def newest_before(connection: Connection, document: DocumentToApply, document_id: int) -> date | None:
+    """The newest date of the centre's documents that should have come after this one; None if none is newer.
+
+    Specimens come before experiments of any date, so that only a specimen document is late after an experiment
+    document.
+    """
+    table = _DOCUMENT.c
+    standing = (table.state == DocumentState.APPLIED.value) & _NOT_UNDO & (table.id != document_id)
+    newer = (table.centre == document.centre) & (table.created > document.created)
+    if document.kind is not DocumentKind.SPECIMEN:
+        newer &= table.kind == document.kind.value
+    statement = select(table.created).where(standing, newer).order_by(table.created.desc()).limit(1)
+    return connection.scalar(statement)
