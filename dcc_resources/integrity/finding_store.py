@@ -7,18 +7,18 @@ not active.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Row, Table, insert, select, update
+from sqlalchemy import Connection, FromClause, Row, func, insert, select, update
 
 from dcc_resources.databases.columns import utc_now
-from dcc_resources.qc_database.models import Experiment, Finding, Specimen
+from dcc_resources.qc_database.models import CentreBlock, Experiment, Finding, Specimen
 from dcc_resources.qc_database.rows import ENTITY_TABLES
 from dcc_resources.qc_database.upload_findings import UPLOAD_RULES
 from dcc_resources.qc_database.versions import in_chunks
-from dcc_resources.qc_database.vocabulary import EntityKind, Severity
+from dcc_resources.qc_database.vocabulary import Severity
 
 MESSAGE_LENGTH: Final = 4_000
 """Characters of a message that are kept."""
@@ -29,6 +29,24 @@ _FINDING: Final = Finding.__table__
 _IS_OPEN: Final = _FINDING.c.closed.is_(None)
 _OF_UPLOAD: Final = _FINDING.c.rule.in_(UPLOAD_RULES)
 _PAGE: Final = 2_000
+
+
+def _with_owners() -> FromClause:
+    source: FromClause = _FINDING
+    for table in _OWNERS:
+        of_table = (_FINDING.c.entity_kind == table.name) & (table.c.id == _FINDING.c.entity_id)
+        source = source.outerjoin(table, of_table)
+    return source
+
+
+_OWNERS: Final = (*ENTITY_TABLES.values(), CentreBlock.__table__)
+FINDING_AND_OWNER: Final = _with_owners()
+"""Findings beside the rows that they lie in, where these were written."""
+OWN_CENTRE: Final = func.coalesce(*(table.c.centre for table in _OWNERS)).label("own_centre")
+OWN_PROCEDURE: Final = func.coalesce(*(table.c.procedure_id for table in _OWNERS if "procedure_id" in table.c)).label(
+    "own_procedure"
+)
+"""The centre and the procedure that such a finding lies in; waivers go by them."""
 
 Key = tuple[str, int | None, str | None, str | None, str]
 """What makes two findings of a document the same: rule, line, path, value and message."""
@@ -95,34 +113,18 @@ def open_findings(connection: Connection, document_id: int) -> list[StoredFindin
     return [_stored(row) for row in connection.execute(select(_FINDING).where(of_document).order_by(_FINDING.c.id))]
 
 
-def upload_findings(connection: Connection, document_id: int, centre: str) -> Iterable[UploadedFinding]:
+def upload_findings(connection: Connection, document_id: int, centre: str) -> Iterator[UploadedFinding]:
     """The open findings that the upload made on a document, which is of `centre`; 2,000 are held at a time."""
-    owners = {kind: ENTITY_TABLES[kind] for kind in EntityKind}
-    columns = [table.c[name] for table, name in _named(owners)]
     last = 0
     while True:
         of_document = (_FINDING.c.document_id == document_id) & _IS_OPEN & _OF_UPLOAD & (_FINDING.c.id > last)
-        source: Any = _FINDING
-        for kind, table in owners.items():
-            source = source.outerjoin(table, _lies_in(kind, table))
-        page = select(_FINDING, *columns).select_from(source).where(of_document).order_by(_FINDING.c.id).limit(_PAGE)
-        rows = connection.execute(page).all()
+        page = select(_FINDING, OWN_CENTRE, OWN_PROCEDURE).select_from(FINDING_AND_OWNER).where(of_document)
+        rows = connection.execute(page.order_by(_FINDING.c.id).limit(_PAGE)).all()
         for row in rows:
-            found = dict(zip(_named(owners), row[len(_FINDING.c) :], strict=True))
-            centres = [value for (_, name), value in found.items() if name == "centre" and value is not None]
-            procedures = [value for (_, name), value in found.items() if name == "procedure_id" and value is not None]
-            yield UploadedFinding(_stored(row), next(iter(centres), centre), next(iter(procedures), None))
+            yield UploadedFinding(_stored(row), row.own_centre or centre, row.own_procedure)
         if len(rows) < _PAGE:
             return
         last = rows[-1].id
-
-
-def _named(owners: Mapping[EntityKind, Table]) -> list[tuple[Table, str]]:
-    return [(table, name) for table in owners.values() for name in ("centre", "procedure_id") if name in table.c]
-
-
-def _lies_in(kind: EntityKind, table: Table) -> ColumnElement[bool]:
-    return (_FINDING.c.entity_kind == kind.value) & (table.c.id == _FINDING.c.entity_id)
 
 
 def _stored(row: Row[Any]) -> StoredFinding:

@@ -10,17 +10,16 @@ from collections.abc import Collection, Iterable, Iterator
 from datetime import date
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Select, Table, and_, exists, or_, select
+from sqlalchemy import ColumnElement, Connection, Select, Table, and_, exists, func, or_, select
 
+from dcc_resources.integrity.finding_store import FINDING_AND_OWNER, OWN_CENTRE, OWN_PROCEDURE
 from dcc_resources.integrity.waivers import Waiver
 from dcc_resources.qc_database.models import (
-    CentreBlock,
     Document,
     Experiment,
     ExperimentSpecimen,
     Finding,
     Lifetime,
-    ProcedureRun,
     ReferenceSnapshot,
     RelatedSpecimen,
     Specimen,
@@ -28,7 +27,7 @@ from dcc_resources.qc_database.models import (
 from dcc_resources.qc_database.models import Waiver as WaiverRow
 from dcc_resources.qc_database.rows import ENTITY_TABLES
 from dcc_resources.qc_database.versions import in_chunks
-from dcc_resources.qc_database.vocabulary import DocumentAction, DocumentState, EntityKind, Severity
+from dcc_resources.qc_database.vocabulary import DocumentAction, DocumentState, EntityKind, Severity, WaiverEffect
 
 ABOUT_SPECIMENS: Final = ("E4", "E8", "S14", "X8")
 """The rules that look at specimens of other documents."""
@@ -107,21 +106,31 @@ def documents_of_rule(connection: Connection, rule: str, centre: str | None = No
 
 
 def documents_of_waiver(connection: Connection, waiver: Waiver) -> list[int]:
-    """The documents that a waiver makes a difference to, now that it is given or revoked.
+    """The documents with open findings that a waiver covers, or that it decided: those it makes a difference to."""
+    decided = set() if waiver.id is None else set(_with_findings(connection, _FINDING.c.waiver_id == waiver.id))
+    return sorted(decided.union(_covered(connection, waiver)))
 
-    They have open findings that it decided, or of its rule, its centre and its procedure.
-    """
-    decided = set()
-    if waiver.id is not None:
-        decided.update(_with_findings(connection, _FINDING.c.waiver_id == waiver.id))
+
+def documents_of_begun_waivers(connection: Connection, waivers: Iterable[Waiver]) -> list[int]:
+    """The documents with active findings that one of the waivers in force covers and that are not judged by it yet."""
+    found: set[int] = set()
+    for waiver in waivers:
+        undecided = _FINDING.c.is_active & (_FINDING.c.severity != Severity.UNCHECKED.value)
+        if waiver.effect is WaiverEffect.WARN:
+            undecided &= _FINDING.c.waiver_id.is_(None)
+        found.update(_covered(connection, waiver, undecided))
+    return sorted(found)
+
+
+def _covered(connection: Connection, waiver: Waiver, which: ColumnElement[bool] | None = None) -> list[int]:
     covered = _FINDING.c.rule == waiver.rule
+    if which is not None:
+        covered &= which
     if waiver.centre is not None:
-        block = CentreBlock.__table__.c
-        covered &= exists().where(block.document_id == _FINDING.c.document_id, block.centre == waiver.centre)
+        covered &= func.coalesce(OWN_CENTRE.element, _DOCUMENT.c.centre) == waiver.centre
     if waiver.procedure is not None:
-        run = ProcedureRun.__table__.c
-        covered &= exists().where(run.document_id == _FINDING.c.document_id, run.procedure_id == waiver.procedure)
-    return sorted(decided.union(_with_findings(connection, covered)))
+        covered &= OWN_PROCEDURE.element == waiver.procedure
+    return _with_findings(connection, covered)
 
 
 def documents_of_lapsed_waivers(connection: Connection, today: date) -> list[int]:
@@ -153,8 +162,8 @@ def documents_of_superseded_snapshots(connection: Connection, centre: str | None
 
 
 def _with_findings(connection: Connection, which: ColumnElement[bool], centre: str | None = None) -> list[int]:
-    statement = select(_FINDING.c.document_id).distinct().join(_DOCUMENT, _DOCUMENT.c.id == _FINDING.c.document_id)
-    statement = statement.where(_STANDS, _IS_OPEN, which)
+    source = FINDING_AND_OWNER.join(_DOCUMENT, _DOCUMENT.c.id == _FINDING.c.document_id)
+    statement = select(_FINDING.c.document_id).distinct().select_from(source).where(_STANDS, _IS_OPEN, which)
     if centre is not None:
         statement = statement.where(_DOCUMENT.c.centre == centre)
     return sorted(connection.scalars(statement))

@@ -57,12 +57,17 @@ class Rule:
             at.path + fault.below,
             fault.value,
             at.block.centre,
-            at.procedure.procedure_id if at.procedure is not None else None,
+            _procedure_of(at),
             self.reference_names,
             at.block.position,
             at.entity_kind,
             at.entity.position if at.entity is not None else None,
         )
+
+
+def _procedure_of(at: Context) -> str | None:
+    procedure = at.procedure or getattr(at.entity, "procedure", None)
+    return None if procedure is None else str(procedure.procedure_id)
 
 
 RULES: dict[str, Rule] = {}

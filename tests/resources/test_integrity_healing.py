@@ -19,6 +19,7 @@ from dcc_resources.qc_database.applying import Applied
 from dcc_resources.qc_database.contents import Experiment
 from dcc_resources.qc_database.database import writing
 from dcc_resources.qc_database.undoing import undo_documents
+from dcc_resources.qc_database.vocabulary import WaiverEffect
 from tests.resources.integrity_cases import (
     REFERENCE,
     TODAY,
@@ -198,7 +199,26 @@ def test_a_waiver_concerns_documents_with_findings_that_it_covers(
     with writing(qc_database) as connection:
         made = given(connection, waiver(**{"rule": "P9"} | changes))
         found = healing.documents_of_waiver(connection, made)
-    assert found == [faulty[place].document_id for place in concerned]
+        begun = healing.documents_of_begun_waivers(connection, [made])
+    assert found == begun == [faulty[place].document_id for place in concerned]
+    for place in concerned:
+        judge(qc_database, faulty[place], basis(made))
+    assert asked(qc_database, healing.documents_of_begun_waivers, [made]) == []
+    assert asked(qc_database, healing.documents_of_waiver, made) == found
+
+
+def test_a_waiver_that_sets_aside_concerns_what_another_lowered_and_not_the_other_way_round(
+    qc_database: Engine, faulty: tuple[Applied, Applied]
+) -> None:
+    with writing(qc_database) as connection:
+        lowering = given(connection, waiver("P9", effect=WaiverEffect.WARN))
+        waiving = given(connection, waiver("P9", centre="H"))
+    for document in faulty:
+        judge(qc_database, document, basis(lowering))
+    assert asked(qc_database, healing.documents_of_begun_waivers, [lowering]) == []
+    assert asked(qc_database, healing.documents_of_begun_waivers, [lowering, waiving]) == [faulty[0].document_id]
+    judge(qc_database, faulty[0], basis(lowering, waiving))
+    assert asked(qc_database, healing.documents_of_begun_waivers, [lowering, waiving]) == []
 
 
 def test_a_waiver_that_lapsed_concerns_the_documents_that_it_decided(

@@ -282,6 +282,13 @@ def test_a_waiver_for_a_procedure_is_for_repeated_experiments_of_it_only(mouse: 
     assert judge(mouse, document, basis(lowering, other)).counts == {("E9", Severity.WARNING): 1}
 
 
+def test_a_waiver_for_a_procedure_is_for_experiments_of_it_as_such(qc_database: Engine) -> None:
+    document = upload(qc_database, ill("5"))
+    given = waive(qc_database, waiver("E4", procedure="PROC_001"))
+    assert judge(qc_database, document).failed
+    assert not judge(qc_database, document, basis(given)).failed
+
+
 def test_missing_reference_data_are_nobodys_fault(mouse: Engine) -> None:
     document = upload(mouse, ill("x"))
     without = basis(reference=Reference(replace(BASIS.reference.data, impress=None)))
