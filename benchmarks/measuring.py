@@ -43,12 +43,14 @@ class Contender:
 class Comparison:
     """Contenders that did the same work; the first is what the others are measured against.
 
-    `goals` are the highest ratios that are asked of contenders, by name.
+    `goals` are the highest ratios that are asked of contenders, by name. `amount` is how many there were of what was
+    worked on, and its name: what was done of it in a second is then shown.
     """
 
     title: str
     contenders: Sequence[Contender]
     goals: Mapping[str, float] = field(default_factory=dict)
+    amount: tuple[int, str] | None = None
 
     def measure(self, runs: int) -> None:
         """Run every contender `runs` times, in turns, after one round that is not counted."""
@@ -70,6 +72,9 @@ class Comparison:
             "| | median, s | least to most, s | processor, s | ratio | goal |",
             "| --- | ---: | ---: | ---: | ---: | ---: |",
         ]
+        if self.amount is not None:
+            lines[-2] += f" {self.amount[1]}/s |"
+            lines[-1] += " ---: |"
         for contender in self.contenders:
             walls = [timing.wall for timing in contender.timings]
             goal = self.goals.get(contender.name)
@@ -77,12 +82,15 @@ class Comparison:
                 f"| {contender.name} | {contender.wall:.2f} | {min(walls):.2f} to {max(walls):.2f} "
                 f"| {contender.cpu:.2f} | {self.ratio(contender):.2f} | {'' if goal is None else f'{goal:g}'} |"
             )
+            if self.amount is not None:
+                lines[-1] += f" {self.amount[0] / contender.wall:,.0f} |"
         return "\n".join(lines)
 
     def as_json(self) -> dict[str, object]:
         """The comparison with every timing, in types of JSON."""
         return {
             "title": self.title,
+            "amount": self.amount,
             "contenders": [
                 {
                     "name": contender.name,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 from collections.abc import Iterator
@@ -9,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.mariadb import SERVER, MariaDb, installed, mariadb_server
 from benchmarks.measuring import Comparison, Contender, Timing, timed
 from benchmarks.openssh import OpenSsh, openssh_server
 from benchmarks.session import SessionBenchmark
 from benchmarks.transfer import TransferBenchmark
+from benchmarks.upload import UploadBenchmark, upload_memory, write_large, write_small
 
 TOOLS = ("sftp", "unzip", "md5sum", "xmllint", "ssh-keygen")
 
@@ -51,6 +54,50 @@ def test_both_sides_of_the_transfer_bring_every_file_whole(tmp_path: Path, serve
     assert benchmark.run_file_source().wall > 0
 
 
+@pytest.fixture(scope="module")
+def mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaDb]:
+    missing = [tool for tool in ("sqlite3", *SERVER) if not installed([tool])]
+    if missing:
+        pytest.skip(f"Not installed: {', '.join(missing)}. As root, make test installs them.")
+    with mariadb_server(tmp_path_factory.mktemp("mariadb") / "server") as running:
+        yield running
+
+
+@pytest.mark.servers
+@pytest.mark.parametrize("number", [1, 3])
+def test_both_sides_of_the_upload_write_every_row(tmp_path: Path, mariadb: MariaDb, number: int) -> None:
+    documents = tmp_path / "documents"
+    if number == 1:
+        write_large(documents, 100_000)
+    else:
+        write_small(documents, number, 5_000)
+    benchmark = UploadBenchmark(tmp_path / "work", documents, mariadb)
+    assert benchmark.rows.counts["document"] == number
+    assert benchmark.rows.counts["measurement"] > 50
+    for comparison in benchmark.comparisons("Documents"):
+        for contender in comparison.contenders:
+            assert contender.run().wall > 0
+
+
+@pytest.mark.servers
+def test_an_upload_that_lacks_rows_is_not_timed(tmp_path: Path, mariadb: MariaDb) -> None:
+    write_small(tmp_path / "documents", 1, 1_000)
+    benchmark = UploadBenchmark(tmp_path / "work", tmp_path / "documents", mariadb)
+    benchmark.rows.counts["measurement"] += 1
+    for run in (benchmark.run_import, benchmark.run_sqlite, benchmark.run_load_data, benchmark.run_mariadb):
+        with pytest.raises(RuntimeError, match="The rows are"):
+            run()
+
+
+def test_the_memory_of_an_upload_is_that_of_all_its_processes(tmp_path: Path) -> None:
+    told = upload_memory(tmp_path / "upload", 2_500_000)
+    found = re.fullmatch(r"2 MB in [0-9.]+ s; peak ([0-9]+) MB \(([0-9]+) MB and ([0-9]+) MB\)", told)
+    assert found is not None, told
+    whole, ours, other = map(int, found.groups())
+    assert abs(whole - ours - other) <= 1
+    assert other < ours < 250
+
+
 def test_contenders_take_turns_and_the_first_round_does_not_count() -> None:
     order: list[str] = []
 
@@ -68,7 +115,9 @@ def test_contenders_take_turns_and_the_first_round_does_not_count() -> None:
     comparison.measure(3)
     assert order == ["slow", "fast"] * 4
     assert (slow.wall, fast.wall, comparison.ratio(fast)) == (5, 2, 0.4)
-    assert "| fast | 2.00 | 1.00 to 9.00 | 1.00 | 0.40 | 0.5 |" in comparison.as_markdown()
+    assert "| fast | 2.00 | 1.00 to 9.00 | 1.00 | 0.40 | 0.5 |\n" in f"{comparison.as_markdown()}\n"
+    of_rows = Comparison("Title", [slow, fast], amount=(10_000, "rows"))
+    assert "| fast | 2.00 | 1.00 to 9.00 | 1.00 | 0.40 |  | 5,000 |" in of_rows.as_markdown()
 
 
 def test_time_of_the_processor_is_that_of_the_process_and_its_children(tmp_path: Path) -> None:

@@ -1,0 +1,294 @@
+"""Valid documents to committed rows, against the fastest plain load of the same rows into the same database.
+
+The rows of all tables that the documents filled are written to files once. The plain load reads these into an empty
+database of the same schema with the same indexes, in one transaction: `.import` of CSV by the command line of SQLite
+(which does not look at foreign keys, and takes nulls for empty texts), LOAD DATA LOCAL INFILE by the client of MariaDB.
+"""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import shutil
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, closing, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.mariadb import MariaDb, installed, mariadb_server
+from benchmarks.measuring import Comparison, Contender, Timing, clean_environment, timed
+from dcc_cli.demo.submissions import PROCEDURES, experiment_document
+
+LARGE_BYTES = 50_000_000
+SMALL_DOCUMENTS = 300
+SMALL_BYTES = 50_000
+MEMORY_BYTES = 200_000_000
+MOST_RUNS = 2
+"""Counted runs at most: these take long, and differ little."""
+
+IMPORT = "sqlite3 .import"
+LOAD_DATA = "LOAD DATA LOCAL INFILE"
+APPLY = "XML to rows"
+PARSE = "parsing alone"
+GOAL = 2.0
+
+_BATCH_ROWS = 10_000
+_LOOK_SECONDS = 0.05
+_MODULE = "benchmarks.upload_process"
+_ROOT = Path(__file__).parent.parent
+
+
+def write_large(path: Path, size: int) -> None:
+    """Write an experiment document of about `size` bytes: all procedures of the demonstration, on many animals."""
+    with path.open("w", encoding="utf-8") as file:
+        for number, procedure in enumerate(PROCEDURES):
+            lines = experiment_document("H", procedure=procedure, at_least=size // len(PROCEDURES)).decode()
+            head, _, rest = lines.partition("    <experiment ")
+            body, _, tail = rest.rpartition("  </centre>")
+            file.write(f"{head if number == 0 else ''}    <experiment {body}")
+        file.write(f"  </centre>{tail}")
+
+
+def write_small(folder: Path, number: int, size: int) -> None:
+    """Write so many experiment documents of about `size` bytes, each of its own animals."""
+    folder.mkdir()
+    procedures = itertools.cycle(PROCEDURES)
+    for place, procedure in zip(range(number), procedures, strict=False):
+        content = experiment_document("H", procedure=procedure, first=place * 1_000, at_least=size)
+        (folder / f"{place:05d}.xml").write_bytes(content)
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """The finished rows of documents: by table, the numbers of rows, and files as the plain loads take them."""
+
+    counts: dict[str, int]
+    folder: Path
+
+    @property
+    def number(self) -> int:
+        return sum(self.counts.values())
+
+
+class UploadBenchmark:
+    """Both sides for the experiment documents at `documents`, a file or a folder of files, in `folder`, to be made."""
+
+    def __init__(self, folder: Path, documents: Path, server: MariaDb | None) -> None:
+        folder.mkdir(parents=True)
+        self._folder, self._documents, self._server = folder, documents, server
+        self._numbers = itertools.count()
+        self._empty = folder / "empty.db"
+        _init(f"sqlite:///{self._empty}")
+        finished = folder / "finished.db"
+        shutil.copy(self._empty, finished)
+        self._run_apply(f"sqlite:///{finished}")
+        self.rows = _finished_rows(finished, folder / "rows")
+        finished.unlink()
+
+    def comparisons(self, what: str) -> list[Comparison]:
+        """The contenders on each database; the plain load is the measure."""
+        amount = (self.rows.number, "rows")
+        on_sqlite = [
+            Contender(IMPORT, self.run_import),
+            Contender(APPLY, self.run_sqlite),
+            Contender(PARSE, self.run_parse),
+        ]
+        made = [Comparison(f"{APPLY}: {what}, SQLite", on_sqlite, {APPLY: GOAL}, amount)]
+        if self._server is not None:
+            on_mariadb = [Contender(LOAD_DATA, self.run_load_data), Contender(APPLY, self.run_mariadb)]
+            made.append(Comparison(f"{APPLY}: {what}, MariaDB", on_mariadb, {APPLY: GOAL}, amount))
+        return made
+
+    def run_import(self) -> Timing:
+        """The plain load into SQLite."""
+        place = self._fresh_file()
+        script = place.with_suffix(".sql")
+        loads = [f".import --csv {self.rows.folder / table}.csv {_quoted(table)}" for table in self.rows.counts]
+        script.write_text("\n".join([".bail on", "PRAGMA synchronous = NORMAL;", "BEGIN;", *loads, "COMMIT;", ""]))
+        timing = timed(["sqlite3", str(place), f".read {script}"], log=place.with_suffix(".log"))
+        self._check_file(place)
+        return timing
+
+    def run_sqlite(self) -> Timing:
+        """The platform on SQLite."""
+        place = self._fresh_file()
+        timing = self._run_apply(f"sqlite:///{place}")
+        self._check_file(place)
+        return timing
+
+    def run_parse(self) -> Timing:
+        """Reading the documents into objects, and nothing else."""
+        return self._run("parse")
+
+    def run_load_data(self) -> Timing:
+        """The plain load into MariaDB."""
+        server, name = self._fresh_database()
+        loads = [
+            f"LOAD DATA LOCAL INFILE '{self.rows.folder / table}.tsv' INTO TABLE `{table}` CHARACTER SET utf8mb4;"
+            for table in self.rows.counts
+        ]
+        script = self._folder / f"{name}.sql"
+        script.write_text("\n".join(["BEGIN;", *loads, "COMMIT;", ""]))
+        command = [*server.client, name, "-e", f"source {script}"]
+        timing = timed(command, log=script.with_suffix(".log"))
+        self._check_database(server, name)
+        return timing
+
+    def run_mariadb(self) -> Timing:
+        """The platform on MariaDB; the processor time is that of the platform alone."""
+        server, name = self._fresh_database()
+        timing = self._run_apply(server.url(name))
+        self._check_database(server, name)
+        return timing
+
+    def _run_apply(self, url: str) -> Timing:
+        return self._run("apply", url)
+
+    def _run(self, *words: str) -> Timing:
+        log = self._folder / f"run-{next(self._numbers)}.log"
+        command = [sys.executable, "-m", _MODULE, *words, str(self._documents)]
+        return timed(command, log=log, environment=_environment(self._folder))
+
+    def _fresh_file(self) -> Path:
+        place = self._folder / f"qc-{next(self._numbers)}.db"
+        shutil.copy(self._empty, place)
+        return place
+
+    def _check_file(self, place: Path) -> None:
+        with closing(sqlite3.connect(place)) as connection:
+            found = {table: _count(connection, table) for table in self.rows.counts}
+        _require_rows(found, self.rows.counts)
+        for suffix in ("", "-wal", "-shm"):
+            Path(f"{place}{suffix}").unlink(missing_ok=True)
+
+    def _fresh_database(self) -> tuple[MariaDb, str]:
+        if self._server is None:
+            raise RuntimeError("This benchmark was given no server.")
+        name = f"qc_{next(self._numbers)}"
+        _init(self._server.url(name))
+        return self._server, name
+
+    def _check_database(self, server: MariaDb, name: str) -> None:
+        counted = [f"SELECT '{table}', COUNT(*) FROM `{name}`.`{table}`" for table in self.rows.counts]
+        told = server.query(" UNION ALL ".join(counted))
+        found = {table: int(number) for table, number in (line.split("\t") for line in told.splitlines())}
+        _require_rows(found, self.rows.counts)
+        server.query(f"DROP DATABASE `{name}`")
+
+
+def upload_comparisons(
+    folder: Path, runs: int, *, large: int = LARGE_BYTES, small: int = SMALL_DOCUMENTS
+) -> list[Comparison]:
+    """Measure one document of `large` bytes, and `small` ones of 50 KB, in `folder`, to be made."""
+    folder.mkdir(parents=True)
+    write_large(folder / "large.xml", large)
+    write_small(folder / "small", small, SMALL_BYTES)
+    comparisons: list[Comparison] = []
+    with _server(folder) as server:
+        for what, documents in (
+            (f"an experiment document of {large // 1_000_000} MB", folder / "large.xml"),
+            (f"{small} experiment documents of {SMALL_BYTES // 1000} KB", folder / "small"),
+        ):
+            benchmark = UploadBenchmark(folder / f"of-{documents.stem}", documents, server)
+            comparisons += benchmark.comparisons(what)
+            for comparison in comparisons[-2:]:
+                comparison.measure(min(runs, MOST_RUNS))
+            shutil.rmtree(folder / f"of-{documents.stem}")
+    return comparisons
+
+
+def upload_memory(folder: Path, size: int = MEMORY_BYTES) -> str:
+    """What a document of `size` bytes takes of memory while it is applied to SQLite: the peaks of both processes."""
+    folder.mkdir(parents=True)
+    document = folder / "document.xml"
+    write_large(document, size)
+    url = f"sqlite:///{folder / 'qc.db'}"
+    _init(url)
+    began = time.perf_counter()
+    command = [sys.executable, "-m", _MODULE, "apply", url, str(document)]
+    process = subprocess.Popen(command, cwd=_ROOT, env=_environment(folder), stdout=subprocess.DEVNULL)
+    peaks: dict[int, int] = {}
+    while process.poll() is None:
+        for pid in _family(process.pid):
+            peaks[pid] = max(peaks.get(pid, 0), _peak_kilobytes(pid))
+        time.sleep(_LOOK_SECONDS)
+    if process.returncode != 0:
+        raise RuntimeError(f"{' '.join(command)} ended with {process.returncode}.")
+    each = " and ".join(f"{peak / 1024:.0f} MB" for peak in peaks.values())
+    seconds = time.perf_counter() - began
+    return f"{size // 1_000_000} MB in {seconds:.1f} s; peak {sum(peaks.values()) / 1024:.0f} MB ({each})"
+
+
+def _family(pid: int) -> Iterator[int]:
+    yield pid
+    try:
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text("ascii").split()
+    except OSError:
+        return
+    yield from map(int, children)
+
+
+def _peak_kilobytes(pid: int) -> int:
+    try:
+        status = Path(f"/proc/{pid}/status").read_text("ascii")
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:")), 0)
+
+
+def _server(folder: Path) -> AbstractContextManager[MariaDb | None]:
+    return mariadb_server(folder / "mariadb") if installed() else nullcontext()
+
+
+def _environment(home: Path) -> dict[str, str]:
+    return clean_environment(DCC_HOME=str(home), PYTHONPATH=str(_ROOT))
+
+
+def _init(url: str) -> None:
+    from pydantic import SecretStr
+
+    from dcc_resources.qc_database.database import init_qc_database, open_qc_database
+    from dcc_resources.settings import Settings
+
+    engine = open_qc_database(Settings(qc_url=SecretStr(url)))
+    init_qc_database(engine)
+    engine.dispose()
+
+
+def _finished_rows(database: Path, folder: Path) -> _Rows:
+    from dcc_resources.qc_database.row_lines import as_lines
+    from dcc_resources.qc_database.rows import DOCUMENT_TABLES
+
+    folder.mkdir()
+    counts: dict[str, int] = {}
+    with closing(sqlite3.connect(database)) as connection:
+        for table in ("document", *(f"{table.name}" for table in DOCUMENT_TABLES)):
+            number = _count(connection, table)
+            if number:
+                counts[table] = number
+                rows = connection.execute(f"SELECT * FROM {_quoted(table)}")
+                with (
+                    (folder / f"{table}.csv").open("w", newline="") as to_csv,
+                    (folder / f"{table}.tsv").open("wb") as tsv,
+                ):
+                    while batch := rows.fetchmany(_BATCH_ROWS):
+                        csv.writer(to_csv, lineterminator="\n").writerows(batch)
+                        tsv.write(as_lines(batch))
+    return _Rows(counts, folder)
+
+
+def _count(connection: sqlite3.Connection, table: str) -> int:
+    return int(connection.execute(f"SELECT COUNT(*) FROM {_quoted(table)}").fetchone()[0])
+
+
+def _quoted(table: str) -> str:
+    return f'"{table}"'
+
+
+def _require_rows(found: dict[str, int], expected: dict[str, int]) -> None:
+    if found != expected:
+        raise RuntimeError(f"The rows are {found}, not {expected}. The work was not done, so its time means nothing.")
