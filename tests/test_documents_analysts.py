@@ -1,0 +1,121 @@
+"""What docs/analysts.md tells analysts: each query and each Python block is run, on SQLite and on MariaDB."""
+
+from __future__ import annotations
+
+import os
+import re
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, insert
+
+from dcc_resources.analysis.columns import COLUMNS
+from dcc_resources.analysis.export import ExportFormat, MeasurementFilter, export_measurements
+from dcc_resources.qc_database import models
+from dcc_resources.settings import Settings
+from tests.resources.analysis_data import ANIMALS, WEIGHT, fill
+
+DOCUMENT = (Path(__file__).parent.parent / "docs" / "analysts.md").read_text("utf-8")
+QUERIES = re.findall(r"^```sql ?(\w*)\n(.*?)^```$", DOCUMENT, re.M | re.S)
+PROGRAMS = re.findall(r"^```python\n(.*?)^```$", DOCUMENT, re.M | re.S)
+
+
+@pytest.fixture
+def filled(qc_database: Engine) -> Engine:
+    fill(qc_database)
+    with qc_database.begin() as connection:
+        now = datetime(2026, 1, 1)
+        snapshot = {"name": "impress", "retrieved": now, "checked": now, "source": "test", "checksum": "0"}
+        connection.execute(insert(models.ReferenceSnapshot).values(id=1, row_count=1, is_active=True, **snapshot))
+        in_pipeline = {"snapshot_id": 1, "pipeline": "IMPC_001", "procedure_id": WEIGHT, "variant": 1}
+        connection.execute(insert(models.ImpressProcedure).values(is_active=True, **in_pipeline))
+        required = {"type": "simpleParameter", "is_required": True, "is_important": False, "is_active": True}
+        required |= {"procedure_variant": 1, "variant": 1}
+        for name in ("IMPC_BWT_001_001", "IMPC_BWT_001_009"):
+            row = {"snapshot_id": 1, "procedure_id": WEIGHT, "parameter_id": name, **required}
+            connection.execute(insert(models.ImpressParameter).values(row))
+    return qc_database
+
+
+def run(qc: Engine, wanted: str) -> list[dict[str, Any]]:
+    """The rows of the query that holds a text, as the document has it."""
+    (query,) = [text for kind, text in QUERIES if wanted in text and kind in {"", _kind(qc)}]
+    with qc.connect() as connection:
+        return [dict(row) for row in connection.exec_driver_sql(query).mappings()]
+
+
+def _kind(qc: Engine) -> str:
+    return "sqlite" if qc.dialect.name == "sqlite" else "mariadb"
+
+
+def test_every_query_finds_something(filled: Engine) -> None:
+    assert len(QUERIES) > 14
+    with filled.connect() as connection:
+        for kind, query in QUERIES:
+            if kind in {"", _kind(filled)}:
+                assert connection.exec_driver_sql(query).all() != [], query
+
+
+def test_the_queries_find_what_they_say(filled: Engine) -> None:
+    counts = {(row["centre"], row["procedure_id"]): row for row in run(filled, "AS without_value")}
+    weights = counts["H", WEIGHT]
+    assert [int(weights[name]) for name in ("measurements", "animals", "without_value", "not_valid")] == [144, 24, 1, 1]
+    assert {int(row["animals"]) for row in run(filled, "AS first_born")} >= {6}
+    assert {(row["centre"], row["specimen_id"], row["number"]) for row in run(filled, "AS variance")} == {
+        ("H", "H7", 250.0),
+        ("J", "J7", 250.0),
+    }
+    assert {(row["centre"], row["parameter_id"]) for row in run(filled, "runs_without")} >= {
+        ("H", "IMPC_BWT_001_009"),
+        ("H", "IMPC_BWT_001_001"),
+    }
+    assert [int(row["week"]) for row in run(filled, "AS week")] == [week for week in range(4, 10) for _ in range(2)]
+    compared = run(filled, "baseline_mean")
+    assert {(row["genotype"], row["unit"]) for row in compared} == {("C1", "g")}
+    assert sum(int(row["mutants"]) for row in compared if row["centre"] == "H") == ANIMALS // 2 * 6 - 1
+    assert [row["increment"] for row in run(filled, "'IMPC_IPG_002_001'")][:3] == ["0", "15", "30"]
+    assert [(row["action"], int(row["opened"]), int(row["ended"])) for row in run(filled, "opened_by = d.id")] == [
+        ("add", 2, 0),
+        ("edit", 1, 1),
+        ("edit", 1, 1),
+        ("delete", 0, 1),
+    ]
+    assert [row["value"] for row in run(filled, "d.file_name, m.line") if row["zip_action"] == "edit"] == ["31.5"]
+    assert [(row["rule"], int(row["findings"])) for row in run(filled, "FROM finding f")] == [("P5", 1)]
+    assert [row["status"] for row in run(filled, "WHERE value IS NULL")] == ["IMPC_PARAMSC_001: the scale broke"] * 2
+    assert [row["document"] for row in run(filled, "MAX(id)")] == [5]
+
+
+def test_the_python_of_the_document_runs(
+    filled: Engine, qc_settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in os.environ if name.startswith("DCC_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("DCC_HOME", str(qc_settings.home))
+    monkeypatch.setenv("DCC_QC_URL", qc_settings.qc_database_url)
+    monkeypatch.chdir(tmp_path)
+    export_measurements(filled, tmp_path / "measurements")
+    export_measurements(filled, tmp_path / "weights", ExportFormat.CSV, MeasurementFilter(procedure=WEIGHT))
+    names: dict[str, Any] = {}
+    for program in PROGRAMS:
+        exec(compile(program, "docs/analysts.md", "exec"), names)
+    assert len(PROGRAMS) == 2
+    assert len(names["by_sex"]) == 8
+    assert names["changed"]["value"].tolist() == ["31.5"]
+    assert names["rows"] > 2 * 143
+    assert set(names["glucose"]["procedure_id"]) == {"IMPC_IPG_001"}
+    names["qc"].dispose()
+
+
+def test_the_columns_are_those_of_the_document() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| [\w ]+ \| (.*) \|$", DOCUMENT, re.M)
+    assert rows == [(column.name, column.meaning) for column in COLUMNS]
+
+
+def test_the_view_has_the_columns_that_the_document_says(filled: Engine) -> None:
+    with filled.connect() as connection:
+        view = set(connection.exec_driver_sql("SELECT * FROM current_measurement").keys())
+    extra = {"genotype", "metadata_group", "zip_action", "zip_file", "file_name"}
+    assert view == {column.name for column in COLUMNS} - extra | {"fingerprint", "owner_id"}
