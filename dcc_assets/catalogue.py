@@ -1,6 +1,8 @@
-"""The asset graph by name: partitions, assets and checks, with what a wrangler reads about each.
+"""The first half of the asset graph by name: partitions, assets and checks, with what a wrangler reads about each.
 
 file_source_listings -> zip_actions -> zip_downloads -> xml_documents -> validated_documents
+
+What follows on these is in `dcc_assets.data_catalogue`.
 
 Partition keys are those of `dcc_resources.outcomes`: `<centre>-<id>` for a file source, `<action>/<file name>` for a
 zip action. Each check is named after the tracker's phase that it shows (reference tracker, "Reference rows").
@@ -47,7 +49,7 @@ CHECK_OF_PHASE: Final = {
 }
 """The checks of a zip action in the order in which they are made: a name is looked at before any download."""
 
-_OWNERS = ["team:data-wranglers"]
+OWNERS: Final = ["team:data-wranglers"]
 _COLLECTION, _VALIDATION = "collection", "validation"
 
 FILE_SOURCE_SPEC: Final = AssetSpec(
@@ -60,7 +62,7 @@ FILE_SOURCE_SPEC: Final = AssetSpec(
     ),
     group_name=_COLLECTION,
     kinds={"sftp", "ftp"},
-    owners=_OWNERS,
+    owners=OWNERS,
     partitions_def=FILE_SOURCES,
     skippable=True,
 )
@@ -76,7 +78,7 @@ ZIP_SPECS: Final = (
         ),
         group_name=_COLLECTION,
         kinds={"zip"},
-        owners=_OWNERS,
+        owners=OWNERS,
         partitions_def=ZIP_ACTIONS,
         skippable=True,
     ),
@@ -90,7 +92,7 @@ ZIP_SPECS: Final = (
         ),
         group_name=_COLLECTION,
         kinds={"zip", "file"},
-        owners=_OWNERS,
+        owners=OWNERS,
         partitions_def=ZIP_ACTIONS,
         skippable=True,
     ),
@@ -104,7 +106,7 @@ ZIP_SPECS: Final = (
         ),
         group_name=_VALIDATION,
         kinds={"xml"},
-        owners=_OWNERS,
+        owners=OWNERS,
         partitions_def=ZIP_ACTIONS,
         skippable=True,
     ),
@@ -118,7 +120,7 @@ ZIP_SPECS: Final = (
         ),
         group_name=_VALIDATION,
         kinds={"xml", "xsd"},
-        owners=_OWNERS,
+        owners=OWNERS,
         partitions_def=ZIP_ACTIONS,
         skippable=True,
     ),

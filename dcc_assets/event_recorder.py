@@ -59,13 +59,17 @@ class Materialised:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a check says of a partition. One that is not `told` is stored only where the check failed before."""
+    """What a check says of a partition. One that is not `told` is stored only where the check failed before.
+
+    `severity` is how bad it is that it failed: a warning is nobody's fault, or nothing that needs to be put right.
+    """
 
     check: AssetCheckKey
     passed: bool
     description: str
     metadata: Mapping[str, RawMetadataValue] = field(default_factory=dict)
     told: bool = True
+    severity: AssetCheckSeverity = AssetCheckSeverity.ERROR
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +226,7 @@ class EventRecorder:
             verdict.passed,
             metadata=verdict.metadata,
             target_materialization_data=target,
-            severity=AssetCheckSeverity.ERROR,
+            severity=verdict.severity,
             description=_as_description(verdict.description),
             blocking=False,
             partition=report.partition,

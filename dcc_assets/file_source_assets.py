@@ -16,12 +16,13 @@ from dcc_assets.catalogue import FILE_SOURCE_CHECK_SPECS, FILE_SOURCE_SPEC, FILE
 from dcc_assets.event_recorder import EventRecorder
 from dcc_assets.runs import session_to_resume, step_of, tag_session
 from dcc_assets.source_reports import found_zip_reports, source_report
-from dcc_assets.work import PLATFORM, Platform, Work
+from dcc_assets.work import PLATFORM, Platform, Work, data_is_due
 from dcc_resources.errors import NotFoundError
 from dcc_resources.outcomes import source_partition
 from dcc_resources.tracker.download_plan import count_not_arrived
 from dcc_resources.tracker.models import Centre, FileSource
 from dcc_resources.tracker.queries import waiting_zip_actions
+from dcc_resources.tracker.reference import Phase
 
 
 @multi_asset(
@@ -86,8 +87,9 @@ def _source_ids(sources: dict[str, int], partitions: Sequence[str]) -> list[int]
 def _leave_to_others(work: Work) -> None:
     """Keep the session open for the run that will process what is to be done, if there is anything."""
     with work.tracker.connect() as connection:
-        if work_is_due(connection):
-            work.session.hand_over()
+        due = work.until >= Phase.XSD and work_is_due(connection)
+    if due or data_is_due(work.tracker, work.settings):
+        work.session.hand_over()
 
 
 def work_is_due(connection: Connection) -> bool:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from dagster import DagsterInstance
 from dagster._core.instance.ref import InstanceRef
 
+from dcc_assets.data_catalogue import QC_DATABASE_POOL
 from dcc_resources.errors import DagsterStorageError
 from dcc_resources.settings import Settings
 
@@ -36,10 +37,14 @@ event_log_storage:
   module: dcc_assets.event_storage
   class: BatchingSqliteEventLogStorage
 
-# One crawling session at a time: what is asked for meanwhile waits in Dagster's queue.
+# One crawling session at a time: what is asked for meanwhile waits in Dagster's queue. The pool of the QC database, as
+# any other, has one place: its steps come one after the other, whatever starts them.
 concurrency:
   runs:
     max_concurrent_runs: 1
+  pools:
+    granularity: op
+    default_limit: 1
 
 # Python's log messages of the platform appear in a run's events.
 python_logs:
@@ -80,7 +85,8 @@ def prepare_dagster_home(settings: Settings) -> Path:
 def open_instance(settings: Settings) -> DagsterInstance:
     """The Dagster instance, for runs in this process; a context manager that closes it.
 
-    Whatever the process prints stays its own: the output of steps is not captured. Raises DagsterStorageError.
+    Its pool of the QC database has one place, also in an instance that was made without. Whatever the process prints
+    stays its own: the output of steps is not captured. Raises DagsterStorageError.
     """
     home = prepare_dagster_home(settings)
     overrides: DagsterInstanceOverrides = {
@@ -89,13 +95,22 @@ def open_instance(settings: Settings) -> DagsterInstance:
     try:
         # The class's own default needs DAGSTER_HOME, which is set for Dagster's processes, not for this one.
         with _dagster_home(home):
-            return DagsterInstance.from_ref(InstanceRef.from_dir(str(home), overrides=overrides))
+            instance = DagsterInstance.from_ref(InstanceRef.from_dir(str(home), overrides=overrides))
+        _make_pool(instance)
     except Exception as error:
         reason = " ".join(str(error).split())
         raise DagsterStorageError(
             f"The Dagster instance in {home} could not be opened ({reason}). Correct its {CONFIGURATION_FILE}, or "
             "delete the directory and rebuild it from the tracker: dcc instance rebuild."
         ) from error
+    else:
+        return instance
+
+
+def _make_pool(instance: DagsterInstance) -> None:
+    storage = instance.event_log_storage
+    if QC_DATABASE_POOL not in storage.get_concurrency_keys():
+        storage.set_concurrency_slots(QC_DATABASE_POOL, 1)
 
 
 @contextmanager

@@ -9,12 +9,17 @@ from typing import Final
 
 from dagster import Definitions, OpExecutionContext, in_process_executor, job, op
 
+from dcc_assets.data_assets import chosen_contexts, chosen_data, chosen_qc, load
+from dcc_assets.data_catalogue import QC_DATABASE_POOL
 from dcc_assets.file_source_assets import chosen_file_sources, crawl
+from dcc_assets.mirroring import show_changes
 from dcc_assets.work import PLATFORM, OwnSession
 from dcc_assets.zip_assets import chosen_zip_actions, process
 
 CRAWL_JOB: Final = "crawl_file_sources"
 PROCESS_JOB: Final = "process_zip_actions"
+LOAD_JOB: Final = "load_data"
+SHOW_JOB: Final = "show_changes"
 
 
 @op(
@@ -33,6 +38,25 @@ def _crawl(context: OpExecutionContext) -> None:
 )
 def _process(context: OpExecutionContext) -> None:
     process(context)
+
+
+@op(
+    name="load",
+    required_resource_keys={PLATFORM},
+    pool=QC_DATABASE_POOL,
+    description="Upload, judge and sum up every valid document that waits, each phase for all of them in turn.",
+)
+def _load(context: OpExecutionContext) -> None:
+    load(context)
+
+
+@op(
+    name="show",
+    required_resource_keys={PLATFORM},
+    description="Show what has changed in the tracker and the QC database since that was done last.",
+)
+def _show(context: OpExecutionContext) -> None:
+    show_changes(context)
 
 
 @job(
@@ -55,11 +79,33 @@ def process_zip_actions() -> None:
     _process()
 
 
+@job(
+    name=LOAD_JOB,
+    executor_def=in_process_executor,
+    description="Takes valid documents over: uploads them in their order, checks their integrity, builds data contexts "
+    "and overviews, and hands them to quality control. Documents whose faults have healed are judged again.",
+)
+def load_data() -> None:
+    """Take up all documents that wait."""
+    _load()
+
+
+@job(
+    name=SHOW_JOB,
+    executor_def=in_process_executor,
+    description="Shows here what was changed elsewhere: quality control done or opened again, submissions withdrawn or "
+    "confirmed. Changes nothing but what this page shows.",
+)
+def show_changed_data() -> None:
+    """Show what has changed beside sessions."""
+    _show()
+
+
 def asset_definitions() -> Definitions:
     """The assets, checks and jobs, all run in the run's own process."""
     return Definitions(
-        assets=[chosen_file_sources, chosen_zip_actions],
-        jobs=[crawl_file_sources, process_zip_actions],
+        assets=[chosen_file_sources, chosen_zip_actions, chosen_data, chosen_contexts, chosen_qc],
+        jobs=[crawl_file_sources, process_zip_actions, load_data, show_changed_data],
         resources={PLATFORM: OwnSession()},
         executor=in_process_executor,
     )

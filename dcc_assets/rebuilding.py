@@ -1,4 +1,4 @@
-"""A Dagster instance built anew from the tracker, after it was lost."""
+"""A Dagster instance built anew from the tracker and the QC database, after it was lost."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,11 +10,14 @@ from sqlalchemy import Engine, func, select
 from dcc_assets.catalogue import FILE_SOURCES, ZIP_ACTIONS
 from dcc_assets.event_recorder import EventRecorder
 from dcc_assets.file_source_assets import source_partitions
+from dcc_assets.mirroring import Mirror
 from dcc_assets.recorded_outcomes import recorded_crawls, recorded_zips
 from dcc_assets.runs import QUIET, finish_dead_runs, step_of
 from dcc_assets.source_reports import source_report
+from dcc_assets.work import open_qc
 from dcc_assets.zip_reports import whole_zip_report
-from dcc_resources.errors import DagsterStorageError, DccError
+from dcc_resources.errors import DagsterStorageError, DccError, QcDatabaseOutdatedError
+from dcc_resources.qc_database.database import require_current
 from dcc_resources.settings import Settings
 from dcc_resources.staging import Staging
 from dcc_resources.tracker.models import ZipAction
@@ -25,12 +28,13 @@ _SHOWN_EVERY = 1000
 
 @dataclass(frozen=True, slots=True)
 class RebuildReport:
-    """What was shown anew: file sources, zip actions, and those of them that failed; and the run's id."""
+    """What was shown anew: file sources, zip actions, those of them that failed; the run's id; centres with data."""
 
     file_sources: int
     zip_actions: int
     failed: int
     run_id: str
+    centres: int = 0
 
 
 @dataclass
@@ -41,6 +45,7 @@ class _Rebuilding:
     file_sources: int = 0
     zip_actions: int = 0
     failed: int = 0
+    centres: int = 0
     failure: Exception | None = None
 
     def say(self, message: str) -> None:
@@ -66,6 +71,16 @@ class _Rebuilding:
                 if self.zip_actions % _SHOWN_EVERY == 0:
                     self.say(f"{self.zip_actions:,} of {total:,} zip actions")
             instance.add_dynamic_partitions(str(ZIP_ACTIONS.name), partitions)
+            self._record_data(instance, recorder)
+
+    def _record_data(self, instance: DagsterInstance, recorder: EventRecorder) -> None:
+        with open_qc(self.settings) as qc:
+            try:
+                require_current(qc)
+            except QcDatabaseOutdatedError as error:
+                self.say(f"What became of documents after validation is not shown: {error}")
+                return
+            self.centres = Mirror(instance, recorder, self.tracker, qc).show_everything()
 
 
 def rebuild_instance(
@@ -73,8 +88,9 @@ def rebuild_instance(
 ) -> RebuildReport:
     """Show everything that the tracker knows in a Dagster instance: partitions, what they reached, what failed.
 
-    Meant for an empty instance; in one that is not, the same is recorded again. `progress` is told how far it is.
-    Raises TrackerUnreachableError and DagsterStorageError.
+    What became of documents after their validation is shown from the QC database, unless that was not made yet. Meant
+    for an empty instance; in one that is not, the same is recorded again. `progress` is told how far it is. Raises
+    DatabaseUnreachableError and DagsterStorageError.
     """
     rebuilding = _Rebuilding(settings, tracker, progress)
 
@@ -100,7 +116,9 @@ def rebuild_instance(
             f"The Dagster instance in {settings.dagster_home} could not be written ({error}). See to its disk, delete "
             "the directory, and try again."
         ) from error
-    report = RebuildReport(rebuilding.file_sources, rebuilding.zip_actions, rebuilding.failed, result.run_id)
+    report = RebuildReport(
+        rebuilding.file_sources, rebuilding.zip_actions, rebuilding.failed, result.run_id, rebuilding.centres
+    )
     rebuilding.say(
         f"Dagster shows {report.file_sources:,} file sources and {report.zip_actions:,} zip actions, "
         f"{report.failed:,} of them failed."

@@ -8,6 +8,7 @@ from typing import Final
 from dagster import DagsterInstance, DagsterRunStatus, OpExecutionContext, RunsFilter
 
 from dcc_assets.catalogue import SESSION_TAG
+from dcc_assets.data_catalogue import QC_DATABASE_POOL
 from dcc_assets.event_recorder import Step
 from dcc_resources.processes import Process
 from dcc_resources.sessions import Session
@@ -47,7 +48,7 @@ def session_tags(session: Session) -> dict[str, str]:
 def finish_dead_runs(instance: DagsterInstance, *, besides: str = "") -> int:
     """Mark runs as failed whose process, on this machine, is gone without having said so; returns how many.
 
-    Otherwise Dagster would wait for them for ever.
+    Otherwise Dagster would wait for them for ever, and for the place in the pool that a killed one holds.
     """
     dead = [
         run
@@ -58,7 +59,20 @@ def finish_dead_runs(instance: DagsterInstance, *, besides: str = "") -> int:
         instance.report_run_failed(
             run, "The process of this run died. What it had begun is taken up again by the next crawling session."
         )
+    _free_pool(instance)
     return len(dead)
+
+
+def _free_pool(instance: DagsterInstance) -> None:
+    """Free the places in the pool that runs hold which are over: a process that is killed frees none."""
+    storage = instance.event_log_storage
+    if QC_DATABASE_POOL not in storage.get_concurrency_keys():
+        return
+    info = storage.get_concurrency_info(QC_DATABASE_POOL)
+    for run_id in {*info.active_run_ids, *info.pending_run_ids, *info.assigned_run_ids}:
+        run = instance.get_run_by_id(run_id)
+        if run is None or run.is_finished:
+            storage.free_concurrency_slots_for_run(run_id)
 
 
 def _is_gone(tag: str) -> bool:

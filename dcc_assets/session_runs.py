@@ -15,13 +15,15 @@ from typing import Final
 from dagster import DagsterExecutionInterruptedError, DagsterInstance, JobDefinition
 from sqlalchemy import Engine
 
-from dcc_assets.jobs import crawl_file_sources, process_zip_actions
-from dcc_assets.runs import QUIET, session_tags
+from dcc_assets.jobs import crawl_file_sources, load_data, process_zip_actions
+from dcc_assets.runs import QUIET, finish_dead_runs, session_tags
 from dcc_assets.work import PLATFORM, HeldSession, Work, unheard
+from dcc_resources.data_outcomes import DataOutcome
 from dcc_resources.errors import DagsterStorageError
 from dcc_resources.outcomes import SourceCrawl, ZipKey, ZipOutcome
 from dcc_resources.sessions import open_session
 from dcc_resources.settings import Settings
+from dcc_resources.tracker.reference import Phase
 
 log = logging.getLogger(__name__)
 
@@ -45,20 +47,26 @@ def run_session(
     instance: DagsterInstance,
     *,
     source_ids: Sequence[int] | None = None,
+    until: Phase = Phase.QC,
     on_crawl: Callable[[SourceCrawl], None] = unheard,
     on_zip: Callable[[ZipOutcome], None] = unheard,
+    on_data: Callable[[DataOutcome], None] = unheard,
 ) -> SessionReport:
-    """Crawl all available file sources, or those of `source_ids`, then process every zip action that waits.
+    """Crawl all available file sources, or those of `source_ids`, then take what waits on to the phase `until`.
 
-    `on_crawl` and `on_zip` hear of each outcome once it is in the tracker, in the caller's thread. Raises
-    SessionActiveError, SessionLostError, TrackerUnreachableError and InternalFaultError, and, when everything is done,
-    DagsterStorageError.
+    Up to the validation zip actions are processed, after it documents are taken up; before `xsd` there is nothing but
+    the crawl. `on_crawl`, `on_zip` and `on_data` hear of each outcome once it is recorded, in the caller's thread.
+    Raises SessionActiveError, SessionLostError, DatabaseUnreachableError, QcDatabaseOutdatedError and
+    InternalFaultError, and, when everything is done, DagsterStorageError.
     """
     with open_session(tracker, settings) as session:
-        work = Work(settings, tracker, session, source_ids, on_crawl=on_crawl, on_zip=on_zip)
+        work = Work(
+            settings, tracker, session, source_ids, on_crawl=on_crawl, on_zip=on_zip, until=until, on_data=on_data
+        )
         runs = _Runs(instance, work)
         runs.crawl()
         runs.process()
+        runs.load()
     return runs.report()
 
 
@@ -69,17 +77,29 @@ def run_zip_actions(
     keys: Sequence[ZipKey],
     *,
     requested_by: str = "dcc",
+    until: Phase = Phase.QC,
     on_zip: Callable[[ZipOutcome], None] = unheard,
+    on_data: Callable[[DataOutcome], None] = unheard,
 ) -> SessionReport:
-    """Re-open the zip actions of `keys` in the name of `requested_by` and process them, alone, in a session.
+    """Re-open the zip actions of `keys` in the name of `requested_by` and take them on to `until`, in a session.
 
     Raises as `run_session`, NotFoundError for a zip action that is not known or hosted, and ConfigurationError for one
     whose name is refused.
     """
     with open_session(tracker, settings) as session:
-        work = Work(settings, tracker, session, keys=keys, requested_by=requested_by, on_zip=on_zip)
+        work = Work(
+            settings,
+            tracker,
+            session,
+            keys=keys,
+            requested_by=requested_by,
+            on_zip=on_zip,
+            until=until,
+            on_data=on_data,
+        )
         runs = _Runs(instance, work)
         runs.process()
+        runs.load()
     return runs.report()
 
 
@@ -99,9 +119,19 @@ class _Runs:
             deque(self._work.crawl(), maxlen=0)
 
     def process(self) -> None:
+        if self._work.until < Phase.XSD:
+            return
         self._execute(process_zip_actions)
         if not self._work.processed:
             deque(self._work.process(), maxlen=0)
+
+    def load(self) -> None:
+        if self._work.until < Phase.UPLOAD:
+            return
+        self._execute(load_data)
+        if not self._work.loaded:
+            with self._work.open_qc() as qc:
+                deque(self._work.take_up_data(qc), maxlen=0)
 
     def report(self) -> SessionReport:
         if self._storage_failure is not None:
@@ -118,6 +148,7 @@ class _Runs:
         if self._storage_failure is not None:
             return
         try:
+            finish_dead_runs(self._instance)
             result = job.execute_in_process(
                 instance=self._instance,
                 run_config=QUIET,

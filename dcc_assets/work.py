@@ -1,28 +1,45 @@
 """What the steps of a run work with: the settings, the tracker, and the crawling session that they are part of.
 
 A step asks its resource `platform` for the session. In Dagster's own processes the step opens a session by itself; in
-`dcc crawl` the session spans two runs and is held by the command.
+`dcc crawl` the session spans three runs and is held by the command.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import Connection, Engine
 
+from dcc_resources.errors import NotFoundError
 from dcc_resources.naming import Action
 from dcc_resources.outcomes import SourceCrawl, ZipKey, ZipOutcome
+from dcc_resources.qc_database.database import open_qc_database
+from dcc_resources.qc_database.database import require_current as require_current_qc
 from dcc_resources.sessions import Session, open_session
 from dcc_resources.settings import Settings, load_settings
 from dcc_resources.tracker.database import open_tracker, require_current
 from dcc_resources.tracker.queries import find_zips
+from dcc_resources.tracker.reference import Phase
+
+if TYPE_CHECKING:
+    from dcc_resources.data_outcomes import DataOutcome
 
 PLATFORM: Final = "platform"
 """The resource's name."""
+
+
+@contextmanager
+def open_qc(settings: Settings) -> Iterator[Engine]:
+    """The QC database that the settings name, of whatever version; its connections are closed afterwards."""
+    qc = open_qc_database(settings)
+    try:
+        yield qc
+    finally:
+        qc.dispose()
 
 
 def unheard(_outcome: object) -> None:
@@ -34,9 +51,10 @@ class Work:
     """A session with what it is asked to do.
 
     `source_ids`: the file sources to crawl, `keys`: the zip actions to process; None for all that are due.
-    `requested_by` is in whose name. `hands_over`: what a crawl finds is left to a later run of the same session.
-    `on_crawl` and `on_zip` hear of each outcome, in the step's thread. `crawled` and `processed`: that part was done to
-    its end. `failure`: what the work itself raised.
+    `requested_by` is in whose name. `hands_over`: what follows on a run is left to a later run of the same session.
+    `until` is the last phase that documents are taken to. `on_crawl`, `on_zip` and `on_data` hear of each outcome, in
+    the step's thread. `crawled`, `processed` and `loaded`: that part was done to its end. `failure`: what the work
+    itself raised.
     """
 
     settings: Settings
@@ -48,8 +66,11 @@ class Work:
     hands_over: bool = False
     on_crawl: Callable[[SourceCrawl], None] = unheard
     on_zip: Callable[[ZipOutcome], None] = unheard
+    until: Phase = Phase.QC
+    on_data: Callable[[DataOutcome], None] = unheard
     crawled: bool = field(default=False, init=False)
     processed: bool = field(default=False, init=False)
+    loaded: bool = field(default=False, init=False)
     failure: BaseException | None = field(default=None, init=False)
 
     def crawl(self, source_ids: Sequence[int] | None = None) -> Iterator[SourceCrawl]:
@@ -75,6 +96,36 @@ class Work:
                 self.on_zip(outcome)
                 yield outcome
         self.processed = True
+
+    def take_up_data(
+        self, qc: Engine, keys: Collection[ZipKey] | None = None, *, again: bool = False
+    ) -> Iterator[DataOutcome]:
+        """Take valid documents on to `until`; yield each outcome when it is in both databases.
+
+        `keys` narrows the work down. `again`: what was judged is judged again, and for that the documents go on to the
+        phase data whatever `until` says. Raises as `dcc_resources.data_phases.session_data.take_up_data`.
+        """
+        from dcc_resources.data_phases.corrections import recheck
+        from dcc_resources.data_phases.session_data import take_up_data
+
+        wanted = self.keys if keys is None else keys
+        with self._noting_failure():
+            if again:
+                reason = "Materialised in Dagster."
+                recheck(self.tracker, qc, self.settings, keys=wanted, author=self.requested_by, reason=reason)
+            until = max(self.until, Phase.DATA) if again else self.until
+            for outcome in take_up_data(self.tracker, qc, self.settings, self.session, until=until, keys=wanted):
+                self.on_data(outcome)
+                yield outcome
+        self.loaded = True
+
+    @contextmanager
+    def open_qc(self) -> Iterator[Engine]:
+        """The QC database. Raises QcDatabaseOutdatedError and QcDatabaseUnreachableError."""
+        with open_qc(self.settings) as qc:
+            with self._noting_failure():
+                require_current_qc(qc)
+            yield qc
 
     @contextmanager
     def _noting_failure(self) -> Iterator[None]:
@@ -111,7 +162,7 @@ class OwnSession(Platform):
     def work(self, resume: int | None) -> Iterator[Work]:
         """As Platform.work."""
         with self.tracker() as (settings, tracker), open_session(tracker, settings, resume=resume) as session:
-            yield Work(settings, tracker, session, hands_over=True)
+            yield Work(settings, tracker, session, hands_over=True, until=settings.last_phase)
 
     @contextmanager
     def tracker(self) -> Iterator[tuple[Settings, Engine]]:
@@ -138,6 +189,33 @@ class HeldSession(Platform):
     def tracker(self) -> AbstractContextManager[tuple[Settings, Engine]]:
         """As Platform.tracker."""
         return nullcontext((self.held.settings, self.held.tracker))
+
+
+def data_is_due(tracker: Engine, settings: Settings) -> bool:
+    """Whether documents wait to be taken on, as far as sessions go."""
+    from dcc_resources.data_phases.documents import count_waiting, load_due
+
+    until = settings.last_phase
+    if until < Phase.UPLOAD:
+        return False
+    with tracker.connect() as connection:
+        if until is Phase.QC:
+            return count_waiting(connection) > 0
+        due = (phase for phase in Phase if Phase.UPLOAD <= phase <= until)
+        return any(load_due(connection, phase, settings.naming) for phase in due)
+
+
+def known_keys(tracker: Engine, partitions: Sequence[str]) -> list[ZipKey]:
+    """The zip actions of partition keys. Raises NotFoundError for one that the tracker does not know."""
+    with tracker.connect() as connection:
+        keys = keys_of_partitions(connection, partitions)
+    missing = set(partitions) - {key.partition for key in keys}
+    if missing:
+        raise NotFoundError(
+            f"The tracker knows no zip action {min(missing)}. See `dcc zips` for those there are; they are of the form "
+            "<action>/<file name>."
+        )
+    return keys
 
 
 def keys_of_partitions(connection: Connection, partitions: Sequence[str]) -> list[ZipKey]:

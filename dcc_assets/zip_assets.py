@@ -10,16 +10,14 @@ from dagster import (
     OpExecutionContext,
     multi_asset,
 )
-from sqlalchemy import Engine
 
 from dcc_assets.catalogue import ZIP_ACTIONS_ASSET, ZIP_CHECK_SPECS, ZIP_SPECS
 from dcc_assets.event_recorder import EventRecorder, Report
 from dcc_assets.recorded_outcomes import recorded_zips
 from dcc_assets.runs import session_to_resume, step_of, tag_session
-from dcc_assets.work import PLATFORM, Platform, keys_of_partitions
+from dcc_assets.work import PLATFORM, Platform, data_is_due, known_keys
 from dcc_assets.zip_reports import whole_zip_report, zip_report
-from dcc_resources.errors import NotFoundError
-from dcc_resources.outcomes import ZipKey, ZipOutcome
+from dcc_resources.outcomes import ZipOutcome
 from dcc_resources.staging import Staging
 
 
@@ -60,11 +58,13 @@ def process(
     platform: Platform = context.resources.platform
     with platform.work(session_to_resume(context)) as work:
         tag_session(context, work.session)
-        keys = None if partitions is None else _keys(work.tracker, partitions)
+        keys = None if partitions is None else known_keys(work.tracker, partitions)
         staging = Staging(work.settings.staging_directory)
         with EventRecorder(context.instance, step_of(context), planned) as recorder:
             for outcome in work.process(keys):
                 recorder.tell(report(outcome, staging))
+        if work.hands_over and data_is_due(work.tracker, work.settings):
+            work.session.hand_over()
 
 
 def _show_recorded(context: OpExecutionContext, partitions: Sequence[str], planned: Collection[AssetCheckKey]) -> None:
@@ -72,17 +72,5 @@ def _show_recorded(context: OpExecutionContext, partitions: Sequence[str], plann
     with platform.tracker() as (settings, tracker), tracker.connect() as connection:
         staging = Staging(settings.staging_directory)
         with EventRecorder(context.instance, step_of(context), planned) as recorder:
-            for outcome in recorded_zips(connection, _keys(tracker, partitions)):
+            for outcome in recorded_zips(connection, known_keys(tracker, partitions)):
                 recorder.tell(whole_zip_report(outcome, staging))
-
-
-def _keys(tracker: Engine, partitions: Sequence[str]) -> list[ZipKey]:
-    with tracker.connect() as connection:
-        keys = keys_of_partitions(connection, partitions)
-    missing = set(partitions) - {key.partition for key in keys}
-    if missing:
-        raise NotFoundError(
-            f"The tracker knows no zip action {min(missing)}. See `dcc zips` for those there are; they are of the form "
-            "<action>/<file name>."
-        )
-    return keys

@@ -1,6 +1,6 @@
-"""What starts work by itself: the crawl schedule, and the sensors for new zip actions and for failed downloads.
+"""What starts work by itself: the crawl schedule, and the sensors for new zip actions, failed downloads and valid data.
 
-All three run as soon as Dagster's daemon does, and can be switched off in its web page. They look at the tracker only.
+All run as soon as Dagster's daemon does, and can be switched off in its web page. They look at the two databases only.
 """
 
 import time
@@ -23,13 +23,17 @@ from dagster import (
 from dagster._utils.schedules import is_valid_cron_schedule
 
 from dcc_assets.catalogue import SESSION_TAG
-from dcc_assets.jobs import CRAWL_JOB, PROCESS_JOB
+from dcc_assets.jobs import CRAWL_JOB, LOAD_JOB, PROCESS_JOB, SHOW_JOB
+from dcc_assets.mirroring import read_mark
 from dcc_assets.runs import finish_dead_runs
-from dcc_resources.errors import ConfigurationError, TrackerOutdatedError
+from dcc_resources.errors import ConfigurationError, DatabaseOutdatedError
 from dcc_resources.settings import Settings, load_settings
-from dcc_sensors.tracker_watch import TrackerView, look_at_tracker
+from dcc_resources.tracker.reference import Phase
+from dcc_sensors.tracker_watch import TrackerView, look_at_tracker, look_for_changes
 
 NEW_ZIPS_SECONDS: Final = 15
+DATA_SECONDS: Final = 15
+CHANGES_SECONDS: Final = 30
 RETRY_SECONDS: Final = 120
 REPEAT_SECONDS: Final = 15 * 60
 """How long the same work is not asked for again, when a run has left it undone."""
@@ -55,6 +59,8 @@ def new_zips(context: SensorEvaluationContext) -> RunRequest | SkipReason:
     view = _look()
     if isinstance(view, SkipReason):
         return view
+    if stopped := _stops_before(Phase.XSD):
+        return stopped
     if view.waiting == 0:
         return SkipReason("No zip action waits.")
     return _busy(context, view) or RunRequest(
@@ -74,12 +80,66 @@ def retry_failed_downloads(context: SensorEvaluationContext) -> RunRequest | Ski
     view = _look()
     if isinstance(view, SkipReason):
         return view
+    if stopped := _stops_before(Phase.XSD):
+        return stopped
     if view.failed_downloads == 0:
         return SkipReason("No download has failed.")
     if view.waiting or view.last_download_session >= view.last_crawled_session:
         return SkipReason(f"{view.failed_downloads} failed downloads are tried again with or after the next crawl.")
     return _busy(context, view) or RunRequest(
         run_key=f"downloads of session {view.last_crawled_session}", tags=_session_tags(view)
+    )
+
+
+@sensor(
+    job_name=LOAD_JOB,
+    minimum_interval_seconds=DATA_SECONDS,
+    default_status=DefaultSensorStatus.RUNNING,
+    description="Has the documents that passed validation taken over, when what was crawled has been processed.",
+)
+def valid_documents(context: SensorEvaluationContext) -> RunRequest | SkipReason:
+    """Ask for one run over all documents that wait, in the session that validated them where that is still open.
+
+    Zip actions come first, so that documents are uploaded in order across all archives of a crawl.
+    """
+    finish_dead_runs(context.instance)
+    view = _look()
+    if isinstance(view, SkipReason):
+        return view
+    if stopped := _stops_before(Phase.UPLOAD):
+        return stopped
+    if view.data_waits == 0:
+        return SkipReason("No document waits.")
+    if view.waiting and view.last_download_session < view.last_crawled_session:
+        return SkipReason(f"{view.waiting} zip actions are processed first.")
+    return _busy(context, view) or RunRequest(
+        run_key=f"crawl {view.last_crawl}, {view.data_waits} documents, {int(time.time() // REPEAT_SECONDS)}",
+        tags=_session_tags(view),
+    )
+
+
+@sensor(
+    job_name=SHOW_JOB,
+    minimum_interval_seconds=CHANGES_SECONDS,
+    default_status=DefaultSensorStatus.RUNNING,
+    description="Has the web page show what was changed with `dcc`: quality control, withdrawals, confirmations.",
+)
+def changes_beside_sessions(context: SensorEvaluationContext) -> RunRequest | SkipReason:
+    """Ask for one run that shows what changed in the databases since that was done last."""
+    mark = read_mark(context.instance)
+    view = _look()
+    if isinstance(view, SkipReason):
+        return view
+    if view.data_waits:
+        return SkipReason("The next run of a session shows what has changed.")
+    try:
+        changed = look_for_changes(load_settings(), mark)
+    except DatabaseOutdatedError as error:
+        return SkipReason(str(error))
+    if changed == 0:
+        return SkipReason("All that has changed is shown.")
+    return _busy(context, view) or RunRequest(
+        run_key=f"{mark}, {changed} changed, {int(time.time() // REPEAT_SECONDS)}"
     )
 
 
@@ -113,21 +173,27 @@ def crawl_schedule(settings: Settings) -> ScheduleDefinition:
 def automation_definitions(settings: Settings | None = None) -> Definitions:
     """The schedule and the sensors. Raises ConfigurationError."""
     return Definitions(
-        schedules=[crawl_schedule(settings or load_settings())], sensors=[new_zips, retry_failed_downloads]
+        schedules=[crawl_schedule(settings or load_settings())],
+        sensors=[new_zips, retry_failed_downloads, valid_documents, changes_beside_sessions],
     )
 
 
 def _look() -> TrackerView | SkipReason:
     try:
         return look_at_tracker(load_settings())
-    except TrackerOutdatedError as error:
+    except DatabaseOutdatedError as error:
         return SkipReason(str(error))
+
+
+def _stops_before(phase: Phase) -> SkipReason | None:
+    until = load_settings().last_phase
+    return SkipReason(f"Sessions stop at {until.short_name} (DCC_UNTIL).") if until < phase else None
 
 
 def _busy(context: SensorEvaluationContext, view: TrackerView) -> SkipReason | None:
     if view.active_session is not None:
         return SkipReason(f"Session {view.active_session} is active.")
-    for job in (CRAWL_JOB, PROCESS_JOB):
+    for job in (CRAWL_JOB, PROCESS_JOB, LOAD_JOB):
         if context.instance.get_runs(RunsFilter(job_name=job, statuses=_UNFINISHED), limit=1):
             return SkipReason(f"A run of {job} is under way or queued.")
     return None

@@ -1,18 +1,29 @@
-"""What the sensors see: the tracker, and nothing beyond it. No file source is ever spoken to from here."""
+"""What the sensors see: the tracker and the QC database. No file source is ever spoken to from here."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
 
 from sqlalchemy import Connection, func, select
 
+from dcc_assets.mirroring import Mark, changes_since
+from dcc_resources.data_phases.documents import count_waiting, load_due
+from dcc_resources.data_phases.qc_documents import in_state
+from dcc_resources.qc_database.database import open_qc_database
+from dcc_resources.qc_database.database import require_current as require_current_qc
+from dcc_resources.qc_database.vocabulary import DocumentState
 from dcc_resources.sessions import read_lease
 from dcc_resources.settings import Settings
 from dcc_resources.tracker.database import open_tracker, require_current
 from dcc_resources.tracker.download_plan import count_not_arrived
 from dcc_resources.tracker.models import SessionTask, SourceCrawlRow
+from dcc_resources.tracker.progress import State
 from dcc_resources.tracker.queries import waiting_zip_actions
-from dcc_resources.tracker.reference import Phase
+from dcc_resources.tracker.reference import Phase, Status
+
+_NOT_DONE_WITH: Final = State(Phase.QC, Status.PENDING)
+"""State of documents that wait for a wrangler, not for a session."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +33,7 @@ class TrackerView:
     `waiting` and `failed_downloads` count zip actions. `open_session` is the session that a later run may resume;
     `active_session` is held by a process at this moment. `last_crawl` and `last_crawled_session` are the newest crawl
     of any file source and its session, `last_download_session` the newest session that downloaded; 0 for none.
+    `data_waits` counts the documents that wait to be taken on after validation, those that are held left out.
     """
 
     waiting: int
@@ -31,6 +43,7 @@ class TrackerView:
     last_crawl: int
     last_crawled_session: int
     last_download_session: int
+    data_waits: int
 
 
 def look_at_tracker(settings: Settings) -> TrackerView:
@@ -41,6 +54,23 @@ def look_at_tracker(settings: Settings) -> TrackerView:
         with tracker.connect() as connection:
             return _view(connection, settings)
     finally:
+        tracker.dispose()
+
+
+def look_for_changes(settings: Settings, mark: Mark) -> int:
+    """How many zip actions and centres have changed since a mark of what Dagster shows.
+
+    What changed in the second of the mark itself is left to the next session. Raises DatabaseOutdatedError and
+    DatabaseUnreachableError.
+    """
+    tracker, qc = open_tracker(settings), open_qc_database(settings)
+    try:
+        require_current_qc(qc)
+        with tracker.connect() as asked, qc.connect() as asked_qc:
+            changes = changes_since(asked, asked_qc, replace(mark, is_open=False))
+        return len(changes.keys) + len(changes.centres)
+    finally:
+        qc.dispose()
         tracker.dispose()
 
 
@@ -60,4 +90,32 @@ def _view(connection: Connection, settings: Settings) -> TrackerView:
         last_crawl=last_crawl,
         last_crawled_session=last_crawled_session,
         last_download_session=last_download or 0,
+        data_waits=_data_waits(connection, settings),
     )
+
+
+def _data_waits(connection: Connection, settings: Settings) -> int:
+    until = settings.last_phase
+    if until < Phase.UPLOAD or count_waiting(connection) == 0:
+        return 0
+    phases = [phase for phase in Phase if Phase.UPLOAD <= phase <= until]
+    due = {
+        document.xml_id: document
+        for phase in phases
+        for document in load_due(connection, phase, settings.naming)
+        if document.state != _NOT_DONE_WITH
+    }
+    if not any(document.state.phase is Phase.UPLOAD for document in due.values()):
+        return len(due)
+    return len(due.keys() - _held(settings))
+
+
+def _held(settings: Settings) -> set[int]:
+    """The ids of the `xml_file` of documents that wait to be confirmed."""
+    qc = open_qc_database(settings)
+    try:
+        require_current_qc(qc)
+        with qc.connect() as connection:
+            return {found.xml_id for found in in_state(connection, DocumentState.HELD)}
+    finally:
+        qc.dispose()

@@ -1,0 +1,63 @@
+"""What became of data contexts and overviews, as Dagster shows it on the partition of their centre."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from dagster import MetadataValue
+
+from dcc_assets.data_catalogue import CONTEXTS, OVERVIEWS
+from dcc_assets.event_recorder import Materialised, Report
+from dcc_assets.metadata import Metadata, table, utc_timestamp
+from dcc_resources.data_outcomes import ContextCounts, ContextsBuilt, OverviewsBuilt
+from dcc_resources.qc_database.vocabulary import ContextState
+
+
+def contexts_reports(built: ContextsBuilt) -> Iterator[Report]:
+    """The data contexts of each centre that the build touched."""
+    for counts in built.centres:
+        yield Report(
+            counts.centre,
+            (Materialised(CONTEXTS, _contexts(counts), _summary(counts)),),
+            timestamp=utc_timestamp(built.finished),
+        )
+
+
+def overviews_reports(built: OverviewsBuilt) -> Iterator[Report]:
+    """The overviews of each centre that the build touched."""
+    for centre, counts in sorted(built.centres.items()):
+        summary = ", ".join(f"{number:,} {_words(name)}" for name, number in counts.items())
+        there = Materialised(OVERVIEWS, _overviews(centre, counts), summary)
+        yield Report(centre, (there,), timestamp=utc_timestamp(built.finished))
+
+
+def _summary(counts: ContextCounts) -> str:
+    total, done = sum(counts.states.values()), counts.states.get(ContextState.QC_DONE, 0)
+    return f"{total:,} contexts, quality control done for {done:,}"
+
+
+def _contexts(counts: ContextCounts) -> Metadata:
+    metadata: Metadata = {
+        "centre": counts.centre,
+        "contexts": MetadataValue.int(sum(counts.states.values())),
+        "measurements": MetadataValue.int(counts.measurements),
+        "added": MetadataValue.int(counts.added),
+        "changed": MetadataValue.int(counts.changed),
+        "emptied": MetadataValue.int(counts.removed),
+    }
+    states = [(state.value, counts.states[state]) for state in ContextState if counts.states.get(state)]
+    if states:
+        metadata["states"] = table(("state", "contexts"), states)
+    procedures = sorted(counts.procedures.items(), key=lambda pair: (-pair[1], pair[0]))
+    if procedures:
+        metadata["procedures"] = table(("procedure", "measurements"), procedures)
+    return metadata
+
+
+def _overviews(centre: str, counts: Mapping[str, int]) -> Metadata:
+    numbers = {_words(name): MetadataValue.int(number) for name, number in counts.items()}
+    return {"centre": centre, **numbers}
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")

@@ -1,0 +1,266 @@
+"""What became of a zip action's documents after validation, as Dagster shows it on the zip action's partition.
+
+One event a phase and zip action when all is well. A check has a result where it failed, and where it passes after it
+had failed. A warning (in yellow) is what nobody has to put right: a document that waits to be confirmed or was
+withdrawn, a rule that could not be checked.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from dagster import AssetCheckSeverity
+
+from dcc_assets.data_catalogue import CHECK_OF_GROUP, DATA_INTEGRITY, QC, UPLOAD_CHECK, UPLOADED_DATA
+from dcc_assets.event_recorder import Materialised, Report, Verdict
+from dcc_assets.metadata import Metadata, table, utc_timestamp
+from dcc_assets.zip_reports import DOCUMENTS_SHOWN, ERRORS_SHOWN
+from dcc_resources.data_outcomes import DocumentData, FindingEntry, ZipData
+from dcc_resources.integrity.groups import GROUPS, RuleGroup
+from dcc_resources.qc_database.vocabulary import Severity
+from dcc_resources.tracker.reference import Phase, Status
+
+SHOWN_PHASES: Final = (Phase.UPLOAD, Phase.DATA, Phase.QC)
+"""The phases that zip actions show; contexts and overviews are shown by centre."""
+
+_WORST_FIRST: Final = (Severity.FATAL, Severity.ERROR, Severity.WARNING, Severity.UNCHECKED)
+_FAILING: Final = frozenset({Severity.FATAL, Severity.ERROR})
+_Wanted = Callable[[str], bool]
+"""Whether findings of a rule are asked for."""
+_FINDING_COLUMNS: Final = ("severity", "rule", "document", "line", "message", "judged by")
+
+
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    """A finding with the name of its document."""
+
+    document: str
+    finding: FindingEntry
+
+
+def data_report(outcome: ZipData) -> Report | None:
+    """What the phase that was reached shows; None for one that shows nothing of zip actions.
+
+    For the phase data, `outcome.documents` must be all of the zip action's: a check says something of all of them.
+    """
+    if outcome.reached is Phase.UPLOAD:
+        materialised, verdicts = _upload(outcome)
+    elif outcome.reached is Phase.DATA:
+        materialised, verdicts = _integrity(outcome)
+    elif outcome.reached is Phase.QC:
+        materialised, verdicts = _quality_control(outcome), []
+    else:
+        return None
+    return Report(outcome.key.partition, materialised, tuple(verdicts), utc_timestamp(outcome.finished))
+
+
+def _upload(outcome: ZipData) -> tuple[Sequence[Materialised], list[Verdict]]:
+    faulty = [document for document in outcome.documents if _not_uploaded(document)]
+    if faulty:
+        headline = _upload_headline(faulty, len(outcome.documents))
+        failed = any(_failed(document, Phase.UPLOAD) for document in faulty)
+        severity = AssetCheckSeverity.ERROR if failed else AssetCheckSeverity.WARN
+        metadata = _failure(outcome, Phase.UPLOAD, headline) | _refusals(faulty)
+        return (), [Verdict(UPLOAD_CHECK, False, headline, metadata, severity=severity)]
+    if not _whole(outcome, Phase.UPLOAD):
+        return (), []
+    there = Materialised(UPLOADED_DATA, _about(outcome) | _uploaded(outcome.documents))
+    return (there,), [Verdict(UPLOAD_CHECK, True, "Every document was uploaded.", _about(outcome), told=False)]
+
+
+def _not_uploaded(document: DocumentData) -> bool:
+    if document.phase is not Phase.UPLOAD:
+        return False
+    return document.held or document.status in {Status.FAILED, Status.CANCELLED}
+
+
+def _upload_headline(faulty: Sequence[DocumentData], total: int) -> str:
+    failed = [document for document in faulty if document.status is Status.FAILED]
+    held = sum(document.held for document in faulty)
+    withdrawn = sum(document.status is Status.CANCELLED for document in faulty)
+    parts = []
+    if failed:
+        parts.append(f"{len(failed)} of {total} documents could not be uploaded. First: {_why(failed[0])}")
+    if held:
+        parts.append(f"{held} of {total} documents would change much and wait for `dcc data confirm`.")
+    if withdrawn:
+        parts.append(f"{withdrawn} of {total} documents were withdrawn with `dcc data undo`.")
+    return " ".join(parts)
+
+
+def _why(document: DocumentData) -> str:
+    if document.reason:
+        return document.reason
+    if document.findings:
+        return _sentence(_Placed(document.file_name, document.findings[0]))
+    return f"{document.file_name} failed."
+
+
+def _refusals(faulty: Sequence[DocumentData]) -> Metadata:
+    reasons = [(document.file_name, document.reason) for document in faulty if document.reason]
+    metadata: Metadata = {"reasons": table(("document", "reason"), reasons[:ERRORS_SHOWN])} if reasons else {}
+    return metadata | _findings(faulty, _any_rule)
+
+
+def _uploaded(documents: Sequence[DocumentData]) -> Metadata:
+    said, procedures = Counter[str](), Counter[str]()
+    for document in documents:
+        said.update(document.said)
+        procedures.update(document.procedures)
+    metadata: Metadata = {"documents": len(documents), **{name: said[name] for name in sorted(said) if said[name]}}
+    if late := [document.file_name for document in documents if document.late]:
+        metadata["late"] = table(("document",), [(name,) for name in late[:DOCUMENTS_SHOWN]])
+    if procedures:
+        metadata["procedures"] = table(("procedure", "measurements"), procedures.most_common(DOCUMENTS_SHOWN))
+    return metadata
+
+
+def _integrity(outcome: ZipData) -> tuple[Sequence[Materialised], list[Verdict]]:
+    verdicts = [_group_verdict(outcome, group) for group in GROUPS]
+    if not all(_was_judged(document) for document in outcome.documents):
+        verdicts = [verdict for verdict in verdicts if not verdict.passed]
+    if not _whole(outcome, Phase.DATA):
+        return (), verdicts
+    there = Materialised(
+        DATA_INTEGRITY,
+        _about(outcome)
+        | {"documents": len(outcome.documents)}
+        | _tally(_count(outcome.documents, _any_rule))
+        | _findings(outcome.documents, _any_rule),
+    )
+    return (there,), verdicts
+
+
+def _was_judged(document: DocumentData) -> bool:
+    """Whether there is nothing more to be found in a document: it was judged, or withdrawn."""
+    if document.phase is Phase.DATA:
+        return document.status in {Status.DONE, Status.FAILED}
+    return document.phase > Phase.DATA or (document.phase is Phase.UPLOAD and document.status is Status.CANCELLED)
+
+
+def _group_verdict(outcome: ZipData, group: RuleGroup) -> Verdict:
+    check, of_group = CHECK_OF_GROUP[group.name], frozenset(group.rules)
+    counts = _count(outcome.documents, of_group.__contains__)
+    worst = next((severity for severity in _WORST_FIRST if any(s is severity for _, s in counts)), None)
+    if worst is None or worst is Severity.WARNING:
+        text = "Nothing was found." if worst is None else f"{counts.total()} warnings, which keep nothing back."
+        return Verdict(check, True, text, _about(outcome) | _tally(counts), told=False)
+    headline = _group_headline(outcome.documents, counts, of_group)
+    return Verdict(
+        check,
+        False,
+        headline,
+        _failure(outcome, Phase.DATA, headline) | _tally(counts) | _findings(outcome.documents, of_group.__contains__),
+        severity=AssetCheckSeverity.ERROR if worst in _FAILING else AssetCheckSeverity.WARN,
+    )
+
+
+def _group_headline(
+    documents: Sequence[DocumentData], counts: Counter[tuple[str, Severity]], of_group: frozenset[str]
+) -> str:
+    errors = sum(number for (_, severity), number in counts.items() if severity in _FAILING)
+    unchecked = sum(number for (_, severity), number in counts.items() if severity is Severity.UNCHECKED)
+    first = next(iter(_worst(documents, of_group.__contains__)), None)
+    example = "" if first is None else f" First: {_sentence(first)}"
+    if errors:
+        faulty = sum(any(r in of_group and s in _FAILING for r, s in d.finding_counts) for d in documents)
+        return f"{errors} errors in {faulty} of {len(documents)} documents.{example}"
+    return f"{unchecked} checks could not be made, which is not the centre's fault.{example}"
+
+
+def _quality_control(outcome: ZipData) -> Sequence[Materialised]:
+    if outcome.phase is not Phase.QC:
+        return ()
+    waiting = sum(d.phase is Phase.QC and d.status is not Status.DONE for d in outcome.documents)
+    state = {"phase": outcome.phase.short_name, "status": outcome.status.short_name}
+    description = (
+        "Quality control is done." if outcome.status is Status.DONE else "Waits for a wrangler: `dcc qc done`."
+    )
+    return (Materialised(QC, _about(outcome) | state | {"documents waiting": waiting}, description),)
+
+
+def _whole(outcome: ZipData, phase: Phase) -> bool:
+    """Whether the zip action has come through a phase with all its documents."""
+    if outcome.status is Status.FAILED:
+        return outcome.phase > phase
+    return (outcome.phase, outcome.status) >= (phase, Status.DONE) and outcome.status is not Status.CANCELLED
+
+
+def _failed(document: DocumentData, phase: Phase) -> bool:
+    return document.phase is phase and document.status is Status.FAILED
+
+
+def _sentence(placed: _Placed) -> str:
+    place = placed.document if placed.finding.line is None else f"{placed.document}, line {placed.finding.line}"
+    return f"{place}: {placed.finding.message} ({placed.finding.rule})"
+
+
+def _about(outcome: ZipData) -> Metadata:
+    return {"zip": str(outcome.key), "centre": outcome.centre or "unknown"}
+
+
+def _failure(outcome: ZipData, phase: Phase, headline: str) -> Metadata:
+    rows = [
+        (d.file_name, d.phase.short_name, d.status.short_name, sum(d.finding_counts.values()))
+        for d in sorted(outcome.documents, key=lambda d: d.status is not Status.FAILED)
+    ]
+    metadata: Metadata = {
+        **_about(outcome),
+        "phase": phase.short_name,
+        "status": outcome.status.short_name,
+        "reason": headline,
+        "documents": table(("document", "phase", "status", "findings"), rows[:DOCUMENTS_SHOWN]),
+    }
+    if len(rows) > DOCUMENTS_SHOWN:
+        metadata["documents not shown"] = len(rows) - DOCUMENTS_SHOWN
+    return metadata
+
+
+def _any_rule(_rule: str) -> bool:
+    return True
+
+
+def _count(documents: Iterable[DocumentData], wanted: _Wanted) -> Counter[tuple[str, Severity]]:
+    counts: Counter[tuple[str, Severity]] = Counter()
+    for document in documents:
+        counts.update({key: number for key, number in document.finding_counts.items() if wanted(key[0])})
+    return counts
+
+
+def _tally(counts: Mapping[tuple[str, Severity], int]) -> Metadata:
+    """The table of counts by rule, the worst and most frequent first; nothing where there are none."""
+    rows = sorted(
+        ((rule, severity, number) for (rule, severity), number in counts.items()),
+        key=lambda row: (_WORST_FIRST.index(row[1]), -row[2], row[0]),
+    )
+    if not rows:
+        return {}
+    return {"rules": table(("rule", "severity", "findings"), [(rule, str(s), number) for rule, s, number in rows])}
+
+
+def _worst(documents: Iterable[DocumentData], wanted: _Wanted) -> list[_Placed]:
+    placed = [
+        _Placed(document.file_name, finding)
+        for document in documents
+        for finding in document.findings
+        if wanted(finding.rule) and not finding.is_waived
+    ]
+    return sorted(placed, key=lambda one: _WORST_FIRST.index(one.finding.severity))
+
+
+def _findings(documents: Sequence[DocumentData], wanted: _Wanted) -> Metadata:
+    """The table of findings, the worst first; nothing where there are none."""
+    shown = _worst(documents, wanted)[:ERRORS_SHOWN]
+    left = _count(documents, wanted).total() - len(shown)
+    rows = [_finding_row(one.document, one.finding) for one in shown]
+    metadata: Metadata = {"findings": table(_FINDING_COLUMNS, rows)} if rows else {}
+    if left > 0:
+        metadata["findings not shown"] = left
+    return metadata
+
+
+def _finding_row(document: str, finding: FindingEntry) -> tuple[str | int | None, ...]:
+    return (finding.severity.value, finding.rule, document, finding.line, finding.message, finding.snapshot)

@@ -1,0 +1,201 @@
+"""What the phases after validation did, shown in Dagster: by a session, by people beside it, and by sessions that died.
+
+A session tells of what it does. What `dcc qc done`, `dcc data undo` or `dcc data confirm` changed, and what a session
+that was killed had not shown, is found by a mark: how far what changed in the tracker and in the data contexts had been
+shown at last. It is kept in the Dagster instance, so that a new instance is shown everything.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Final
+
+from dagster import DagsterInstance, OpExecutionContext
+from sqlalchemy import Connection, Engine, func, or_, select
+
+from dcc_assets.context_reports import contexts_reports, overviews_reports
+from dcc_assets.data_catalogue import CENTRES
+from dcc_assets.data_reports import data_report
+from dcc_assets.event_recorder import EventRecorder
+from dcc_assets.recorded_contexts import recorded_contexts, recorded_overviews
+from dcc_assets.recorded_data import recorded_data, recorded_judgements
+from dcc_assets.runs import step_of
+from dcc_assets.work import PLATFORM, Platform, open_qc
+from dcc_resources.data_outcomes import ContextsBuilt, DataOutcome, OverviewsBuilt, ZipData
+from dcc_resources.databases.columns import utc_now
+from dcc_resources.outcomes import ZipKey
+from dcc_resources.qc_database.database import require_current
+from dcc_resources.qc_database.models import ContextHistory, DataContext
+from dcc_resources.tracker.models import ZipAction, ZipFile
+from dcc_resources.tracker.reference import ACTION_IDS, Phase
+
+_MARK: Final = "dcc/data shown"
+_JUDGED_AT_ONCE: Final = 100
+_ACTIONS: Final = {number: action for action, number in ACTION_IDS.items()}
+_HISTORY: Final = ContextHistory.__table__
+_CONTEXT: Final = DataContext.__table__
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """How far changes had been shown: the newest `last_update` of zip actions, and id of `context_history`.
+
+    `is_open`: more may have changed within that second.
+    """
+
+    zips: str = ""
+    is_open: bool = False
+    contexts: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Zip actions and centres of which something changed."""
+
+    keys: frozenset[ZipKey]
+    centres: frozenset[str]
+
+
+class Mirror:
+    """Shows in a Dagster instance, through a recorder, what the two databases hold. Both are only read."""
+
+    def __init__(self, instance: DagsterInstance, recorder: EventRecorder, tracker: Engine, qc: Engine) -> None:
+        self._instance, self._recorder = instance, recorder
+        self._tracker, self._qc = tracker, qc
+        self._judged: list[ZipKey] = []
+        self._told: set[ZipKey] = set()
+
+    def tell(self, outcome: DataOutcome) -> None:
+        """Have what a session told stored soon."""
+        if isinstance(outcome, ZipData) and outcome.reached is Phase.DATA:
+            self._told.add(outcome.key)
+            self._judged.append(outcome.key)
+            if len(self._judged) >= _JUDGED_AT_ONCE:
+                self.flush()
+            return
+        self.flush()
+        if isinstance(outcome, ContextsBuilt):
+            self.show_contexts(outcome)
+        elif isinstance(outcome, OverviewsBuilt):
+            self.show_overviews(outcome)
+        else:
+            self._told.add(outcome.key)
+            self._show([outcome])
+
+    def flush(self) -> None:
+        """Tell of the zip actions that were judged, by all that is recorded of them."""
+        keys, self._judged = self._judged, []
+        if keys:
+            with self._tracker.connect() as tracker, self._qc.connect() as qc:
+                self._show(recorded_judgements(tracker, qc, keys))
+
+    def show_all(
+        self, keys: Collection[ZipKey] | None = None, centres: Collection[str] | None = None
+    ) -> tuple[set[ZipKey], set[str]]:
+        """Show what is recorded of all zip actions and centres, or of these; those of which there was anything."""
+        with self._tracker.connect() as tracker, self._qc.connect() as qc:
+            shown = self._show(recorded_data(tracker, qc, keys))
+            contexts, overviews = recorded_contexts(qc, centres), recorded_overviews(qc, centres)
+        self.show_contexts(contexts)
+        self.show_overviews(overviews)
+        return shown, {*(counts.centre for counts in contexts.centres), *overviews.centres}
+
+    def show_everything(self) -> int:
+        """Show all that is recorded, and set the mark; returns how many centres have data."""
+        with self._tracker.connect() as tracker, self._qc.connect() as qc:
+            newest = _newest(tracker, qc)
+        _, centres = self.show_all()
+        write_mark(self._instance, newest)
+        return len(centres)
+
+    def show_contexts(self, built: ContextsBuilt) -> None:
+        """Show the data contexts of the centres that a build touched."""
+        self._add_centres(counts.centre for counts in built.centres)
+        for report in contexts_reports(built):
+            self._recorder.tell(report)
+
+    def show_overviews(self, built: OverviewsBuilt) -> None:
+        """Show the overviews of the centres that a build touched."""
+        self._add_centres(built.centres)
+        for report in overviews_reports(built):
+            self._recorder.tell(report)
+
+    def catch_up(self) -> None:
+        """Show what has changed since the mark but for what a session told through this mirror; set the mark."""
+        mark = read_mark(self._instance)
+        with self._tracker.connect() as tracker, self._qc.connect() as qc:
+            newest = _newest(tracker, qc)
+            changes = changes_since(tracker, qc, mark)
+        keys = changes.keys - self._told
+        if keys or changes.centres:
+            self.show_all(keys, changes.centres)
+        write_mark(self._instance, newest)
+
+    def _show(self, outcomes: Iterable[ZipData]) -> set[ZipKey]:
+        keys = set()
+        for outcome in outcomes:
+            report = data_report(outcome)
+            if report is not None:
+                keys.add(outcome.key)
+                self._recorder.tell(report)
+        return keys
+
+    def _add_centres(self, centres: Iterable[str]) -> None:
+        keys = list(dict.fromkeys(centres))
+        if keys:
+            self._instance.add_dynamic_partitions(str(CENTRES.name), keys)
+
+
+def show_changes(context: OpExecutionContext) -> None:
+    """Show what has changed since the mark. Opens no session. Raises what Platform.tracker and the databases raise."""
+    platform: Platform = getattr(context.resources, PLATFORM)
+    with (
+        platform.tracker() as (settings, tracker),
+        open_qc(settings) as qc,
+        EventRecorder(context.instance, step_of(context)) as recorder,
+    ):
+        require_current(qc)
+        Mirror(context.instance, recorder, tracker, qc).catch_up()
+
+
+def read_mark(instance: DagsterInstance) -> Mark:
+    """The mark that an instance keeps; in a new one that of the beginning."""
+    kept = instance.daemon_cursor_storage.get_cursor_values({_MARK}).get(_MARK)
+    return Mark(**json.loads(kept)) if kept else Mark()
+
+
+def write_mark(instance: DagsterInstance, mark: Mark) -> None:
+    """Have an instance keep the mark."""
+    instance.daemon_cursor_storage.set_cursor_values({_MARK: json.dumps(asdict(mark))})
+
+
+def changes_since(tracker: Connection, qc: Connection, mark: Mark) -> Changes:
+    """What has changed since a mark: zip actions that were uploaded, and centres with data contexts."""
+    query = (
+        select(ZipAction.todo_id, ZipFile.file_name)
+        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+        .where(ZipAction.phase_id >= int(Phase.UPLOAD))
+    )
+    if mark.zips:
+        since = datetime.fromisoformat(mark.zips)
+        later = ZipAction.last_update > since
+        query = query.where(or_(later, ZipAction.last_update == since) if mark.is_open else later)
+    keys = frozenset(ZipKey(_ACTIONS[todo], name) for todo, name in tracker.execute(query))
+    of_contexts = (
+        select(_CONTEXT.c.centre)
+        .distinct()
+        .join(_HISTORY, _HISTORY.c.context_id == _CONTEXT.c.id)
+        .where(_HISTORY.c.id > mark.contexts)
+    )
+    return Changes(keys, frozenset(qc.scalars(of_contexts)))
+
+
+def _newest(tracker: Connection, qc: Connection) -> Mark:
+    # The clock is read first: what changes in the same second after this is found once more by the next look.
+    now = utc_now()
+    newest = tracker.scalar(select(func.max(ZipAction.last_update)))
+    contexts = qc.scalar(select(func.max(_HISTORY.c.id))) or 0
+    return Mark("" if newest is None else newest.isoformat(), newest is not None and newest >= now, contexts)

@@ -1,0 +1,61 @@
+"""The data contexts and overviews as the QC database has them, in the form in which a session tells of them."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, Connection, FromClause, func, select
+
+from dcc_resources.data_outcomes import ContextCounts, ContextsBuilt, OverviewsBuilt
+from dcc_resources.databases.columns import utc_now
+from dcc_resources.qc_database.models import DataContext, OverviewAnimalProcedure, OverviewGenotype
+from dcc_resources.qc_database.vocabulary import ContextState
+
+_CONTEXT: Final = DataContext.__table__
+_GENOTYPE: Final = OverviewGenotype.__table__
+_ANIMAL: Final = OverviewAnimalProcedure.__table__
+_COUNTED: Final[Mapping[FromClause, Mapping[str, ColumnElement[Any]]]] = {
+    _GENOTYPE: {"genotypes": _GENOTYPE.c.genotype, "strains": func.nullif(_GENOTYPE.c.strain_id, "")},
+    _ANIMAL: {
+        "procedure_runs": _ANIMAL.c.procedure_run_id,
+        "animals": _ANIMAL.c.specimen_id,
+        "metadata_groups": _ANIMAL.c.metadata_group,
+    },
+}
+_NAMES: Final = [name for columns in _COUNTED.values() for name in columns]
+
+
+def recorded_contexts(connection: Connection, centres: Collection[str] | None = None) -> ContextsBuilt:
+    """The data contexts of all centres that have any, or of those of `centres`."""
+    columns = (_CONTEXT.c.centre, _CONTEXT.c.state, _CONTEXT.c.procedure_id)
+    number, total = func.count().label("contexts"), func.sum(_CONTEXT.c.measurements).label("measurements")
+    states: dict[str, Counter[ContextState]] = defaultdict(Counter)
+    procedures: dict[str, Counter[str]] = defaultdict(Counter)
+    for row in connection.execute(select(*columns, number, total).group_by(*columns)):
+        if centres is None or row.centre in centres:
+            states[row.centre][ContextState(row.state)] += row.contexts
+            procedures[row.centre][row.procedure_id] += int(row.measurements)
+    counts = tuple(
+        ContextCounts(
+            centre,
+            dict(states[centre]),
+            measurements=procedures[centre].total(),
+            procedures={name: number for name, number in procedures[centre].items() if number},
+        )
+        for centre in sorted(states)
+    )
+    return ContextsBuilt(counts, 0, 0.0, utc_now())
+
+
+def recorded_overviews(connection: Connection, centres: Collection[str] | None = None) -> OverviewsBuilt:
+    """The overviews of all centres that have any, or of those of `centres`."""
+    found: dict[str, dict[str, int]] = {}
+    for overview, columns in _COUNTED.items():
+        numbers = [func.count(func.distinct(expression)).label(name) for name, expression in columns.items()]
+        for row in connection.execute(select(overview.c.centre, *numbers).group_by(overview.c.centre)).mappings():
+            if centres is None or row["centre"] in centres:
+                counts = found.setdefault(row["centre"], dict.fromkeys(_NAMES, 0))
+                counts.update({name: row[name] for name in columns})
+    return OverviewsBuilt(found, 0.0, utc_now())
