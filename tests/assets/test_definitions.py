@@ -53,7 +53,7 @@ def test_every_asset_and_check_says_what_it_is() -> None:
 @pytest.mark.parametrize(
     ("environment", "expected"),
     [
-        ({}, "['__ASSET_JOB', 'crawl_file_sources', 'process_zip_actions']"),
+        ({}, "['__ASSET_JOB', 'crawl_file_sources', 'process_zip_actions', 'refresh_reference_data']"),
         ({"DCC_TRACKER_URL": "mysql://nobody:nothing@127.0.0.1:1/nowhere"}, "process_zip_actions"),
         ({"DCC_CRAWL_INTERVAL": "now and then"}, "ConfigurationError: DCC_CRAWL_INTERVAL: 'now and then' is no cron"),
         ({"DCC_DOWNLOADERS": "0"}, "ConfigurationError: DCC_DOWNLOADERS"),
