@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, exists, func, select
 
@@ -14,17 +14,20 @@ from dcc_resources.qc_database.models import (
     Document,
     Experiment,
     ExperimentSpecimen,
+    Finding,
     Lifetime,
     Measurement,
     ProcedureRun,
     Specimen,
 )
 from dcc_resources.qc_database.rows import ENTITY_TABLES
-from dcc_resources.qc_database.versions import key_columns, key_of_row
+from dcc_resources.qc_database.upload_findings import NOT_STORED
+from dcc_resources.qc_database.versions import Key, in_chunks, key_columns, key_of_row, same_text
 from dcc_resources.qc_database.vocabulary import DocumentAction, EntityKind
 
 _DOCUMENT: Final = Document.__table__
 _LIFETIME: Final = Lifetime.__table__
+_FINDING: Final = Finding.__table__
 
 
 class Happening(StrEnum):
@@ -38,11 +41,25 @@ class Happening(StrEnum):
     REFUSED = "refused"
 
 
+class EventFinding(NamedTuple):
+    """A finding about an entity as its document said it; not active any more once another document closed it."""
+
+    rule: str
+    severity: str
+    message: str
+    line: int | None
+    is_active: bool
+    closed_by: int | None
+
+
 @dataclass(frozen=True, slots=True)
 class Event:
     """One document's part in the story of a specimen: what happened, to which specimen or experiment.
 
-    `entity_id` is the row of the version that became current, else of the one that was, else of the one refused.
+    `entity_id` is the row of the version that became current, else of the one that was, else of the one refused; None
+    where nothing of it was stored (rule Q1). `line` is that of the version in the document that said it, which is
+    another one where a withdrawal restored it. `late`: the document came after newer ones; `author` and `reason` are
+    those of a person who confirmed the document, or withdrew what it undoes. `findings` are about this entity.
     """
 
     document_id: int
@@ -54,7 +71,14 @@ class Event:
     happening: Happening
     entity_kind: EntityKind
     entity_key: tuple[str | bool | None, ...]
-    entity_id: int
+    entity_id: int | None
+    line: int | None
+    created: date | None
+    late: bool
+    undoes: int | None
+    author: str | None
+    reason: str | None
+    findings: tuple[EventFinding, ...]
 
 
 def document_at(connection: Connection, moment: datetime) -> int:
@@ -71,6 +95,30 @@ def current_at(kind: EntityKind, document_id: int) -> ColumnElement[bool]:
         _LIFETIME.c.opened_by <= document_id,
         ended,
     )
+
+
+def specimens_at(document_id: int) -> Select[Any]:
+    """All columns of the specimens that were current once that document had been applied; to be filtered on."""
+    return _entities_at(EntityKind.SPECIMEN, document_id)
+
+
+def experiments_at(document_id: int) -> Select[Any]:
+    """All columns of the experiments that were current once that document had been applied; to be filtered on."""
+    return _entities_at(EntityKind.EXPERIMENT, document_id)
+
+
+def lines_at(document_id: int) -> Select[Any]:
+    """All columns of the lines that were current once that document had been applied; to be filtered on."""
+    return _entities_at(EntityKind.LINE, document_id)
+
+
+def housings_at(document_id: int) -> Select[Any]:
+    """All columns of the housings that were current once that document had been applied; to be filtered on."""
+    return _entities_at(EntityKind.HOUSING, document_id)
+
+
+def _entities_at(kind: EntityKind, document_id: int) -> Select[Any]:
+    return select(ENTITY_TABLES[kind]).where(current_at(kind, document_id))
 
 
 def measurements_at(document_id: int) -> Select[Any]:
@@ -91,49 +139,75 @@ def specimen_history(connection: Connection, centre: str, specimen_id: str) -> l
     Empty for a specimen that no document ever named.
     """
     specimen, experiment, named = Specimen.__table__, Experiment.__table__, ExperimentSpecimen.__table__
-    versions = select(specimen.c.id).where(specimen.c.centre == centre, specimen.c.specimen_id == specimen_id)
+    versions = select(specimen.c.id).where(specimen.c.centre == centre, same_text(specimen.c.specimen_id, specimen_id))
     about = (
         select(experiment.c.id)
         .join(named, named.c.experiment_row == experiment.c.id)
-        .where(experiment.c.centre == centre, named.c.specimen_id == specimen_id)
+        .where(experiment.c.centre == centre, same_text(named.c.specimen_id, specimen_id))
     )
     events = _events(connection, EntityKind.SPECIMEN, connection.scalars(versions).all())
     events += _events(connection, EntityKind.EXPERIMENT, connection.scalars(about.distinct()).all())
+    events += _not_stored(connection, centre, specimen_id)
     order = list(EntityKind)
-    return sorted(events, key=lambda event: (event.document_id, order.index(event.entity_kind), event.entity_id))
+    return sorted(events, key=lambda event: (event.document_id, order.index(event.entity_kind), event.entity_id or 0))
 
 
 def _events(connection: Connection, kind: EntityKind, ids: Iterable[int]) -> list[Event]:
     table = ENTITY_TABLES[kind]
-    versions = {
-        row.id: row
-        for row in connection.execute(
-            select(table.c.id, table.c.document_id, *key_columns(kind)).where(table.c.id.in_(list(ids)))
-        )
-    }
-    of_these = (_LIFETIME.c.entity_kind == kind.value) & _LIFETIME.c.entity_id.in_(versions)
-    lifetimes = connection.execute(select(_LIFETIME).where(of_these).order_by(_LIFETIME.c.id)).all()
+    columns = (table.c.id, table.c.document_id, table.c.line, *key_columns(kind))
+    versions = {row.id: row for row in _rows(connection, select(*columns), table.c.id, ids)}
+    keys = {row_id: key_of_row(row[3:]) for row_id, row in versions.items()}
+    lived = select(_LIFETIME).where(_LIFETIME.c.entity_kind == kind.value).order_by(_LIFETIME.c.id)
+    lifetimes = sorted(_rows(connection, lived, _LIFETIME.c.entity_id, versions), key=lambda row: row.id)
     touched = {row.document_id for row in versions.values()} | {row.opened_by for row in lifetimes}
     touched |= {row.ended_by for row in lifetimes if row.ended_by is not None}
-    documents = {row.id: row for row in connection.execute(select(_DOCUMENT).where(_DOCUMENT.c.id.in_(touched)))}
-    found: dict[tuple[int, Any], tuple[Happening, int]] = {}
+    documents = {row.id: row for row in _rows(connection, select(_DOCUMENT), _DOCUMENT.c.id, touched)}
+    found: dict[tuple[int, Key], tuple[Happening, int]] = {}
     for row in versions.values():
-        found[row.document_id, key_of_row(row[2:])] = (Happening.REFUSED, row.id)
+        found[row.document_id, keys[row.id]] = (Happening.REFUSED, row.id)
     for row in lifetimes:
         if row.ended_by is not None:
-            found[row.ended_by, key_of_row(versions[row.entity_id][2:])] = (
-                _ending(documents[row.ended_by]),
-                row.entity_id,
-            )
+            found[row.ended_by, keys[row.entity_id]] = (_ending(documents[row.ended_by]), row.entity_id)
     for row in lifetimes:
-        found[row.opened_by, key_of_row(versions[row.entity_id][2:])] = (
-            _opening(documents[row.opened_by]),
-            row.entity_id,
-        )
+        found[row.opened_by, keys[row.entity_id]] = (_opening(documents[row.opened_by]), row.entity_id)
+    findings = _findings(connection, kind, keys)
     return [
-        _event(documents[document_id], happening, kind, key, entity_id)
-        for (document_id, key), (happening, entity_id) in found.items()
+        _event(documents[document_id], happening, kind, key, versions[row_id], findings.get((document_id, key), []))
+        for (document_id, key), (happening, row_id) in found.items()
     ]
+
+
+def _rows(connection: Connection, statement: Select[Any], column: Any, ids: Iterable[int]) -> list[Row[Any]]:
+    return [row for chunk in in_chunks(ids) for row in connection.execute(statement.where(column.in_(chunk)))]
+
+
+def _findings(
+    connection: Connection, kind: EntityKind, keys: Mapping[int, Key]
+) -> dict[tuple[int, Key], list[EventFinding]]:
+    """The findings about versions of entities, by their document and the entity's key."""
+    columns = [_FINDING.c[name] for name in EventFinding._fields]
+    statement = select(_FINDING.c.document_id, _FINDING.c.entity_id, *columns).order_by(_FINDING.c.id)
+    found: dict[tuple[int, Key], list[EventFinding]] = {}
+    for row in _rows(connection, statement.where(_FINDING.c.entity_kind == kind.value), _FINDING.c.entity_id, keys):
+        found.setdefault((row.document_id, keys[row.entity_id]), []).append(EventFinding(*row[2:]))
+    return found
+
+
+def _not_stored(connection: Connection, centre: str, specimen_id: str) -> list[Event]:
+    """The events of a specimen of which nothing was stored, because a text of it was too long (rule Q1)."""
+    statement = (
+        select(_DOCUMENT, *[_FINDING.c[name].label(f"finding_{name}") for name in EventFinding._fields])
+        .join(_FINDING, _FINDING.c.document_id == _DOCUMENT.c.id)
+        .where(_DOCUMENT.c.centre == centre, _FINDING.c.rule == NOT_STORED)
+        .where(_FINDING.c.entity_kind == EntityKind.SPECIMEN.value, same_text(_FINDING.c.value, specimen_id))
+        .order_by(_FINDING.c.id)
+    )
+    key = (centre, specimen_id)
+    found = []
+    for row in connection.execute(statement):
+        finding = EventFinding._make(getattr(row, f"finding_{name}") for name in EventFinding._fields)
+        found.append(_event(row, Happening.REFUSED, EntityKind.SPECIMEN, key, None, [finding]))
+    return found
 
 
 def _opening(document: Row[Any]) -> Happening:
@@ -148,16 +222,30 @@ def _ending(document: Row[Any]) -> Happening:
     return Happening.DELETED if document.action == DocumentAction.DELETE.value else Happening.EDITED
 
 
-def _event(document: Row[Any], happening: Happening, kind: EntityKind, key: Any, entity_id: int) -> Event:
+def _event(
+    document: Row[Any],
+    happening: Happening,
+    kind: EntityKind,
+    key: Key,
+    version: Row[Any] | None,
+    findings: Iterable[EventFinding],
+) -> Event:
     return Event(
-        document.id,
-        document.applied_at,
-        document.action,
-        document.zip_action,
-        document.zip_file,
-        document.file_name,
-        happening,
-        kind,
-        key,
-        entity_id,
+        document_id=document.id,
+        applied_at=document.applied_at,
+        action=document.action,
+        zip_action=document.zip_action,
+        zip_file=document.zip_file,
+        file_name=document.file_name,
+        happening=happening,
+        entity_kind=kind,
+        entity_key=key,
+        entity_id=None if version is None else version.id,
+        line=next((finding.line for finding in findings), None) if version is None else version.line,
+        created=document.created,
+        late=document.late,
+        undoes=document.undoes,
+        author=document.author,
+        reason=document.reason,
+        findings=tuple(findings),
     )

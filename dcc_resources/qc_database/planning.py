@@ -10,19 +10,27 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, Engine, RowMapping, select
+from sqlalchemy import ColumnElement, Connection, Engine, FromClause, RowMapping, and_, case, null, select
 
 from dcc_resources.databases.transactions import run_writing
 from dcc_resources.qc_database import contents as said
 from dcc_resources.qc_database.applying import PATIENCE_SECONDS, Applied, DocumentToApply, apply_on
-from dcc_resources.qc_database.models import Lifetime, Measurement, ProcedureRun, Specimen
+from dcc_resources.qc_database.models import (
+    Experiment,
+    ExperimentSpecimen,
+    Lifetime,
+    Measurement,
+    ProcedureRun,
+    Specimen,
+)
 from dcc_resources.qc_database.rows import ENTITY_TABLES
-from dcc_resources.qc_database.versions import describe, in_chunks, key_columns, key_of_row
+from dcc_resources.qc_database.versions import describe, in_chunks, key_columns, key_of_row, same_text
 from dcc_resources.qc_database.vocabulary import EntityKind
 
 CHANGES_LISTED: Final = 1_000
 _IGNORED: Final = frozenset({"id", "block_id", "document_id", "position", "line", "lexical", "is_current"})
-_PROCEDURAL: Final = (EntityKind.EXPERIMENT, EntityKind.LINE, EntityKind.HOUSING)
+_BASELINE: Final = "baseline"
+_PLACE: Final = ("centre", "pipeline", "procedure_id", "parameter_id")
 
 
 class Change(NamedTuple):
@@ -35,11 +43,14 @@ class Change(NamedTuple):
 
 
 class TouchedContext(NamedTuple):
-    """A data context with a measurement that would come, change or go; colony and strain as far as they are known."""
+    """A data context with measurements of what would come, change or go, or whose animals would leave it or join it.
+
+    `genotype` is a colony, or `baseline`; it and the strain are None where no specimen tells them.
+    """
 
     centre: str
     pipeline: str
-    colony_id: str | None
+    genotype: str | None
     strain_id: str | None
     procedure_id: str
     parameter_id: str
@@ -50,7 +61,8 @@ class Plan:
     """What a document would change. `would_be` is what applying it would yield; its ids are not given to anything.
 
     `changed` counts values, `changes` are the first `CHANGES_LISTED` of them; of what an edit leaves as it is nothing
-    is listed. Added entities are in the counts of `would_be` alone.
+    is listed. Added entities are in the counts of `would_be` alone. A document that was applied before and stands would
+    change nothing: `would_be` says `repeated`, and which document of the QC database it is.
     """
 
     would_be: Applied
@@ -97,7 +109,9 @@ def _compare(connection: Connection, applied: Applied) -> Plan:
                 changed += 1
                 if len(changes) < CHANGES_LISTED:
                     changes.append(change)
-            if kind in _PROCEDURAL:
+            if kind is EntityKind.SPECIMEN:
+                contexts |= _contexts_of_animals(connection, ended, opened)
+            else:
                 contexts |= _contexts(connection, kind, [*ended, *opened])
     return Plan(applied, changed, tuple(changes), frozenset(contexts))
 
@@ -168,24 +182,64 @@ def _columns(row: RowMapping) -> dict[str, str]:
 
 
 def _contexts(connection: Connection, kind: EntityKind, ids: list[int]) -> set[TouchedContext]:
-    """The contexts of the measurements of entities, by the specimens as they would be."""
+    """The contexts of the measurements of experiments, lines or housings; of an experiment, of each of its animals."""
     run, measurement, specimen = ProcedureRun.__table__, Measurement.__table__, Specimen.__table__
-    table = ENTITY_TABLES[kind]
-    place = [measurement.c[name] for name in ("centre", "pipeline", "procedure_id", "parameter_id")]
-    whose = [table.c.colony_id.label("colony_id")] if kind is EntityKind.LINE else [specimen.c.colony_id]
-    same = (specimen.c.centre == measurement.c.centre) & (specimen.c.specimen_id == measurement.c.specimen_id)
+    named, table = ExperimentSpecimen.__table__, ENTITY_TABLES[kind]
+    own = and_(run.c.owner_kind == kind.value, run.c.owner_id == table.c.id)
+    source = table.join(run, own).join(measurement, measurement.c.procedure_run_id == run.c.id)
+    whose: list[ColumnElement[Any]] = [null(), null()]
+    if kind is EntityKind.LINE:
+        whose = [table.c.colony_id, null()]
+    elif kind is EntityKind.EXPERIMENT:
+        same = and_(specimen.c.centre == table.c.centre, same_text(specimen.c.specimen_id, named.c.specimen_id))
+        source = source.outerjoin(named, named.c.experiment_row == table.c.id)
+        source = source.outerjoin(specimen, and_(same, specimen.c.is_current))
+        whose = _whose(specimen)
+    return _found_contexts(connection, source, whose, table.c.id, ids)
+
+
+def _contexts_of_animals(connection: Connection, old: Entities, new: Entities) -> set[TouchedContext]:
+    """The contexts of the current experiments about specimens, by what these were and would be, where that differs."""
+    before = {_key(EntityKind.SPECIMEN, row): row for row in old.values()}
+    after = {_key(EntityKind.SPECIMEN, row): row for row in new.values()}
+    moved = [key for key in before.keys() | after.keys() if _animal(before.get(key)) != _animal(after.get(key))]
+    ids = [side[key]["id"] for side in (before, after) for key in moved if key in side]
+    run, measurement, specimen = ProcedureRun.__table__, Measurement.__table__, Specimen.__table__
+    named, experiment = ExperimentSpecimen.__table__, Experiment.__table__
+    own = and_(run.c.owner_kind == EntityKind.EXPERIMENT.value, run.c.owner_id == experiment.c.id)
+    of_centre = and_(
+        experiment.c.id == named.c.experiment_row, experiment.c.centre == specimen.c.centre, experiment.c.is_current
+    )
+    source = (
+        specimen.join(named, same_text(named.c.specimen_id, specimen.c.specimen_id))
+        .join(experiment, of_centre)
+        .join(run, own)
+        .join(measurement, measurement.c.procedure_run_id == run.c.id)
+    )
+    found = _found_contexts(connection, source, _whose(specimen), specimen.c.id, ids)
+    appeared = [after[key]["id"] for key in moved if key not in before]
+    unknown: list[ColumnElement[Any]] = [null(), null()]
+    return found | _found_contexts(connection, source, unknown, specimen.c.id, appeared)
+
+
+def _animal(row: RowMapping | None) -> tuple[Any, ...] | None:
+    return None if row is None else (row["is_baseline"], row["colony_id"], row["strain_id"])
+
+
+def _whose(specimen: Any) -> list[ColumnElement[Any]]:
+    """The genotype and strain of a specimen."""
+    return [case((specimen.c.is_baseline, _BASELINE), else_=specimen.c.colony_id), specimen.c.strain_id]
+
+
+def _found_contexts(
+    connection: Connection, source: FromClause, whose: list[ColumnElement[Any]], column: Any, ids: list[int]
+) -> set[TouchedContext]:
+    place = [Measurement.__table__.c[name] for name in _PLACE]
+    statement = select(*place, *whose).distinct().select_from(source)
     found: set[TouchedContext] = set()
     for chunk in in_chunks(ids):
-        statement = (
-            select(*place, *whose, specimen.c.strain_id)
-            .distinct()
-            .select_from(table)
-            .join(run, (run.c.owner_kind == kind.value) & (run.c.owner_id == table.c.id))
-            .join(measurement, measurement.c.procedure_run_id == run.c.id)
-            .outerjoin(specimen, same & specimen.c.is_current)
-            .where(table.c.id.in_(chunk))
-        )
-        for row in connection.execute(statement):
-            whose_is = (row.centre, row.pipeline, row.colony_id, row.strain_id)
-            found.add(TouchedContext(*whose_is, row.procedure_id, row.parameter_id))
+        for centre, pipeline, procedure, parameter, genotype, strain in connection.execute(
+            statement.where(column.in_(chunk))
+        ):
+            found.add(TouchedContext(centre, pipeline, genotype, strain, procedure, parameter))
     return found

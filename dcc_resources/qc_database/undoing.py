@@ -255,10 +255,7 @@ def _specimens_gone_since(document_id: int) -> Select[Any]:
         .select_from(ended)
         .join(experiment, experiment.c.id == ended.c.entity_id)
         .join(named, named.c.experiment_row == experiment.c.id)
-        .join(
-            specimen,
-            and_(specimen.c.centre == experiment.c.centre, same_text(specimen.c.specimen_id, named.c.specimen_id)),
-        )
+        .join(specimen, about)
         .join(gone, and_(gone.c.entity_kind == EntityKind.SPECIMEN.value, gone.c.entity_id == specimen.c.id))
         .join(document, document.c.id == gone.c.ended_by)
         .where(

@@ -27,6 +27,9 @@ from dcc_resources.qc_database.vocabulary import EntityKind, Severity
 UPLOAD_RULES: Final = ("Q1", "Q2", "Q3", "Q4", "Q5", "S13", "E9")
 """The rules whose findings the upload makes."""
 
+NOT_STORED: Final = "Q1"
+"""The rule by which nothing of an entity is stored."""
+
 FINDINGS_KEPT: Final = 1_000
 """How many findings of each rule are kept of one document; the others are counted."""
 
@@ -134,7 +137,7 @@ def too_long(line: int, what: str, excess: TooLong, key: Key | None = None) -> U
         f"A text of this {what} has {excess.length} characters and {excess.column} holds {excess.limit}: nothing of "
         f"the {what} was stored. Shorten it and submit it again."
     )
-    return UploadFinding("Q1", Severity.ERROR, message, line, value, None if key is None else what)
+    return UploadFinding(NOT_STORED, Severity.ERROR, message, line, value, None if key is None else what)
 
 
 def late(created: date, newest: date) -> UploadFinding:
