@@ -178,7 +178,13 @@ def test_a_build_tells_how_many_rows_each_overview_has(qc_database: Engine) -> N
 @pytest.mark.parametrize("action", [Action.EDIT, Action.DELETE])
 def test_what_was_rebuilt_in_part_is_what_a_rebuild_from_nothing_shows(qc_database: Engine, action: Action) -> None:
     know_important_metadata(qc_database, IMPC_CBC_003_001="Equipment")
-    submit(qc_database, Action.ADD, specimen("S1"), specimen("S2", colony_id="C2"), specimen("S3", colony_id="C3 "))
+    submit(
+        qc_database,
+        Action.ADD,
+        specimen("S1", strain_id="MGI:1"),
+        specimen("S2", colony_id="C2"),
+        specimen("S3", colony_id="C3 "),
+    )
     submit(qc_database, Action.ADD, under("E1", "a"), under("E2", "b", specimens=["S2", "S3"]), line("C1"))
     build(qc_database)
     submit(qc_database, action, under("E1", "c"))
@@ -196,12 +202,12 @@ def overviews_of(engine: Engine) -> list[list[dict[str, Any]]]:
     return [rows_of(engine, name) for name in OVERVIEWS]
 
 
-OVERVIEWS = ("overview_animal_procedure", "overview_genotype", "metadata_group")
+OVERVIEWS = ("overview_animal_procedure", "overview_genotype", "overview_strain", "metadata_group")
 
 
 def forget_overviews(engine: Engine) -> None:
     """Have the overviews built from nothing."""
     with writing(engine) as connection:
-        for name in (*OVERVIEWS, "overview_strain"):
+        for name in OVERVIEWS:
             connection.execute(delete(TABLES[name]))
         connection.execute(update(TABLES["document"]).values(overviews_built=False))
