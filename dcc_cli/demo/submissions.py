@@ -118,6 +118,7 @@ _GENES = (
 )
 _PROJECTS = {"H": "BaSH", "J": "JAX", "Tcp": "NorCOMM2", "Wtsi": "MGP"}
 _WILD_TYPE_EVERY = 4
+_LITTER = 6
 
 
 def specimen_identifier(centre: str, number: int) -> str:
@@ -189,13 +190,15 @@ def _mouse(centre: str, number: int, created: date) -> str:
     chance = random.Random(f"{centre} {number}")
     symbol, gene = _GENES[number // 10 % len(_GENES)]
     baseline = number % _WILD_TYPE_EVERY == 0
+    litter = number // _LITTER
+    born = created - timedelta(days=random.Random(f"{centre} litter {litter}").randint(90, 120))
     attributes = {
         "specimenID": specimen_identifier(centre, number),
-        "DOB": (created - timedelta(days=chance.randint(90, 120))).isoformat(),
+        "DOB": born.isoformat(),
         "gender": chance.choice(("male", "female")),
         "zygosity": "wild type" if baseline else chance.choice(("homozygous", "heterozygous")),
         "isBaseline": "true" if baseline else "false",
-        "litterId": f"{centre}-L{number // 6:05d}",
+        "litterId": f"{centre}-L{litter:05d}",
         "pipeline": "IMPC_001",
         "phenotypingCentre": centre,
         "productionCentre": centre,
@@ -205,14 +208,21 @@ def _mouse(centre: str, number: int, created: date) -> str:
     if baseline:
         return f"    <mouse{_attributes(attributes)}/>\n"
     attributes["colonyID"] = f"{centre}-{symbol}-A"
-    mother = specimen_identifier(centre, 900_000 + number // 6)
     genotype = {"MGIGeneId": gene, "geneSymbol": symbol, "MGIAlleleId": f"MGI:{4_300_000 + number // 10 % 99_999}"}
     return (
         f"    <mouse{_attributes(attributes)}>\n"
-        f'      <relatedSpecimen specimenID="{mother}" relationship="mother"/>\n'
+        f"{_littermate(centre, number)}"
         f"      <genotype{_attributes(genotype)}/>\n"
         "    </mouse>\n"
     )
+
+
+def _littermate(centre: str, number: int) -> str:
+    """The animal before, if it is of the same litter."""
+    before = number - 1
+    if before == 0 or before // _LITTER != number // _LITTER:
+        return ""
+    return f'      <relatedSpecimen specimenID="{specimen_identifier(centre, before)}" relationship="littermate"/>\n'
 
 
 def _experiment(centre: str, number: int, procedure: Procedure, created: date) -> str:

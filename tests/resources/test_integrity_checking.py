@@ -209,8 +209,7 @@ def test_the_demos_submissions_are_without_a_flaw_by_the_shipped_reference_data(
     animals, results = tmp_path / "specimens.xml", tmp_path / "experiments.xml"
     animals.write_bytes(specimen_document(centre, mice=30))
     results.write_bytes(experiment_document(centre, procedure=done, animals=30))
-    found = shipped_findings(animals, DocumentKind.SPECIMEN, centre, [])
-    assert {finding.rule for finding in found} <= {"S14"}, "the mothers were not submitted"
+    assert shipped_findings(animals, DocumentKind.SPECIMEN, centre, []) == []
     uploaded = list(read_document(animals, DocumentKind.SPECIMEN))
     assert shipped_findings(results, DocumentKind.EXPERIMENT, centre, uploaded) == []
 
