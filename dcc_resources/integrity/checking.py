@@ -218,27 +218,29 @@ class _Checking:
             if missing:
                 yield from self.once(_missing(kind, at) for kind in missing)
                 continue
-            for finding in self.findings(rule, element, at):
-                if finding.severity is Severity.UNCHECKED:
-                    yield from self.once([finding])
-                else:
-                    yield finding
+            try:
+                for fault in rule.check(element, at):
+                    finding = rule.finding(fault, at)
+                    if finding.severity is Severity.UNCHECKED:
+                        yield from self.once([finding])
+                    else:
+                        yield finding
+            except MemoryError:
+                raise
+            except Exception as error:
+                yield from self.broken(rule, error, at)
 
-    def findings(self, rule: Rule, element: object, at: Context) -> Iterator[Finding]:
-        """What a rule finds. That it breaks down is the platform's fault, and does not keep others from their work."""
-        try:
-            for fault in rule.check(element, at):
-                yield rule.finding(fault, at)
-        except MemoryError:
-            raise
-        except Exception as error:
-            message = (
-                f"The rule {rule.id} broke down with a {type(error).__name__}, so that not everything was checked. "
-                "This is a fault of the platform and not of the centre: report it, and have the document checked again."
-            )
-            if (rule.id, message) not in self.said:
-                _log.exception("Rule %s broke down at %s of document %d.", rule.id, at.path, at.document.document_id)
-            yield rule.finding(Fault(message, at.block.line, severity=Severity.UNCHECKED), at)
+    def broken(self, rule: Rule, error: Exception, at: Context) -> Iterator[Finding]:
+        """That a rule broke down: the platform's fault, which is said once and keeps no other rule from its work."""
+        message = (
+            f"The rule {rule.id} broke down with a {type(error).__name__}, so that not everything was checked. This is "
+            "a fault of the platform and not of the centre: report it, and have the document checked again."
+        )
+        fault = Fault(message, at.block.line, severity=Severity.UNCHECKED)
+        for finding in self.once([rule.finding(fault, at)]):
+            place = (rule.id, at.path, at.document.document_id)
+            _log.error("Rule %s broke down at %s of document %d.", *place, exc_info=error)
+            yield finding
 
     def once(self, findings: Iterable[Finding]) -> Iterator[Finding]:
         """Those that were not said yet."""
