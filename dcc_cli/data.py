@@ -7,6 +7,11 @@ import click
 from dcc_cli.group import CommandGroup
 
 _COMMANDS = {
+    "plan": "dcc_cli.data_changes:plan",
+    "confirm": "dcc_cli.data_changes:confirm",
+    "history": "dcc_cli.data_changes:history",
+    "undo": "dcc_cli.data_changes:undo",
+    "recheck": "dcc_cli.data_changes:recheck",
     "findings": "dcc_cli.data_findings:findings",
     "export": "dcc_cli.data_export:export",
 }

@@ -175,3 +175,23 @@ def test_a_filter_that_contradicts_itself_is_refused() -> None:
         MeasurementFilter(date_from=date(2026, 1, 2), date_until=date(2026, 1, 1))
     with pytest.raises(ConfigurationError, match="10,000 values of specimen"):
         MeasurementFilter(specimen=[str(number) for number in range(10_001)])
+
+
+@pytest.mark.parametrize(
+    ("condition", "index"),
+    [
+        ("parameter_id = 'IMPC_BWT_001_001' AND centre = 'H'", "ix_measurement_parameter_id_centre"),
+        ("specimen_id = 'H3'", "ix_measurement_specimen_id_centre"),
+        ("procedure_id = 'IMPC_FER_001'", "ix_procedure_run_procedure_id"),
+        ("document_id = 5", "ix_procedure_run_document_id"),
+        ("procedure_run_id = 5", "ix_measurement_procedure_run_id"),
+    ],
+)
+def test_the_view_of_measurements_is_searched_by_index(filled: Engine, condition: str, index: str) -> None:
+    is_sqlite = filled.dialect.name == "sqlite"
+    explain = "EXPLAIN QUERY PLAN" if is_sqlite else "EXPLAIN"
+    with filled.begin() as connection:
+        connection.exec_driver_sql("ANALYZE" if is_sqlite else "ANALYZE TABLE measurement, procedure_run")
+    with filled.connect() as connection:
+        plan = connection.exec_driver_sql(f"{explain} SELECT * FROM current_measurement WHERE {condition}").all()
+    assert index in str(plan)
