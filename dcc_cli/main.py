@@ -21,6 +21,7 @@ _COMMANDS = {
     "retry": "dcc_cli.crawl:retry",
     "sessions": "dcc_cli.reports:sessions",
     "data": "dcc_cli.data:data",
+    "qc": "dcc_cli.qc:qc",
     "rules": "dcc_cli.rules:rules",
     "reference": "dcc_cli.reference:reference",
     "validate": "dcc_cli.validate:validate",
