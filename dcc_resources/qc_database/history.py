@@ -189,7 +189,7 @@ def _findings(
     statement = select(_FINDING.c.document_id, _FINDING.c.entity_id, *columns).order_by(_FINDING.c.id)
     found: dict[tuple[int, Key], list[EventFinding]] = {}
     for row in _rows(connection, statement.where(_FINDING.c.entity_kind == kind.value), _FINDING.c.entity_id, keys):
-        found.setdefault((row.document_id, keys[row.entity_id]), []).append(EventFinding(*row[2:]))
+        found.setdefault((row.document_id, keys[row.entity_id]), []).append(EventFinding._make(row[2:]))
     return found
 
 

@@ -238,8 +238,7 @@ def _found_contexts(
     statement = select(*place, *whose).distinct().select_from(source)
     found: set[TouchedContext] = set()
     for chunk in in_chunks(ids):
-        for centre, pipeline, procedure, parameter, genotype, strain in connection.execute(
-            statement.where(column.in_(chunk))
-        ):
+        rows = connection.execute(statement.where(column.in_(chunk)))
+        for centre, pipeline, procedure, parameter, genotype, strain in rows:
             found.add(TouchedContext(centre, pipeline, genotype, strain, procedure, parameter))
     return found
