@@ -6,10 +6,10 @@ Each is kept with who asked for it and why. The phases that follow are those of 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
-from sqlalchemy import Connection, Engine, update
+from sqlalchemy import Connection, Engine
 
 from dcc_resources.data_outcomes import DocumentData
 from dcc_resources.data_phases.checking import may_be_judged_again
@@ -19,10 +19,10 @@ from dcc_resources.data_phases.documents import UPLOADED, DueDocument, load_docu
 from dcc_resources.data_phases.qc_documents import QcDocument, in_state, standing_documents, xml_ids_of
 from dcc_resources.data_phases.uploading import Uploader, failed_upload
 from dcc_resources.databases.transactions import run_reading, run_writing
-from dcc_resources.errors import DatabaseUnreachableError, DocumentError, NotFoundError
+from dcc_resources.errors import DocumentError, NotFoundError
 from dcc_resources.integrity import healing
 from dcc_resources.outcomes import ZipKey
-from dcc_resources.qc_database.models import Document
+from dcc_resources.qc_database.holding import confirm_held
 from dcc_resources.qc_database.undoing import Undone, undo_submission
 from dcc_resources.qc_database.vocabulary import DocumentState
 from dcc_resources.settings import Settings
@@ -34,9 +34,6 @@ T = TypeVar("T")
 
 WITHDRAWN: Final = State(Phase.UPLOAD, Status.CANCELLED)
 
-_DOCUMENT: Final = Document.__table__
-_AUTHOR_LENGTH: Final = 64
-_REASON_LENGTH: Final = 256
 _OF_WITHDRAWAL: Final = "Documents were withdrawn that it has to do with."
 
 
@@ -82,23 +79,20 @@ def catch_up_with_withdrawals(work: DataSession) -> None:
 def confirm_submission(
     tracker: Engine, qc: Engine, settings: Settings, key: ZipKey, *, author: str, reason: str
 ) -> list[DocumentData]:
-    """Apply the documents of a zip action that are held because they change much; what became of each.
+    """Let the documents of a zip action that are held take effect, and apply them at once; what became of each.
 
-    Raises NotFoundError when none is held, StagedDocumentLostError when one is not in staging any more, and the
-    `unreachable` error of either database. What is done before stays done; to confirm again goes on with the rest.
+    Raises NotFoundError when none is held, ConfigurationError for an author or a reason that is empty or too long,
+    StagedDocumentLostError when one is not in staging any more, and the `unreachable` error of either database. What
+    was confirmed and could not be applied is applied by the next session.
     """
     both = _Databases(tracker, qc, settings)
-    held = both.ask_qc(lambda connection: in_state(connection, DocumentState.HELD, key))
-    documents = both.ask_tracker(
-        lambda connection: load_documents(connection, [found.xml_id for found in held], settings.naming)
+    ids = confirm_held(
+        qc, key.action, key.file_name, author=author, reason=reason, patience_seconds=settings.database_retry
     )
-    if not documents:
-        raise NotFoundError(
-            f"No document of {key} is held. See what is with: dcc zips --phase upload --status pending; the next "
-            "session uploads what waits."
-        )
-    uploader = Uploader(qc, settings, hold_above=None)
-    return [_confirm(both, uploader, document, author, reason) for document in documents]
+    xml_ids = both.ask_qc(lambda connection: xml_ids_of(connection, ids))
+    documents = both.ask_tracker(lambda connection: load_documents(connection, xml_ids.values(), settings.naming))
+    uploader = Uploader(qc, settings)
+    return [_confirm(both, uploader, document) for document in documents]
 
 
 def recheck(
@@ -196,23 +190,20 @@ def _not_cancelled(connection: Connection, xml_ids: Iterable[int], settings: Set
     return [one for one in load_documents(connection, xml_ids, settings.naming) if one.state != WITHDRAWN]
 
 
-def _confirm(both: _Databases, uploader: Uploader, document: DueDocument, author: str, reason: str) -> DocumentData:
+def _confirm(both: _Databases, uploader: Uploader, document: DueDocument) -> DocumentData:
     try:
         fact = uploader.upload(document)
-    except DatabaseUnreachableError:
-        raise
     except DocumentError as error:
         fact = failed_upload(document, error)
-    if fact.data.document_id is not None:
-        confirmed = {"author": author[:_AUTHOR_LENGTH], "reason": reason[:_REASON_LENGTH]}
-        statement = update(_DOCUMENT).where(_DOCUMENT.c.id == fact.data.document_id).values(confirmed)
-        both.tell_qc(lambda connection: connection.execute(statement) and None)
-    both.tell_tracker(lambda connection: _tell_of_confirmed(connection, fact))
-    return fact.data
+    states = both.tell_tracker(lambda connection: _tell_of_confirmed(connection, fact))
+    state = states.get(document.xml_id, document.state)
+    return replace(fact.data, phase=state.phase, status=state.status)
 
 
-def _tell_of_confirmed(connection: Connection, fact: Fact) -> None:
-    if fact.state is not None:
-        progress.report(connection, [Proposal(Subject.XML_FILE, fact.document.xml_id, fact.state)])
+def _tell_of_confirmed(connection: Connection, fact: Fact) -> dict[int, State]:
+    """Tell the tracker of a document; the state that it is in then."""
+    proposals = [Proposal(Subject.XML_FILE, fact.document.xml_id, fact.state)] if fact.state is not None else []
+    states = progress.report(connection, proposals)
     if fact.problems is not None:
         rewrite_log(connection, {fact.document.xml_id: fact.problems})
+    return {row_id: state for (subject, row_id), state in states.items() if subject is Subject.XML_FILE}

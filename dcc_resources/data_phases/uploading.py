@@ -19,8 +19,9 @@ from dcc_resources.data_outcomes import DocumentData, FindingEntry, ZipData
 from dcc_resources.data_phases.data_session import DataSession, Fact, Recorder
 from dcc_resources.data_phases.document_log import problems_of, worst_first
 from dcc_resources.data_phases.documents import UPLOADED, DueDocument
-from dcc_resources.data_phases.qc_documents import documents_of
+from dcc_resources.data_phases.qc_documents import QcDocument, documents_of
 from dcc_resources.data_phases.staged_documents import staged_path
+from dcc_resources.databases.transactions import run_reading
 from dcc_resources.errors import (
     DatabaseUnreachableError,
     DccError,
@@ -30,7 +31,7 @@ from dcc_resources.errors import (
 from dcc_resources.outcomes import Problem
 from dcc_resources.qc_database.applying import Applied, DocumentToApply, apply_document
 from dcc_resources.qc_database.reading import read_document
-from dcc_resources.qc_database.upload_findings import UploadFinding
+from dcc_resources.qc_database.upload_findings import UploadFinding, findings_of
 from dcc_resources.qc_database.vocabulary import DocumentState, Severity
 from dcc_resources.settings import Settings
 from dcc_resources.staging import Staging
@@ -51,11 +52,10 @@ _LONG_BYTES: Final = 4_000_000
 
 @dataclass(frozen=True, slots=True)
 class Uploader:
-    """Applies documents that are in staging; `hold_above` as of `apply_document`, None to hold none."""
+    """Applies documents that are in staging; those that would change more than the settings let them are held."""
 
     qc: Engine
     settings: Settings
-    hold_above: int | None
 
     def upload(self, document: DueDocument) -> Fact:
         """Apply a document; what became of it, to be told to the tracker.
@@ -65,21 +65,33 @@ class Uploader:
         """
         began = time.monotonic()
         path = staged_path(Staging(self.settings.staging_directory), document)
-        name = document.name
-        to_apply = DocumentToApply(
-            action=document.key.action,
-            zip_file=document.key.file_name,
-            file_name=name.file_name,
-            kind=name.kind,
-            centre=name.centre,
-            created=name.created,
-            inc=name.inc,
-            md5=document.md5 or "",
-            size_bytes=document.size_bytes,
-            tracker_id=document.xml_id,
+        applied = apply_document(
+            self.qc,
+            document_to_apply(document),
+            lambda: read_document(path, document.name.kind),
+            hold_above=self.settings.hold_threshold,
         )
-        applied = apply_document(self.qc, to_apply, lambda: read_document(path, name.kind), hold_above=self.hold_above)
         return self._fact(document, applied, time.monotonic() - began)
+
+    def recall(self, document: DueDocument, document_id: int) -> Fact:
+        """What became of a document that was refused before the tracker heard of it."""
+        findings = run_reading(
+            self.qc,
+            lambda connection: findings_of(connection, document_id),
+            patience_seconds=self.settings.database_retry,
+        )
+        refused = Applied(
+            document_id,
+            DocumentState.REFUSED,
+            repeated=True,
+            late=False,
+            said={},
+            opened={},
+            ended={},
+            refused=0,
+            findings=findings,
+        )
+        return self._fact(document, refused, 0.0)
 
     def _fact(self, document: DueDocument, applied: Applied, seconds: float) -> Fact:
         findings = worst_first(map(_entry, applied.findings))
@@ -111,6 +123,23 @@ class Uploader:
         return Fact(document, data, state, problems, seconds)
 
 
+def document_to_apply(document: DueDocument) -> DocumentToApply:
+    """A document of the tracker as the QC database takes it."""
+    name = document.name
+    return DocumentToApply(
+        action=document.key.action,
+        zip_file=document.key.file_name,
+        file_name=name.file_name,
+        kind=name.kind,
+        centre=name.centre,
+        created=name.created,
+        inc=name.inc,
+        md5=document.md5 or "",
+        size_bytes=document.size_bytes,
+        tracker_id=document.xml_id,
+    )
+
+
 def upload_documents(work: DataSession) -> Iterator[ZipData]:
     """Apply all documents that wait, in their order; tell of each zip action once all of its are through.
 
@@ -118,14 +147,16 @@ def upload_documents(work: DataSession) -> Iterator[ZipData]:
     documents are not in staging any more is set to be downloaded again. Raises the `unreachable` error of either
     database, and SessionLostError; what went wrong with a document itself makes it (upload, failed).
     """
-    due = _not_held(work, work.due(Phase.UPLOAD))
+    due = work.due(Phase.UPLOAD)
+    there = work.read_qc(lambda connection: documents_of(connection, [document.xml_id for document in due]))
+    due = [one for one in due if one.state != _HELD or one.xml_id not in there or not there[one.xml_id].is_held]
     if not due:
         return
     task = work.session.start_task(Phase.UPLOAD, f"Upload of {len(due):,} documents")
     faults = len(work.faults)
     recorder = Recorder(work, Phase.UPLOAD, due)
     recorder.show_pending(due)
-    uploader = Uploader(work.qc, work.settings, work.settings.hold_threshold)
+    uploader = Uploader(work.qc, work.settings)
     lost: dict[int, str] = {}
     try:
         for document in due:
@@ -133,7 +164,7 @@ def upload_documents(work: DataSession) -> Iterator[ZipData]:
             recorder.show_running(document)
             if recorder.is_due or document.size_bytes > _LONG_BYTES:
                 yield from recorder.write()
-            fact = _upload(work, uploader, document, lost)
+            fact = _upload(work, uploader, document, there.get(document.xml_id), lost)
             if fact.data.held:
                 # It may have been shown to be running, and states go on only.
                 work.reopen({document.xml_id: _HELD}, _WAITS)
@@ -145,17 +176,18 @@ def upload_documents(work: DataSession) -> Iterator[ZipData]:
     work.session.finish_task(task, failed=len(work.faults) > faults or bool(lost))
 
 
-def _not_held(work: DataSession, due: list[DueDocument]) -> list[DueDocument]:
-    there = work.read_qc(lambda connection: documents_of(connection, [document.xml_id for document in due]))
-    held = {xml_id for xml_id, found in there.items() if found.is_held}
-    return [document for document in due if document.xml_id not in held or document.state != _HELD]
+def _upload(
+    work: DataSession, uploader: Uploader, document: DueDocument, stored: QcDocument | None, lost: dict[int, str]
+) -> Fact:
+    """What becomes of a document, which may be `stored` already.
 
-
-def _upload(work: DataSession, uploader: Uploader, document: DueDocument, lost: dict[int, str]) -> Fact:
-    """What becomes of a document; `lost` says of zip actions why they are downloaded again, and is added to."""
+    `lost` says of zip actions why they are downloaded again, and is added to.
+    """
     if document.za_id in lost:
         return _untouched(document, lost[document.za_id])
     try:
+        if stored is not None and stored.state is DocumentState.REFUSED:
+            return uploader.recall(document, stored.id)
         return uploader.upload(document)
     except StagedDocumentLostError as error:
         lost[document.za_id] = str(error)

@@ -1,0 +1,147 @@
+"""Sessions killed in the phases after validation, and several that upload at once (existing_system_defects row 18)."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+
+from dcc_resources.data_phases.data_session import Fact
+from dcc_resources.data_phases.documents import load_due
+from dcc_resources.data_phases.uploading import Uploader
+from dcc_resources.qc_database import models
+from dcc_resources.qc_database.database import init_qc_database, open_qc_database
+from dcc_resources.settings import Settings
+from dcc_resources.tracker.database import init_tracker, open_tracker
+from dcc_resources.tracker.models import XmlLog
+from dcc_resources.tracker.reference import Phase
+from tests.data_installations import DataInstallation, experiments, specimens
+from tests.databases import only_mariadb, only_sqlite
+from tests.installations import Installation
+
+ROOT = Path(__file__).parents[2]
+HEALS = "add/H.2013-10-01.1.impc.zip"
+
+
+def fill(data: DataInstallation) -> None:
+    """An experiment that waits for its animal has failed; two archives that wait, one of which brings that animal."""
+    data.put(HEALS, experiments("2013-10-01.1", first=4, animals=1))
+    data.run()
+    data.put("add/H.2013-10-31.1.impc.zip", specimens(mice=5), experiments())
+    data.put("add/H.2013-10-31.2.impc.zip", specimens("2013-10-31.2"), experiments("2013-10-31.2", first=90))
+    data.validate()
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """How a session ends that nothing disturbs, on SQLite."""
+    root = tmp_path_factory.mktemp("undisturbed")
+    settings = Settings(home=root / "home", min_free_bytes=0, retry_delay=0.05)
+    tracker, qc = open_tracker(settings), open_qc_database(settings)
+    init_tracker(tracker)
+    init_qc_database(qc)
+    base = Installation(tracker, settings, root)
+    base.add_centre("H", "J")
+    data = DataInstallation(base, qc, base.add_folder())
+    fill(data)
+    data.take_up()
+    ending = data.ending()
+    assert set(ending["documents"].values()) == {"qc pending", "qc done", "data failed", "upload failed"}
+    return ending
+
+
+def run_dying(settings: Settings, point: str) -> int:
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("DCC_") and "COVERAGE" not in name
+    }
+    environment |= {
+        "DCC_HOME": str(settings.home),
+        "DCC_TRACKER_URL": settings.tracker_database_url,
+        "DCC_QC_URL": settings.qc_database_url,
+    }
+    command = [sys.executable, "-m", "tests.dying_data_session", point]
+    return subprocess.run(command, cwd=ROOT, env=environment, check=False, timeout=60).returncode
+
+
+@only_sqlite
+@pytest.mark.parametrize(
+    "point",
+    [
+        "within the transaction of a document",
+        "before the tracker hears of uploads",
+        "when documents are set back",
+        "when a document is judged",
+        "before the overviews are built",
+    ],
+)
+def test_a_session_killed_anywhere_is_continued_with_nothing_lost_and_nothing_twice(
+    data: DataInstallation, undisturbed: dict[str, Any], point: str
+) -> None:
+    """existing_system_defects row 18, for the phases after validation."""
+    fill(data)
+    assert run_dying(data.settings, point) == -signal.SIGKILL
+    data.take_up()
+    assert data.ending() == undisturbed
+    assert count_of_same_entries(data) == 1
+
+
+@only_mariadb
+def test_sessions_killed_one_after_the_other_come_to_the_same_end(
+    data: DataInstallation, undisturbed: dict[str, Any]
+) -> None:
+    """existing_system_defects row 18, on MariaDB: each session goes on where the one before was killed."""
+    fill(data)
+    for point in (
+        "when a document is applied",
+        "when the uploads are recorded",
+        "within the transaction of a judgement",
+        "when the contexts are built",
+        "before documents are handed over",
+    ):
+        assert run_dying(data.settings, point) == -signal.SIGKILL
+    data.take_up()
+    assert data.ending() == undisturbed
+    assert count_of_same_entries(data) == 1
+
+
+def count_of_same_entries(data: DataInstallation) -> int:
+    """How many times the most frequent entry of a log that holds is there."""
+    query = select(XmlLog.xml_id, XmlLog.message, XmlLog.line).where(XmlLog.cleared.is_(None))
+    with data.tracker.connect() as connection:
+        rows = [tuple(row) for row in connection.execute(query)]
+    return max(rows.count(row) for row in rows)
+
+
+def test_two_that_upload_the_same_documents_at_once_apply_each_once(data: DataInstallation) -> None:
+    """Issue 3, item 4: strictly one at a time, across processes; here each with an engine of its own."""
+    for inc in range(4):
+        stem = f"2013-10-31.{inc}"
+        data.put(f"add/H.{stem}.impc.zip", specimens(stem, first=10 * inc + 1), experiments(stem, first=10 * inc + 1))
+    data.validate()
+    with data.tracker.connect() as connection:
+        due = load_due(connection, Phase.UPLOAD, data.settings.naming)
+    barrier = threading.Barrier(2)
+
+    def upload() -> list[Fact]:
+        qc = open_qc_database(data.settings)
+        try:
+            barrier.wait(30)
+            return [Uploader(qc, data.settings).upload(document) for document in due]
+        finally:
+            qc.dispose()
+
+    with ThreadPoolExecutor(2) as pool:
+        first, second = (done.result() for done in [pool.submit(upload) for _ in range(2)])
+    assert [a.data.repeated != b.data.repeated for a, b in zip(first, second, strict=True)] == [True] * len(due)
+    assert [a.data.document_id == b.data.document_id for a, b in zip(first, second, strict=True)] == [True] * len(due)
+    assert len(data.rows(models.Document, "id")) == len(due) == 8
+    data.take_up()
+    assert set(data.documents().values()) == {"qc pending", "qc done"}
