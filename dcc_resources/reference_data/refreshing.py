@@ -148,7 +148,7 @@ def _take_over(connection: Connection, snapshot: Snapshot, force: bool) -> Refre
         added,
         removed,
         changed,
-        f"{snapshot.name}: {snapshot.rows:,} entries from {snapshot.source}; {told}.",
+        f"{snapshot.name} from {snapshot.source}, entries: {snapshot.rows:,}; {told}.",
         snapshot.source,
         snapshot_id,
     )
