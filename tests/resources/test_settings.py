@@ -164,3 +164,43 @@ def test_a_user_without_a_home_directory_is_told_what_to_set(monkeypatch: pytest
     with pytest.raises(ConfigurationError, match="Name a directory in DCC_HOME"):
         load_settings()
     assert load_settings(home=tmp_path).home == tmp_path
+
+
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [
+        ("https://api.example/impress/", "https://api.example/impress/"),
+        (" http://127.0.0.1:8080/x.csv#top ", "http://127.0.0.1:8080/x.csv"),
+        ("/data/projects.csv", "/data/projects.csv"),
+    ],
+)
+def test_reference_data_come_from_urls_and_paths(given: str, read: str) -> None:
+    assert load_settings(reference_projects=given).reference_sources["projects"] == read
+
+
+def test_a_relative_path_of_reference_data_is_from_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert load_settings(reference_strains="files").reference_sources["strains"] == str(tmp_path / "files")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert load_settings(reference_strains="~/x.csv").reference_sources["strains"] == str(tmp_path / "x.csv")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "ftp://h.example/x.csv",
+        f"https://user:{SECRET}@h.example/x.csv",
+        f"https://{SECRET}@h.example/x.csv",
+        "http:///x.csv",
+        "http://h.example:0/x.csv",
+        "http://h.example:99999999/x.csv",
+        "http://[::1/x.csv",
+        "http://h.example/a b.csv",
+        "http://h.example/é.csv",
+        "~nobody-of-that-name/x.csv",
+    ],
+)
+def test_a_source_of_reference_data_that_cannot_be_used_is_refused(url: str) -> None:
+    with pytest.raises(ConfigurationError, match="DCC_REFERENCE_COLONIES") as caught:
+        load_settings(reference_colonies=url)
+    assert SECRET not in "".join(traceback.format_exception(caught.value))
