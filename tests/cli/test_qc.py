@@ -1,0 +1,83 @@
+"""`dcc qc`: data contexts and overviews, on SQLite and on MariaDB."""
+
+from __future__ import annotations
+
+import pytest
+
+from dcc_cli.context import open_qc
+from dcc_resources.contexts.building import build_contexts
+from dcc_resources.contexts.overviews import build_overviews
+from dcc_resources.naming import Action
+from dcc_resources.settings import load_settings
+from tests.cli.conftest import Dcc
+from tests.resources.qc_contexts import submit
+from tests.resources.qc_documents import experiment, line, specimen
+
+
+@pytest.fixture
+def submitted(dcc: Dcc, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mutant and a baseline animal with an experiment each, and a line of the mutant's colony at another centre."""
+    for name, value in dcc.environment.items():
+        monkeypatch.setenv(name, value)
+    with open_qc(load_settings()) as qc:
+        wild = specimen("W", is_baseline="true", colony_id=None, strain_id="MGI:7")
+        submit(qc, Action.ADD, specimen("S1", strain_id="MGI:7"), wild)
+        submit(qc, Action.ADD, experiment("E1"), experiment("E2", ["W"]), zip_file="H.2013-10-31.2.impc.zip")
+        submit(qc, Action.ADD, line("C1"), centre="J")
+        build_contexts(qc)
+        build_overviews(qc)
+
+
+@pytest.mark.usefixtures("submitted")
+def test_contexts_are_listed_by_what_is_chosen(dcc: Dcc) -> None:
+    assert len(dcc.json("qc", "contexts")) == 3
+    (entry,) = dcc.json("qc", "contexts", "--centre", "H", "--genotype", "baseline")
+    assert (entry["strain"], entry["parameter"], entry["measurements"]) == ("MGI:7", "IMPC_CBC_001_001", 1)
+    assert (entry["state"], entry["issues"]) == ("dataadded", 0)
+    assert "baseline" in dcc("qc", "contexts").stdout
+    assert dcc.json("qc", "contexts", "--state", "qcdone") == []
+
+
+@pytest.mark.usefixtures("submitted")
+def test_contexts_are_done_have_issues_and_are_reopened_with_a_reason(dcc: Dcc) -> None:
+    assert "1 data context done" in dcc("qc", "done", "--centre", "J", "--reason", "fine").stdout
+    assert (
+        "1 data context with an issue raised" in dcc("qc", "issue", "--genotype", "baseline", "--reason", "no").stdout
+    )
+    said = dcc("qc", "done", "--all", "--reason", "fine").stdout
+    assert "1 data context done" in said
+    assert "1 data context left" in said
+    assert {entry["state"] for entry in dcc.json("qc", "contexts")} == {"qcdone", "hasissues"}
+    resolved = dcc("qc", "issue", "--all", "--resolve", "--reason", "yes").stdout
+    assert "1 data context with issues resolved" in resolved
+    assert "2 data contexts reopened" in dcc("qc", "reopen", "--all", "--reason", "again").stdout
+    told = dcc.json("qc", "history", "--centre", "J")
+    assert [entry["event"] for entry in told] == ["dataadded", "done", "reopened"]
+    assert [entry["reason"] for entry in told] == [None, "fine", "again"]
+    assert told[1]["author"]
+    (added, *_) = dcc.json("qc", "history", "--centre", "H", "--genotype", "C1")
+    assert added["zip_action"] == "add/H.2013-10-31.2.impc.zip"
+    assert "again" in dcc("qc", "history").stdout
+
+
+@pytest.mark.usefixtures("submitted")
+@pytest.mark.parametrize("command", ["done", "reopen", "issue"])
+def test_nothing_is_decided_about_everything_unless_all_is_said(dcc: Dcc, command: str) -> None:
+    refused = dcc("qc", command, "--reason", "by mistake", exit_code=2)
+    assert "--all" in refused.stderr
+    assert all(len(dcc.json("qc", "history", "--centre", centre)) == number for centre, number in (("H", 2), ("J", 1)))
+
+
+@pytest.mark.usefixtures("submitted")
+def test_overviews_are_shown_of_all_centres_and_of_one(dcc: Dcc) -> None:
+    genotypes = dcc.json("qc", "overview", "genotypes")
+    assert {(entry["genotype"], entry["specimens"]) for entry in genotypes} == {("C1", 1), ("baseline", 1)}
+    assert dcc.json("qc", "overview", "genotypes", "--centre", "J") == []
+    assert dcc.json("qc", "overview", "strains", "--centre", "H") == [
+        {"strain_id": "MGI:7", "name": None, "specimens": 2}
+    ]
+    assert dcc.json("qc", "overview", "strains", "--centre", "J") == []
+    assert len(dcc.json("qc", "overview", "animals")) == 3
+    assert [entry["specimen_id"] for entry in dcc.json("qc", "overview", "animals", "--centre", "J")] == [None]
+    assert dcc.json("qc", "overview", "metadata-groups", "--centre", "J")[0]["content"] == "{}"
+    assert "MGI:7" in dcc("qc", "overview", "animals").stdout
