@@ -73,6 +73,8 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     web: ClassVar[ReferenceServer]
     timeout = 30
+    # Head and body in one packet; apart, the second would wait for the first to be acknowledged.
+    wbufsize = -1
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002
         """Say nothing."""

@@ -21,7 +21,7 @@ from dcc_resources.tracker.reference import KNOWN_CENTRES
 
 ANSWERS: dict[str, Any] = {
     "pipeline/list": {"7": "IMPC Pipeline"},
-    "pipeline/7": {"pipelineId": 7, "pipelineKey": "IMPC_001", "procedureCollection": [3]},
+    "pipeline/7": {"pipelineId": 7, "pipelineKey": "IMPC_001", "name": "IMPC Pipeline", "procedureCollection": [3]},
     "procedure/3": {"procedureKey": "IMPC_IPG_001", "isActive": True, "parameterCollection": [1, 2, 4]},
     "parameter/1": {
         "parameterKey": "IMPC_IPG_002_001",
@@ -41,6 +41,8 @@ ANSWERS: dict[str, Any] = {
         "valueType": "TEXT",
         "isOption": True,
         "optionCollection": [1, 2, 3],
+        "name": "Anesthesia used",
+        "isImportant": True,
         "isDeprecated": True,
         "isRequired": True,
         "qcMin": 1,
@@ -91,6 +93,8 @@ def test_impress_is_what_its_api_answers(tmp_path: Path) -> None:
     metadata = procedure.parameters["IMPC_IPG_006_001"]
     assert metadata.options == (Option("Yes", True), Option("No", False)), "the deleted one is left out"
     assert not metadata.is_active
+    assert (metadata.name, metadata.is_important) == ("Anesthesia used", True)
+    assert (impress.pipelines["IMPC_001"].name, procedure.name) == ("IMPC Pipeline", "")
     assert metadata.qc_minimum is None, "nothing is to be compared where qcCheck is not set"
     assert procedure.parameters["IMPC_IPG_010_001"].ontology_terms == ("MP:0001262",)
     assert (impress.name, impress.rows) == ("impress", 3)
