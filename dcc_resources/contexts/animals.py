@@ -109,5 +109,6 @@ def _values(row: Row[Any], measured: Mapping[int, int], checksum: str) -> tuple[
     """The row of the overview, with all its columns in their order."""
     day = None if row.date is None else row.date.isoformat()
     is_baseline = None if row.is_baseline is None else int(row.is_baseline)
-    shown = (*row[:9], is_baseline, row.gender, row.zygosity, day)
+    # Of signed and unsigned numbers together, MariaDB makes a decimal one.
+    shown = (row.procedure_run_id, int(row.position), *row[2:9], is_baseline, row.gender, row.zygosity, day)
     return (*shown, measured.get(row.procedure_run_id, 0), checksum)

@@ -15,6 +15,7 @@ from dcc_resources.contexts.overviews import build_overviews
 from dcc_resources.naming import Action
 from dcc_resources.qc_database.contents import Experiment, Metadata
 from dcc_resources.qc_database.database import writing
+from tests.databases import only_mariadb
 from tests.resources.qc_contexts import TABLES, know, know_colonies, know_important_metadata, submit
 from tests.resources.qc_documents import experiment, housing, line, specimen
 
@@ -195,6 +196,18 @@ def test_what_was_rebuilt_in_part_is_what_a_rebuild_from_nothing_shows(qc_databa
     build_overviews(qc_database)
     assert overviews_of(qc_database) == in_part
     assert all(in_part)
+
+
+@only_mariadb
+def test_many_rows_at_once_are_written_as_few_are(qc_database: Engine) -> None:
+    submit(qc_database, Action.ADD, specimen("S1"), specimen("S2"))
+    submit(qc_database, Action.ADD, *[experiment(f"E{place}", ["S1", "S2"]) for place in range(600)])
+    build(qc_database)
+    rows = rows_of(qc_database, "overview_animal_procedure")
+    assert [(row["position"], row["specimen_id"], str(row["date"])) for row in rows] == [
+        (0, "S1", "2013-10-01"),
+        (1, "S2", "2013-10-01"),
+    ] * 600
 
 
 def overviews_of(engine: Engine) -> list[list[dict[str, Any]]]:
