@@ -117,9 +117,9 @@ def _to_judge_again(connection: Connection, uploaded: list[int], basis: Basis) -
     """Because of what was uploaded, of a waiver that has begun or ended, of reference data that were missing before."""
     ids = set(healing.documents_to_judge_again(connection, uploaded))
     ids.update(healing.documents_of_lapsed_waivers(connection, basis.today))
-    unchecked = set(healing.documents_unchecked(connection))
-    if unchecked:
-        ids.update(unchecked & set(healing.documents_judged_otherwise(connection, basis.signature)))
+    otherwise = set(healing.documents_judged_otherwise(connection, basis.signature))
+    if otherwise:
+        ids.update(otherwise.intersection(healing.documents_unchecked(connection)))
     return ids - set(uploaded)
 
 

@@ -201,6 +201,40 @@ def test_a_document_whose_upload_fails_leaves_no_row_and_an_entry_in_the_log(
     assert tasks[0] == (Phase.UPLOAD, 1)
 
 
+def test_a_document_that_cannot_be_judged_for_a_fault_of_the_platform_goes_on_waiting(
+    data: DataInstallation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not blamed on the centre: nothing fails but the session, and the next one judges it."""
+    from dcc_resources.data_phases import checking
+    from dcc_resources.errors import InternalFaultError
+
+    judge = checking.judge_document
+
+    def break_down(connection: object, document_id: int, *more: object) -> object:
+        return judge(connection, document_id, *more) if document_id == 2 else 1 // 0  # type: ignore[arg-type]
+
+    data.put(ZIP, specimens(), experiments())
+    data.validate()
+    with monkeypatch.context() as patched:
+        patched.setattr(checking, "judge_document", break_down)
+        with pytest.raises(InternalFaultError, match=r"specimen\.impc\.xml: ZeroDivisionError"):
+            data.take_up()
+    assert data.documents() == {SPECIMENS: "upload done", EXPERIMENTS: "qc pending"}
+    assert data.last_session()[0] == Phase.DATA
+    data.take_up()
+    assert data.states() == {ZIP: "qc pending"}
+
+
+def test_a_document_that_is_not_in_staging_any_more_is_judged_by_its_rows(data: DataInstallation) -> None:
+    data.put(ZIP, experiments())
+    data.validate()
+    data.take_up(Phase.UPLOAD)
+    (data.settings.staging_directory / f"{ZIP}.contents" / EXPERIMENTS).unlink()
+    data.take_up()
+    assert data.documents() == {EXPERIMENTS: "data failed"}
+    assert data.log(EXPERIMENTS) == ["E4"] * 3
+
+
 def test_a_document_that_is_not_as_it_was_validated_is_fetched_anew(data: DataInstallation) -> None:
     data.put(ZIP, specimens(), experiments())
     data.validate()
