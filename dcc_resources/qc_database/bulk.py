@@ -14,7 +14,7 @@ from itertools import count
 from pathlib import Path
 from typing import Final
 
-from sqlalchemy import Connection, Table, text
+from sqlalchemy import Connection, Table
 from sqlalchemy.exc import DBAPIError
 
 from dcc_resources.errors import InternalFaultError
@@ -155,11 +155,11 @@ def _load_file(connection: Connection, table: Table, lines: bytes) -> None:
             "FIELDS TERMINATED BY '\\t' ESCAPED BY '\\\\' LINES TERMINATED BY '\\n' "
             f"({_columns(connection, table)})"
         )
-        written = connection.exec_driver_sql(statement.replace("%", "%%")).rowcount
+        result = connection.exec_driver_sql(statement.replace("%", "%%"))
     finally:
         Path(path).unlink(missing_ok=True)
     # With LOCAL the server only warns of what strict mode refuses elsewhere: values cut short, keys there already.
-    warnings = connection.scalar(text("SELECT @@warning_count"))
+    written, warnings = result.rowcount, result.context.cursor.warning_count
     if written != expected or warnings:
         raise InternalFaultError(
             f"The database took {written} of {expected} rows of {table.name} with {warnings} warnings. "

@@ -32,6 +32,9 @@ NUMBERED: Final = (
 )
 """The tables whose rows get ids here."""
 
+_OF_SPECIMENS: Final = {"related_specimen", "genotype", "parental_strain", "chromosomal_alteration", "chromosome"}
+"""The tables of what is in specimens; what is in other entities is in the others."""
+
 
 class TooLong(NamedTuple):
     """A text that its column cannot hold."""
@@ -62,8 +65,10 @@ class RowBuilder:
         self._block_id = new_ids["centre_block"]
         self._status_id = new_ids["status_code"]
         self._procedures = ProcedureRows(document_id, new_ids, tables)
-        self._checks = [(rows, _length_check(name, limits[name])) for name, rows in tables.items()]
         self._checks_by_table = {name: _length_check(name, limits[name]) for name in tables}
+        checks = [(name, rows, self._checks_by_table[name]) for name, rows in tables.items()]
+        self._of_specimens = [(rows, check) for name, rows, check in checks if name in _OF_SPECIMENS]
+        self._of_procedures = [(rows, check) for name, rows, check in checks if name not in _OF_SPECIMENS]
         self._block: said.Block | None = None
         self._in_block: Row = ()
         self._of_run: tuple[str, str, str] = ("", "", "")
@@ -89,7 +94,8 @@ class RowBuilder:
         """Take the rows of an entity of the last block but its own row, which is returned; or what is too long."""
         if self._block is None:
             raise RuntimeError("An entity was added before the block that it is in.")
-        marks = [len(rows) for rows, _ in self._checks]
+        checks = self._of_specimens if isinstance(entity, said.Specimen) else self._of_procedures
+        marks = [len(rows) for rows, _ in checks]
         if isinstance(entity, said.Experiment):
             made = self._experiment(self._block, entity)
         elif isinstance(entity, said.Specimen):
@@ -99,14 +105,14 @@ class RowBuilder:
         else:
             made = self._housing(self._block, entity)
         too_long = self._checks_by_table[made.kind.value]((*made.values, None, None))
-        for mark, (rows, check) in zip(marks, self._checks, strict=True):
+        for mark, (rows, check) in zip(marks, checks, strict=True):
             if too_long is not None:
                 break
             if len(rows) > mark:
                 too_long = next(filter(None, map(check, rows[mark:])), None)
         if too_long is None:
             return made
-        for mark, (rows, _) in zip(marks, self._checks, strict=True):
+        for mark, (rows, _) in zip(marks, checks, strict=True):
             del rows[mark:]
         return too_long
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from dcc_resources.qc_database.procedure_rows import Row, Value
 
-FEW_ROWS: Final = 500
+FEW_ROWS: Final = 100
 """How many rows at most are better inserted than loaded."""
 
 _NULL: Final = "\\N"

@@ -22,6 +22,9 @@ __all__ = ["DOCUMENT_TABLES", "ENTITY_TABLES", "DocumentRows", "EntityRow", "Too
 _MEASURED: Final = {"parameter_id", "sequence_id", "increment", "increment_status", "unit", "status"}
 """The columns of a measurement that do not repeat what the experiment, line or housing says."""
 
+_OWN_WORDS: Final = {"type", "owner_kind", "entity_kind"}
+"""Columns that hold words of the platform's own, which fit."""
+
 _LEXICAL_LIMIT: Final = 16_000
 """Characters; MySQL's TEXT holds four times as many bytes."""
 
@@ -122,6 +125,7 @@ def _limits(table: Table) -> tuple[tuple[int, int, str], ...]:
         for place, column in enumerate(table.columns)
         if isinstance(column.type, String)
         and (column.type.length is not None or column.name == "lexical")
+        and column.name not in _OWN_WORDS
         and (table is not models.Measurement.__table__ or column.name in _MEASURED)
     )
 
