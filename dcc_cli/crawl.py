@@ -10,7 +10,7 @@ import click
 from dcc_cli.context import json_option, open_tracker, parse_zip_key, settings_from_environment
 from dcc_cli.output import echo_json, printable, warn
 from dcc_cli.session_display import SessionDisplay, session_display
-from dcc_cli.session_work import crawl_and_process, process_again, sources_to_crawl
+from dcc_cli.session_work import Listeners, crawl_and_process, process_again, sources_to_crawl
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
@@ -26,6 +26,11 @@ _retries_option = click.option(
     type=click.IntRange(0, 20),
     help="Further tries at a file source that fails. [DCC_MAX_RETRIES, else 1]",
 )
+_until_option = click.option(
+    "--until",
+    type=click.Choice(["zip_name", "xsd", "upload", "data", "context", "overview", "qc"]),
+    help="The phase to go on to: zip_name crawls only, xsd also downloads and validates. [DCC_UNTIL, else qc]",
+)
 
 
 @click.command()
@@ -35,6 +40,7 @@ _retries_option = click.option(
 @_downloaders_option
 @_workers_option
 @_retries_option
+@_until_option
 @json_option
 @click.pass_context
 def crawl(
@@ -43,17 +49,21 @@ def crawl(
     downloaders: int | None,
     workers: int | None,
     max_retries: int | None,
+    until: str | None,
     as_json: bool,
 ) -> None:
-    """Run a crawling session: collect and check what is new.
+    """Run a crawling session: collect, check and take over what is new.
 
     All available sources of active centres are listed at once; one that is down holds up none of the others. Then every
-    zip action that waits is processed, with what an interrupted session left unfinished. The Dagster UI shows it all.
+    zip action that waits is processed, with what an interrupted session left unfinished: downloaded, extracted and
+    validated. Then the valid documents are uploaded to the QC database, one after the other, their content is checked,
+    and the data contexts and overviews are built that quality control starts from. The Dagster UI shows it all.
 
     \b
     Examples:
       dcc crawl
       dcc crawl --source 3 --downloaders 8
+      dcc crawl --until xsd
 
     \b
     JSON: an object with
@@ -65,15 +75,21 @@ def crawl(
                    "error": null or {"kind", "message"}, "listed", "new", "known", "changed",
                    "refused", "ignored", "gone", "seconds"}
       zip_actions, xml_files  of what was processed: lists of {"phase", "status", "count"}
+      data         what was uploaded: {"specimens", "experiments", "lines", "housings",
+                   "measurements"}
+      contexts     how the data contexts changed: {"added", "changed", "removed"}
+      notes        what nobody has to mend: a list of {"zip", "document", "kind", "message"},
+                   such as a document that came late
       problems     a list of {"source", "zip", "document", "phase", "kind", "message", "line",
                    "column", "errors"}, null where it has none; of a document the first error,
-                   `errors` says how many there are
+                   `errors` says how many there are; of kind `held` what waits to be confirmed
 
-    Exit codes: 0 all well; 1 a zip action failed, or the crawl found something amiss (a refused name, a changed zip, an
-    unreadable directory); 2 wrong use, or the tracker is not initialised; 3 another session is active; 4 a file source
-    (the others were crawled) or the tracker could not be reached; 130 interrupted: the next session goes on.
+    Exit codes: 0 all well; 1 a zip action failed or waits to be confirmed, or the crawl found something amiss (a
+    refused name, a changed zip, an unreadable directory); 2 wrong use, or a database is not initialised; 3 another
+    session is active; 4 a file source (the others were crawled) or a database could not be reached; 130 interrupted:
+    the next session goes on.
     """
-    settings = settings_from_environment(downloaders=downloaders, workers=workers, max_retries=max_retries)
+    settings = settings_from_environment(downloaders=downloaders, workers=workers, max_retries=max_retries, until=until)
     with open_tracker(settings) as tracker:
         crawlable = sources_to_crawl(tracker, source_ids)
         if not crawlable:
@@ -81,9 +97,7 @@ def crawl(
                 "There is no available file source of an active centre. See `dcc source list`; `dcc source add --help`."
             )
         with session_display(len(crawlable), partial(_count_waiting, tracker), as_json=as_json) as display:
-            session_id, notices = crawl_and_process(
-                tracker, settings, list(source_ids) or None, display.on_crawl, display.on_zip
-            )
+            session_id, notices = crawl_and_process(tracker, settings, list(source_ids) or None, _listeners(display))
     _conclude(display, session_id, notices, as_json)
     ctx.exit(display.report.exit_code)
 
@@ -93,6 +107,7 @@ def crawl(
 @_downloaders_option
 @_workers_option
 @_retries_option
+@_until_option
 @json_option
 @click.pass_context
 def retry(
@@ -101,6 +116,7 @@ def retry(
     downloaders: int | None,
     workers: int | None,
     max_retries: int | None,
+    until: str | None,
     as_json: bool,
 ) -> None:
     """Process the zip action ACTION/ZIP again, at once.
@@ -118,11 +134,15 @@ def retry(
     source hosts it; 3 another session is active; 4 the tracker could not be reached; 130 interrupted.
     """
     keys = list(dict.fromkeys(parse_zip_key(text) for text in zip_actions))
-    settings = settings_from_environment(downloaders=downloaders, workers=workers, max_retries=max_retries)
+    settings = settings_from_environment(downloaders=downloaders, workers=workers, max_retries=max_retries, until=until)
     with open_tracker(settings) as tracker, session_display(0, len(keys), as_json=as_json) as display:
-        session_id, notices = process_again(tracker, settings, keys, display.on_zip)
+        session_id, notices = process_again(tracker, settings, keys, _listeners(display))
     _conclude(display, session_id, notices, as_json)
     ctx.exit(display.report.exit_code)
+
+
+def _listeners(display: SessionDisplay) -> Listeners:
+    return Listeners(display.on_crawl, display.on_zip, display.on_data)
 
 
 def _count_waiting(tracker: Engine) -> int:

@@ -66,10 +66,11 @@ def list_sets(as_json: bool) -> None:
 @click.option("--force", is_flag=True, help="Take over a set that has shrunk to less than half, too.")
 @json_option
 def refresh(names: tuple[str, ...], force: bool, as_json: bool) -> None:
-    """Read the sets NAME anew from their sources; all of them without a NAME.
+    """Read reference data anew from their sources.
 
-    A set that cannot be read leaves the one before in use, and the others are read all the same. Servers are asked only
-    for what has changed. Documents that were judged before keep their findings until `dcc data recheck`.
+    The sets NAME, or all of them. A set that cannot be read leaves the one before in use, and the others are read all
+    the same. Servers are asked only for what has changed. Documents that were judged before keep their findings until
+    `dcc data recheck`.
 
     \b
     Examples:

@@ -9,12 +9,23 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dcc_cli.session_report import SessionReport, crawl_lines, problem_lines
+from dcc_cli.session_report import SessionReport, crawl_lines, note_lines, problem_lines
+from dcc_resources.data_outcomes import ZipData
+from dcc_resources.tracker.reference import Phase
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
+    from dcc_resources.data_outcomes import DataOutcome
     from dcc_resources.outcomes import SourceCrawl, ZipOutcome
+
+_PHASE_NAMES = {
+    Phase.UPLOAD: "Uploading documents",
+    Phase.DATA: "Checking what they say",
+    Phase.CONTEXT: "Building data contexts",
+    Phase.OVERVIEW: "Building overviews",
+    Phase.QC: "Handing over to quality control",
+}
 
 
 class SessionDisplay:
@@ -37,6 +48,7 @@ class SessionDisplay:
         self._total = 0
         self._crawl_bar: TaskID | None = None
         self._zip_bar: TaskID | None = None
+        self._data_bars: dict[Phase, TaskID] = {}
         if bars is not None and sources:
             self._crawl_bar = bars.add_task("Crawling file sources", total=sources)
         if isinstance(waiting, int):
@@ -68,6 +80,22 @@ class SessionDisplay:
             if self._zip_bar is not None:
                 self._total = max(self._total, self._processed)
                 self._bars.update(self._zip_bar, completed=self._processed, total=self._total)
+
+    def on_data(self, outcome: DataOutcome) -> None:
+        """The documents of a zip action came through a phase after validation, or the contexts were built."""
+        problems, notes = len(self.report.problems), len(self.report.notes)
+        self.report.add_data(outcome)
+        if self._say is not None:
+            for line in problem_lines(self.report.problems[problems:]):
+                self._say(line)
+            for line in note_lines(self.report.notes[notes:]):
+                self._say(line)
+        if self._bars is not None and isinstance(outcome, ZipData):
+            bar = self._data_bars.get(outcome.reached)
+            if bar is None:
+                name = _PHASE_NAMES[outcome.reached]
+                bar = self._data_bars[outcome.reached] = self._bars.add_task(name, total=None)
+            self._bars.advance(bar)
 
     def _show_zip_bar(self) -> None:
         if self._bars is None:

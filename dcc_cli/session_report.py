@@ -10,9 +10,13 @@ from dataclasses import dataclass, field
 import click
 
 from dcc_cli.output import byte_size, count_of, printable
+from dcc_resources.data_outcomes import ContextsBuilt, DataOutcome, DocumentData, ZipData
 from dcc_resources.errors import BadFileNameError, UnreachableError
 from dcc_resources.outcomes import DocumentOutcome, Problem, SourceCrawl, ZipOutcome
+from dcc_resources.qc_database.vocabulary import Severity
 from dcc_resources.tracker.reference import Phase, Status
+
+State = tuple[Phase, Status]
 
 DATA_PROBLEMS = 1
 SOURCE_FAILED = "failed"
@@ -37,12 +41,17 @@ class SessionReport:
     """Gathers what a session reports; made at its start.
 
     `problems` has an entry for each source that could not be (wholly) listed, finding, refused name, failed zip
-    action and document with errors, in the order in which they turned up.
+    action, document with errors and document that waits to be confirmed, in the order in which they turned up. `notes`
+    are what a wrangler should know and nobody has to mend. `data` counts what was uploaded, `contexts` how the data
+    contexts changed.
     """
 
     crawls: list[dict[str, object]] = field(default_factory=list)
-    zip_states: Counter[tuple[Phase, Status]] = field(default_factory=Counter)
-    document_states: Counter[tuple[Phase, Status]] = field(default_factory=Counter)
+    zips: dict[str, State] = field(default_factory=dict)
+    documents: dict[tuple[str, str], State] = field(default_factory=dict)
+    data: Counter[str] = field(default_factory=Counter)
+    contexts: Counter[str] = field(default_factory=Counter)
+    notes: list[dict[str, object]] = field(default_factory=list)
     problems: list[dict[str, object]] = field(default_factory=list)
     unreachable: bool = False
     received: int = 0
@@ -65,16 +74,37 @@ class SessionReport:
 
     def add_zip(self, outcome: ZipOutcome) -> None:
         """Take in what became of one zip action."""
-        self.zip_states[outcome.phase, outcome.status] += 1
-        self.document_states.update((document.phase, document.status) for document in outcome.documents)
-        self.received += (outcome.size_bytes or 0) if outcome.downloaded and outcome.attempts else 0
         key = str(outcome.key)
+        self.zips[key] = outcome.phase, outcome.status
+        self.documents.update({(key, one.file_name): (one.phase, one.status) for one in outcome.documents})
+        self.received += (outcome.size_bytes or 0) if outcome.downloaded and outcome.attempts else 0
         if outcome.failed:
             failed = [document for document in outcome.documents if document.status is Status.FAILED]
             if not failed or outcome.reasons:
                 reason = _main_reason(outcome)
                 self.problems.append(_problem(reason, zip_action=key, phase=outcome.phase))
             self.problems.extend(_document_problem(key, document) for document in failed)
+
+    def add_data(self, outcome: DataOutcome) -> None:
+        """Take in what became of the documents of a zip action in a phase after validation, or of the contexts."""
+        if isinstance(outcome, ContextsBuilt):
+            for centre in outcome.centres:
+                self.contexts.update(added=centre.added, changed=centre.changed, removed=centre.removed)
+            return
+        if not isinstance(outcome, ZipData):
+            return
+        key = str(outcome.key)
+        self.zips[key] = outcome.phase, outcome.status
+        for document in outcome.documents:
+            self.documents[key, document.file_name] = document.phase, document.status
+            if outcome.reached is Phase.UPLOAD and not document.repeated and not document.held:
+                self.data.update(document.said)
+            if document.phase is outcome.reached and document.status is Status.FAILED:
+                self.problems.append(_data_problem(key, document))
+            elif outcome.reached is Phase.UPLOAD and document.held:
+                self.problems.append(_held_problem(key, document))
+            if outcome.reached is Phase.UPLOAD and document.late:
+                self.notes.append({"zip": key, "document": document.file_name, "kind": "late", "message": _LATE})
 
     @property
     def exit_code(self) -> int:
@@ -90,29 +120,37 @@ class SessionReport:
             "notices": notices,
             "seconds": round(time.monotonic() - self._began, 3),
             "sources": sorted(self.crawls, key=lambda crawl: str(crawl["id"]).rjust(20)),
-            "zip_actions": _counts(self.zip_states),
-            "xml_files": _counts(self.document_states),
+            "zip_actions": _counts(Counter(self.zips.values())),
+            "xml_files": _counts(Counter(self.documents.values())),
+            "data": dict(self.data),
+            "contexts": dict(self.contexts),
+            "notes": self.notes,
             "problems": self.problems,
         }
 
     def summary(self) -> str:
         """One line on the whole: `3 zip actions in 1.2 s: 2 valid, 1 failed (xsd); 5 documents; 1.4 MB received.`"""
         seconds = time.monotonic() - self._began
-        total = sum(self.zip_states.values())
-        if total == 0:
+        if not self.zips:
             return f"No zip action was waiting; done in {seconds:.1f} s."
         states = ", ".join(
             click.style(f"{count:,} {phase.short_name} {status.short_name}", fg=_COLOURS.get(status))
-            for (phase, status), count in sorted(self.zip_states.items())
+            for (phase, status), count in sorted(Counter(self.zips.values()).items())
         )
-        documents = count_of(sum(self.document_states.values()), "document")
-        return (
-            f"{count_of(total, 'zip action')} in {seconds:.1f} s: {states}; {documents}; "
-            f"{byte_size(self.received)} received."
-        )
+        parts = [count_of(len(self.documents), "document"), f"{byte_size(self.received)} received"]
+        if self.data["measurements"]:
+            parts.append(f"{count_of(self.data['measurements'], 'measurement')} uploaded")
+        if any(self.contexts.values()):
+            changes = ", ".join(f"{count:,} {what}" for what, count in self.contexts.items() if count)
+            parts.append(f"contexts: {changes}")
+        return f"{count_of(len(self.zips), 'zip action')} in {seconds:.1f} s: {states}; {'; '.join(parts)}."
 
 
 _COLOURS = {Status.DONE: "green", Status.FAILED: "red"}
+_LATE = (
+    "Newer documents of the centre had been uploaded before it. It was applied all the same; see that that is meant."
+)
+_COUNTED_AGAINST = (Severity.ERROR, Severity.FATAL)
 
 
 def _counts(states: Mapping[tuple[Phase, Status], int]) -> list[dict[str, object]]:
@@ -159,6 +197,26 @@ def _document_problem(key: str, document: DocumentOutcome) -> dict[str, object]:
     )
 
 
+def _data_problem(key: str, document: DocumentData) -> dict[str, object]:
+    faults = [found for found in document.findings if found.severity in _COUNTED_AGAINST and not found.is_waived]
+    count = sum(number for (_, severity), number in document.finding_counts.items() if severity in _COUNTED_AGAINST)
+    if faults:
+        first = Problem(faults[0].rule, faults[0].message, faults[0].line)
+    else:
+        first = Problem("upload", document.reason or f"It failed at {document.phase.short_name}.")
+    return _problem(
+        first, zip_action=key, phase=document.phase, document=document.file_name, errors=max(count, len(faults), 1)
+    )
+
+
+def _held_problem(key: str, document: DocumentData) -> dict[str, object]:
+    message = (
+        f"It would change {sum(document.ended.values()):,} entities and waits to be confirmed. See what it would do: "
+        f"dcc data plan {key}. Then: dcc data confirm {key} --reason ..., or leave it."
+    )
+    return _problem(Problem("held", message), zip_action=key, phase=document.phase, document=document.file_name)
+
+
 def crawl_lines(crawl: SourceCrawl) -> Iterator[str]:
     """What to print of a source's crawl: a line on it, and one for each refused name and finding."""
     if crawl.outcome == SOURCE_FAILED and crawl.error is not None:
@@ -192,10 +250,19 @@ def problem_lines(problems: list[dict[str, object]]) -> Iterator[str]:
         if problem["document"]:
             where += f": {printable(problem['document'])}"
         if problem["line"] is not None:
-            where += f", line {problem['line']}, column {problem['column']}"
+            where += f", line {problem['line']}"
+        if problem["column"] is not None:
+            where += f", column {problem['column']}"
         phase = problem["phase"]
-        mark = click.style("failed", fg="red")
+        mark = click.style("held  ", fg="yellow") if problem["kind"] == "held" else click.style("failed", fg="red")
         errors = problem["errors"]
         more = f" (and {errors - 1:,} more)" if isinstance(errors, int) and errors > 1 else ""
         stage = f" at {phase.short_name}" if isinstance(phase, Phase) else ""
         yield f"{mark}  {where}{stage}: {printable(problem['message'])}{more}"
+
+
+def note_lines(notes: list[dict[str, object]]) -> Iterator[str]:
+    """What to print of what a wrangler should know, a line each."""
+    for note in notes:
+        mark = click.style(f"{note['kind']:<6}", fg="yellow")
+        yield f"{mark}  {printable(note['zip'])}: {printable(note['document'])}: {printable(note['message'])}"

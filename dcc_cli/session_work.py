@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dcc_cli.context import user_name
@@ -11,12 +12,21 @@ from dcc_resources.errors import ConfigurationError
 if TYPE_CHECKING:
     from sqlalchemy import Engine
 
+    from dcc_resources.data_outcomes import DataOutcome
     from dcc_resources.outcomes import SourceCrawl, ZipKey, ZipOutcome
+    from dcc_resources.sessions import Session
     from dcc_resources.settings import Settings
 
-OnCrawl = Callable[["SourceCrawl"], None]
-OnZip = Callable[["ZipOutcome"], None]
 Notices = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Listeners:
+    """Who hears of each outcome, in the session's thread."""
+
+    on_crawl: Callable[[SourceCrawl], None]
+    on_zip: Callable[[ZipOutcome], None]
+    on_data: Callable[[DataOutcome], None]
 
 
 def sources_to_crawl(tracker: Engine, source_ids: Sequence[int]) -> list[int]:
@@ -41,33 +51,41 @@ def sources_to_crawl(tracker: Engine, source_ids: Sequence[int]) -> list[int]:
 
 
 def crawl_and_process(
-    tracker: Engine, settings: Settings, source_ids: Sequence[int] | None, on_crawl: OnCrawl, on_zip: OnZip
+    tracker: Engine, settings: Settings, source_ids: Sequence[int] | None, heard: Listeners
 ) -> tuple[int | None, Notices]:
     """Run one whole session in this process; returns its id and what it has to say beside its work.
 
-    Raises SessionActiveError, SessionLostError, TrackerUnreachableError, InternalFaultError, DagsterStorageError.
+    Raises SessionActiveError, SessionLostError, DatabaseUnreachableError, DatabaseOutdatedError, InternalFaultError,
+    DagsterStorageError.
     """
     if settings.dagster_events:
         from dcc_assets.instance import open_instance
         from dcc_assets.session_runs import run_session
 
         with open_instance(settings) as instance:
-            report = run_session(settings, tracker, instance, source_ids=source_ids, on_crawl=on_crawl, on_zip=on_zip)
+            report = run_session(
+                settings,
+                tracker,
+                instance,
+                source_ids=source_ids,
+                until=settings.last_phase,
+                on_crawl=heard.on_crawl,
+                on_zip=heard.on_zip,
+                on_data=heard.on_data,
+            )
         return report.session_id, report.notices
     from dcc_resources.crawling import crawl_file_sources
     from dcc_resources.sessions import open_session
-    from dcc_resources.zip_processing import process_zip_actions
 
     with open_session(tracker, settings) as session:
         for crawl in crawl_file_sources(tracker, settings, session, source_ids):
-            on_crawl(crawl)
-        for outcome in process_zip_actions(tracker, settings, session):
-            on_zip(outcome)
+            heard.on_crawl(crawl)
+        _process(tracker, settings, session, None, heard)
     return session.id, session.notices
 
 
 def process_again(
-    tracker: Engine, settings: Settings, keys: Sequence[ZipKey], on_zip: OnZip
+    tracker: Engine, settings: Settings, keys: Sequence[ZipKey], heard: Listeners
 ) -> tuple[int | None, Notices]:
     """Re-open zip actions in the user's name and process them, as a session; returns as `crawl_and_process`.
 
@@ -79,12 +97,39 @@ def process_again(
         from dcc_assets.session_runs import run_zip_actions
 
         with open_instance(settings) as instance:
-            report = run_zip_actions(settings, tracker, instance, keys, requested_by=user_name(), on_zip=on_zip)
+            report = run_zip_actions(
+                settings,
+                tracker,
+                instance,
+                keys,
+                requested_by=user_name(),
+                until=settings.last_phase,
+                on_zip=heard.on_zip,
+                on_data=heard.on_data,
+            )
         return report.session_id, report.notices
     from dcc_resources.sessions import open_session
-    from dcc_resources.zip_processing import process_zip_actions
 
     with open_session(tracker, settings) as session:
-        for outcome in process_zip_actions(tracker, settings, session, keys, requested_by=user_name()):
-            on_zip(outcome)
+        _process(tracker, settings, session, keys, heard)
     return session.id, session.notices
+
+
+def _process(
+    tracker: Engine, settings: Settings, session: Session, keys: Sequence[ZipKey] | None, heard: Listeners
+) -> None:
+    from dcc_resources.tracker.reference import Phase
+    from dcc_resources.zip_processing import process_zip_actions
+
+    if settings.last_phase < Phase.XSD:
+        return
+    for outcome in process_zip_actions(tracker, settings, session, keys, requested_by=user_name()):
+        heard.on_zip(outcome)
+    if settings.last_phase < Phase.UPLOAD:
+        return
+    from dcc_cli.context import open_qc
+    from dcc_resources.data_phases.session_data import take_up_data
+
+    with open_qc(settings) as qc:
+        for data in take_up_data(tracker, qc, settings, session, until=settings.last_phase, keys=keys):
+            heard.on_data(data)

@@ -100,7 +100,7 @@ def imported_by(*arguments: str, environment: dict[str, str]) -> set[str]:
 
 @pytest.fixture
 def bare_dcc(tracker_url: str, qc_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Dcc:
-    """`dcc` before `dcc init`, on each kind of database. Its sessions do without Dagster."""
+    """`dcc` before `dcc init`, on each kind of database. Its sessions do without Dagster, and end with validation."""
     for name in set(os.environ) - set(clean(os.environ)):
         monkeypatch.delenv(name)
     environment = {
@@ -108,6 +108,7 @@ def bare_dcc(tracker_url: str, qc_url: str, tmp_path: Path, monkeypatch: pytest.
         "DCC_TRACKER_URL": tracker_url,
         "DCC_QC_URL": qc_url,
         "DCC_DAGSTER_EVENTS": "false",
+        "DCC_UNTIL": "xsd",
         "DCC_RETRY_DELAY": "0.05",
         "DCC_MIN_FREE_BYTES": "0",
         "DCC_CONNECT_TIMEOUT": "5",

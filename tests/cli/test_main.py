@@ -36,6 +36,7 @@ NAMES = [
     "retry",
     "sessions",
     "data",
+    "qc",
     "rules",
     "reference",
     "validate",

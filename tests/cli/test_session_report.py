@@ -1,0 +1,95 @@
+"""What `dcc crawl` says of the phases after validation."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import click
+
+from dcc_cli.session_report import SessionReport, note_lines, problem_lines
+from dcc_resources.data_outcomes import ContextCounts, ContextsBuilt, DocumentData, FindingEntry, ZipData
+from dcc_resources.naming import Action, DocumentKind
+from dcc_resources.outcomes import ZipKey
+from dcc_resources.qc_database.vocabulary import ContextState, Severity
+from dcc_resources.tracker.reference import Phase, Status
+
+KEY = ZipKey(Action.EDIT, "H.2013-10-31.1.impc.zip")
+NAME = "H.2013-10-31.1.experiment.impc.xml"
+MOMENT = datetime(2026, 11, 21)
+
+
+def document(phase: Phase, status: Status, **what: object) -> DocumentData:
+    return DocumentData(NAME, DocumentKind.EXPERIMENT, "H", phase, status, **what)  # type: ignore[arg-type]
+
+
+def told(*documents: DocumentData, reached: Phase) -> ZipData:
+    state = documents[0].phase, documents[0].status
+    return ZipData(KEY, "H", reached, *state, documents, 0.1, MOMENT)
+
+
+def lines_of(report: SessionReport) -> list[str]:
+    return [click.unstyle(line) for line in (*problem_lines(report.problems), *note_lines(report.notes))]
+
+
+def test_the_last_state_of_a_document_counts() -> None:
+    report = SessionReport()
+    said = {"experiments": 2, "measurements": 34}
+    report.add_data(told(document(Phase.UPLOAD, Status.DONE, said=said), reached=Phase.UPLOAD))
+    report.add_data(told(document(Phase.QC, Status.PENDING, said=said), reached=Phase.QC))
+    shown = report.as_json(1)
+    assert shown["zip_actions"] == [{"phase": Phase.QC, "status": Status.PENDING, "count": 1}]
+    assert shown["xml_files"] == [{"phase": Phase.QC, "status": Status.PENDING, "count": 1}]
+    assert shown["data"] == said
+    assert report.exit_code == 0
+    assert "34 measurements uploaded" in report.summary()
+
+
+def test_a_document_with_errors_is_a_problem_with_its_first_finding() -> None:
+    findings = (
+        FindingEntry("P11", Severity.WARNING, "a warning"),
+        FindingEntry("P9", Severity.ERROR, "waived", is_waived=True, waiver=1),
+        FindingEntry("E4", Severity.ERROR, "Specimen S1 is not known.", line=12),
+    )
+    counts = {("P11", Severity.WARNING): 1, ("E4", Severity.ERROR): 3}
+    failed = document(Phase.DATA, Status.FAILED, findings=findings, finding_counts=counts)
+    report = SessionReport()
+    report.add_data(told(failed, reached=Phase.DATA))
+    (problem,) = report.problems
+    assert (problem["kind"], problem["line"], problem["errors"]) == ("E4", 12, 3)
+    assert report.exit_code == 1
+    (line,) = lines_of(report)
+    assert line == f"failed  {KEY}: {NAME}, line 12 at data: Specimen S1 is not known. (and 2 more)"
+
+
+def test_a_document_that_failed_earlier_is_not_told_of_twice() -> None:
+    report = SessionReport()
+    report.add_data(told(document(Phase.XSD, Status.FAILED), reached=Phase.UPLOAD))
+    assert report.problems == []
+
+
+def test_an_upload_that_failed_says_why() -> None:
+    report = SessionReport()
+    report.add_data(told(document(Phase.UPLOAD, Status.FAILED, reason="It cannot be read."), reached=Phase.UPLOAD))
+    assert lines_of(report) == [f"failed  {KEY}: {NAME} at upload: It cannot be read."]
+
+
+def test_what_is_held_asks_to_be_confirmed_and_what_is_late_is_noted() -> None:
+    held = document(Phase.UPLOAD, Status.PENDING, held=True, ended={"experiment": 900}, late=True)
+    report = SessionReport()
+    report.add_data(told(held, reached=Phase.UPLOAD))
+    first, second = lines_of(report)
+    assert "900 entities" in first
+    assert f"dcc data confirm {KEY}" in first
+    assert second.startswith(f"late    {KEY}: {NAME}: Newer documents")
+    assert report.exit_code == 1
+    assert report.as_json(1)["notes"] == [{**report.notes[0], "kind": "late", "zip": str(KEY), "document": NAME}]
+
+
+def test_how_the_contexts_changed_is_summed_up() -> None:
+    report = SessionReport()
+    report.add_data(told(document(Phase.QC, Status.DONE), reached=Phase.QC))
+    states = {ContextState.DATA_ADDED: 3}
+    centres = (ContextCounts("H", states, added=3, changed=1), ContextCounts("J", states, added=2))
+    report.add_data(ContextsBuilt(centres, 2, 0.1, MOMENT))
+    assert report.as_json(1)["contexts"] == {"added": 5, "changed": 1, "removed": 0}
+    assert "contexts: 5 added, 1 changed" in report.summary()
