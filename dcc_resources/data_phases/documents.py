@@ -34,6 +34,7 @@ _BEFORE: Final = {
     Phase.OVERVIEW: Phase.CONTEXT,
     Phase.QC: Phase.OVERVIEW,
 }
+_UNFAILED: Final = (Status.PENDING, Status.RUNNING, Status.DONE)
 _ACTIONS: Final = {number: action for action, number in ACTION_IDS.items()}
 _ACTION_RANK: Final = {Action.ADD: 0, Action.EDIT: 1, Action.DELETE: 2}
 _LaterDownload = aliased(ZipDownload)
@@ -110,12 +111,14 @@ def load_due(
     return in_order_of_upload(_wanted(rows, naming, keys))
 
 
-def load_settled(
-    connection: Connection, naming: NamingConvention, keys: Collection[ZipKey] | None = None
-) -> list[DueDocument]:
-    """The documents at (qc, done), in the order of upload; of the zip actions `keys` only, if given."""
-    rows = connection.execute(_current(*_COLUMNS).where(_in_state(Phase.QC, Status.DONE)))
-    return in_order_of_upload(_wanted(rows, naming, keys))
+def load_qc_states(connection: Connection) -> dict[int, State]:
+    """The states of all documents that are through overview, by the ids of their `xml_file`.
+
+    Those that do not count are among them, since to tell costs more than the rest; `load_documents` leaves them out.
+    """
+    condition = or_(_in_state(Phase.OVERVIEW, Status.DONE), _in_state(Phase.QC, *_UNFAILED))
+    rows = connection.execute(select(XmlFile.id, XmlFile.phase_id, XmlFile.status_id).where(condition))
+    return {xml_id: State(Phase(phase), Status(status)) for xml_id, phase, status in rows}
 
 
 def load_documents(connection: Connection, xml_ids: Iterable[int], naming: NamingConvention) -> list[DueDocument]:

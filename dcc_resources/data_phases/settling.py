@@ -6,7 +6,7 @@ logged, when one of them is opened again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,8 +16,8 @@ from dcc_resources.contexts.building import build_contexts
 from dcc_resources.contexts.document_states import open_documents
 from dcc_resources.contexts.overviews import build_overviews
 from dcc_resources.data_outcomes import ContextsBuilt, DataOutcome, DocumentData, OverviewsBuilt, ZipData
-from dcc_resources.data_phases.data_session import DataSession, Fact, Recorder, merged
-from dcc_resources.data_phases.documents import DueDocument, load_due, load_settled
+from dcc_resources.data_phases.data_session import DataSession, Fact, Recorder
+from dcc_resources.data_phases.documents import DueDocument, load_documents, load_qc_states
 from dcc_resources.data_phases.qc_documents import documents_of, xml_ids_of
 from dcc_resources.databases.transactions import run_reading, run_writing
 from dcc_resources.settings import Settings
@@ -66,19 +66,14 @@ def _build(work: DataSession, phase: Phase, comment: str) -> Iterator[DataOutcom
 
 def settle_documents(work: DataSession) -> Iterator[ZipData]:
     """Have the documents that are through the phases before follow the states of their contexts."""
-    due = work.due(Phase.QC)
-    settled = work.read(lambda connection: load_settled(connection, work.settings.naming, work.keys))
-    if not due and not settled:
-        return
     open_ids = work.read_qc(_open_xml_ids)
-    changed, back = _to_settle(due, settled, open_ids)
-    if not changed and not back:
+    settling = work.read(lambda connection: _to_settle(connection, open_ids, work.settings))
+    changed = [one for one in settling if work.keys is None or one[0].key in work.keys]
+    if not changed:
         return
-    task = work.session.start_task(Phase.QC, f"Hand-over of {len(changed) + len(back):,} documents to quality control")
-    work.reopen({document.xml_id: WAITS for document in back}, _REOPENED)
-    states = {document.xml_id: state for document, state in changed}
-    documents = merged((document for document, _ in changed), back)
-    yield from _record(work, Phase.QC, [(one, states.get(one.xml_id, WAITS)) for one in documents])
+    task = work.session.start_task(Phase.QC, f"Hand-over of {len(changed):,} documents to quality control")
+    work.reopen({document.xml_id: WAITS for document, _ in changed if document.state == SETTLED}, _REOPENED)
+    yield from _record(work, Phase.QC, changed)
     work.session.finish_task(task, failed=False)
 
 
@@ -91,13 +86,13 @@ def settle_qc(tracker: Engine, qc: Engine, settings: Settings, *, author: str, r
     open_ids = run_reading(qc, _open_xml_ids, patience_seconds=patience)
 
     def settle(connection: Connection) -> QcSettled:
-        due = load_due(connection, Phase.QC, settings.naming)
-        due = [document for document in due if document.state.phase is Phase.QC]
-        changed, back = _to_settle(due, load_settled(connection, settings.naming), open_ids)
+        settling = _to_settle(connection, open_ids, settings)
+        changed = [(document, state) for document, state in settling if document.state.phase is Phase.QC]
+        back = [document.xml_id for document, _ in changed if document.state == SETTLED]
+        progress.reopen_documents(connection, dict.fromkeys(back, WAITS), author, reason)
         progress.report(connection, [Proposal(Subject.XML_FILE, one.xml_id, state) for one, state in changed])
-        progress.reopen_documents(connection, {document.xml_id: WAITS for document in back}, author, reason)
         done = sum(state == SETTLED for _, state in changed)
-        return QcSettled(done, len(changed) - done + len(back), len(back))
+        return QcSettled(done, len(changed) - done, len(back))
 
     return run_writing(tracker, settle, patience_seconds=patience)
 
@@ -107,13 +102,12 @@ def _open_xml_ids(connection: Connection) -> set[int]:
     return set(xml_ids_of(connection, open_documents(connection)).values())
 
 
-def _to_settle(
-    due: Iterable[DueDocument], settled: Iterable[DueDocument], open_ids: set[int]
-) -> tuple[list[tuple[DueDocument, State]], list[DueDocument]]:
-    """The documents that go on, with their new states, and those that go back."""
-    states = [(document, WAITS if document.xml_id in open_ids else SETTLED) for document in due]
-    changed = [(document, state) for document, state in states if document.state != state]
-    return changed, [document for document in settled if document.xml_id in open_ids]
+def _to_settle(connection: Connection, open_ids: set[int], settings: Settings) -> list[tuple[DueDocument, State]]:
+    """The documents whose contexts say otherwise than the tracker, in the order of upload, with their new states."""
+    states = load_qc_states(connection)
+    wanted = {xml_id: WAITS if xml_id in open_ids else SETTLED for xml_id in states}
+    changed = [xml_id for xml_id, state in states.items() if state != wanted[xml_id]]
+    return [(one, wanted[one.xml_id]) for one in load_documents(connection, changed, settings.naming)]
 
 
 def _record(work: DataSession, phase: Phase, changed: list[tuple[DueDocument, State]]) -> Iterator[ZipData]:

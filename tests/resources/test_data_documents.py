@@ -16,7 +16,7 @@ from dcc_resources.data_phases.documents import (
     in_order_of_upload,
     load_documents,
     load_due,
-    load_settled,
+    load_qc_states,
 )
 from dcc_resources.naming import Action, DocumentKind, DocumentName, NamingConvention
 from dcc_resources.outcomes import ZipKey
@@ -233,8 +233,15 @@ def test_what_a_session_has_to_take_up_is_counted(tracker: Engine, source: tuple
         assert count_waiting(connection) == len(states)
 
 
-def test_what_quality_control_is_done_with_is_found(tracker: Engine, source: tuple[int, int]) -> None:
-    (done,) = Archive(tracker, *source, 1).download(State(Phase.QC, Status.DONE))
-    Archive(tracker, *source, 2).download(State(Phase.QC, Status.PENDING))
+def test_what_is_through_overview_is_found_with_its_states(tracker: Engine, source: tuple[int, int]) -> None:
+    expected = {}
+    through = [
+        State(Phase.OVERVIEW, Status.DONE),
+        *(State(Phase.QC, status) for status in (Status.PENDING, Status.DONE)),
+    ]
+    for inc, state in enumerate([*through, State(Phase.OVERVIEW, Status.RUNNING), State(Phase.DATA, Status.FAILED)]):
+        (document,) = Archive(tracker, *source, inc).download(state)
+        if state in through:
+            expected[document] = state
     with tracker.connect() as connection:
-        assert [one.xml_id for one in load_settled(connection, NAMING)] == [done]
+        assert load_qc_states(connection) == expected
