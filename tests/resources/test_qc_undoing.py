@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import Engine, select
 
-from dcc_resources.errors import NotFoundError
+from dcc_resources.errors import ConfigurationError, NotFoundError
 from dcc_resources.naming import Action, DocumentKind
 from dcc_resources.qc_database import models
 from dcc_resources.qc_database.applying import apply_document
@@ -131,3 +131,36 @@ def test_a_withdrawn_document_can_be_applied_again(qc_database: Engine) -> None:
     undo(qc_database, first.document_id)
     second = apply_document(qc_database, document, read)
     assert (second.repeated, litters(qc_database)) == (False, {"S1": "said"})
+
+
+def test_ids_that_differ_in_trailing_blanks_do_not_build_on_each_other(qc_database: Engine) -> None:
+    apply(qc_database, ADD, specimen("S1 "))
+    added = apply(qc_database, ADD, specimen("S1")).document_id
+    apply(qc_database, ADD, experiment("E1", ("S1 ",)))
+    deleted = apply(qc_database, ADD, experiment("E2", ("S1",))).document_id
+    gone = apply(qc_database, DELETE, experiment("E2")).document_id
+    apply(qc_database, EDIT, specimen("S1 ", "edited"))
+    apply(qc_database, ADD, experiment("E2 ", ("S3",)))
+    apply(qc_database, ADD, specimen("S1  "))
+    apply(qc_database, DELETE, specimen("S1  "))
+    assert undo(qc_database, gone).builders == ()
+    assert [builder.document_id for builder in undo(qc_database, added).builders] == [deleted]
+    undo(qc_database, deleted)
+    assert undo(qc_database, added).builders == ()
+    assert litters(qc_database) == {"S1 ": "edited"}
+
+
+def test_a_withdrawal_is_not_withdrawn_and_it_is_said_how_to_bring_the_data_back(qc_database: Engine) -> None:
+    zip_file = "H.2013-10-31.9.impc.zip"
+    added = apply(qc_database, ADD, specimen("S1"), zip_file=zip_file).document_id
+    (undone_by,) = undo(qc_database, added).undone_by
+    with pytest.raises(NotFoundError, match=r"retry add/H\.2013-10-31\.9\.impc\.zip"):
+        undo(qc_database, undone_by)
+    with pytest.raises(NotFoundError, match="cannot be withdrawn again"):
+        undo(qc_database, added)
+
+
+@pytest.mark.parametrize(("author", "reason"), [("", "why"), ("w" * 65, "why"), ("who", "y" * 257)])
+def test_who_withdraws_and_why_must_fit(qc_database: Engine, author: str, reason: str) -> None:
+    with pytest.raises(ConfigurationError):
+        undo_documents(qc_database, [1], author=author, reason=reason)
