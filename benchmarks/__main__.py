@@ -70,7 +70,7 @@ def _run(names: Sequence[str], runs: int) -> list[Comparison]:
             _say(f"Transfer: 2 contenders, {runs} runs each and one that is not counted.")
             comparisons += transfer_comparisons(Path(scratch) / "transfer", runs)
         if "upload" in names:
-            _say(f"XML to rows: 3 contenders on SQLite, 2 on MariaDB, {min(runs, MOST_RUNS)} runs each and one more.")
+            _say(f"XML to rows: 3 contenders on SQLite, 2 on MariaDB, {min(runs, MOST_RUNS)} runs each.")
             comparisons += upload_comparisons(Path(scratch) / "upload", runs)
     return comparisons
 

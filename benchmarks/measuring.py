@@ -52,12 +52,12 @@ class Comparison:
     goals: Mapping[str, float] = field(default_factory=dict)
     amount: tuple[int, str] | None = None
 
-    def measure(self, runs: int) -> None:
-        """Run every contender `runs` times, in turns, after one round that is not counted."""
-        for number in range(runs + 1):
+    def measure(self, runs: int, *, uncounted: int = 1) -> None:
+        """Run every contender `runs` times, in turns, after `uncounted` rounds that only warm up."""
+        for number in range(uncounted + runs):
             for contender in self.contenders:
                 timing = contender.run()
-                if number:
+                if number >= uncounted:
                     contender.timings.append(timing)
 
     def ratio(self, contender: Contender) -> float:

@@ -120,6 +120,13 @@ def test_contenders_take_turns_and_the_first_round_does_not_count() -> None:
     assert "| fast | 2.00 | 1.00 to 9.00 | 1.00 | 0.40 |  | 5,000 |" in of_rows.as_markdown()
 
 
+def test_where_all_is_warm_every_round_counts() -> None:
+    walls = iter([3.0, 5.0])
+    contender = Contender("one", lambda: Timing(next(walls), 1.0))
+    Comparison("Title", [contender]).measure(2, uncounted=0)
+    assert contender.wall == 4
+
+
 def test_time_of_the_processor_is_that_of_the_process_and_its_children(tmp_path: Path) -> None:
     busy = "import time\nend = time.process_time() + 0.3\nwhile time.process_time() < end: pass"
     timing = timed(["sh", "-c", f"'{sys.executable}' -c '{busy}'; sleep 0.2"], log=tmp_path / "log")
