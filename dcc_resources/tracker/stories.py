@@ -17,6 +17,7 @@ from dcc_resources.outcomes import Problem, ZipKey
 from dcc_resources.tracker.models import (
     AnException,
     Centre,
+    DocumentReopening,
     FileSource,
     FileSourceHasZip,
     ProcessingTypeRow,
@@ -45,7 +46,10 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class DocumentStory:
-    """A document of a download, with its errors in document order; those that hold no more are left out."""
+    """A document of a download, with its errors in document order, but for those that hold no more.
+
+    `reopenings` tell when it was set back, oldest first.
+    """
 
     file_name: str
     phase: Phase
@@ -53,6 +57,7 @@ class DocumentStory:
     size_bytes: int | None
     md5: str | None
     errors: tuple[Problem, ...]
+    reopenings: tuple[ReopeningStory, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +91,7 @@ class DownloadStory:
 
 @dataclass(frozen=True, slots=True)
 class ReopeningStory:
-    """A zip action set back to be processed again."""
+    """A zip action set back to be processed again, or a document to be taken through later phases again."""
 
     requested_by: str
     reason: str
@@ -237,6 +242,7 @@ def _downloads(connection: Connection, za_id: int) -> tuple[DownloadStory, ...]:
 
 def _documents(connection: Connection, download_ids: Sequence[int]) -> dict[int, list[DocumentStory]]:
     errors = _document_errors(connection, download_ids)
+    reopenings = _document_reopenings(connection, download_ids)
     documents: dict[int, list[DocumentStory]] = defaultdict(list)
     query = select(XmlFile).where(XmlFile.zip_id.in_(download_ids)).order_by(XmlFile.id)
     for row in connection.execute(query):
@@ -248,6 +254,7 @@ def _documents(connection: Connection, download_ids: Sequence[int]) -> dict[int,
                 size_bytes=row.size_bytes,
                 md5=row.content_md5,
                 errors=tuple(errors[row.id]),
+                reopenings=tuple(reopenings[row.id]),
             )
         )
     return documents
@@ -291,14 +298,28 @@ def _action_reasons(connection: Connection, za_id: int) -> list[Reason]:
 
 
 def _reopenings(connection: Connection, za_id: int) -> tuple[ReopeningStory, ...]:
-    rows: Any = connection.execute(select(Reopening).where(Reopening.za_id == za_id).order_by(Reopening.id))
-    return tuple(
-        ReopeningStory(
-            requested_by=row.requested_by,
-            reason=row.reason,
-            from_phase=Phase(row.from_phase_id),
-            from_status=Status(row.from_status_id),
-            created=row.created,
-        )
-        for row in rows
+    rows = connection.execute(select(Reopening).where(Reopening.za_id == za_id).order_by(Reopening.id))
+    return tuple(map(_reopening, rows))
+
+
+def _document_reopenings(connection: Connection, download_ids: Sequence[int]) -> dict[int, list[ReopeningStory]]:
+    query = (
+        select(DocumentReopening)
+        .join(XmlFile, XmlFile.id == DocumentReopening.xml_id)
+        .where(XmlFile.zip_id.in_(download_ids))
+        .order_by(DocumentReopening.id)
+    )
+    found: dict[int, list[ReopeningStory]] = defaultdict(list)
+    for row in connection.execute(query):
+        found[row.xml_id].append(_reopening(row))
+    return found
+
+
+def _reopening(row: Any) -> ReopeningStory:
+    return ReopeningStory(
+        requested_by=row.requested_by,
+        reason=row.reason,
+        from_phase=Phase(row.from_phase_id),
+        from_status=Status(row.from_status_id),
+        created=row.created,
     )

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, text, update
 
+from dcc_assets.recorded_outcomes import recorded_zips
 from dcc_cli.demo import submissions
 from dcc_resources.data_phases.documents import count_waiting
 from dcc_resources.errors import QcDatabaseUnreachableError
@@ -14,7 +15,8 @@ from dcc_resources.qc_database import models
 from dcc_resources.qc_database.database import writing
 from dcc_resources.qc_database.vocabulary import ContextState, Severity
 from dcc_resources.tracker.reference import Phase
-from tests.data_installations import EXPERIMENTS, SPECIMENS, DataInstallation, experiments, specimens
+from dcc_resources.tracker.stories import zip_story
+from tests.data_installations import EXPERIMENTS, SPECIMENS, DataInstallation, experiments, key_of, specimens
 
 ZIP = "add/H.2013-10-31.1.impc.zip"
 PHASES = [Phase.UPLOAD, Phase.DATA, Phase.CONTEXT, Phase.OVERVIEW, Phase.QC]
@@ -134,6 +136,12 @@ def test_an_experiment_without_its_specimen_fails_and_heals_when_that_arrives(da
     assert data.log(EXPERIMENTS, cleared=True) == ["E4"] * 3
     assert data.set_back() == [(EXPERIMENTS, "data failed", "upload done")]
     assert [reached for reached, _ in healed.told(ZIP)] == PHASES[1:]
+    with data.tracker.connect() as connection:
+        (story,) = zip_story(connection, key_of(ZIP)).documents
+        (recorded,) = recorded_zips(connection, [key_of(ZIP)])
+    assert story.errors == ()
+    assert [document.errors for document in recorded.documents] == [()]
+    assert story.reopenings[0].from_phase is Phase.DATA
 
 
 def test_what_heals_is_taken_up_too_when_only_the_cause_was_asked_for(data: DataInstallation) -> None:
