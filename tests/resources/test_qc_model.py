@@ -24,7 +24,7 @@ from dcc_resources.qc_database.undoing import undo_documents
 from dcc_resources.qc_database.vocabulary import DocumentState
 from dcc_resources.settings import Settings
 from tests.resources.qc_documents import contents, experiment, housing, line, specimen, to_apply
-from tests.resources.qc_model import Key, Model, ModelDocument, Present, Said
+from tests.resources.qc_model import Key, Model, ModelDocument, Present, Said, experiments_of
 
 CENTRES = ["H", "H", "H", "J"]
 PROCEDURES = ["IMPC_CBC_001"]
@@ -120,6 +120,24 @@ class Documents(RuleBasedStateMachine):
         else:
             entity = line(str(names[1]), value, str(names[0])) if kind == "line" else housing(value)
         self._apply(action, [entity], str(centre), created)
+
+    @precondition(lambda self: self._specimens())
+    @rule(data=st.data(), name=st.sampled_from(["E1", "E2", "E3"]), value=_words, created=_days)
+    def measure_what_is_there(self, data: st.DataObject, name: str, value: str, created: date) -> None:
+        _, centre, specimen_id = data.draw(st.sampled_from(self._specimens()))
+        self._apply(Action.ADD, [experiment(name, [str(specimen_id)], value)], str(centre), created)
+
+    @precondition(lambda self: self._measured())
+    @rule(data=st.data(), created=_days)
+    def delete_what_was_measured(self, data: st.DataObject, created: date) -> None:
+        _, centre, specimen_id = data.draw(st.sampled_from(self._measured()))
+        self._apply(Action.DELETE, [specimen(str(specimen_id))], str(centre), created)
+
+    def _specimens(self) -> list[Key]:
+        return sorted((key for key in self.model.present() if key[0] == "specimen"), key=repr)
+
+    def _measured(self) -> list[Key]:
+        return [key for key in self._specimens() if experiments_of(self.model.present(), key)]
 
     def _apply(self, action: Action, entities: list[Entity], centre: str, created: date) -> None:
         content = contents(*entities, centre=centre)
@@ -219,6 +237,6 @@ def present_of(engine: Engine, document_id: int | None) -> dict[Key, str]:
 
 
 Documents.TestCase.settings = settings(
-    max_examples=50, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=30, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
 )
 TestDocuments = Documents.TestCase
