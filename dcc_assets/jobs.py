@@ -12,7 +12,7 @@ from dagster import Definitions, OpExecutionContext, in_process_executor, job, o
 from dcc_assets.data_assets import chosen_contexts, chosen_data, chosen_qc, load
 from dcc_assets.data_catalogue import QC_DATABASE_POOL
 from dcc_assets.file_source_assets import chosen_file_sources, crawl
-from dcc_assets.mirroring import show_changes
+from dcc_assets.mirroring import show_changes as show
 from dcc_assets.work import PLATFORM, OwnSession
 from dcc_assets.zip_assets import chosen_zip_actions, process
 
@@ -56,7 +56,7 @@ def _load(context: OpExecutionContext) -> None:
     description="Show what has changed in the tracker and the QC database since that was done last.",
 )
 def _show(context: OpExecutionContext) -> None:
-    show_changes(context)
+    show(context)
 
 
 @job(
@@ -96,7 +96,7 @@ def load_data() -> None:
     description="Shows here what was changed elsewhere: quality control done or opened again, submissions withdrawn or "
     "confirmed. Changes nothing but what this page shows.",
 )
-def show_changed_data() -> None:
+def show_changes() -> None:
     """Show what has changed beside sessions."""
     _show()
 
@@ -105,7 +105,7 @@ def asset_definitions() -> Definitions:
     """The assets, checks and jobs, all run in the run's own process."""
     return Definitions(
         assets=[chosen_file_sources, chosen_zip_actions, chosen_data, chosen_contexts, chosen_qc],
-        jobs=[crawl_file_sources, process_zip_actions, load_data, show_changed_data],
+        jobs=[crawl_file_sources, process_zip_actions, load_data, show_changes],
         resources={PLATFORM: OwnSession()},
         executor=in_process_executor,
     )

@@ -21,6 +21,7 @@ from dcc_resources.qc_database.database import require_current
 from dcc_resources.settings import Settings
 from dcc_resources.staging import Staging
 from dcc_resources.tracker.models import ZipAction
+from dcc_resources.tracker.reference import Phase
 
 _REBUILD: Final = "rebuild"
 _SHOWN_EVERY = 1000
@@ -74,11 +75,14 @@ class _Rebuilding:
             self._record_data(instance, recorder)
 
     def _record_data(self, instance: DagsterInstance, recorder: EventRecorder) -> None:
+        with self.tracker.connect() as connection:
+            taken_up = connection.scalar(select(ZipAction.id).where(ZipAction.phase_id >= int(Phase.UPLOAD)).limit(1))
         with open_qc(self.settings) as qc:
             try:
                 require_current(qc)
             except QcDatabaseOutdatedError as error:
-                self.say(f"What became of documents after validation is not shown: {error}")
+                if taken_up is not None:
+                    self.say(f"What became of documents after validation is not shown: {error}")
                 return
             self.centres = Mirror(instance, recorder, self.tracker, qc).show_everything()
 

@@ -15,12 +15,13 @@ from typing import Final
 from dagster import DagsterExecutionInterruptedError, DagsterInstance, JobDefinition
 from sqlalchemy import Engine
 
-from dcc_assets.jobs import crawl_file_sources, load_data, process_zip_actions
+from dcc_assets.jobs import crawl_file_sources, load_data, process_zip_actions, show_changes
 from dcc_assets.runs import QUIET, finish_dead_runs, session_tags
-from dcc_assets.work import PLATFORM, HeldSession, Work, unheard
+from dcc_assets.work import PLATFORM, HeldSession, NoSession, Work, open_qc, unheard
 from dcc_resources.data_outcomes import DataOutcome
 from dcc_resources.errors import DagsterStorageError
 from dcc_resources.outcomes import SourceCrawl, ZipKey, ZipOutcome
+from dcc_resources.qc_database.database import require_current
 from dcc_resources.sessions import open_session
 from dcc_resources.settings import Settings
 from dcc_resources.tracker.reference import Phase
@@ -101,6 +102,29 @@ def run_zip_actions(
         runs.process()
         runs.load()
     return runs.report()
+
+
+def show_changed_data(settings: Settings, tracker: Engine, instance: DagsterInstance) -> None:
+    """Show in Dagster what was changed beside sessions: quality control done or opened again, submissions withdrawn.
+
+    Opens no session; what is not shown now is by the next one. Raises DatabaseUnreachableError, QcDatabaseOutdatedError
+    and DagsterStorageError.
+    """
+    with open_qc(settings) as qc:
+        require_current(qc)
+    try:
+        finish_dead_runs(instance)
+        show_changes.execute_in_process(
+            instance=instance,
+            run_config=QUIET,
+            tags=_REPOSITORY_TAG,
+            resources={PLATFORM: NoSession(settings, tracker)},
+        )
+    except Exception as error:
+        raise DagsterStorageError(
+            f"What was done is recorded, but Dagster could not be shown it ({error}). See to the disk of "
+            f"{settings.dagster_home}; the next session shows it."
+        ) from error
 
 
 class _Runs:

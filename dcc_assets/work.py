@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import Connection, Engine
 
-from dcc_resources.errors import NotFoundError
+from dcc_resources.errors import InternalFaultError, NotFoundError
 from dcc_resources.naming import Action
 from dcc_resources.outcomes import SourceCrawl, ZipKey, ZipOutcome
 from dcc_resources.qc_database.database import open_qc_database
@@ -189,6 +189,22 @@ class HeldSession(Platform):
     def tracker(self) -> AbstractContextManager[tuple[Settings, Engine]]:
         """As Platform.tracker."""
         return nullcontext((self.held.settings, self.held.tracker))
+
+
+@dataclass(frozen=True)
+class NoSession(Platform):
+    """For runs inside a process that only show what is recorded."""
+
+    settings: Settings
+    known: Engine
+
+    def work(self, resume: int | None) -> AbstractContextManager[Work]:  # noqa: ARG002 - there is none
+        """Raises InternalFaultError: nothing is worked on."""
+        raise InternalFaultError("A run that only shows what is recorded has no session. Report this with the log.")
+
+    def tracker(self) -> AbstractContextManager[tuple[Settings, Engine]]:
+        """As Platform.tracker."""
+        return nullcontext((self.settings, self.known))
 
 
 def data_is_due(tracker: Engine, settings: Settings) -> bool:

@@ -11,6 +11,7 @@ from dagster._core.storage.asset_check_execution_record import AssetCheckExecuti
 from dcc_assets.instance import open_instance
 from dcc_assets.jobs import asset_definitions
 from dcc_resources.outcomes import SourceCrawl, ZipOutcome
+from tests.data_installations import DataInstallation
 from tests.installations import Installation
 
 
@@ -74,6 +75,7 @@ def set_environment(installation: Installation, monkeypatch: pytest.MonkeyPatch)
     """Have this process's environment name the installation, as that of Dagster's own processes does."""
     monkeypatch.setenv("DCC_HOME", str(installation.settings.home))
     monkeypatch.setenv("DCC_TRACKER_URL", installation.settings.tracker_database_url)
+    monkeypatch.setenv("DCC_QC_URL", installation.settings.qc_database_url)
     monkeypatch.setenv("DCC_STAGING", str(installation.settings.staging_directory))
     monkeypatch.setenv("DCC_RETRY_DELAY", "0.05")
     monkeypatch.setenv("DCC_MIN_FREE_BYTES", "0")
@@ -96,3 +98,17 @@ class Heard:
 def heard() -> Heard:
     """Nothing heard yet."""
     return Heard([], [])
+
+
+@pytest.fixture
+def data_dagster(data: DataInstallation) -> Iterator[Dagster]:
+    """The Dagster instance of an installation with a QC database."""
+    with open_instance(data.settings) as instance:
+        yield Dagster(instance)
+
+
+@pytest.fixture
+def data_job(data: DataInstallation, monkeypatch: pytest.MonkeyPatch) -> JobDefinition:
+    """The job behind the Materialize button, in an environment that names the installation."""
+    set_environment(data.base, monkeypatch)
+    return asset_definitions().resolve_implicit_global_asset_job_def()

@@ -2,20 +2,40 @@
 
 import itertools
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import yaml
-from dagster import AssetCheckKey, AssetKey, DynamicPartitionsDefinition
+from dagster import AssetCheckKey, AssetKey, DynamicPartitionsDefinition, OpDefinition
 
 from dcc_assets.catalogue import CHECK_OF_PHASE, REACHABLE
-from dcc_assets.jobs import asset_definitions
+from dcc_assets.data_assets import chosen_contexts, chosen_data, chosen_qc
+from dcc_assets.data_catalogue import CHECK_OF_GROUP, DATA_CHECK_SPECS, QC_DATABASE_POOL, UPLOAD_CHECK
+from dcc_assets.jobs import LOAD_JOB, PROCESS_JOB, SHOW_JOB, asset_definitions
 from dcc_assets.session_runs import LOCATION_NAME
+from dcc_resources.integrity.catalogue import CATALOGUE
 
 ROOT = Path(__file__).parent.parent.parent
-LINEAGE = ["file_source_listings", "zip_actions", "zip_downloads", "xml_documents", "validated_documents"]
+LINEAGE = [
+    "file_source_listings",
+    "zip_actions",
+    "zip_downloads",
+    "xml_documents",
+    "validated_documents",
+    "uploaded_data",
+    "data_integrity",
+    "contexts",
+    "overviews",
+    "qc",
+]
+JOBS = (
+    "['__ASSET_JOB', 'crawl_file_sources', 'load_data', 'process_zip_actions', 'refresh_reference_data', "
+    "'show_changes']"
+)
+BY_CENTRE = {"contexts", "overviews"}
 
 
 def test_the_lineage_is_the_flow_of_the_data() -> None:
@@ -25,14 +45,15 @@ def test_the_lineage_is_the_flow_of_the_data() -> None:
         assert graph.get(AssetKey(child)).parent_keys == {AssetKey(parent)}
 
 
-def test_file_sources_and_zip_actions_are_partitions() -> None:
+def test_file_sources_zip_actions_and_centres_are_partitions() -> None:
     graph = asset_definitions().resolve_asset_graph()
     names = {}
     for asset in LINEAGE:
         partitions = graph.get(AssetKey(asset)).partitions_def
         assert isinstance(partitions, DynamicPartitionsDefinition)
         names[asset] = partitions.name
-    assert names == dict.fromkeys(LINEAGE, "zip_actions") | {"file_source_listings": "file_sources"}
+    others = {"file_source_listings": "file_sources"} | dict.fromkeys(BY_CENTRE, "centres")
+    assert names == dict.fromkeys(LINEAGE, "zip_actions") | others
 
 
 def test_every_asset_and_check_says_what_it_is() -> None:
@@ -41,19 +62,35 @@ def test_every_asset_and_check_says_what_it_is() -> None:
     for asset in LINEAGE:
         node = graph.get(AssetKey(asset))
         assert len(node.description or "") > 80
-        assert node.group_name in {"collection", "validation"}
+        assert node.group_name in {"collection", "validation", "data", "quality_control"}
         assert node.owners
         assert node.kinds
     checks = {key: graph.get(key) for key in graph.asset_check_keys}
-    assert set(checks) == {REACHABLE, *CHECK_OF_PHASE.values()}
+    assert set(checks) == {REACHABLE, *CHECK_OF_PHASE.values(), UPLOAD_CHECK, *CHECK_OF_GROUP.values()}
     assert all(node.description for node in checks.values())
     assert AssetCheckKey(AssetKey("validated_documents"), "xsd") in checks
+
+
+def test_every_integrity_rule_is_named_by_one_check() -> None:
+    told = " ".join(spec.description or "" for spec in DATA_CHECK_SPECS)
+    for rule in CATALOGUE:
+        assert len(re.findall(rf"\b{rule}\b", told)) >= 1, rule
+
+
+def test_what_writes_to_the_qc_database_shares_a_pool() -> None:
+    repository = asset_definitions().get_repository_def()
+    pooled = {
+        name: {node.pool for node in repository.get_job(name).all_node_defs if isinstance(node, OpDefinition)}
+        for name in (LOAD_JOB, PROCESS_JOB, SHOW_JOB)
+    }
+    assert pooled == {LOAD_JOB: {QC_DATABASE_POOL}, PROCESS_JOB: {None}, SHOW_JOB: {None}}
+    assert {op.op.pool for op in (chosen_data, chosen_contexts, chosen_qc)} == {QC_DATABASE_POOL}
 
 
 @pytest.mark.parametrize(
     ("environment", "expected"),
     [
-        ({}, "['__ASSET_JOB', 'crawl_file_sources', 'process_zip_actions', 'refresh_reference_data']"),
+        ({}, JOBS),
         ({"DCC_TRACKER_URL": "mysql://nobody:nothing@127.0.0.1:1/nowhere"}, "process_zip_actions"),
         ({"DCC_CRAWL_INTERVAL": "now and then"}, "ConfigurationError: DCC_CRAWL_INTERVAL: 'now and then' is no cron"),
         ({"DCC_DOWNLOADERS": "0"}, "ConfigurationError: DCC_DOWNLOADERS"),

@@ -10,6 +10,7 @@ from dcc_assets.rebuilding import rebuild_instance
 from dcc_assets.session_runs import run_session
 from dcc_resources.errors import DagsterStorageError, TrackerUnreachableError
 from dcc_resources.outcomes import ZipOutcome
+from dcc_resources.tracker.reference import Phase
 from tests.assets.conftest import Dagster
 from tests.assets.test_session_runs import ALL, INVALID, put_all_kinds
 from tests.databases import only_sqlite
@@ -32,7 +33,7 @@ def test_it_shows_what_the_lost_one_showed(installation: Installation) -> None:
     lost = installation.add_folder("J", "lost")
     shutil.rmtree(lost.path)
     with open_instance(installation.settings) as instance:
-        run_session(installation.settings, installation.tracker, instance)
+        run_session(installation.settings, installation.tracker, instance, until=Phase.XSD)
         before = shown(Dagster(instance))
         evaluation = Dagster(instance).evaluation(XSD, INVALID)
     shutil.rmtree(installation.settings.dagster_home)
@@ -64,7 +65,7 @@ def test_after_it_sessions_go_on(installation: Installation) -> None:
     with open_instance(installation.settings) as instance:
         rebuild_instance(installation.settings, installation.tracker, instance)
         folder.put("add/H.2013-10-31.2.impc.zip")
-        run_session(installation.settings, installation.tracker, instance, on_zip=heard.append)
+        run_session(installation.settings, installation.tracker, instance, until=Phase.XSD, on_zip=heard.append)
         assert len(Dagster(instance).materialised("validated_documents")) == 2
     assert [outcome.key.file_name for outcome in heard] == ["H.2013-10-31.2.impc.zip"]
 

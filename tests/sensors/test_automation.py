@@ -21,11 +21,13 @@ from dagster import (
     build_schedule_context,
     build_sensor_context,
 )
-from sqlalchemy import update
+from sqlalchemy import select, update
 
 from dcc_assets.catalogue import SESSION_TAG
-from dcc_assets.jobs import crawl_file_sources, process_zip_actions
+from dcc_assets.instance import open_instance
+from dcc_assets.jobs import crawl_file_sources, load_data, process_zip_actions, show_changes
 from dcc_assets.runs import session_tags
+from dcc_assets.work import NoSession, OwnSession
 from dcc_resources.crawling import crawl_file_sources as crawl
 from dcc_resources.errors import ConfigurationError, TrackerUnreachableError
 from dcc_resources.sessions import open_session
@@ -33,8 +35,17 @@ from dcc_resources.settings import load_settings
 from dcc_resources.tracker.database import writing
 from dcc_resources.tracker.models import SessionLock
 from dcc_sensors import automation
-from dcc_sensors.automation import crawl_schedule, new_zips, retry_failed_downloads
+from dcc_sensors.automation import (
+    changes_beside_sessions,
+    crawl_schedule,
+    new_zips,
+    retry_failed_downloads,
+    valid_documents,
+)
 from tests.assets.conftest import set_environment
+from tests.data_installations import DataInstallation
+from tests.data_installations import experiments as valid_experiments
+from tests.data_installations import specimens as valid_specimens
 from tests.databases import only_sqlite
 from tests.installations import Folder, Installation
 
@@ -110,7 +121,7 @@ def test_work_that_a_run_left_undone_is_asked_for_again_only_after_a_while(
 
 @only_sqlite
 @pytest.mark.parametrize("status", [DagsterRunStatus.NOT_STARTED, DagsterRunStatus.STARTED])
-@pytest.mark.parametrize("job", [crawl_file_sources, process_zip_actions])
+@pytest.mark.parametrize("job", [crawl_file_sources, process_zip_actions, load_data])
 def test_nothing_is_asked_for_while_a_run_is_under_way(
     installation: Installation, folder: Folder, instance: DagsterInstance, status: DagsterRunStatus, job: object
 ) -> None:
@@ -207,6 +218,8 @@ def test_a_tracker_that_is_not_there_yet_is_a_reason_to_wait(
     monkeypatch.delenv("DCC_TRACKER_URL", raising=False)
     assert "dcc init" in str(asked(new_zips, instance))
     assert "dcc init" in str(asked(retry_failed_downloads, instance))
+    assert "dcc init" in str(asked(valid_documents, instance))
+    assert "dcc init" in str(asked(changes_beside_sessions, instance))
     assert not (tmp_path / "home").exists()
 
 
@@ -229,8 +242,118 @@ def test_everything_runs_as_soon_as_the_daemon_does(monkeypatch: pytest.MonkeyPa
     assert schedule.default_status is DefaultScheduleStatus.RUNNING
     assert {s.default_status for s in (new_zips, retry_failed_downloads)} == {DefaultSensorStatus.RUNNING}
     assert {s.job_name for s in (new_zips, retry_failed_downloads)} == {"process_zip_actions"}
+    later = (valid_documents, changes_beside_sessions)
+    assert [(s.job_name, s.default_status) for s in later] == [
+        ("load_data", DefaultSensorStatus.RUNNING),
+        ("show_changes", DefaultSensorStatus.RUNNING),
+    ]
 
 
 def test_a_wrong_crawl_interval_is_said() -> None:
     with pytest.raises(ConfigurationError, match=r"DCC_CRAWL_INTERVAL: 'hourly, please'"):
         crawl_schedule(load_settings(crawl_interval="hourly, please"))
+
+
+@pytest.fixture
+def valid(data: DataInstallation, monkeypatch: pytest.MonkeyPatch) -> DataInstallation:
+    """An installation with two documents that wait to be taken up."""
+    set_environment(data.base, monkeypatch)
+    data.put(ZIP, valid_specimens(), valid_experiments())
+    data.validate()
+    return data
+
+
+def test_valid_documents_are_asked_for_once(valid: DataInstallation, instance: DagsterInstance) -> None:
+    first, second = asked(valid_documents, instance), asked(valid_documents, instance)
+    assert isinstance(first, RunRequest)
+    assert isinstance(second, RunRequest)
+    assert first.run_key == second.run_key
+    valid.take_up()
+    assert asked(valid_documents, instance) == "No document waits."
+
+
+@only_sqlite
+def test_the_session_that_validated_documents_is_gone_on_with(
+    valid: DataInstallation, instance: DagsterInstance
+) -> None:
+    with open_session(valid.tracker, valid.settings) as session:
+        session.hand_over()
+    request = asked(valid_documents, instance)
+    assert isinstance(request, RunRequest)
+    assert request.tags == {SESSION_TAG: str(session.id)}
+
+
+@only_sqlite
+def test_the_three_jobs_of_daemons_hand_one_session_on(data: DataInstallation, monkeypatch: pytest.MonkeyPatch) -> None:
+    set_environment(data.base, monkeypatch)
+    data.put(ZIP, valid_specimens(), valid_experiments())
+    sessions = []
+    with open_instance(data.settings) as instance:
+        tags: dict[str, str] = {}
+        for job, sensor in (
+            (crawl_file_sources, new_zips),
+            (process_zip_actions, valid_documents),
+            (load_data, valid_documents),
+        ):
+            result = job.execute_in_process(instance=instance, resources={"platform": OwnSession()}, tags=tags)
+            run = instance.get_run_by_id(result.run_id)
+            assert run is not None
+            sessions.append(run.tags[SESSION_TAG])
+            request = asked(sensor, instance)
+            tags = dict(request.tags) if isinstance(request, RunRequest) else {}
+    assert sessions == ["1", "1", "1"]
+    assert request == "No document waits."
+    assert data.states() == {ZIP: "qc pending"}
+    with data.tracker.connect() as connection:
+        lock = connection.execute(select(SessionLock.session_id, SessionLock.holder)).one()
+    assert tuple(lock) == (None, None)
+
+
+@only_sqlite
+def test_zip_actions_come_before_documents(valid: DataInstallation, instance: DagsterInstance) -> None:
+    valid.put("add/H.2013-10-31.2.impc.zip", valid_specimens("2013-10-31.2", first=11))
+    crawled(valid.base, hand_over=True)
+    assert asked(valid_documents, instance) == "1 zip actions are processed first."
+    assert isinstance(asked(new_zips, instance), RunRequest)
+
+
+@only_sqlite
+@pytest.mark.parametrize(
+    ("until", "zips", "documents"),
+    [("zip_name", "Sessions stop at zip_name", "Sessions stop at zip_name"), ("xsd", "No zip", "Sessions stop at xsd")],
+)
+def test_sensors_ask_for_nothing_beyond_where_sessions_stop(
+    valid: DataInstallation,
+    instance: DagsterInstance,
+    monkeypatch: pytest.MonkeyPatch,
+    until: str,
+    zips: str,
+    documents: str,
+) -> None:
+    assert isinstance(asked(valid_documents, instance), RunRequest)
+    monkeypatch.setenv("DCC_UNTIL", until)
+    assert zips in str(asked(new_zips, instance))
+    assert documents in str(asked(valid_documents, instance))
+
+
+@only_sqlite
+def test_documents_that_wait_to_be_confirmed_are_not_asked_for(
+    data: DataInstallation, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_environment(data.base, monkeypatch)
+    data.put(ZIP, valid_specimens())
+    data.run()
+    held = data.with_settings(hold_threshold=1)
+    held.put("delete/H.2013-10-31.2.impc.zip", valid_specimens("2013-10-31.2"))
+    held.run()
+    assert held.states()["delete/H.2013-10-31.2.impc.zip"] == "upload pending"
+    assert asked(valid_documents, instance) == "No document waits."
+
+
+@only_sqlite
+def test_what_changed_beside_sessions_is_asked_to_be_shown(valid: DataInstallation, instance: DagsterInstance) -> None:
+    assert asked(changes_beside_sessions, instance) == "The next run of a session shows what has changed."
+    valid.take_up()
+    assert isinstance(asked(changes_beside_sessions, instance), RunRequest)
+    show_changes.execute_in_process(instance=instance, resources={"platform": NoSession(valid.settings, valid.tracker)})
+    assert asked(changes_beside_sessions, instance) == "All that has changed is shown."

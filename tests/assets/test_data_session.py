@@ -1,0 +1,260 @@
+"""A session through all three jobs: what Dagster shows of documents that become data agrees with both databases."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import Any
+
+import pytest
+from dagster import AssetCheckKey, AssetKey, DagsterRunStatus
+
+from dcc_assets.data_catalogue import CHECK_OF_GROUP, QC_DATABASE_POOL, UPLOAD_CHECK
+from dcc_assets.event_recorder import EventRecorder
+from dcc_assets.runs import finish_dead_runs
+from dcc_assets.session_runs import run_session, run_zip_actions
+from dcc_resources.data_outcomes import DataOutcome, ZipData
+from dcc_resources.errors import DagsterStorageError, QcDatabaseOutdatedError
+from dcc_resources.tracker.reference import Phase
+from tests.assets.conftest import Dagster
+from tests.data_installations import DataInstallation, experiments, key_of, specimens
+from tests.databases import only_sqlite
+
+GOOD = "add/H.2013-10-31.1.impc.zip"
+ORPHANS = "add/H.2013-10-31.2.impc.zip"
+ARRIVAL = "add/H.2013-10-31.3.impc.zip"
+DATA_ASSETS = ("uploaded_data", "data_integrity", "qc")
+EXPERIMENT_CHECK = CHECK_OF_GROUP["experiments"]
+
+
+def run(data: DataInstallation, dagster: Dagster, **options: Any) -> list[DataOutcome]:
+    """A whole session; what it told of data."""
+    heard: list[DataOutcome] = []
+    run_session(data.settings, data.tracker, dagster.instance, on_data=heard.append, **options)
+    return heard
+
+
+def metadata(dagster: Dagster, asset: str, partition: str) -> dict[str, Any]:
+    """The metadata of the newest materialisation of a partition, as plain values."""
+    records = dagster.instance.fetch_materializations(AssetKey(asset), limit=1000).records
+    newest = next(record for record in records if record.partition_key == partition)
+    assert newest.asset_materialization is not None
+    return {
+        name: [dict(row.data) for row in value.records] if hasattr(value, "records") else value.value
+        for name, value in newest.asset_materialization.metadata.items()
+    }
+
+
+def put_orphans(data: DataInstallation) -> None:
+    """An archive with experiments on animals that nobody has submitted."""
+    data.put(ORPHANS, experiments("2013-10-31.2", first=11))
+
+
+def test_a_session_takes_documents_through_all_three_jobs(data: DataInstallation, data_dagster: Dagster) -> None:
+    data.put(GOOD, specimens(), experiments())
+    put_orphans(data)
+    heard = run(data, data_dagster)
+
+    assert data.states() == {GOOD: "qc pending", ORPHANS: "data failed"}
+    assert [run.job_name for run in data_dagster.instance.get_runs()] == [
+        "load_data",
+        "process_zip_actions",
+        "crawl_file_sources",
+    ]
+    assert data_dagster.statuses() == [DagsterRunStatus.SUCCESS] * 3
+    assert data_dagster.materialised("validated_documents") == {GOOD, ORPHANS}
+    assert data_dagster.materialised("uploaded_data") == {GOOD, ORPHANS}
+    assert data_dagster.materialised("data_integrity") == {GOOD}
+    assert data_dagster.materialised("qc") == {GOOD}
+    assert data_dagster.materialised("contexts") == {"H"}
+    assert data_dagster.materialised("overviews") == {"H"}
+    assert list(data_dagster.instance.get_dynamic_partitions("centres")) == ["H"]
+    failing = {check.name: data_dagster.checks(check) for check in (UPLOAD_CHECK, *CHECK_OF_GROUP.values())}
+    assert {name: states for name, states in failing.items() if states} == {"experiments": {ORPHANS: "failed"}}
+    told = [(str(one.key), one.reached) for one in heard if isinstance(one, ZipData)]
+    assert [reached for key, reached in told if key == GOOD] == [phase for phase in Phase if phase >= Phase.UPLOAD]
+
+
+def test_a_failed_check_names_document_line_rule_and_message_the_worst_first(
+    data: DataInstallation, data_dagster: Dagster
+) -> None:
+    put_orphans(data)
+    run(data, data_dagster)
+    evaluation = data_dagster.evaluation(EXPERIMENT_CHECK, ORPHANS)
+    assert evaluation.severity.value == "ERROR"
+    findings = [dict(row.data) for row in evaluation.metadata["findings"].records]
+    (rule,) = {finding["rule"] for finding in findings}
+    assert rule == "E4"
+    assert {finding["document"] for finding in findings} == {"H.2013-10-31.2.experiment.impc.xml"}
+    assert all(finding["line"] > 0 for finding in findings)
+    assert "3 errors in 1 of 1 documents" in evaluation.description
+    assert [dict(row.data) for row in evaluation.metadata["rules"].records] == [
+        {"rule": "E4", "severity": "error", "findings": len(findings)}
+    ]
+    with data.qc.connect() as connection:
+        stored = connection.exec_driver_sql("SELECT message FROM finding WHERE is_active").scalars().all()
+    assert {finding["message"] for finding in findings} == set(stored)
+
+
+def test_what_is_shown_of_good_data_counts_them(data: DataInstallation, data_dagster: Dagster) -> None:
+    data.put(GOOD, specimens(), experiments())
+    run(data, data_dagster)
+    uploaded = metadata(data_dagster, "uploaded_data", GOOD)
+    assert (uploaded["documents"], uploaded["specimens"], uploaded["experiments"]) == (2, 3, 3)
+    assert uploaded["procedures"] == [{"procedure": "IMPC_BWT_001", "measurements": 3}]
+    quality = metadata(data_dagster, "qc", GOOD)
+    assert (quality["phase"], quality["status"], quality["documents waiting"]) == ("qc", "pending", 1)
+    contexts = metadata(data_dagster, "contexts", "H")
+    assert contexts["states"] == [{"state": "dataadded", "contexts": contexts["contexts"]}]
+    assert contexts["procedures"] == [{"procedure": "IMPC_BWT_001", "measurements": 3}]
+    overviews = metadata(data_dagster, "overviews", "H")
+    assert (overviews["animals"], overviews["procedure runs"]) == (3, 3)
+
+
+def test_a_failing_check_turns_green_when_its_cause_goes(data: DataInstallation, data_dagster: Dagster) -> None:
+    """Issue 3, item 5: E4 heals when the specimen arrives, without anyone submitting again."""
+    put_orphans(data)
+    run(data, data_dagster)
+    assert data_dagster.checks(EXPERIMENT_CHECK) == {ORPHANS: "failed"}
+    data.put(ARRIVAL, specimens("2013-10-31.3", first=11))
+    run(data, data_dagster)
+    assert data.states()[ORPHANS] == "qc pending"
+    assert data_dagster.checks(EXPERIMENT_CHECK) == {ORPHANS: "passed"}
+    assert ORPHANS in data_dagster.materialised("data_integrity")
+    assert ORPHANS in data_dagster.materialised("qc")
+
+
+@only_sqlite
+def test_a_check_stays_red_while_another_document_of_the_archive_is_faulty(
+    data: DataInstallation, data_dagster: Dagster
+) -> None:
+    data.put(ORPHANS, experiments("2013-10-31.2", first=11), experiments("2013-10-30.2", first=21))
+    run(data, data_dagster)
+    data.put(ARRIVAL, specimens("2013-10-31.3", first=11))
+    run(data, data_dagster)
+    assert data.states()[ORPHANS] == "data failed"
+    assert data_dagster.checks(EXPERIMENT_CHECK) == {ORPHANS: "failed"}
+    assert "in 1 of 2 documents" in data_dagster.evaluation(EXPERIMENT_CHECK, ORPHANS).description
+
+
+@only_sqlite
+@pytest.mark.parametrize(
+    ("until", "state", "jobs"),
+    [(Phase.ZIP_NAME, "zip_name done", 1), (Phase.XSD, "xsd done", 2), (Phase.DATA, "data done", 3)],
+)
+def test_a_session_goes_no_further_than_asked(
+    data: DataInstallation, data_dagster: Dagster, until: Phase, state: str, jobs: int
+) -> None:
+    data.put(GOOD, specimens(), experiments())
+    run(data, data_dagster, until=until)
+    assert data.states() == {GOOD: state}
+    assert len(data_dagster.statuses()) == jobs
+    run(data, data_dagster)
+    assert data.states() == {GOOD: "qc pending"}
+    assert all(data_dagster.materialised(asset) == {GOOD} for asset in DATA_ASSETS)
+
+
+@only_sqlite
+def test_a_retry_goes_on_to_quality_control_alone(data: DataInstallation, data_dagster: Dagster) -> None:
+    data.put(GOOD, specimens(), experiments())
+    put_orphans(data)
+    run(data, data_dagster, until=Phase.XSD)
+    run_zip_actions(data.settings, data.tracker, data_dagster.instance, [key_of(GOOD)])
+    assert data.states() == {GOOD: "qc pending", ORPHANS: "xsd done"}
+    assert data_dagster.materialised("qc") == {GOOD}
+
+
+@only_sqlite
+def test_the_data_are_taken_up_when_dagster_cannot_store_events(
+    data: DataInstallation, data_dagster: Dagster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_arguments: object) -> None:
+        raise OSError("no space left on device")
+
+    data.put(GOOD, specimens(), experiments())
+    monkeypatch.setattr(EventRecorder, "_store", refuse)
+    with pytest.raises(DagsterStorageError, match="no space left"):
+        run(data, data_dagster)
+    assert data.states() == {GOOD: "qc pending"}
+
+
+@only_sqlite
+def test_a_missing_qc_database_is_said_as_it_is(data: DataInstallation, data_dagster: Dagster) -> None:
+    data.put(GOOD, specimens(), experiments())
+    elsewhere = data.with_settings(qc_url=None, home=data.settings.home / "other")
+    with pytest.raises(QcDatabaseOutdatedError, match="dcc init"):
+        run_session(elsewhere.settings, data.tracker, data_dagster.instance)
+    assert data.states() == {GOOD: "xsd done"}
+
+
+@only_sqlite
+def test_one_step_at_a_time_has_the_qc_database(data: DataInstallation, data_dagster: Dagster) -> None:
+    storage = data_dagster.instance.event_log_storage
+    assert storage.get_concurrency_info(QC_DATABASE_POOL).slot_count == 1
+    data.put(GOOD, specimens(), experiments())
+    claimed: list[int] = []
+
+    def look(_outcome: object) -> None:
+        claimed.append(len(storage.get_concurrency_info(QC_DATABASE_POOL).claimed_slots))
+
+    run_session(data.settings, data.tracker, data_dagster.instance, on_data=look)
+    assert set(claimed) == {1}
+    assert storage.get_concurrency_info(QC_DATABASE_POOL).claimed_slots == []
+
+
+_HOLDER = """
+import os, sys, time
+from dcc_assets.instance import open_instance
+from dcc_assets.session_runs import run_session
+from dcc_resources.settings import load_settings
+from dcc_resources.tracker.database import open_tracker
+
+settings = load_settings()
+
+def stay(_outcome):
+    print("holding", flush=True)
+    time.sleep(60)
+
+with open_instance(settings) as instance:
+    run_session(settings, open_tracker(settings), instance, on_data=stay)
+"""
+
+
+@only_sqlite
+def test_a_holder_that_is_killed_frees_its_place_and_the_next_session_shows_what_it_left(
+    data: DataInstallation, data_dagster: Dagster
+) -> None:
+    data.put(GOOD, specimens(), experiments())
+    environment = {
+        **{name: value for name, value in os.environ.items() if not name.startswith(("DCC_", "DAGSTER_"))},
+        "DCC_HOME": str(data.settings.home),
+        "DCC_QC_URL": data.settings.qc_database_url,
+        "DCC_TRACKER_URL": data.settings.tracker_database_url,
+        "DCC_MIN_FREE_BYTES": "0",
+    }
+    with subprocess.Popen(
+        [sys.executable, "-c", _HOLDER], env=environment, stdout=subprocess.PIPE, text=True
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline().strip() == "holding"
+        storage = data_dagster.instance.event_log_storage
+        assert len(storage.get_concurrency_info(QC_DATABASE_POOL).claimed_slots) == 1
+        finish_dead_runs(data_dagster.instance)
+        assert len(storage.get_concurrency_info(QC_DATABASE_POOL).claimed_slots) == 1
+        holder.send_signal(signal.SIGKILL)
+        holder.wait()
+    assert data_dagster.materialised("uploaded_data") == set()
+    began = time.monotonic()
+    run(data, data_dagster)
+    assert time.monotonic() - began < 20
+    assert data.states() == {GOOD: "qc pending"}
+    assert all(data_dagster.materialised(asset) == {GOOD} for asset in DATA_ASSETS)
+    assert storage.get_concurrency_info(QC_DATABASE_POOL).claimed_slots == []
+
+
+def test_every_group_of_rules_is_a_check() -> None:
+    assert 6 <= len(CHECK_OF_GROUP) <= 8
+    assert AssetCheckKey(AssetKey("data_integrity"), "experiments") == EXPERIMENT_CHECK

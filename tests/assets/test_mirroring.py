@@ -1,0 +1,206 @@
+"""What people change beside sessions, and what was lost, is shown too: by a look, a session, or a rebuild."""
+
+from __future__ import annotations
+
+import shutil
+from typing import Any
+
+import pytest
+from dagster import AssetKey, DagsterRunStatus, JobDefinition
+from sqlalchemy import update
+
+from dcc_assets.data_catalogue import CHECK_OF_GROUP, UPLOAD_CHECK
+from dcc_assets.instance import open_instance
+from dcc_assets.mirroring import read_mark
+from dcc_assets.rebuilding import rebuild_instance
+from dcc_assets.session_runs import run_session, show_changed_data
+from dcc_resources.data_phases import checking
+from dcc_resources.data_phases.corrections import recheck, withdraw_submission
+from dcc_resources.data_phases.settling import settle_qc
+from dcc_resources.qc_database.database import writing
+from dcc_resources.qc_database.models import DataContext, ReferenceSnapshot
+from dcc_resources.tracker.database import writing as writing_tracker
+from dcc_resources.tracker.models import ZipAction
+from tests.assets.conftest import Dagster
+from tests.assets.test_data_session import (
+    ARRIVAL,
+    DATA_ASSETS,
+    EXPERIMENT_CHECK,
+    GOOD,
+    ORPHANS,
+    metadata,
+    put_orphans,
+    run,
+)
+from tests.data_installations import DataInstallation, experiments, key_of, specimens
+from tests.databases import only_sqlite
+
+
+def show(data: DataInstallation, dagster: Dagster) -> None:
+    show_changed_data(data.settings, data.tracker, dagster.instance)
+
+
+def finish_quality_control(data: DataInstallation) -> None:
+    with writing(data.qc) as connection:
+        connection.execute(update(DataContext).values(state="qcdone", data_state="qcdone"))
+    # Seconds apart, as people and sessions are: changes are told by the time to the second.
+    settle_qc(data.tracker, data.qc, data.settings, author="wrangler", reason="Looked at.")
+    later(data)
+
+
+def later(data: DataInstallation) -> None:
+    """Have what changed have changed a minute later."""
+    with writing_tracker(data.tracker) as connection:
+        connection.exec_driver_sql(
+            "UPDATE zip_action SET last_update = "
+            + (
+                "datetime(last_update, '+1 minute')"
+                if connection.dialect.name == "sqlite"
+                else "last_update + INTERVAL 1 MINUTE"
+            )
+        )
+
+
+def shown(dagster: Dagster) -> dict[str, Any]:
+    return {
+        "partitions": sorted(dagster.instance.get_dynamic_partitions("centres")),
+        "materialised": {asset: dagster.materialised(asset) for asset in (*DATA_ASSETS, "contexts", "overviews")},
+        "checks": {check.name: dagster.checks(check) for check in (UPLOAD_CHECK, *CHECK_OF_GROUP.values())},
+    }
+
+
+def test_quality_control_that_is_done_is_shown(data: DataInstallation, data_dagster: Dagster) -> None:
+    data.put(GOOD, specimens(), experiments())
+    run(data, data_dagster)
+    assert metadata(data_dagster, "qc", GOOD)["status"] == "pending"
+    finish_quality_control(data)
+    assert data.states() == {GOOD: "qc done"}
+    show(data, data_dagster)
+    assert metadata(data_dagster, "qc", GOOD)["status"] == "done"
+    before = read_mark(data_dagster.instance)
+    events = len(data_dagster.instance.fetch_materializations(AssetKey("qc"), limit=100).records)
+    show(data, data_dagster)
+    assert len(data_dagster.instance.fetch_materializations(AssetKey("qc"), limit=100).records) == events
+    assert read_mark(data_dagster.instance) == before
+
+
+def test_a_submission_that_was_withdrawn_is_shown_in_yellow(data: DataInstallation, data_dagster: Dagster) -> None:
+    put_orphans(data)
+    run(data, data_dagster)
+    withdraw_submission(data.tracker, data.qc, data.settings, key_of(ORPHANS), author="wrangler", reason="A mistake.")
+    later(data)
+    assert data.states() == {ORPHANS: "upload cancelled"}
+    show(data, data_dagster)
+    evaluation = data_dagster.evaluation(UPLOAD_CHECK, ORPHANS)
+    assert (evaluation.passed, evaluation.severity.value) == (False, "WARN")
+    assert "withdrawn" in evaluation.description
+    assert data_dagster.checks(EXPERIMENT_CHECK) == {ORPHANS: "passed"}
+
+
+@only_sqlite
+def test_what_changed_beside_a_session_is_shown_by_the_next_one(data: DataInstallation, data_dagster: Dagster) -> None:
+    data.put(GOOD, specimens(), experiments())
+    run(data, data_dagster)
+    finish_quality_control(data)
+    run(data, data_dagster)
+    assert metadata(data_dagster, "qc", GOOD)["status"] == "done"
+
+
+@only_sqlite
+def test_what_could_not_be_checked_is_a_warning_until_it_can_be(
+    data: DataInstallation, data_dagster: Dagster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data.put(GOOD, specimens(), experiments())
+    run(data, data_dagster)
+    with monkeypatch.context() as away:
+        away.setattr(checking, "ensure_reference", lambda *_arguments: [])
+        with writing(data.qc) as connection:
+            connection.execute(update(ReferenceSnapshot).values(is_active=ReferenceSnapshot.name != "projects"))
+        recheck(data.tracker, data.qc, data.settings, author="wrangler", reason="Projects are gone.")
+        run(data, data_dagster)
+    assert data.states() == {GOOD: "qc pending"}
+    failed = [check for check in CHECK_OF_GROUP.values() if data_dagster.checks(check) == {GOOD: "failed"}]
+    assert failed
+    assert {data_dagster.evaluation(check, GOOD).severity.value for check in failed} == {"WARN"}
+    assert "could not be made" in data_dagster.evaluation(failed[-1], GOOD).description
+
+    run(data, data_dagster)
+    assert {data_dagster.checks(check)[GOOD] for check in failed} == {"passed"}
+
+
+def test_a_rebuild_shows_what_the_lost_instance_showed(data: DataInstallation) -> None:
+    data.put(GOOD, specimens(), experiments())
+    put_orphans(data)
+    with open_instance(data.settings) as instance:
+        run_session(data.settings, data.tracker, instance)
+        before = shown(Dagster(instance))
+        evaluation = Dagster(instance).evaluation(EXPERIMENT_CHECK, ORPHANS)
+        contexts = metadata(Dagster(instance), "contexts", "H")
+        overviews = metadata(Dagster(instance), "overviews", "H")
+    shutil.rmtree(data.settings.dagster_home)
+    with open_instance(data.settings) as instance:
+        report = rebuild_instance(data.settings, data.tracker, instance)
+        again = Dagster(instance)
+        assert shown(again) == before
+        assert again.evaluation(EXPERIMENT_CHECK, ORPHANS).metadata == evaluation.metadata
+        assert again.evaluation(EXPERIMENT_CHECK, ORPHANS).description == evaluation.description
+        changes = dict.fromkeys(("added", "changed", "emptied"), 0)
+        assert metadata(again, "contexts", "H") == contexts | changes
+        assert metadata(again, "overviews", "H") == overviews
+    assert report.centres == 1
+
+
+@only_sqlite
+@pytest.mark.parametrize("asset", ["uploaded_data", "data_integrity"])
+def test_a_zip_action_is_judged_again_alone(
+    data: DataInstallation, data_dagster: Dagster, data_job: JobDefinition, asset: str
+) -> None:
+    data.put(GOOD, specimens(), experiments())
+    put_orphans(data)
+    run(data, data_dagster)
+    assert data_dagster.materialise(data_job, GOOD, asset) is DagsterRunStatus.SUCCESS
+    assert data.states() == {GOOD: "qc pending", ORPHANS: "data failed"}
+    assert {name for name, _, _ in data.set_back()} == {name for name in data.documents() if ".1." in name}
+    checks = CHECK_OF_GROUP.values() if asset == "data_integrity" else [UPLOAD_CHECK]
+    assert {check.name: data_dagster.checks(check).get(GOOD) for check in checks} == {
+        check.name: "passed" for check in checks
+    }
+
+
+@only_sqlite
+def test_contexts_and_quality_control_are_brought_up_to_date_from_the_page(
+    data: DataInstallation, data_dagster: Dagster, data_job: JobDefinition
+) -> None:
+    data.put(GOOD, specimens(), experiments())
+    run(data, data_dagster)
+    finish_quality_control(data)
+    assert data_dagster.materialise(data_job, "H", "contexts", "overviews") is DagsterRunStatus.SUCCESS
+    assert metadata(data_dagster, "contexts", "H")["states"][0]["state"] == "qcdone"
+    assert data_dagster.materialise(data_job, GOOD, "qc") is DagsterRunStatus.SUCCESS
+    assert metadata(data_dagster, "qc", GOOD)["status"] == "done"
+
+
+@only_sqlite
+@pytest.mark.parametrize(("partition", "asset"), [("J", "contexts"), (ARRIVAL, "data_integrity"), ("add/no.zip", "qc")])
+def test_a_partition_without_data_fails_the_run_and_says_so(
+    data: DataInstallation, data_dagster: Dagster, data_job: JobDefinition, partition: str, asset: str
+) -> None:
+    data.put(ARRIVAL, specimens("2013-10-31.3"))
+    data.folder.put(ARRIVAL, b"no archive")
+    run(data, data_dagster)
+    for name in ("zip_actions", "centres"):
+        data_dagster.instance.add_dynamic_partitions(name, [partition])
+    assert data_dagster.materialise(data_job, partition, asset) is DagsterRunStatus.FAILURE
+
+
+def test_a_mark_is_kept_with_the_instance(data: DataInstallation, data_dagster: Dagster) -> None:
+    assert read_mark(data_dagster.instance).zips == ""
+    data.put(GOOD, specimens(), experiments())
+    run(data, data_dagster)
+    mark = read_mark(data_dagster.instance)
+    with data.tracker.connect() as connection:
+        assert (
+            mark.zips
+            == connection.scalar(ZipAction.__table__.select().with_only_columns(ZipAction.last_update)).isoformat()
+        )  # type: ignore[union-attr]
+    assert mark.contexts > 0
