@@ -58,9 +58,11 @@ def test_the_command_ends_with_the_code_that_issue_2_promises_for_each_kind() ->
         errors.FaultyDataError: 1,
         errors.InternalFaultError: 1,
         errors.DiskFullError: 1,
+        errors.StagedDocumentLostError: 1,
         errors.ConfigurationError: 2,
         errors.SessionActiveError: 3,
         errors.SessionLostError: 3,
+        errors.ExportActiveError: 3,
         errors.UnreachableError: 4,
         errors.SourceMisconfiguredError: 2,
     }
