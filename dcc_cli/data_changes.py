@@ -102,7 +102,7 @@ def _print_plan(planned: DocumentPlan, most: int | None) -> None:
 
 
 def _counted(counts: Mapping[str, int]) -> str:
-    parts = [f"{count:,} {name}" for name, count in counts.items() if count]
+    parts = [count_of(count, name.removesuffix("s")) for name, count in counts.items() if count]
     return ", ".join(parts) or "nothing"
 
 

@@ -1,8 +1,8 @@
 """What the demonstration's four centres have put on their servers, and what must become of each archive.
 
 Every kind of fault that a wrangler meets is there once: a name outside the convention, a damaged archive, documents
-that break the schema, a document whose name or content is not what it says, a file that is no archive, a server that
-refuses connections.
+that break the schema, a document whose name or content is not what it says, data that break the integrity rules, a file
+that is no archive, a server that refuses connections.
 """
 
 from __future__ import annotations
@@ -57,22 +57,23 @@ class Expected:
     sources: int = 1
 
 
-_DONE = Expected(Phase.XSD, Status.DONE)
+_FOR_QC = Expected(Phase.QC, Status.PENDING)
 
 EXPECTED: Mapping[ZipKey, Expected] = {
-    ZipKey(Action.ADD, "H.2013-10-31.1.impc.zip"): _DONE,
-    ZipKey(Action.ADD, "H.2013-10-31.2.impc.zip"): Expected(Phase.XSD, Status.DONE, sources=2),
+    ZipKey(Action.ADD, "H.2013-10-31.1.impc.zip"): _FOR_QC,
+    ZipKey(Action.ADD, "H.2013-10-31.2.impc.zip"): Expected(Phase.QC, Status.PENDING, sources=2),
     ZipKey(Action.ADD, "H.2013-11-04.3.impc.zip"): Expected(Phase.XSD, Status.FAILED),
-    ZipKey(Action.EDIT, "H.2013-11-05.4.impc.zip"): _DONE,
-    ZipKey(Action.DELETE, "H.2013-11-06.5.impc.zip"): _DONE,
-    ZipKey(Action.ADD, "J.2013-10-31.26.impc.zip"): _DONE,
+    ZipKey(Action.EDIT, "H.2013-11-05.4.impc.zip"): _FOR_QC,
+    ZipKey(Action.DELETE, "H.2013-11-06.5.impc.zip"): Expected(Phase.QC, Status.DONE),
+    ZipKey(Action.ADD, "J.2013-10-31.26.impc.zip"): _FOR_QC,
     ZipKey(Action.ADD, "J.2013-11-01.27.impc.zip"): Expected(Phase.UNZIP, Status.FAILED),
+    ZipKey(Action.ADD, "J.2013-11-04.28.impc.zip"): Expected(Phase.DATA, Status.FAILED),
     ZipKey(Action.ADD, "jax_november_final.zip"): Expected(Phase.ZIP_NAME, Status.FAILED),
-    ZipKey(Action.ADD, "Tcp.2013-11-03.7.impc.zip"): _DONE,
+    ZipKey(Action.ADD, "Tcp.2013-11-03.7.impc.zip"): _FOR_QC,
     ZipKey(Action.ADD, "Tcp.2013-11-03.8.impc.zip"): Expected(Phase.XSD, Status.FAILED),
     ZipKey(Action.ADD, "Wtsi.2013-11-02.2.impc.zip"): Expected(Phase.XML_NAME, Status.FAILED),
-    ZipKey(Action.ADD, "Wtsi.2013-11-02.3.impc.zip"): Expected(Phase.XSD, Status.DONE, sources=2),
-    ZipKey(Action.EDIT, "Wtsi.2013-11-03.5.impc.zip"): _DONE,
+    ZipKey(Action.ADD, "Wtsi.2013-11-02.3.impc.zip"): Expected(Phase.QC, Status.PENDING, sources=2),
+    ZipKey(Action.EDIT, "Wtsi.2013-11-03.5.impc.zip"): _FOR_QC,
 }
 
 
@@ -119,7 +120,7 @@ def _harwell() -> dict[str, bytes]:
         },
         fourth,
     )
-    correction = {"H.2013-11-05.1.experiment.impc.xml": experiment_document("H", animals=2, first=3, created=fifth)}
+    correction = {"H.2013-11-05.1.experiment.impc.xml": _measured_again("H", animals=2, first=3, created=fifth)}
     withdrawal = {"H.2013-11-06.1.experiment.impc.xml": experiment_document("H", animals=1, first=7, created=sixth)}
     return {
         **_with_md5("add/H.2013-10-31.1.impc.zip", first),
@@ -152,9 +153,30 @@ def _jackson() -> dict[str, bytes]:
     late = archive({"J.2013-11-01.28.experiment.impc.xml": document}, november)
     return {
         **_with_md5("add/J.2013-10-31.26.impc.zip", good),
+        "add/J.2013-11-04.28.impc.zip": _jackson_in_error(),
         "add/J.2013-11-01.27.impc.zip": late[: len(late) * 2 // 3],
         "add/jax_november_final.zip": late,
     }
+
+
+def _jackson_in_error() -> bytes:
+    """Valid documents whose data break the rules: a colony and an animal that nobody knows, a weight that is none."""
+    fourth = date(2013, 11, 4)
+    animals = specimen_document("J", mice=6, first=41, created=fourth)
+    weights = experiment_document("J", procedure="IMPC_BWT_001", animals=8, first=41, created=fourth)
+    return archive(
+        {
+            "J.2013-11-04.29.specimen.impc.xml": damaged(animals, 'colonyID="J-', 'colonyID="JAX-'),
+            "J.2013-11-04.30.experiment.impc.xml": damaged(weights, "<value>2", "<value>approx. 2"),
+        },
+        fourth,
+    )
+
+
+def _measured_again(centre: str, *, animals: int, first: int, created: date) -> bytes:
+    """The blood chemistry of animals, submitted before, with another value for each of the first parameters."""
+    document = experiment_document(centre, animals=animals, first=first, created=created)
+    return document.replace(b"<value>1", b"<value>2", animals)
 
 
 def _sanger() -> dict[str, bytes]:
@@ -166,9 +188,7 @@ def _sanger() -> dict[str, bytes]:
         },
         second,
     )
-    correction = {
-        "Wtsi.2013-11-03.1.experiment.impc.xml": experiment_document("Wtsi", animals=4, first=5, created=third)
-    }
+    correction = {"Wtsi.2013-11-03.1.experiment.impc.xml": _measured_again("Wtsi", animals=4, first=5, created=third)}
     return {"add/Wtsi.2013-11-02.2.impc.zip": misnamed, "edit/Wtsi.2013-11-03.5.impc.zip": archive(correction, third)}
 
 

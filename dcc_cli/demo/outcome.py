@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Self
@@ -12,9 +12,10 @@ from sqlalchemy import Connection
 
 from dcc_cli.demo.centres import EXPECTED, Expected, demo_sources
 from dcc_cli.output import count_of, echo_table, printable
+from dcc_resources.data_outcomes import ContextsBuilt, DataOutcome, ZipData
 from dcc_resources.outcomes import DocumentOutcome, SourceCrawl, ZipKey, ZipOutcome
 from dcc_resources.tracker import queries, registry
-from dcc_resources.tracker.reference import Status
+from dcc_resources.tracker.reference import Phase, Status
 
 _ERRORS_SHOWN = 3
 
@@ -25,17 +26,25 @@ class Outcome:
 
     crawls: Sequence[SourceCrawl]
     zips: Sequence[ZipOutcome]
+    data: Sequence[DataOutcome]
     zip_actions: Sequence[queries.StateCount]
     documents: Sequence[queries.StateCount]
     entries: Sequence[queries.ZipEntry]
     centres: dict[str, str]
 
     @classmethod
-    def load(cls, connection: Connection, crawls: Sequence[SourceCrawl], zips: Sequence[ZipOutcome]) -> Self:
-        """Ask the tracker; `crawls` and `zips` are what the session yielded."""
+    def load(
+        cls,
+        connection: Connection,
+        crawls: Sequence[SourceCrawl],
+        zips: Sequence[ZipOutcome],
+        data: Sequence[DataOutcome],
+    ) -> Self:
+        """Ask the tracker; `crawls`, `zips` and `data` are what the session yielded."""
         return cls(
             crawls,
             zips,
+            data,
             queries.count_zip_actions(connection),
             queries.count_documents(connection),
             queries.find_zips(connection, queries.ZipFilter()),
@@ -88,6 +97,7 @@ def print_outcome(outcome: Outcome) -> None:
         click.echo(f"\n{click.style(title, bold=True)}: {sum(state.count for state in counts)}")
         rows = [(state.phase, state.status, state.count) for state in counts]
         echo_table(("phase", "status", "count"), rows, indent="  ")
+    _print_data(outcome.data)
     click.secho("\nWhat to tell the centres", bold=True)
     messages: dict[str, list[str]] = defaultdict(list)
     for centre, line in _messages(outcome):
@@ -99,6 +109,22 @@ def print_outcome(outcome: Outcome) -> None:
     quiet = sorted(set(outcome.centres) - set(messages))
     if quiet:
         click.echo(f"  Nothing: {', '.join(quiet)}.")
+
+
+def _print_data(data: Sequence[DataOutcome]) -> None:
+    """A line on what was taken over from the valid documents."""
+    said: Counter[str] = Counter()
+    contexts = 0
+    for outcome in data:
+        if isinstance(outcome, ContextsBuilt):
+            contexts += sum(centre.added for centre in outcome.centres)
+        elif isinstance(outcome, ZipData) and outcome.reached is Phase.UPLOAD:
+            for document in outcome.documents:
+                said.update(document.said)
+    counts = ", ".join(count_of(count, name.removesuffix("s")) for name, count in said.items() if count)
+    click.echo(
+        f"\n{click.style('Data', bold=True)}: {counts}; {count_of(contexts, 'data context')} for quality control"
+    )
 
 
 def _messages(outcome: Outcome) -> Iterator[tuple[str, str]]:
@@ -114,6 +140,10 @@ def _messages(outcome: Outcome) -> Iterator[tuple[str, str]]:
         if outcome_of_zip.failed:
             for line in _zip_lines(outcome_of_zip):
                 yield outcome_of_zip.centre or "", line
+    for zip_data in outcome.data:
+        if isinstance(zip_data, ZipData):
+            for line in _data_lines(zip_data):
+                yield zip_data.centre or "", line
 
 
 def _zip_lines(zipped: ZipOutcome) -> Iterator[str]:
@@ -123,6 +153,22 @@ def _zip_lines(zipped: ZipOutcome) -> Iterator[str]:
     for document in zipped.documents:
         if document.status is Status.FAILED:
             yield from _document_lines(document)
+
+
+def _data_lines(zip_data: ZipData) -> Iterator[str]:
+    failed = [
+        document
+        for document in zip_data.documents
+        if document.status is Status.FAILED and document.phase is zip_data.reached
+    ]
+    if failed:
+        yield f"{zip_data.key}: failed in phase {zip_data.reached.short_name}"
+    for document in failed:
+        yield f"- {document.file_name}: {count_of(sum(document.finding_counts.values()), 'finding')}"
+        for finding in document.findings[:_ERRORS_SHOWN]:
+            yield f"  line {finding.line}: {finding.rule}: {finding.message}"
+        if len(document.findings) > _ERRORS_SHOWN:
+            yield f"  ... and {len(document.findings) - _ERRORS_SHOWN} more"
 
 
 def _document_lines(document: DocumentOutcome) -> Iterator[str]:

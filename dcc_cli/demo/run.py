@@ -117,15 +117,19 @@ def _session(settings: Settings, addresses: Sequence[SourceAddress]) -> Outcome:
     """Register everything and run one session; raises what these raise."""
     from dcc_assets.instance import open_instance
     from dcc_assets.session_runs import run_session
+    from dcc_resources.data_outcomes import DataOutcome
     from dcc_resources.outcomes import SourceCrawl, ZipOutcome
+    from dcc_resources.qc_database.database import init_qc_database, open_qc_database
     from dcc_resources.tracker import database
 
-    tracker = database.open_tracker(settings)
+    tracker, qc = database.open_tracker(settings), open_qc_database(settings)
     try:
         database.init_tracker(tracker)
+        init_qc_database(qc)
         _register(tracker, settings, addresses)
         crawls: list[SourceCrawl] = []
         zips: list[ZipOutcome] = []
+        data: list[DataOutcome] = []
 
         def crawled(crawl: SourceCrawl) -> None:
             crawls.append(crawl)
@@ -133,11 +137,12 @@ def _session(settings: Settings, addresses: Sequence[SourceAddress]) -> Outcome:
 
         click.secho("File sources", bold=True)
         with open_instance(settings) as instance:
-            run_session(settings, tracker, instance, on_crawl=crawled, on_zip=zips.append)
+            run_session(settings, tracker, instance, on_crawl=crawled, on_zip=zips.append, on_data=data.append)
         with tracker.connect() as connection:
-            return Outcome.load(connection, crawls, zips)
+            return Outcome.load(connection, crawls, zips, data)
     finally:
         tracker.dispose()
+        qc.dispose()
 
 
 def _register(tracker: Engine, settings: Settings, addresses: Sequence[SourceAddress]) -> None:
@@ -174,6 +179,13 @@ def _print_next_steps(folder: Path, seconds: float) -> None:
     click.echo(
         f"\nThat took {seconds:.0f} s. The servers are stopped; what they delivered is in {folder}/home. Look at it:"
     )
-    for arguments in ("status", "show add/H.2013-11-04.3.impc.zip", "ui"):
+    for arguments in (
+        "status",
+        "show add/H.2013-11-04.3.impc.zip",
+        "data findings",
+        "data history --centre H --specimen H-M000003",
+        "qc contexts --centre Tcp",
+        "ui",
+    ):
         click.echo(f"  DCC_HOME={folder}/home {command} {arguments}")
     click.echo("The last of these opens the Dagster UI.")

@@ -110,9 +110,23 @@ def test_the_commands_see_what_it_has_done(demonstration: tuple[Path, subprocess
     assert Counter(source["last_crawl"]["outcome"] for source in status["sources"]) == {"ok": 4, "failed": 1}
     told = told_by(folder, "show", "add/H.2013-11-04.3.impc.zip")
     errors = {document["file_name"]: len(document["errors"]) for document in told["documents"]}
-    assert errors["H.2013-11-04.3.experiment.impc.xml"] == 0
+    assert errors["H.2013-11-04.3.experiment.impc.xml"] == 8
     assert errors["H.2013-11-04.1.specimen.impc.xml"] >= 2
     assert errors["H.2013-11-04.2.experiment.impc.xml"] >= 1
+
+
+def test_the_data_are_there_with_what_the_rules_found(
+    demonstration: tuple[Path, subprocess.CompletedProcess[str]],
+) -> None:
+    folder, ended = demonstration
+    assert "measurements" in ended.stdout
+    assert {found["rule"] for found in told_by(folder, "data", "findings", "--centre", "J")} == {"S4", "P9", "E4"}
+    happened = [
+        event["happening"] for event in told_by(folder, "data", "history", "--centre", "H", "--specimen", "H-M000003")
+    ]
+    assert happened == ["added"] * 5 + ["edited"]
+    contexts = told_by(folder, "qc", "contexts", "--centre", "Tcp")
+    assert {context["state"] for context in contexts} == {"dataadded"}
 
 
 def test_it_keeps_to_its_folder_and_shows_no_password(
