@@ -166,6 +166,10 @@ class DiskFullError(DccError):
     """The staging area has not enough free space."""
 
 
+class StagedDocumentLostError(DccError):
+    """A document is not in staging any more as it was extracted."""
+
+
 class FaultyDataError(DccError):
     """What a centre submitted is at fault."""
 
@@ -224,7 +228,3 @@ class WrongDocumentKindError(DocumentError):
 
 class ForbiddenMarkupError(DocumentError):
     """The document has a document type declaration, which is refused."""
-
-
-class StagedDocumentLostError(DccError):
-    """A document is not in staging any more as it was extracted."""
