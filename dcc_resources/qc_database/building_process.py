@@ -120,7 +120,8 @@ class Building:
 
     def blocks(self) -> list[Row]:
         """The rows of blocks that have come and were not handed over yet, which other rows refer to."""
-        return self._batch.rows.pop("centre_block", [])
+        rows = self._batch.rows
+        return rows.pop("centre_block") if "centre_block" in rows else []
 
     def contents(self) -> Iterator[said.Content]:
         """What the document says."""
@@ -260,7 +261,7 @@ def _packed(content: said.Content) -> tuple[object, ...]:
 
 
 def _unpacked(packed: tuple[Any, ...]) -> said.Content:
-    name, *fields = packed
+    name, fields = packed[0], packed[1:]
     if name == said.Experiment.__name__:
         return said.Experiment._make((*fields[:-1], _procedure(fields[-1]), ()))
     if name == said.Line.__name__:
@@ -272,8 +273,11 @@ def _unpacked(packed: tuple[Any, ...]) -> said.Content:
     return said.Block._make(fields)
 
 
+_NOTHING: Final = ((),) * 7
+
+
 def _procedure(head: tuple[int, str] | None) -> said.Procedure | None:
-    return None if head is None else said.Procedure._make((*head, (), (), (), (), (), (), ()))
+    return None if head is None else said.Procedure._make(head + _NOTHING)
 
 
 def _packed_made(made: EntityRow | TooLong | None) -> tuple[object, ...] | None:

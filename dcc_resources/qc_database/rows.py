@@ -103,7 +103,8 @@ class DocumentRows:
     def _next_made(self, building: Building) -> EntityRow | TooLong | None:
         """What became of the last content elsewhere. Rows that came built are held once all their entities are."""
         made = building.next_made()
-        self._rows.rows_of(_BY_NAME["centre_block"]).extend(building.blocks())
+        if blocks := building.blocks():
+            self._rows.rows_of(models.CentreBlock.__table__).extend(blocks)
         batch = building.finished_batch()
         if batch is not None:
             for name, rows in batch.rows.items():
