@@ -146,7 +146,11 @@ def _group_verdict(outcome: ZipData, group: RuleGroup) -> Verdict:
     counts = _count(outcome.documents, of_group.__contains__)
     worst = next((severity for severity in _WORST_FIRST if any(s is severity for _, s in counts)), None)
     if worst is None or worst is Severity.WARNING:
-        text = "Nothing was found." if worst is None else f"{counts.total()} warnings, which keep nothing back."
+        text = (
+            "Nothing was found."
+            if worst is None
+            else f"{_number(counts.total(), 'warning')}, nothing that fails a document."
+        )
         return Verdict(check, True, text, _about(outcome) | _tally(counts), told=False)
     headline = _group_headline(outcome.documents, counts, of_group)
     return Verdict(
@@ -167,8 +171,12 @@ def _group_headline(
     example = "" if first is None else f" First: {_sentence(first)}"
     if errors:
         faulty = sum(any(r in of_group and s in _FAILING for r, s in d.finding_counts) for d in documents)
-        return f"{errors} errors in {faulty} of {len(documents)} documents.{example}"
-    return f"{unchecked} checks could not be made, which is not the centre's fault.{example}"
+        return f"{_number(errors, 'error')} in {faulty} of {_number(len(documents), 'document')}.{example}"
+    return f"{_number(unchecked, 'check')} could not be made, which is not the centre's fault.{example}"
+
+
+def _number(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def _quality_control(outcome: ZipData) -> Sequence[Materialised]:

@@ -111,7 +111,7 @@ def valid_documents(context: SensorEvaluationContext) -> RunRequest | SkipReason
     if view.data_waits == 0:
         return SkipReason("No document waits.")
     if view.waiting and view.last_download_session < view.last_crawled_session:
-        return SkipReason(f"{view.waiting} zip actions are processed first.")
+        return SkipReason("Zip actions that wait are processed first.")
     return _busy(context, view) or RunRequest(
         run_key=f"crawl {view.last_crawl}, {view.data_waits} documents, {int(time.time() // REPEAT_SECONDS)}",
         tags=_session_tags(view),

@@ -29,7 +29,18 @@ FAILED = "add/H.2013-11-04.3.impc.zip"
 REASON = 'Attribute "isBaseline" of ‹mouse› is "no"; expected true or false'
 DOCUMENT = "H.2013-11-04.1.specimen.impc.xml"
 SEEN_SECONDS = 60
-FLOW = ["file_source_listings", "zip_actions", "zip_downloads", "xml_documents", "validated_documents"]
+FLOW = [
+    "file_source_listings",
+    "zip_actions",
+    "zip_downloads",
+    "xml_documents",
+    "validated_documents",
+    "uploaded_data",
+    "data_integrity",
+    "contexts",
+    "overviews",
+    "qc",
+]
 
 
 @pytest.fixture(scope="module")
@@ -122,8 +133,8 @@ def keep(browser: WebDriver, picture: str) -> None:
 
 @pytest.mark.servers
 def test_the_lineage_page_shows_the_flow(browser: WebDriver, served: str) -> None:
-    see(browser, f"{served}/asset-groups", "collection", "validation")
-    whole = f"{served}/assets/validated_documents?view=lineage&lineageScope=upstream&lineageDepth=10"
+    see(browser, f"{served}/asset-groups", "collection", "validation", "data", "quality_control")
+    whole = f"{served}/assets/qc?view=lineage&lineageScope=upstream&lineageDepth=10"
     see(browser, whole, *FLOW, picture="lineage")
 
 

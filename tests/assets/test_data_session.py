@@ -90,7 +90,7 @@ def test_a_failed_check_names_document_line_rule_and_message_the_worst_first(
     assert rule == "E4"
     assert {finding["document"] for finding in findings} == {"H.2013-10-31.2.experiment.impc.xml"}
     assert all(finding["line"] > 0 for finding in findings)
-    assert "3 errors in 1 of 1 documents" in evaluation.description
+    assert "3 errors in 1 of 1 document" in evaluation.description
     assert [dict(row.data) for row in evaluation.metadata["rules"].records] == [
         {"rule": "E4", "severity": "error", "findings": len(findings)}
     ]

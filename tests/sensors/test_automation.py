@@ -313,7 +313,7 @@ def test_the_three_jobs_of_daemons_hand_one_session_on(data: DataInstallation, m
 def test_zip_actions_come_before_documents(valid: DataInstallation, instance: DagsterInstance) -> None:
     valid.put("add/H.2013-10-31.2.impc.zip", valid_specimens("2013-10-31.2", first=11))
     crawled(valid.base, hand_over=True)
-    assert asked(valid_documents, instance) == "1 zip actions are processed first."
+    assert asked(valid_documents, instance) == "Zip actions that wait are processed first."
     assert isinstance(asked(new_zips, instance), RunRequest)
 
 
