@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from typing import Any
 
 import pytest
@@ -19,7 +20,6 @@ from dcc_resources.data_phases.corrections import recheck, withdraw_submission
 from dcc_resources.data_phases.settling import settle_qc
 from dcc_resources.qc_database.database import writing
 from dcc_resources.qc_database.models import DataContext, ReferenceSnapshot
-from dcc_resources.tracker.database import writing as writing_tracker
 from dcc_resources.tracker.models import ZipAction
 from tests.assets.conftest import Dagster
 from tests.assets.test_data_session import (
@@ -43,22 +43,13 @@ def show(data: DataInstallation, dagster: Dagster) -> None:
 def finish_quality_control(data: DataInstallation) -> None:
     with writing(data.qc) as connection:
         connection.execute(update(DataContext).values(state="qcdone", data_state="qcdone"))
-    # Seconds apart, as people and sessions are: changes are told by the time to the second.
     settle_qc(data.tracker, data.qc, data.settings, author="wrangler", reason="Looked at.")
-    later(data)
+    later()
 
 
-def later(data: DataInstallation) -> None:
-    """Have what changed have changed a minute later."""
-    with writing_tracker(data.tracker) as connection:
-        connection.exec_driver_sql(
-            "UPDATE zip_action SET last_update = "
-            + (
-                "datetime(last_update, '+1 minute')"
-                if connection.dialect.name == "sqlite"
-                else "last_update + INTERVAL 1 MINUTE"
-            )
-        )
+def later() -> None:
+    """Wait until the second is over: changes are told by the second, those of the present one are shown twice."""
+    time.sleep(1.1)
 
 
 def shown(dagster: Dagster) -> dict[str, Any]:
@@ -88,7 +79,7 @@ def test_a_submission_that_was_withdrawn_is_shown_in_yellow(data: DataInstallati
     put_orphans(data)
     run(data, data_dagster)
     withdraw_submission(data.tracker, data.qc, data.settings, key_of(ORPHANS), author="wrangler", reason="A mistake.")
-    later(data)
+    later()
     assert data.states() == {ORPHANS: "upload cancelled"}
     show(data, data_dagster)
     evaluation = data_dagster.evaluation(UPLOAD_CHECK, ORPHANS)
