@@ -40,7 +40,8 @@ def show(zip_action: str, all_errors: bool, as_json: bool) -> None:
       downloads   each attempt, oldest first: {"id", "source", "label", "requested", "received",
                   "bytes", "phase", "status", "reasons", "documents"}
       documents   those of the latest download: {"file_name", "phase", "status", "size_bytes", "md5",
-                  "errors": [{"kind", "message", "line", "column"}]}
+                  "errors": [{"kind", "message", "line", "column"}], "reopenings": [{"requested_by",
+                  "reason", "from_phase", "from_status", "created", ...}]}
       reasons     why it is as it is: {"kind", "message", "recorded"}
       reopenings  {"requested_by", "reason", "from_phase", "from_status", "created"}
       findings    what crawls noticed: {"session", "source", "file_name", "kind", "message",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +15,35 @@ from pydantic import SecretStr
 from dcc_resources.crawling import list_source
 from dcc_resources.file_sources import connect as connecting
 from dcc_resources.file_sources.base import SourceAddress, SourceProtocol
+from dcc_resources.integrity import registry
+from dcc_resources.integrity.checking import check_contents
+from dcc_resources.integrity.context import DocumentContext, ExperimentKey, KnownSpecimen, Where
+from dcc_resources.naming import Action
+from dcc_resources.reference_data.loading import ReferenceData
 from dcc_resources.report_channels import Report
 from dcc_resources.settings import Settings
+from tests.resources.qc_documents import contents, experiment
 
 ROOT = Path(__file__).parent.parent
 
 
-@pytest.fixture(scope="module")
-def examples() -> Mapping[str, Any]:
-    """The names that the Python blocks of the document define."""
+class NothingKnown:
+    """A QC database with nothing in it."""
+
+    def known_specimens(self, centre: str, ids: Collection[str]) -> Mapping[str, tuple[KnownSpecimen, ...]]:
+        return {}
+
+    def known_experiments(
+        self, centre: str, keys: Collection[ExperimentKey]
+    ) -> Mapping[ExperimentKey, tuple[Where, ...]]:
+        return {}
+
+
+@pytest.fixture
+def examples(monkeypatch: pytest.MonkeyPatch) -> Mapping[str, Any]:
+    """The names that the Python blocks of the document define; the rules that they register go with the test."""
+    monkeypatch.setattr(registry, "RULES", dict(registry.RULES))
+    monkeypatch.setattr(registry, "_BY_KIND", dict(registry._BY_KIND))
     blocks = re.findall(r"^```python\n(.*?)^```$", (ROOT / "docs/extending.md").read_text("utf-8"), re.M | re.S)
     names: dict[str, Any] = {}
     for block in blocks:
@@ -42,6 +63,14 @@ def test_a_protocol_of_ones_own_is_crawled(
     with connecting.connect(address, Settings(home=tmp_path)) as connection:
         connection.fetch(listing.listings[0].action, "H.2013-10-31.1.impc.zip", received.append, size=3, offset=1)
     assert received == [b".."]
+
+
+def test_a_rule_of_ones_own_judges(examples: Mapping[str, Any]) -> None:
+    assert examples["experiment_is_of_a_working_day"]
+    sunday, monday = experiment("E1")._replace(date="2013-10-06"), experiment("E2")._replace(date="2013-10-07")
+    document = DocumentContext(1, Action.ADD, "H", date(2026, 11, 21), ReferenceData(), NothingKnown())
+    found = check_contents(contents(sunday, monday), document)
+    assert [(finding.rule, finding.entity) for finding in found if finding.rule == "D1"] == [("D1", 1)]
 
 
 def test_a_channel_of_ones_own_sends_reports(examples: Mapping[str, Any], tmp_path: Path) -> None:
