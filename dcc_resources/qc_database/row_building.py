@@ -251,7 +251,8 @@ class _Lexical:
 
     def number(self, name: str, written: str) -> float | None:
         number = parse_number(written)
-        if number is None or repr(number) != written:
+        # Databases do not tell -0.0 from 0.0, and neither does the sum.
+        if number is None or repr(number + 0.0) != written:
             self._written[name] = written
         return number
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,13 @@ def test_every_sample_is_kept(qc_database: Engine, tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", list(DocumentKind))
 def test_all_that_the_format_has_is_kept(qc_database: Engine, tmp_path: Path, kind: DocumentKind) -> None:
     assert_kept(qc_database, full_document(kind).render()[0], kind, tmp_path)
+
+
+def test_a_negative_zero_is_kept(qc_database: Engine, tmp_path: Path) -> None:
+    content = full_document(DocumentKind.SPECIMEN).render()[0]
+    written = re.sub(rb'percentage="[^"]*"', b'percentage="-0.0"', content)
+    assert written != content
+    assert_kept(qc_database, written, DocumentKind.SPECIMEN, tmp_path)
 
 
 @only_sqlite
