@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Final
 
 from dagster import DagsterInstance, OpExecutionContext
-from sqlalchemy import Connection, Engine, func, or_, select
+from sqlalchemy import Connection, Engine, func, select, type_coerce
 
 from dcc_assets.context_reports import contexts_reports, overviews_reports
 from dcc_assets.data_catalogue import CENTRES
@@ -25,7 +25,7 @@ from dcc_assets.recorded_data import recorded_data, recorded_judgements
 from dcc_assets.runs import step_of
 from dcc_assets.work import PLATFORM, Platform, open_qc
 from dcc_resources.data_outcomes import ContextsBuilt, DataOutcome, OverviewsBuilt, ZipData
-from dcc_resources.databases.columns import utc_now
+from dcc_resources.databases.columns import UtcDateTime, utc_now
 from dcc_resources.outcomes import ZipKey
 from dcc_resources.qc_database.database import require_current
 from dcc_resources.qc_database.models import ContextHistory, DataContext
@@ -181,8 +181,9 @@ def changes_since(tracker: Connection, qc: Connection, mark: Mark) -> Changes:
     )
     if mark.zips:
         since = datetime.fromisoformat(mark.zips)
-        later = ZipAction.last_update > since
-        query = query.where(or_(later, ZipAction.last_update == since) if mark.is_open else later)
+        # As the databases keep times: to the second.
+        changed = type_coerce(ZipAction.last_update, UtcDateTime())
+        query = query.where(changed >= since if mark.is_open else changed > since)
     keys = frozenset(ZipKey(_ACTIONS[todo], name) for todo, name in tracker.execute(query))
     of_contexts = (
         select(_CONTEXT.c.centre)
