@@ -17,7 +17,7 @@ from dcc_resources.tracker.database import open_tracker
 from tests.dying_session import _after, _before
 
 POINTS: dict[str, Callable[[], None]] = {
-    "within the transaction of a document": lambda: _after(uploading, "read_document"),
+    "within the transaction of a document": lambda: _after(uploading, "read_for_upload"),
     "when a document is applied": lambda: _after(uploading, "apply_document"),
     "before the tracker hears of uploads": lambda: _before(Recorder, "write"),
     "when the uploads are recorded": lambda: _after(Recorder, "write"),

@@ -30,7 +30,7 @@ from dcc_resources.errors import (
 )
 from dcc_resources.outcomes import Problem
 from dcc_resources.qc_database.applying import Applied, DocumentToApply, apply_document
-from dcc_resources.qc_database.reading import read_document
+from dcc_resources.qc_database.building_process import read_for_upload
 from dcc_resources.qc_database.upload_findings import UploadFinding, findings_of
 from dcc_resources.qc_database.vocabulary import DocumentState, Severity
 from dcc_resources.settings import Settings
@@ -68,7 +68,7 @@ class Uploader:
         applied = apply_document(
             self.qc,
             document_to_apply(document),
-            lambda: read_document(path, document.name.kind),
+            lambda: read_for_upload(path, document.name.kind),
             hold_above=self.settings.hold_threshold,
         )
         return self._fact(document, applied, time.monotonic() - began)

@@ -187,7 +187,7 @@ def test_a_document_whose_upload_fails_leaves_no_row_and_an_entry_in_the_log(
     from dcc_resources.data_phases import uploading
     from dcc_resources.errors import InternalFaultError
 
-    read = uploading.read_document
+    read = uploading.read_for_upload
 
     def break_half_way(path: Path, kind: object) -> object:
         contents = list(read(path, kind))  # type: ignore[arg-type]
@@ -195,7 +195,7 @@ def test_a_document_whose_upload_fails_leaves_no_row_and_an_entry_in_the_log(
             return contents
         return (content if place < 3 else 1 // 0 for place, content in enumerate(contents))
 
-    monkeypatch.setattr(uploading, "read_document", break_half_way)
+    monkeypatch.setattr(uploading, "read_for_upload", break_half_way)
     data.put(ZIP, specimens(), experiments())
     data.validate()
     with pytest.raises(InternalFaultError, match=r"specimen\.impc\.xml: ZeroDivisionError"):

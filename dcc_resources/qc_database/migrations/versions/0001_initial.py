@@ -117,7 +117,8 @@ impress_ontology_option: snapshot_id big key in >reference_snapshot, parameter_i
 known_status_code: snapshot_id big key in >reference_snapshot, code 64 key, description text
 known_project: snapshot_id big key in >reference_snapshot, name 128 key
 known_colony: snapshot_id big key in >reference_snapshot, colony_id 128 key, position big key,
-  production_centre 32, status 128, created date?, strain_id 128?, gene_id 128?, gene_symbol 128?, allele_id 128?, allele_symbol 255?
+  production_centre 32, status 128, created date?, strain_id 128?, gene_id 128?, gene_symbol 128?, allele_id 128?,
+  allele_symbol 255?
 known_strain: snapshot_id big key in >reference_snapshot, strain_id 128 key, name 1024
 waiver: id big counted, rule 16, centre 32?, procedure_id 64?, valid_from date, valid_until date?, effect 8,
   reason 256, author 64, created time, revoked time?, revoked_by 64?,

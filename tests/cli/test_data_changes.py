@@ -1,0 +1,99 @@
+"""`dcc data plan`, `confirm`, `undo`, `recheck` and `history`, on SQLite and on MariaDB."""
+
+from __future__ import annotations
+
+import pytest
+
+from dcc_cli.demo import submissions
+from tests.cli.conftest import Dcc
+from tests.databases import only_sqlite
+from tests.installations import Folder
+
+ADD = "add/H.2013-10-31.1.impc.zip"
+EDIT = "edit/H.2013-11-05.2.impc.zip"
+ANIMALS = {"H.2013-10-31.1.specimen.impc.xml": submissions.specimen_document("H", mice=4)}
+WEIGHTS = submissions.experiment_document("H", procedure="IMPC_BWT_001", animals=4)
+CORRECTED = WEIGHTS.replace(b"<value>2", b"<value>1")
+
+
+@pytest.fixture
+def folder(dcc: Dcc) -> Folder:
+    """A source whose four weighed animals are with quality control, and an edit of the weights that waits."""
+    dcc.environment["DCC_UNTIL"] = "qc"
+    folder = dcc.add_folder()
+    folder.put(ADD, {**ANIMALS, "H.2013-10-31.2.experiment.impc.xml": WEIGHTS})
+    dcc("crawl")
+    folder.put(EDIT, {"H.2013-11-05.1.experiment.impc.xml": CORRECTED})
+    return folder
+
+
+def state_of(dcc: Dcc, key: str) -> tuple[str, str]:
+    shown = dcc.json("show", key)
+    return shown["phase"], shown["status"]
+
+
+def test_a_plan_says_what_would_change_and_changes_nothing(dcc: Dcc, folder: Folder) -> None:
+    dcc("crawl", "--until", "xsd")
+    (planned,) = dcc.json("data", "plan", EDIT)
+    assert (planned["state"], planned["repeated"], planned["refused"]) == ("applied", False, 0)
+    assert planned["opened"] == planned["ended"] == {"experiment": 4}
+    values = {(change["what"], change["old"][0], change["new"][0]) for change in planned["changes"]}
+    assert values == {("IMPC_BWT_001_001", "2", "1")}
+    assert {context["parameter_id"] for context in planned["contexts"]} == {"IMPC_BWT_001_001"}
+    said = dcc("data", "plan", EDIT).stdout
+    assert "would end   4 experiments" in said
+    assert state_of(dcc, EDIT) == ("xsd", "done")
+
+
+def test_what_is_held_waits_until_it_is_confirmed(dcc: Dcc, folder: Folder) -> None:
+    dcc.environment["DCC_HOLD_THRESHOLD"] = "3"
+    report = dcc.json("crawl", exit_code=1)
+    assert [problem["kind"] for problem in report["problems"]] == ["held"]
+    assert state_of(dcc, EDIT) == ("upload", "pending")
+    dcc("crawl")
+    assert state_of(dcc, EDIT) == ("upload", "pending")
+    assert dcc.json("data", "plan", EDIT)[0]["ended"] == {"experiment": 4}
+    (confirmed,) = dcc.json("data", "confirm", EDIT, "--reason", "a new balance")
+    assert (confirmed["phase"], confirmed["status"], confirmed["ended"]) == ("upload", "done", {"experiment": 4})
+    dcc("crawl")
+    assert state_of(dcc, EDIT) == ("qc", "pending")
+    (event,) = [
+        event
+        for event in dcc.json("data", "history", "--centre", "H", "--specimen", "H-M000001")
+        if event["happening"] == "edited"
+    ]
+    assert event["reason"] == "a new balance"
+    assert "is held" in dcc.error("data", "confirm", EDIT, "--reason", "again", exit_code=2)
+
+
+def test_a_submission_is_withdrawn_wholly_and_comes_back_by_a_retry(dcc: Dcc, folder: Folder) -> None:
+    dcc("crawl")
+    error = dcc("data", "undo", ADD, "--reason", "wrong animals", exit_code=1).stderr
+    assert EDIT in error
+    assert "nothing was changed" in error
+    assert dcc.json("data", "undo", ADD, "--reason", "wrong animals", exit_code=1)["builders"]
+    assert "Withdrew 1 document" in dcc("data", "undo", EDIT, "--reason", "the wrong plate").stdout
+    assert state_of(dcc, EDIT) == ("upload", "cancelled")
+    dcc("crawl")
+    assert state_of(dcc, EDIT) == ("upload", "cancelled")
+    story = dcc("data", "history", "--centre", "H", "--specimen", "H-M000001").stdout
+    assert "restored" in story
+    assert "the wrong plate" in story
+    dcc("retry", EDIT)
+    assert state_of(dcc, EDIT) == ("qc", "pending")
+
+
+def test_a_recheck_has_documents_judged_by_the_next_session(dcc: Dcc, folder: Folder) -> None:
+    assert dcc.json("data", "recheck", "--centre", "H", "--reason", "new rules")["documents"] == 2
+    assert state_of(dcc, ADD) == ("upload", "done")
+    dcc("crawl")
+    assert (state_of(dcc, ADD), state_of(dcc, EDIT)) == (("qc", "done"), ("qc", "pending"))
+    assert dcc.json("data", "recheck", "--rule", "S4", "--reason", "new colonies") == {"documents": 0, "keys": []}
+
+
+@only_sqlite
+def test_what_is_not_there_is_said(dcc: Dcc) -> None:
+    assert "waits to be uploaded" in dcc.error("data", "plan", ADD, exit_code=2)
+    assert "stands" in dcc.error("data", "undo", ADD, "--reason", "x", exit_code=2)
+    assert "ever named" in dcc.error("data", "history", "--centre", "H", "--specimen", "S1", exit_code=2)
+    assert "which documents" in dcc("data", "recheck", "--reason", "x", exit_code=2).stderr
