@@ -263,7 +263,7 @@ def qc_url(tracker_url: str, tmp_path: Path, request: pytest.FixtureRequest) -> 
 @pytest.fixture
 def qc_settings(settings: Settings, qc_url: str) -> Settings:
     """`settings` with a QC database that does not exist yet, on the same kind of database as the tracker."""
-    return settings.model_copy(update={"qc_url": SecretStr(qc_url)})
+    return settings if is_sqlite(qc_url) else settings.model_copy(update={"qc_url": SecretStr(qc_url)})
 
 
 @pytest.fixture
