@@ -29,7 +29,7 @@ GROUPS: Final = (
         ("S7", "S8", "S9", "S10", "S11", "S12", "S14", "X3", "X4", "X8"),
     ),
     RuleGroup(
-        "upload",
+        "add_edit_delete",
         "What is added is not there yet, what is edited or deleted is, and all of it can be stored.",
         ("S13", "E9", "Q1", "Q2", "Q3", "Q4", "Q5"),
     ),
