@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from dcc_resources.outcomes import Problem
-    from dcc_resources.tracker.stories import DocumentStory, DownloadStory, Reason, ZipStory
+    from dcc_resources.tracker.stories import DocumentStory, DownloadStory, Reason, ReopeningStory, ZipStory
 
 _ERRORS_SHOWN = 10
 
@@ -74,12 +74,16 @@ def _print_story(story: ZipStory, most_errors: int | None) -> None:
     if story.reopenings:
         click.echo("\nRe-opened")
         for entry in story.reopenings:
-            state = f"{entry.from_phase.short_name} {entry.from_status.short_name}"
-            click.echo(f"  {printable(entry.created)}  from {state}, {printable(entry.requested_by)}: {entry.reason}")
+            click.echo(f"  {printable(entry.created)}  from {_set_back_text(entry)}")
     if story.findings:
         click.echo("\nFindings")
         for finding in story.findings:
             click.echo(f"  {printable(finding.created)}  {printable(finding.message)}")
+
+
+def _set_back_text(entry: ReopeningStory) -> str:
+    state = f"{entry.from_phase.short_name} {entry.from_status.short_name}"
+    return f"{state}, {printable(entry.requested_by)}: {printable(entry.reason)}"
 
 
 def state_text(phase: str, status: str) -> str:
@@ -115,20 +119,28 @@ def _print_documents(documents: Sequence[DocumentStory], most_errors: int | None
         return
     click.echo("\nDocuments")
     rows = [
-        (d.file_name, d.phase.short_name, d.status.short_name, byte_size(d.size_bytes), len(d.errors))
-        for d in documents
+        (
+            document.file_name,
+            document.phase.short_name,
+            document.status.short_name,
+            byte_size(document.size_bytes),
+            sum(error.is_error for error in document.errors),
+        )
+        for document in documents
     ]
     echo_table(("document", "phase", "status", "size", "errors"), rows, indent="  ")
     for document in documents:
-        if document.errors:
+        if document.errors or document.reopenings:
             click.echo(f"\n{printable(document.file_name)}")
             print_errors(document.errors, most_errors, hint="`dcc show --all-errors` prints them all.")
+        for entry in document.reopenings:
+            click.echo(f"  {printable(entry.created)}  set back from {_set_back_text(entry)}")
 
 
 def print_errors(errors: Sequence[Problem], most: int | None, *, hint: str) -> None:
     """Print errors of a document with their lines and columns, at most `most` (None: all) of them."""
     for error in errors[:most]:
         place = f"{error.place}: " if error.place else ""
-        click.echo(f"  {place}{printable(error.message)}")
+        click.echo(f"  {place}{printable(error.text)}")
     if most is not None and len(errors) > most:
         click.echo(f"  ... and {count_of(len(errors) - most, 'more error')}. {hint}")

@@ -12,6 +12,12 @@ from dcc_resources.tracker.reference import Phase, Status
 
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f]|\.\.\.")
 _LONGEST_KEY = 64
+_RULE_ID = re.compile(r"[A-Z][0-9]{1,2}")
+
+HELD = "held"
+"""The kind of a problem that says that a document waits to be confirmed."""
+WARNING_MARK = "Warning: "
+UNCHECKED_MARK = "Not checked: "
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -43,7 +49,8 @@ class ZipKey:
 class Problem:
     """One thing wrong with an archive or document.
 
-    `kind` is the error's name in `an_exception`; line and column count from 1 and are None where there is none.
+    `kind` is the error's name in `an_exception`, or the id of the integrity rule that found it; line and column count
+    from 1 and are None where there is none. Messages of warnings and of what could not be checked begin with a mark.
     """
 
     kind: str
@@ -57,6 +64,16 @@ class Problem:
         if self.line is None:
             return ""
         return f"line {self.line}" if self.column is None else f"line {self.line}, column {self.column}"
+
+    @property
+    def text(self) -> str:
+        """The message, after the id of the rule if one found it."""
+        return f"{self.kind}: {self.message}" if _RULE_ID.fullmatch(self.kind) else self.message
+
+    @property
+    def is_error(self) -> bool:
+        """Whether it fails a document: it is neither a warning nor unchecked, nor something to be confirmed."""
+        return self.kind != HELD and not self.message.startswith((WARNING_MARK, UNCHECKED_MARK))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """The report of a crawling session for data wranglers, in plain text (existing_system_defects row 43).
 
 It tells how each file source was crawled, how far the session's zip actions and documents came, why each of those that
-failed did, and what the crawls noticed. Everything in it is from the tracker.
+failed did, what waits to be confirmed, what came late, and what the crawls noticed. Everything in it is from the
+tracker.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import logging
 import textwrap
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -18,12 +19,14 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from dcc_resources.errors import DccError, NotFoundError
 from dcc_resources.file_sources.base import SourceAddress
+from dcc_resources.outcomes import HELD, Problem, ZipKey
+from dcc_resources.qc_database.upload_findings import LATE
 from dcc_resources.report_channels import Report, open_channels
 from dcc_resources.settings import Settings
 from dcc_resources.tracker.queries import CrawlEntry, Finding, SessionEntry, StateCount, list_sessions, session_findings
 from dcc_resources.tracker.reference import Phase, Status
 from dcc_resources.tracker.registry import list_centres
-from dcc_resources.tracker.session_zips import SessionZip, session_documents, session_zips
+from dcc_resources.tracker.session_zips import SessionZip, session_documents, session_entries, session_zips
 from dcc_resources.tracker.sources import load_addresses
 from dcc_resources.tracker.stories import DocumentStory, ZipStory, zip_story
 
@@ -92,6 +95,8 @@ class _Facts:
     documents: Sequence[StateCount]
     failed: Sequence[tuple[SessionZip, ZipStory]]
     findings: Sequence[Finding]
+    held: Mapping[ZipKey, Sequence[tuple[str, Problem]]]
+    late: Mapping[ZipKey, Sequence[tuple[str, Problem]]]
 
     @property
     def failed_zips(self) -> int:
@@ -128,6 +133,11 @@ def _load(connection: Connection, session_id: int, centre: str | None) -> _Facts
         for state in documents.get(zipped.key, ()):
             counts[state.phase, state.status] += state.count
     failed = [zipped for zipped in zips if zipped.status is Status.FAILED]
+    own_keys = {zipped.key for zipped in zips}
+    held, late = (
+        {key: entries for key, entries in session_entries(connection, session, [kind]).items() if key in own_keys}
+        for kind in (HELD, LATE)
+    )
     return _Facts(
         session=session,
         centre=centre,
@@ -138,6 +148,8 @@ def _load(connection: Connection, session_id: int, centre: str | None) -> _Facts
         documents=_states(counts),
         failed=[(zipped, zip_story(connection, zipped.key)) for zipped in failed[:_MOST_ZIPS]],
         findings=[finding for finding in session_findings(connection, session_id) if finding.source in own],
+        held=held,
+        late=late,
     )
 
 
@@ -147,6 +159,7 @@ def _states(counts: Counter[tuple[Phase, Status]]) -> list[StateCount]:
 
 def _render(facts: _Facts) -> Report:
     lines = [*_heading(facts), *_source_lines(facts), *_count_lines(facts), *_failure_lines(facts)]
+    lines += [*_entry_lines("What waits to be confirmed", facts.held), *_entry_lines("What came late", facts.late)]
     lines += [*_finding_lines(facts), "", "See also: dcc status; dcc show <action>/<zip>; dcc ui", ""]
     return Report(facts.session.id, _subject(facts), "\n".join(lines))
 
@@ -155,6 +168,7 @@ def _subject(facts: _Facts) -> str:
     troubles = (
         (facts.failed_zips, "failed zip action", None),
         (facts.troubled_sources, "file source in trouble", "file sources in trouble"),
+        (len(facts.held), "zip action to be confirmed", "zip actions to be confirmed"),
         (len(facts.findings), "finding", None),
     )
     said = ", ".join(_count(*trouble) for trouble in troubles if trouble[0])
@@ -249,13 +263,28 @@ def _story_lines(story: ZipStory) -> Iterator[str]:
 
 
 def _document_lines(document: DocumentStory) -> Iterator[str]:
-    found = _count(len(document.errors), "error") if document.errors else "no error recorded"
+    errors = sum(problem.is_error for problem in document.errors)
+    found = _count(errors, "error") if errors else "no error recorded"
     yield from _wrapped(f"{document.file_name}: failed at {document.phase.short_name}, {found}", 6)
     for problem in document.errors[:_MOST_ERRORS]:
         place = f"{problem.place}: " if problem.place else ""
-        yield from _wrapped(f"{place}{problem.message}", 8)
+        yield from _wrapped(f"{place}{problem.text}", 8)
     if len(document.errors) > _MOST_ERRORS:
         yield f"        ... and {len(document.errors) - _MOST_ERRORS:,} more"
+
+
+def _entry_lines(title: str, entries: Mapping[ZipKey, Sequence[tuple[str, Problem]]]) -> Iterator[str]:
+    if not entries:
+        return
+    yield from _title(title)
+    for key, found in list(entries.items())[:_MOST_ZIPS]:
+        yield from _wrapped(str(key), 2)
+        for file_name, problem in found[:_MOST_DOCUMENTS]:
+            yield from _wrapped(f"{file_name}: {problem.message}", 4)
+        if len(found) > _MOST_DOCUMENTS:
+            yield f"    ... and {_count(len(found) - _MOST_DOCUMENTS, 'more document')}: dcc show {key}"
+    if len(entries) > _MOST_ZIPS:
+        yield f"  ... and {_count(len(entries) - _MOST_ZIPS, 'more zip action')}"
 
 
 def _finding_lines(facts: _Facts) -> Iterator[str]:

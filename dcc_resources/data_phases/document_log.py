@@ -1,7 +1,7 @@
 """What is wrong with documents, as the tracker's `xml_log` has it (reference integrity_rules; seed 000 section 5).
 
-The kind of an entry is the id of the rule, or the name of the error that stopped the document. Entries that hold no
-more stay, marked as cleared.
+The kind of an entry is the id of the rule, or the name of the error that stopped the document; a document that is held
+has one too. Entries that hold no more stay, marked as cleared.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from dcc_resources.data_outcomes import FindingEntry
 from dcc_resources.databases.columns import Message
 from dcc_resources.integrity.catalogue import CATALOGUE
 from dcc_resources.integrity.findings import MORE_RULE
-from dcc_resources.outcomes import Problem
+from dcc_resources.outcomes import HELD, UNCHECKED_MARK, WARNING_MARK, Problem, ZipKey
 from dcc_resources.qc_database.vocabulary import Severity
 from dcc_resources.tracker.database import exception_id
 from dcc_resources.tracker.lineage import IDS, chunks
 from dcc_resources.tracker.models import AnException, XmlLog, utc_now
 
 _RANK: Final = {Severity.FATAL: 0, Severity.ERROR: 0, Severity.WARNING: 1, Severity.UNCHECKED: 2}
-_MARK: Final = {Severity.WARNING: "Warning: ", Severity.UNCHECKED: "Not checked: "}
+_MARK: Final = {Severity.WARNING: WARNING_MARK, Severity.UNCHECKED: UNCHECKED_MARK}
 _FITTED: Final = Message()
 _INSERT: Final = insert(XmlLog)
 _ACTIVE: Final = (
@@ -57,6 +57,16 @@ def problems_of(findings: Iterable[FindingEntry], total: int, most: int) -> list
         more = f"There are {left:,} findings more than the {len(shown):,} listed here. See dcc data findings."
         shown.append(Problem(MORE_RULE, more))
     return shown
+
+
+def held_problem(key: ZipKey, ended: Mapping[str, int]) -> Problem:
+    """The entry of a document that is held, which would end so many entities by their kind."""
+    counts = ", ".join(f"{count:,} {kind if count == 1 else kind + 's'}" for kind, count in ended.items() if count)
+    return Problem(
+        HELD,
+        f"It would replace or remove {counts}, and waits to be confirmed. See what it would change: "
+        f"dcc data plan {key}. Then: dcc data confirm {key} --reason ..., or leave it.",
+    )
 
 
 def rewrite_log(connection: Connection, wanted: Mapping[int, Sequence[Problem]]) -> None:
@@ -114,5 +124,7 @@ def _description(kind: str) -> str:
     """What a rule demands, or the summary of the error of that name."""
     if kind in CATALOGUE:
         return CATALOGUE[kind].demand
+    if kind == HELD:
+        return "A document that would change much waits to be confirmed."
     error = getattr(errors, kind, errors.DccError)
     return str(error.summary())

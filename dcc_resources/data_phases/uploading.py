@@ -17,7 +17,7 @@ from sqlalchemy import Engine
 
 from dcc_resources.data_outcomes import DocumentData, FindingEntry, ZipData
 from dcc_resources.data_phases.data_session import DataSession, Fact, Recorder
-from dcc_resources.data_phases.document_log import problems_of, worst_first
+from dcc_resources.data_phases.document_log import held_problem, problems_of, worst_first
 from dcc_resources.data_phases.documents import UPLOADED, DueDocument
 from dcc_resources.data_phases.qc_documents import QcDocument, documents_of
 from dcc_resources.data_phases.staged_documents import staged_path
@@ -117,7 +117,7 @@ class Uploader:
             finding_counts=counts,
         )
         if applied.state is DocumentState.HELD:
-            return Fact(document, data, _HELD, seconds=seconds)
+            return Fact(document, data, _HELD, [held_problem(document.key, applied.ended)], seconds)
         problems = problems_of(findings, len(findings), self.settings.max_document_errors)
         state = _FAILED if applied.state is DocumentState.REFUSED else UPLOADED
         return Fact(document, data, state, problems, seconds)

@@ -27,6 +27,9 @@ from dcc_resources.qc_database.vocabulary import EntityKind, Severity
 UPLOAD_RULES: Final = ("Q1", "Q2", "Q3", "Q4", "Q5", "S13", "E9")
 """The rules whose findings the upload makes."""
 
+LATE: Final = "Q5"
+"""The rule of documents that come after newer ones of their centre."""
+
 NOT_STORED: Final = "Q1"
 """The rule by which nothing of an entity is stored."""
 
@@ -146,7 +149,7 @@ def late(created: date, newest: date) -> UploadFinding:
         f"The document is of {created} and arrived after one of {newest} of the same centre was uploaded. It was "
         "applied last: check what it edits or deletes."
     )
-    return UploadFinding("Q5", Severity.WARNING, message)
+    return UploadFinding(LATE, Severity.WARNING, message)
 
 
 def findings_of(connection: Connection, document_id: int) -> tuple[UploadFinding, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -10,12 +11,14 @@ from typing import Any
 from sqlalchemy import Connection, Select, func, literal, or_, select
 
 from dcc_resources.databases.columns import UtcDateTime, utc_now
-from dcc_resources.outcomes import ZipKey
+from dcc_resources.outcomes import Problem, ZipKey
 from dcc_resources.tracker.models import (
+    AnException,
     Centre,
     FileSource,
     FileSourceHasZip,
     XmlFile,
+    XmlLog,
     ZipAction,
     ZipDownload,
     ZipFile,
@@ -96,6 +99,32 @@ def session_documents(connection: Connection, session: SessionEntry) -> dict[Zip
     for todo, name, phase, status, count in connection.execute(query):
         counts[ZipKey(_ACTIONS[todo], name)].append(StateCount(Phase(phase), Status(status), count))
     return dict(counts)
+
+
+def session_entries(
+    connection: Connection, session: SessionEntry, kinds: Sequence[str]
+) -> dict[ZipKey, list[tuple[str, Problem]]]:
+    """What the logs of the documents of these zip actions have of certain kinds and still holds, with file names."""
+    latest = latest_downloads()
+    query = (
+        select(ZipAction.todo_id, ZipFile.file_name, XmlFile.fname, AnException.short_name, XmlLog.message, XmlLog.line)
+        .select_from(XmlLog)
+        .join(AnException, AnException.id == XmlLog.exception_id)
+        .join(XmlFile, XmlFile.id == XmlLog.xml_id)
+        .join(latest, latest.c.download_id == XmlFile.zip_id)
+        .join(ZipAction, ZipAction.id == latest.c.za_id)
+        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+        .where(
+            ZipAction.id.in_(_touched(connection, session)),
+            AnException.short_name.in_(kinds),
+            XmlLog.cleared.is_(None),
+        )
+        .order_by(XmlLog.id)
+    )
+    entries: dict[ZipKey, list[tuple[str, Problem]]] = defaultdict(list)
+    for todo, name, file_name, kind, message, line in connection.execute(query):
+        entries[ZipKey(_ACTIONS[todo], name)].append((file_name, Problem(kind, message or "", line)))
+    return dict(entries)
 
 
 def _touched(connection: Connection, session: SessionEntry) -> Select[Any]:

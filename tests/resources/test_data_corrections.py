@@ -110,7 +110,9 @@ def confirm(data: DataInstallation, key: str = EDIT) -> list[tuple[str, Status]]
 
 
 def test_what_is_confirmed_takes_effect_at_once_and_goes_on_in_the_next_session(held: DataInstallation) -> None:
+    assert held.log(EDITED) == ["held"]
     assert confirm(held) == [(EDITED, Status.DONE)]
+    assert held.log(EDITED) == []
     assert held.documents()[EDITED] == "upload done"
     assert sorted(
         {document for document, current in held.rows(models.Specimen, "document_id", "is_current") if current}

@@ -301,8 +301,10 @@ def test_a_change_of_much_is_held_and_not_tried_again(data: DataInstallation) ->
     assert (held.held, held.status.short_name) == (True, "pending")
     assert data.states()[edit] == "upload pending"
     assert {document_id for (document_id,) in data.rows(models.Specimen, "document_id") if document_id} == {1}
+    assert data.log(name) == ["held"]
     assert careful.take_up().zips == []
     assert data.states()[edit] == "upload pending"
+    assert data.log(name) == ["held"]
 
 
 def test_a_document_that_was_judged_by_missing_reference_data_is_judged_when_they_are_there(

@@ -26,6 +26,9 @@ from dcc_resources.errors import ConfigurationError, NotFoundError
 from dcc_resources.mail_addresses import parse_smtp_url
 from dcc_resources.session_report import render_session_report, send_session_report
 from dcc_resources.settings import load_settings
+from dcc_resources.tracker.queries import list_sessions
+from tests.data_installations import DataInstallation, experiments
+from tests.data_installations import specimens as data_specimens
 from tests.databases import only_sqlite
 from tests.installations import Folder, Installation, specimens
 from tests.servers import Authority, free_port
@@ -107,6 +110,34 @@ def test_a_centre_is_told_only_what_concerns_it(troubled: Troubled) -> None:
     assert f"file source {troubled.other_source}" not in own
     assert other.subject == f"DCC session {troubled.session} for J: 1 file source in trouble"
     assert "H.2013" not in other.text
+
+
+def test_the_report_tells_of_data_that_fail_that_are_held_and_that_came_late(data: DataInstallation) -> None:
+    """issue 3, items 2 and 4: what is held and late is reported; a warning is no error."""
+    careful = data.with_settings(hold_threshold=2)
+    careful.put("add/H.2013-11-01.1.impc.zip", data_specimens("2013-11-01.1"))
+    careful.run()
+    edit, late = "edit/H.2013-11-02.1.impc.zip", "add/H.2013-10-30.1.impc.zip"
+    careful.put(edit, data_specimens("2013-11-02.1"))
+    careful.put(late, data_specimens("2013-10-30.1", first=101))
+    careful.put("add/H.2013-11-03.1.impc.zip", experiments("2013-11-03.1", animals=1, first=201))
+    careful.run()
+    with careful.tracker.connect() as connection:
+        session = list_sessions(connection)[0].id
+        report = render_session_report(connection, session)
+        other = render_session_report(connection, session, centre="J").text
+    text = one_line(report.text)
+    assert report.subject == f"DCC session {session}: 1 failed zip action, 1 zip action to be confirmed"
+    assert "H.2013-11-03.1.experiment.impc.xml: failed at data, 1 error line 4: E4: The specimen" in text
+    waits = text.partition("What waits to be confirmed")[2].partition("What came late")[0]
+    assert edit in waits
+    assert "It would replace or remove 3 specimens" in waits
+    assert f"dcc data confirm {edit}" in waits
+    came_late = text.partition("What came late")[2]
+    assert late in came_late
+    assert "arrived after one of 2013-11-01" in came_late
+    assert edit not in came_late
+    assert "H.2013" not in other
 
 
 def test_a_later_session_reports_what_it_did_itself(troubled: Troubled) -> None:
