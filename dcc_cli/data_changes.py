@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dcc_resources.data_outcomes import DocumentData
     from dcc_resources.data_phases.plans import DocumentPlan
     from dcc_resources.qc_database.history import Event
+    from dcc_resources.settings import Settings
 
 _CHANGES_SHOWN = 20
 _BUILT_ON = 1
@@ -39,8 +40,8 @@ def plan(zip_action: str, all_changes: bool, as_json: bool) -> None:
       dcc data plan edit/H.2013-11-05.4.impc.zip
 
     \b
-    JSON: a list, an object for each document: {"file_name", "state" (applied, refused, held),
-      "repeated", "late", "said", "opened", "ended", "refused", "changed",
+    JSON: a list, an object for each document: {"file_name", "state" (applied, refused),
+      "held" (whether it waits to be confirmed), "repeated", "late", "said", "opened", "ended", "refused", "changed",
       "changes": [{"entity", "what", "old", "new"}], "contexts": [{"centre", "pipeline", "colony_id",
       "strain_id", "procedure_id", "parameter_id"}], "findings": [{"rule", "severity", "message",
       "line"}]}; `changed` counts the values, `changes` are the first 1,000 of them
@@ -53,17 +54,20 @@ def plan(zip_action: str, all_changes: bool, as_json: bool) -> None:
     with open_tracker(settings) as tracker, open_qc(settings) as qc:
         plans = plan_submission(tracker, qc, settings, key)
     if as_json:
-        echo_json([_plan_json(one) for one in plans])
+        echo_json([_plan_json(one, settings) for one in plans])
         return
     for one in plans:
         _print_plan(one, None if all_changes else _CHANGES_SHOWN)
+        if _is_held(one, settings):
+            click.echo(f"  It waits to be confirmed: dcc data confirm {key} --reason ..., or leave it.")
 
 
-def _plan_json(planned: DocumentPlan) -> dict[str, object]:
+def _plan_json(planned: DocumentPlan, settings: Settings) -> dict[str, object]:
     would_be = planned.plan.would_be
     return {
         "file_name": planned.file_name,
         "state": would_be.state,
+        "held": _is_held(planned, settings),
         "repeated": would_be.repeated,
         "late": would_be.late,
         "said": would_be.said,
@@ -80,16 +84,21 @@ def _plan_json(planned: DocumentPlan) -> dict[str, object]:
     }
 
 
+def _is_held(planned: DocumentPlan, settings: Settings) -> bool:
+    """Whether a session lets the document take effect only when it is confirmed."""
+    return sum(planned.plan.would_be.ended.values()) > settings.hold_threshold
+
+
 def _print_plan(planned: DocumentPlan, most: int | None) -> None:
     plan, would_be = planned.plan, planned.plan.would_be
     click.echo(click.style(printable(planned.file_name), bold=True))
     if would_be.repeated:
         click.echo("  It has been applied already and would change nothing.")
         return
-    click.echo(f"  says        {_counted(would_be.said)}")
-    click.echo(f"  would open  {_counted(would_be.opened)}")
-    click.echo(f"  would end   {_counted(would_be.ended)}")
-    click.echo(f"  would touch {count_of(len(plan.contexts), 'data context')}")
+    click.echo(f"  says                     {_counted(would_be.said)}")
+    click.echo(f"  would bring in           {_counted(would_be.opened)}")
+    click.echo(f"  would replace or remove  {_counted(would_be.ended)}")
+    click.echo(f"  would touch              {count_of(len(plan.contexts), 'data context')}")
     if would_be.late:
         click.echo("  It comes late: newer documents of the centre were applied before.")
     for found in would_be.findings[:most]:
@@ -151,7 +160,7 @@ def _document_json(document: DocumentData) -> dict[str, object]:
 def _print_confirmed(documents: Iterable[DocumentData]) -> None:
     for document in documents:
         state = state_text(document.phase.short_name, document.status.short_name)
-        click.echo(f"{printable(document.file_name)}: {state}: ended {_counted(document.ended)}")
+        click.echo(f"{printable(document.file_name)}: {state}: replaced or removed {_counted(document.ended)}")
         for found in document.findings[:_CHANGES_SHOWN]:
             click.echo(f"  {found.rule} {found.severity.value}  {printable(found.message)}")
         if document.reason:
@@ -200,8 +209,10 @@ def undo(zip_action: str, reason: str, as_json: bool) -> None:
     for builder in undone.builders[:_CHANGES_SHOWN]:
         name = f"{builder.zip_action}/{builder.zip_file}: {builder.file_name}"
         click.echo(f"{printable(name)}: {printable(builder.why)}", err=True)
+    later = len(undone.builders)
+    what, them = ("builds", "it") if later == 1 else ("build", "them")
     raise CommandFailedError(
-        f"{count_of(len(undone.builders), 'later document')} build on {key}; nothing was changed. Withdraw them first.",
+        f"{count_of(later, 'later document')} {what} on {key}; nothing was changed. Withdraw {them} first.",
         _BUILT_ON,
     )
 
@@ -287,11 +298,14 @@ def history(centre: str, specimen: str, as_json: bool) -> None:
     for event in events:
         for found in event.findings:
             gone = "" if found.is_active else " (no longer holds)"
-            click.echo(
-                f"  document {event.document_id}: {found.rule} {found.severity}{gone}: {printable(found.message)}"
-            )
-        if event.author:
-            click.echo(f"  document {event.document_id}: {printable(event.author)}: {printable(event.reason)}")
+            place = f"{event.file_name}, line {found.line}" if found.line else event.file_name
+            click.echo(f"  {printable(place)}: {found.rule} {found.severity}{gone}: {printable(found.message)}")
+    for event in {event.document_id: event for event in events if event.author}.values():
+        did = "confirmed" if event.undoes is None else "withdrawn"
+        click.echo(
+            f"  {printable(event.applied_at)}  {printable(event.file_name)} {did} by {printable(event.author)}: "
+            f"{printable(event.reason)}"
+        )
 
 
 def _event_row(event: Event) -> tuple[object, ...]:

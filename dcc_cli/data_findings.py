@@ -26,7 +26,7 @@ _LONGEST_EXAMPLE = 100
 @click.option("--severity", type=click.Choice([severity.value for severity in Severity]), help="Of this severity only.")
 @click.option("--zip", "zip_action", metavar="ACTION/ZIP", help="Of the documents of this zip action only.")
 @click.option("--document", metavar="NAME", help="Of documents of this name only.")
-@click.option("--all", "inactive_too", is_flag=True, help="Also those that no longer hold.")
+@click.option("--all", "inactive_too", is_flag=True, help="Also those that no longer hold or are waived.")
 @click.option("--each", is_flag=True, help="Print each finding; counts by centre and rule are printed otherwise.")
 @click.option("--limit", type=click.IntRange(1), help=f"With --each, at most so many; {_SHOWN} unless --json.")
 @json_option
@@ -44,7 +44,8 @@ def findings(
     """Say what the integrity rules found in the documents.
 
     Counted by centre and rule, the worst first, or with --each one by one, with document, line and value. Those of the
-    upload are among them. A finding that no longer holds, because what it missed has arrived, is kept; --all shows it.
+    upload are among them. A finding that no longer holds, because what it missed has arrived, is kept, and so is one
+    that is waived; --all shows them.
 
     \b
     Examples:
@@ -76,7 +77,7 @@ def findings(
     if as_json:
         echo_json(records if each else counts)
     elif not counts:
-        click.echo("No findings.")
+        click.echo("No findings." if inactive_too else "No findings. --all shows also those that no longer hold.")
     elif each:
         _print_each(records, sum(count.findings for count in counts))
     else:
@@ -99,14 +100,20 @@ def _print_each(records: Iterable[FindingRecord], total: int) -> None:
             click.echo(("\n" if printed else "") + click.style(printable(name), bold=True))
         printed[name] += 1
         place = "" if record.line is None else f"line {record.line}: "
-        gone = "" if record.is_active else " (no longer holds)"
-        waived = "" if record.waiver is None else f" (waiver {record.waiver})"
         colour = "red" if record.severity in (Severity.ERROR, Severity.FATAL) and record.is_active else None
         rule = click.style(f"{record.rule} {record.severity.value}", fg=colour)
-        click.echo(f"  {rule}{waived}{gone}  {place}{printable(record.message)}")
+        click.echo(f"  {rule}{_standing(record)}  {place}{printable(record.message)}")
     left = total - printed.total()
     if left > 0:
         click.echo(f"\n... and {count_of(left, 'more finding')}. --limit says how many to print.")
+
+
+def _standing(record: FindingRecord) -> str:
+    if record.closed is not None or (record.waiver is None and not record.is_active):
+        return " (no longer holds)"
+    if record.waiver is None:
+        return ""
+    return f" ({'lowered' if record.is_active else 'waived'} by waiver {record.waiver})"
 
 
 def _shortened(text: str) -> str:

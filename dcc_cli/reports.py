@@ -14,7 +14,7 @@ from dcc_resources.tracker.reference import Phase, Status
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dcc_resources.tracker.queries import CrawlEntry, Finding, SessionEntry, StateCount
+    from dcc_resources.tracker.queries import CrawlEntry, SessionEntry, StateCount
     from dcc_resources.tracker.registry import SourceEntry
 
 _FINDINGS_SHOWN = 20
@@ -25,9 +25,9 @@ _FINDINGS_SHOWN = 20
 def status(as_json: bool) -> None:
     """Say how far everything is.
 
-    Zip actions and documents by phase and status, file sources, the last session. Documents counted are those of each
-    zip action's latest download. Findings are what the latest crawl of each source noticed, and archives that changed
-    and were not fetched anew since.
+    Zip actions and documents by phase and status, file sources, what waits to be confirmed, the last session. Documents
+    counted are those of each zip action's latest download. Findings are what the latest crawl of each source noticed,
+    and archives that changed and were not fetched anew since; those of the data are in `dcc data findings`.
 
     \b
     JSON: an object with
@@ -38,6 +38,7 @@ def status(as_json: bool) -> None:
                   {"kind", "message"}, "started", "finished", "listed", "new", "known",
                   "changed", "refused", "ignored", "gone"}
       session     {"active": a session or null, "last": a session or null}
+      held        what waits to be confirmed: a list of {"zip", "document", "message"}
       findings    a list of {"session", "source", "file_name", "kind", "message", "created"}
 
     Exit codes: 0; 2 the tracker is not initialised; 4 it cannot be reached.
@@ -50,6 +51,7 @@ def status(as_json: bool) -> None:
         entries = registry.list_sources(connection)
         crawls = queries.latest_crawls(connection)
         findings = queries.latest_findings(connection)
+        held = queries.held_documents(connection)
         latest = queries.list_sessions(connection, limit=2)
     active = next((entry for entry in latest if entry.outcome == "active"), None)
     last = next((entry for entry in latest if entry.outcome != "active"), None)
@@ -60,6 +62,7 @@ def status(as_json: bool) -> None:
                 "xml_files": xml_files,
                 "sources": [_source_json(entry, crawls.get(entry.id)) for entry in entries],
                 "session": {"active": session_json(active), "last": session_json(last)},
+                "held": [{"zip": str(key), "document": name, "message": message} for key, name, message in held],
                 "findings": findings,
             }
         )
@@ -67,7 +70,8 @@ def status(as_json: bool) -> None:
     _print_states("Zip actions", zip_actions)
     _print_states("Documents", xml_files)
     _print_sources(entries, crawls)
-    _print_findings(findings)
+    _print_list("Waiting to be confirmed", [f"{key}: {name}: {message}" for key, name, message in held])
+    _print_list("Findings", [finding.message for finding in findings])
     for entry in (active, last):
         if entry is not None:
             click.echo(f"\n{_session_line(entry)}")
@@ -132,14 +136,14 @@ def _print_sources(entries: Sequence[SourceEntry], crawls: dict[int, CrawlEntry]
     echo_table(("id", "centre", "server", "state", "hosts", "last crawl", "when", "error"), rows, indent="  ")
 
 
-def _print_findings(findings: Sequence[Finding]) -> None:
-    if not findings:
+def _print_list(title: str, messages: Sequence[str]) -> None:
+    if not messages:
         return
-    click.echo(f"\n{click.style('Findings', bold=True)}")
-    for finding in findings[:_FINDINGS_SHOWN]:
-        click.echo(f"  {printable(finding.message)}")
-    if len(findings) > _FINDINGS_SHOWN:
-        click.echo(f"  ... and {len(findings) - _FINDINGS_SHOWN:,} more: dcc status --json")
+    click.echo(f"\n{click.style(title, bold=True)}")
+    for message in messages[:_FINDINGS_SHOWN]:
+        click.echo(f"  {printable(message)}")
+    if len(messages) > _FINDINGS_SHOWN:
+        click.echo(f"  ... and {len(messages) - _FINDINGS_SHOWN:,} more: dcc status --json")
 
 
 @click.command()

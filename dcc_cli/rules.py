@@ -50,8 +50,8 @@ def list_rules(as_json: bool) -> None:
         echo_json(entries)
         return
     echo_table(
-        ("id", "severity", "demand", "known as", "needs"),
-        [(e.id, e.severity, e.demand, ", ".join(e.known_as), ", ".join(e.needs)) for e in entries],
+        ("id", "severity", "needs", "demand"),
+        [(e.id, e.severity, ", ".join(e.needs), e.demand) for e in entries],
     )
 
 

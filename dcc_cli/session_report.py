@@ -11,8 +11,9 @@ import click
 
 from dcc_cli.output import byte_size, count_of, printable
 from dcc_resources.data_outcomes import ContextsBuilt, DataOutcome, DocumentData, ZipData
+from dcc_resources.data_phases.document_log import held_problem
 from dcc_resources.errors import BadFileNameError, UnreachableError
-from dcc_resources.outcomes import DocumentOutcome, Problem, SourceCrawl, ZipOutcome
+from dcc_resources.outcomes import HELD, DocumentOutcome, Problem, SourceCrawl, ZipOutcome
 from dcc_resources.qc_database.vocabulary import Severity
 from dcc_resources.tracker.reference import Phase, Status
 
@@ -103,7 +104,7 @@ class SessionReport:
                 self.problems.append(_data_problem(key, document))
             elif outcome.reached is Phase.UPLOAD and document.held:
                 self.problems.append(_held_problem(key, document))
-            if outcome.reached is Phase.UPLOAD and document.late:
+            if outcome.reached is Phase.UPLOAD and document.late and not document.held:
                 self.notes.append({"zip": key, "document": document.file_name, "kind": "late", "message": _LATE})
 
     @property
@@ -131,8 +132,10 @@ class SessionReport:
     def summary(self) -> str:
         """One line on the whole: `3 zip actions in 1.2 s: 2 valid, 1 failed (xsd); 5 documents; 1.4 MB received.`"""
         seconds = time.monotonic() - self._began
+        changes = ", ".join(f"{count:,} {what}" for what, count in self.contexts.items() if count)
         if not self.zips:
-            return f"No zip action was waiting; done in {seconds:.1f} s."
+            also = f"; contexts: {changes}" if changes else ""
+            return f"No zip action was waiting; done in {seconds:.1f} s{also}."
         states = ", ".join(
             click.style(f"{count:,} {phase.short_name} {status.short_name}", fg=_COLOURS.get(status))
             for (phase, status), count in sorted(Counter(self.zips.values()).items())
@@ -140,8 +143,7 @@ class SessionReport:
         parts = [count_of(len(self.documents), "document"), f"{byte_size(self.received)} received"]
         if self.data["measurements"]:
             parts.append(f"{count_of(self.data['measurements'], 'measurement')} uploaded")
-        if any(self.contexts.values()):
-            changes = ", ".join(f"{count:,} {what}" for what, count in self.contexts.items() if count)
+        if changes:
             parts.append(f"contexts: {changes}")
         return f"{count_of(len(self.zips), 'zip action')} in {seconds:.1f} s: {states}; {'; '.join(parts)}."
 
@@ -210,11 +212,8 @@ def _data_problem(key: str, document: DocumentData) -> dict[str, object]:
 
 
 def _held_problem(key: str, document: DocumentData) -> dict[str, object]:
-    message = (
-        f"It would change {sum(document.ended.values()):,} entities and waits to be confirmed. See what it would do: "
-        f"dcc data plan {key}. Then: dcc data confirm {key} --reason ..., or leave it."
-    )
-    return _problem(Problem("held", message), zip_action=key, phase=document.phase, document=document.file_name)
+    held = held_problem(key, document.ended)
+    return _problem(held, zip_action=key, phase=document.phase, document=document.file_name)
 
 
 def crawl_lines(crawl: SourceCrawl) -> Iterator[str]:
@@ -254,11 +253,12 @@ def problem_lines(problems: list[dict[str, object]]) -> Iterator[str]:
         if problem["column"] is not None:
             where += f", column {problem['column']}"
         phase = problem["phase"]
-        mark = click.style("held  ", fg="yellow") if problem["kind"] == "held" else click.style("failed", fg="red")
+        said = Problem(str(problem["kind"]), str(problem["message"]))
+        mark = click.style("held  ", fg="yellow") if problem["kind"] == HELD else click.style("failed", fg="red")
         errors = problem["errors"]
         more = f" (and {errors - 1:,} more)" if isinstance(errors, int) and errors > 1 else ""
         stage = f" at {phase.short_name}" if isinstance(phase, Phase) else ""
-        yield f"{mark}  {where}{stage}: {printable(problem['message'])}{more}"
+        yield f"{mark}  {where}{stage}: {printable(said.text)}{more}"
 
 
 def note_lines(notes: list[dict[str, object]]) -> Iterator[str]:

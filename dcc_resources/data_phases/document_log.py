@@ -59,7 +59,7 @@ def problems_of(findings: Iterable[FindingEntry], total: int, most: int) -> list
     return shown
 
 
-def held_problem(key: ZipKey, ended: Mapping[str, int]) -> Problem:
+def held_problem(key: ZipKey | str, ended: Mapping[str, int]) -> Problem:
     """The entry of a document that is held, which would end so many entities by their kind."""
     counts = ", ".join(f"{count:,} {kind if count == 1 else kind + 's'}" for kind, count in ended.items() if count)
     return Problem(

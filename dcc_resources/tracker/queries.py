@@ -16,7 +16,7 @@ from sqlalchemy import ColumnElement, Connection, Select, Subquery, and_, exists
 
 from dcc_resources.errors import NotFoundError
 from dcc_resources.naming import Action
-from dcc_resources.outcomes import Problem, ZipKey
+from dcc_resources.outcomes import HELD, Problem, ZipKey
 from dcc_resources.processes import Process
 from dcc_resources.tracker.models import (
     AnException,
@@ -30,6 +30,7 @@ from dcc_resources.tracker.models import (
     SessionTask,
     SourceCrawlRow,
     XmlFile,
+    XmlLog,
     ZipAction,
     ZipDownload,
     ZipFile,
@@ -167,6 +168,26 @@ def latest_downloads() -> Subquery:
 def _counts(connection: Connection, query: _AnySelect) -> list[StateCount]:
     states = [StateCount(Phase(phase), Status(status), count) for phase, status, count in connection.execute(query)]
     return sorted(states, key=lambda state: (state.phase, state.status))
+
+
+def held_documents(connection: Connection) -> list[tuple[ZipKey, str, str]]:
+    """The documents that wait to be confirmed: zip action, file name and what to do; oldest first."""
+    latest = latest_downloads()
+    query = (
+        select(ZipAction.todo_id, ZipFile.file_name, XmlFile.fname, XmlLog.message)
+        .select_from(XmlLog)
+        .join(AnException, AnException.id == XmlLog.exception_id)
+        .join(XmlFile, XmlFile.id == XmlLog.xml_id)
+        .join(latest, latest.c.download_id == XmlFile.zip_id)
+        .join(ZipAction, ZipAction.id == latest.c.za_id)
+        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+        .where(AnException.short_name == HELD, XmlLog.cleared.is_(None))
+        .order_by(XmlLog.id)
+    )
+    return [
+        (ZipKey(_ACTIONS[todo], zip_name), file_name, message or "")
+        for todo, zip_name, file_name, message in connection.execute(query)
+    ]
 
 
 def find_zips(connection: Connection, wanted: ZipFilter | None = None) -> list[ZipEntry]:

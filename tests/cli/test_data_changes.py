@@ -41,7 +41,8 @@ def test_a_plan_says_what_would_change_and_changes_nothing(dcc: Dcc, folder: Fol
     assert values == {("IMPC_BWT_001_001", "2", "1")}
     assert {context["parameter_id"] for context in planned["contexts"]} == {"IMPC_BWT_001_001"}
     said = dcc("data", "plan", EDIT).stdout
-    assert "would end   4 experiments" in said
+    assert "would replace or remove  4 experiments" in said
+    assert "confirm" not in said
     assert state_of(dcc, EDIT) == ("xsd", "done")
 
 
@@ -53,6 +54,12 @@ def test_what_is_held_waits_until_it_is_confirmed(dcc: Dcc, folder: Folder) -> N
     dcc("crawl")
     assert state_of(dcc, EDIT) == ("upload", "pending")
     assert dcc.json("data", "plan", EDIT)[0]["ended"] == {"experiment": 4}
+    for shown in (dcc("data", "plan", EDIT), dcc("show", EDIT), dcc("status")):
+        assert f"waits to be confirmed: dcc data confirm {EDIT}" in shown.stdout.replace(
+            f". See what it would change: dcc data plan {EDIT}. Then", ""
+        )
+    (waiting,) = dcc.json("status")["held"]
+    assert (waiting["zip"], waiting["document"]) == (EDIT, "H.2013-11-05.1.experiment.impc.xml")
     (confirmed,) = dcc.json("data", "confirm", EDIT, "--reason", "a new balance")
     assert (confirmed["phase"], confirmed["status"], confirmed["ended"]) == ("upload", "done", {"experiment": 4})
     dcc("crawl")
@@ -63,6 +70,8 @@ def test_what_is_held_waits_until_it_is_confirmed(dcc: Dcc, folder: Folder) -> N
         if event["happening"] == "edited"
     ]
     assert event["reason"] == "a new balance"
+    assert "confirmed by" in dcc("data", "history", "--centre", "H", "--specimen", "H-M000001").stdout
+    assert dcc.json("status")["held"] == []
     assert "is held" in dcc.error("data", "confirm", EDIT, "--reason", "again", exit_code=2)
 
 
@@ -70,7 +79,7 @@ def test_a_submission_is_withdrawn_wholly_and_comes_back_by_a_retry(dcc: Dcc, fo
     dcc("crawl")
     error = dcc("data", "undo", ADD, "--reason", "wrong animals", exit_code=1).stderr
     assert EDIT in error
-    assert "nothing was changed" in error
+    assert f"1 later document builds on {ADD}; nothing was changed. Withdraw it first." in error
     assert dcc.json("data", "undo", ADD, "--reason", "wrong animals", exit_code=1)["builders"]
     assert "Withdrew 1 document" in dcc("data", "undo", EDIT, "--reason", "the wrong plate").stdout
     assert state_of(dcc, EDIT) == ("upload", "cancelled")
@@ -78,7 +87,9 @@ def test_a_submission_is_withdrawn_wholly_and_comes_back_by_a_retry(dcc: Dcc, fo
     assert state_of(dcc, EDIT) == ("upload", "cancelled")
     story = dcc("data", "history", "--centre", "H", "--specimen", "H-M000001").stdout
     assert "restored" in story
+    assert "H.2013-11-05.1.experiment.impc.xml withdrawn by" in story
     assert "the wrong plate" in story
+    assert "the wrong plate" in dcc("show", EDIT).stdout
     dcc("retry", EDIT)
     assert state_of(dcc, EDIT) == ("qc", "pending")
 

@@ -58,7 +58,7 @@ def test_a_document_with_errors_is_a_problem_with_its_first_finding() -> None:
     assert (problem["kind"], problem["line"], problem["errors"]) == ("E4", 12, 3)
     assert report.exit_code == 1
     (line,) = lines_of(report)
-    assert line == f"failed  {KEY}: {NAME}, line 12 at data: Specimen S1 is not known. (and 2 more)"
+    assert line == f"failed  {KEY}: {NAME}, line 12 at data: E4: Specimen S1 is not known. (and 2 more)"
 
 
 def test_a_document_that_failed_earlier_is_not_told_of_twice() -> None:
@@ -77,10 +77,13 @@ def test_what_is_held_asks_to_be_confirmed_and_what_is_late_is_noted() -> None:
     held = document(Phase.UPLOAD, Status.PENDING, held=True, ended={"experiment": 900}, late=True)
     report = SessionReport()
     report.add_data(told(held, reached=Phase.UPLOAD))
-    first, second = lines_of(report)
-    assert "900 entities" in first
-    assert f"dcc data confirm {KEY}" in first
-    assert second.startswith(f"late    {KEY}: {NAME}: Newer documents")
+    (held_line,) = lines_of(report)
+    assert "900 experiments" in held_line
+    assert f"dcc data confirm {KEY}" in held_line
+    report = SessionReport()
+    report.add_data(told(held, reached=Phase.UPLOAD))
+    report.add_data(told(document(Phase.UPLOAD, Status.DONE, late=True), reached=Phase.UPLOAD))
+    assert lines_of(report)[1].startswith(f"late    {KEY}: {NAME}: Newer documents")
     assert report.exit_code == 1
     assert report.as_json(1)["notes"] == [{**report.notes[0], "kind": "late", "zip": str(KEY), "document": NAME}]
 
@@ -93,3 +96,6 @@ def test_how_the_contexts_changed_is_summed_up() -> None:
     report.add_data(ContextsBuilt(centres, 2, 0.1, MOMENT))
     assert report.as_json(1)["contexts"] == {"added": 5, "changed": 1, "removed": 0}
     assert "contexts: 5 added, 1 changed" in report.summary()
+    without_zips = SessionReport()
+    without_zips.add_data(ContextsBuilt(centres, 0, 0.1, MOMENT))
+    assert without_zips.summary().endswith("; contexts: 5 added, 1 changed.")
