@@ -116,6 +116,7 @@ def _held(settings: Settings) -> set[int]:
     try:
         require_current_qc(qc)
         with qc.connect() as connection:
-            return {found.xml_id for found in in_state(connection, DocumentState.HELD)}
+            held = in_state(connection, DocumentState.HELD)
+            return {found.xml_id for found in held if found.is_held and found.xml_id is not None}
     finally:
         qc.dispose()

@@ -1,14 +1,15 @@
 """The data phase: what was uploaded is judged by the integrity rules, all of it after all of it was uploaded.
 
 Documents that were judged before are judged again where others gave cause to it: they are set back first, so that what
-a killed session did not come to is not forgotten.
+a killed session did not come to is not forgotten. What stands in the QC database and the tracker does not count, since
+the archive was processed again with other documents or its file source removed, is judged too, before all others.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Final
 
@@ -17,13 +18,19 @@ from sqlalchemy import Connection
 from dcc_resources.data_outcomes import DocumentData, ZipData
 from dcc_resources.data_phases.data_session import DataSession, Fact, Recorder, merged
 from dcc_resources.data_phases.document_log import problems_of, worst_first
-from dcc_resources.data_phases.documents import UPLOADED, DueDocument, load_documents
-from dcc_resources.data_phases.qc_documents import QcDocument, documents_of, xml_ids_of
+from dcc_resources.data_phases.documents import UPLOADED, DueDocument
+from dcc_resources.data_phases.qc_documents import (
+    QcDocument,
+    counted_by_tracker,
+    documents_by_id,
+    documents_of,
+)
 from dcc_resources.data_phases.staged_documents import staged_path
 from dcc_resources.data_phases.uploading import FINDINGS_TOLD
 from dcc_resources.errors import (
     DatabaseUnreachableError,
     DocumentError,
+    NotFoundError,
     QcDatabaseUnreachableError,
     SessionLostError,
     StagedDocumentLostError,
@@ -31,7 +38,6 @@ from dcc_resources.errors import (
 from dcc_resources.integrity import healing
 from dcc_resources.integrity.judging import Basis, Judgement, judge_document
 from dcc_resources.integrity.waiver_store import waivers_in_force
-from dcc_resources.qc_database.contents import Content
 from dcc_resources.qc_database.reading import read_document
 from dcc_resources.qc_database.row_loading import load_document
 from dcc_resources.qc_database.vocabulary import DocumentState
@@ -42,12 +48,13 @@ from dcc_resources.tracker.reference import Phase, Status
 
 log = logging.getLogger(__name__)
 
+NOT_UPLOADED: Final = State(Phase.UPLOAD, Status.PENDING)
+GONE: Final = "The QC database does not hold the document."
+"""Where a document goes that is further on in the tracker, and why."""
 JUDGED_WELL: Final = State(Phase.DATA, Status.DONE)
 JUDGED_FAULTY: Final = State(Phase.DATA, Status.FAILED)
 
-_NOT_UPLOADED: Final = State(Phase.UPLOAD, Status.PENDING)
 _HEALING: Final = "What it depends on has changed: documents, waivers or reference data."
-_GONE: Final = "The QC database does not hold the document."
 
 
 def check_documents(work: DataSession) -> Iterator[ZipData]:
@@ -60,7 +67,7 @@ def check_documents(work: DataSession) -> Iterator[ZipData]:
     if due:
         _see_to_reference_data(work)
     basis = work.read_qc(lambda connection: basis_of_today(connection, work.settings.max_document_errors))
-    there = work.read_qc(lambda connection: documents_of(connection, [document.xml_id for document in due]))
+    there = work.read_qc(lambda connection: documents_of(connection, due))
     again = _set_back(work, [there[one.xml_id].id for one in due if one.xml_id in there], basis)
     due = _uploaded(work, merged(due, again), there)
     if not due:
@@ -95,16 +102,33 @@ def basis_of_today(connection: Connection, limit: int) -> Basis:
 
 
 def _set_back(work: DataSession, uploaded: list[int], basis: Basis) -> list[DueDocument]:
-    """Set back the documents that are to be judged again; `uploaded` are the ids of those that were just applied."""
-    xml_ids = work.read_qc(
-        lambda connection: list(xml_ids_of(connection, _to_judge_again(connection, uploaded, basis)).values())
-    )
-    found = work.read(lambda connection: load_documents(connection, xml_ids, work.settings.naming))
-    judged = [document for document in found if may_be_judged_again(document)]
+    """Set back the documents that are to be judged again; `uploaded` are the ids of those that were just applied.
+
+    What the tracker does not count is judged at once: as long as the others wait, a session that is killed is followed
+    by one that finds it again.
+    """
+    found = work.read_qc(lambda connection: documents_by_id(connection, _to_judge_again(connection, uploaded, basis)))
+    counted = work.read(lambda connection: counted_by_tracker(connection, found, work.settings.naming))
+    _judge_uncounted(work, [one for one in found if one.id not in {stored.id for _, stored in counted}], basis)
+    judged = [document for document, _ in counted if may_be_judged_again(document)]
     work.reopen({document.xml_id: UPLOADED for document in judged}, _HEALING)
     if work.keys is not None:
         work.keys.update(document.key for document in judged)
     return judged
+
+
+def _judge_uncounted(work: DataSession, documents: list[QcDocument], basis: Basis) -> None:
+    """Judge documents as the QC database has them, which alone hears of it."""
+    for document in documents:
+        work.session.check()
+        try:
+            _judge_rows(work, document, basis)
+        except (DatabaseUnreachableError, SessionLostError):
+            raise
+        except NotFoundError as error:
+            log.info("%s: %s was not judged: %s", document.key, document.file_name, error)
+        except Exception as error:
+            work.note_fault(document.key, document.file_name, error)
 
 
 def may_be_judged_again(document: DueDocument) -> bool:
@@ -114,9 +138,16 @@ def may_be_judged_again(document: DueDocument) -> bool:
 
 
 def _to_judge_again(connection: Connection, uploaded: list[int], basis: Basis) -> set[int]:
-    """Because of what was uploaded, of a waiver that has begun or ended, of reference data that were missing before."""
-    ids = set(healing.documents_to_judge_again(connection, uploaded))
+    """Because of what was uploaded or withdrawn, of waivers that began or ended, of reference data that have changed.
+
+    Each is named no more once it was judged for the cause.
+    """
+    causes = [*uploaded, *healing.withdrawals_to_follow(connection)]
+    ids = set(healing.documents_to_judge_again(connection, causes))
+    ids.update(healing.documents_to_be_judged(connection))
+    ids.update(healing.documents_of_begun_waivers(connection, basis.waivers))
     ids.update(healing.documents_of_lapsed_waivers(connection, basis.today))
+    ids.update(healing.documents_of_superseded_snapshots(connection))
     otherwise = set(healing.documents_judged_otherwise(connection, basis.signature))
     if otherwise:
         ids.update(otherwise.intersection(healing.documents_unchecked(connection)))
@@ -125,10 +156,10 @@ def _to_judge_again(connection: Connection, uploaded: list[int], basis: Basis) -
 
 def _uploaded(work: DataSession, due: list[DueDocument], there: dict[int, QcDocument]) -> list[DueDocument]:
     """Those of `due` that the QC database holds, by `there`, which is added to; others are set to be uploaded again."""
-    unknown = [document.xml_id for document in due if document.xml_id not in there]
+    unknown = [document for document in due if document.xml_id not in there]
     there.update(work.read_qc(lambda connection: documents_of(connection, unknown)))
     stands = {xml_id for xml_id, found in there.items() if found.state is DocumentState.APPLIED}
-    work.reopen({document.xml_id: _NOT_UPLOADED for document in due if document.xml_id not in stands}, _GONE)
+    work.reopen({document.xml_id: NOT_UPLOADED for document in due if document.xml_id not in stands}, GONE)
     return [document for document in due if document.xml_id in stands]
 
 
@@ -138,8 +169,11 @@ def _check(work: DataSession, document: DueDocument, stored: QcDocument, basis: 
         judgement = _judge(work, document, stored, basis)
     except (DatabaseUnreachableError, SessionLostError):
         raise
+    except NotFoundError as error:
+        # It was withdrawn meanwhile, which the tracker hears of from whoever did it.
+        return Fact(document, _data(document, stored, None, str(error)), None)
     except Exception as error:
-        fault = work.note_fault(document, error)
+        fault = work.note_fault(document.key, document.name.file_name, error)
         return Fact(document, _data(document, stored, None, str(fault)), None)
     state = JUDGED_FAULTY if judgement.failed else JUDGED_WELL
     problems = problems_of(judgement.findings, sum(judgement.counts.values()), work.settings.max_document_errors)
@@ -151,20 +185,20 @@ def _judge(work: DataSession, document: DueDocument, stored: QcDocument, basis: 
     try:
         path = staged_path(work.staging, document)
     except StagedDocumentLostError:
-        path = None
-
-    def judge(connection: Connection) -> Judgement:
-        contents: Iterable[Content] = (
-            load_document(connection, stored.id) if path is None else read_document(path, document.name.kind)
-        )
-        return judge_document(connection, stored.id, contents, basis)
-
+        return _judge_rows(work, stored, basis)
+    kind = document.name.kind
     try:
-        return work.write_qc(judge)
+        return work.write_qc(lambda connection: judge_document(connection, stored.id, read_document(path, kind), basis))
     except (OSError, DocumentError):
         # It went from staging meanwhile.
-        path = None
-        return work.write_qc(judge)
+        return _judge_rows(work, stored, basis)
+
+
+def _judge_rows(work: DataSession, stored: QcDocument, basis: Basis) -> Judgement:
+    """Judge a document as the QC database has it."""
+    return work.write_qc(
+        lambda connection: judge_document(connection, stored.id, load_document(connection, stored.id), basis)
+    )
 
 
 def _data(

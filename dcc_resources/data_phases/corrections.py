@@ -15,8 +15,14 @@ from dcc_resources.data_outcomes import DocumentData
 from dcc_resources.data_phases.checking import may_be_judged_again
 from dcc_resources.data_phases.data_session import DataSession, Fact
 from dcc_resources.data_phases.document_log import rewrite_log
-from dcc_resources.data_phases.documents import UPLOADED, DueDocument, load_documents
-from dcc_resources.data_phases.qc_documents import QcDocument, in_state, standing_documents, xml_ids_of
+from dcc_resources.data_phases.documents import UPLOADED, DueDocument
+from dcc_resources.data_phases.qc_documents import (
+    QcDocument,
+    counted_by_tracker,
+    documents_by_id,
+    in_state,
+    standing_documents,
+)
 from dcc_resources.data_phases.uploading import Uploader, failed_upload
 from dcc_resources.databases.transactions import run_reading, run_writing
 from dcc_resources.errors import DocumentError, NotFoundError
@@ -89,10 +95,10 @@ def confirm_submission(
     ids = confirm_held(
         qc, key.action, key.file_name, author=author, reason=reason, patience_seconds=settings.database_retry
     )
-    xml_ids = both.ask_qc(lambda connection: xml_ids_of(connection, ids))
-    documents = both.ask_tracker(lambda connection: load_documents(connection, xml_ids.values(), settings.naming))
+    held = both.ask_qc(lambda connection: documents_by_id(connection, ids))
+    counted = both.ask_tracker(lambda connection: counted_by_tracker(connection, held, settings.naming))
     uploader = Uploader(qc, settings)
-    return [_confirm(both, uploader, document) for document in documents]
+    return [_confirm(both, uploader, document) for document, _ in counted]
 
 
 def recheck(
@@ -152,32 +158,39 @@ class _Databases:
 def _judge_again(
     both: _Databases, document_ids: Iterable[int], keys: set[ZipKey] | None, author: str, reason: str
 ) -> Rechecked:
-    xml_ids = both.ask_qc(lambda connection: xml_ids_of(connection, document_ids))
+    """Set documents back, in the QC database alone those that the tracker does not count."""
+    found = both.ask_qc(lambda connection: documents_by_id(connection, document_ids))
+    wanted = [one for one in found if keys is None or one.key in keys]
 
-    def set_back(connection: Connection) -> Rechecked:
-        found = load_documents(connection, xml_ids.values(), both.settings.naming)
-        judged = [one for one in found if may_be_judged_again(one) and (keys is None or one.key in keys)]
+    def set_back(connection: Connection) -> tuple[list[DueDocument], set[int]]:
+        counted = counted_by_tracker(connection, wanted, both.settings.naming)
+        judged = [one for one, _ in counted if may_be_judged_again(one)]
         progress.reopen_documents(connection, {one.xml_id: UPLOADED for one in judged}, author, reason)
-        return Rechecked(len(judged), tuple(sorted({one.key for one in judged})))
+        return judged, {stored.id for _, stored in counted}
 
-    return both.tell_tracker(set_back)
+    judged, counted = both.tell_tracker(set_back)
+    others = [one for one in wanted if one.id not in counted]
+    both.tell_qc(lambda connection: healing.judge_anew(connection, [one.id for one in others]))
+    concerned = {one.key for one in judged} | {one.key for one in others}
+    return Rechecked(len(judged) + len(others), tuple(sorted(concerned)))
 
 
 def _tell_of_withdrawn(both: _Databases, withdrawn: Collection[QcDocument], author: str, reason: str) -> int:
     """Cancel withdrawn documents in the tracker, and set back those that have to do with them; how many are news."""
     if not withdrawn:
         return 0
-    xml_ids = [found.xml_id for found in withdrawn]
-    news = both.ask_tracker(lambda connection: _not_cancelled(connection, xml_ids, both.settings))
+    naming = both.settings.naming
+    counted = both.ask_tracker(lambda connection: counted_by_tracker(connection, withdrawn, naming))
+    news = [document for document, _ in counted if document.state != WITHDRAWN]
     if not news:
         return 0
-    ids = [found.id for found in withdrawn if found.xml_id in {document.xml_id for document in news}]
-    touched = both.ask_qc(lambda connection: xml_ids_of(connection, healing.documents_to_judge_again(connection, ids)))
+    ids = [stored.id for document, stored in counted if document.state != WITHDRAWN]
+    touched = both.ask_qc(lambda connection: _touched_by_withdrawal_of(connection, ids))
 
     def cancel(connection: Connection) -> None:
         # What they have to do with is set back in the same transaction, so that it is not forgotten.
-        found = load_documents(connection, touched.values(), both.settings.naming)
-        again = {one.xml_id: UPLOADED for one in found if may_be_judged_again(one)}
+        found = counted_by_tracker(connection, touched, naming)
+        again = {one.xml_id: UPLOADED for one, _ in found if may_be_judged_again(one)}
         progress.reopen_documents(connection, again, author, _OF_WITHDRAWAL)
         progress.reopen_documents(connection, {one.xml_id: WITHDRAWN for one in news}, author, reason)
         rewrite_log(connection, {one.xml_id: () for one in news})
@@ -186,8 +199,9 @@ def _tell_of_withdrawn(both: _Databases, withdrawn: Collection[QcDocument], auth
     return len(news)
 
 
-def _not_cancelled(connection: Connection, xml_ids: Iterable[int], settings: Settings) -> list[DueDocument]:
-    return [one for one in load_documents(connection, xml_ids, settings.naming) if one.state != WITHDRAWN]
+def _touched_by_withdrawal_of(connection: Connection, document_ids: list[int]) -> list[QcDocument]:
+    causes = [*document_ids, *healing.withdrawals_of(connection, document_ids)]
+    return documents_by_id(connection, healing.documents_to_judge_again(connection, causes))
 
 
 def _confirm(both: _Databases, uploader: Uploader, document: DueDocument) -> DocumentData:

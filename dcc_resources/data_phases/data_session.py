@@ -78,12 +78,12 @@ class DataSession:
                 lambda connection: progress.reopen_documents(connection, states, self.author, reason) and None
             )
 
-    def note_fault(self, document: DueDocument, error: Exception) -> InternalFaultError:
-        """Keep and log a fault of the platform, to be raised when everything else is done."""
-        log.error("%s: %s met a fault of the platform", document.key, document.name.file_name, exc_info=error)
+    def note_fault(self, key: ZipKey, file_name: str, error: Exception) -> InternalFaultError:
+        """Keep and log a fault of the platform with a document, to be raised when everything else is done."""
+        log.error("%s: %s met a fault of the platform", key, file_name, exc_info=error)
         fault = InternalFaultError(
-            f"{document.key}: {document.name.file_name}: {type(error).__name__}: {error}. This is a fault of the "
-            "platform. Report it with the log."
+            f"{key}: {file_name}: {type(error).__name__}: {error}. This is a fault of the platform. Report it with the "
+            "log."
         )
         self.faults.append(fault)
         return fault

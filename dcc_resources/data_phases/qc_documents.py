@@ -1,4 +1,8 @@
-"""The rows of the QC database that stand for the tracker's documents. All lists may be of any length."""
+"""The rows of the QC database that stand for the tracker's documents. All lists may be of any length.
+
+A row stands for the document whose `xml_file` it names only where it is of the same file: a tracker that was made anew
+gives the ids of a lost one to other documents.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,8 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, select
 
+from dcc_resources.data_phases.documents import DueDocument, load_documents
+from dcc_resources.naming import Action, NamingConvention
 from dcc_resources.outcomes import ZipKey
 from dcc_resources.qc_database.models import Document
 from dcc_resources.qc_database.vocabulary import DocumentAction, DocumentState
@@ -20,33 +26,57 @@ class QcDocument(NamedTuple):
     """A document of the QC database, with the id of its `xml_file` in the tracker; `author` is who confirmed it."""
 
     id: int
-    xml_id: int
+    xml_id: int | None
     state: DocumentState
     author: str | None
+    key: ZipKey
+    file_name: str
+    md5: str
 
     @property
     def is_held(self) -> bool:
         """Whether it waits to be confirmed."""
         return self.state is DocumentState.HELD and self.author is None
 
+    def is_of(self, document: DueDocument) -> bool:
+        """Whether it stands for a document of the tracker: it is of the same file, not only of the same id."""
+        mine = (self.xml_id, self.key, self.file_name, self.md5)
+        return mine == (document.xml_id, document.key, document.name.file_name, document.md5 or "")
 
-def documents_of(connection: Connection, xml_ids: Iterable[int]) -> dict[int, QcDocument]:
+
+def documents_of(connection: Connection, documents: Iterable[DueDocument]) -> dict[int, QcDocument]:
     """The documents that stand for these of the tracker, by the ids of their `xml_file`."""
-    query = _tracked().where(_DOCUMENT.c.tracker_id.in_(IDS))
-    rows = (row for ids in chunks(xml_ids) for row in connection.execute(query, {"ids": ids}))
-    return {found.xml_id: found for found in _found(rows)}
+    wanted = {document.xml_id: document for document in documents}
+    query = _documents().where(_DOCUMENT.c.tracker_id.in_(IDS))
+    rows = (row for ids in chunks(wanted) for row in connection.execute(query, {"ids": ids}))
+    return {found.xml_id: found for found in _found(rows) if found.xml_id and found.is_of(wanted[found.xml_id])}
 
 
-def xml_ids_of(connection: Connection, document_ids: Iterable[int]) -> dict[int, int]:
-    """The ids of the `xml_file` of documents, by their ids; those without a tracker are left out."""
-    query = _tracked().where(_DOCUMENT.c.id.in_(IDS))
-    rows = (row for ids in chunks(document_ids) for row in connection.execute(query, {"ids": ids}))
-    return {found.id: found.xml_id for found in _found(rows)}
+def documents_by_id(connection: Connection, document_ids: Iterable[int]) -> list[QcDocument]:
+    """The documents with these ids."""
+    query = _documents().where(_DOCUMENT.c.id.in_(IDS))
+    return list(_found(row for ids in chunks(document_ids) for row in connection.execute(query, {"ids": ids})))
+
+
+def counted_by_tracker(
+    connection: Connection, documents: Iterable[QcDocument], naming: NamingConvention
+) -> list[tuple[DueDocument, QcDocument]]:
+    """Those of the documents that the tracker counts, as it has them, in the order of upload; it is asked."""
+    by_xml_id = {found.xml_id: found for found in documents if found.xml_id is not None}
+    counted = load_documents(connection, by_xml_id, naming)
+    return [(one, by_xml_id[one.xml_id]) for one in counted if by_xml_id[one.xml_id].is_of(one)]
+
+
+def xml_ids_of(connection: Connection, document_ids: Iterable[int]) -> set[int]:
+    """The ids of the `xml_file` that documents name, given their ids; those without a tracker are left out."""
+    known = select(_DOCUMENT.c.tracker_id).where(_DOCUMENT.c.id.in_(IDS), _DOCUMENT.c.tracker_id.is_not(None))
+    return {xml_id for ids in chunks(document_ids) for xml_id in connection.scalars(known, {"ids": ids})}
 
 
 def in_state(connection: Connection, state: DocumentState, key: ZipKey | None = None) -> list[QcDocument]:
     """The documents in a state that the tracker knows; of one zip action only, if given."""
-    query = _tracked().where(_DOCUMENT.c.state == state.value).order_by(_DOCUMENT.c.id)
+    known = _DOCUMENT.c.tracker_id.is_not(None)
+    query = _documents().where(_DOCUMENT.c.state == state.value, known).order_by(_DOCUMENT.c.id)
     if key is not None:
         query = query.where(_DOCUMENT.c.zip_file == key.file_name, _DOCUMENT.c.zip_action == key.action.value)
     return list(_found(connection.execute(query)))
@@ -58,12 +88,14 @@ def standing_documents(connection: Connection, centre: str | None = None) -> lis
     return list(connection.scalars(query if centre is None else query.where(_DOCUMENT.c.centre == centre)))
 
 
-def _tracked() -> Any:
-    return select(_DOCUMENT.c.id, _DOCUMENT.c.tracker_id, _DOCUMENT.c.state, _DOCUMENT.c.author).where(
-        _DOCUMENT.c.tracker_id.is_not(None), _NOT_UNDO
-    )
+_COLUMNS: Final = ("id", "tracker_id", "state", "author", "zip_action", "zip_file", "file_name", "md5")
+
+
+def _documents() -> Any:
+    return select(*(_DOCUMENT.c[name] for name in _COLUMNS)).where(_NOT_UNDO)
 
 
 def _found(rows: Iterable[Any]) -> Iterator[QcDocument]:
-    for document_id, xml_id, state, author in rows:
-        yield QcDocument(document_id, xml_id, DocumentState(state), author)
+    for document_id, xml_id, state, author, action, zip_file, file_name, md5 in rows:
+        key = ZipKey(Action(action), zip_file)
+        yield QcDocument(document_id, xml_id, DocumentState(state), author, key, file_name, md5 or "")

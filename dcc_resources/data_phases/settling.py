@@ -6,7 +6,7 @@ logged, when one of them is opened again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,6 +16,7 @@ from dcc_resources.contexts.building import build_contexts
 from dcc_resources.contexts.document_states import open_documents
 from dcc_resources.contexts.overviews import build_overviews
 from dcc_resources.data_outcomes import ContextsBuilt, DataOutcome, DocumentData, OverviewsBuilt, ZipData
+from dcc_resources.data_phases.checking import GONE, NOT_UPLOADED
 from dcc_resources.data_phases.data_session import DataSession, Fact, Recorder
 from dcc_resources.data_phases.documents import DueDocument, load_documents, load_qc_states
 from dcc_resources.data_phases.qc_documents import documents_of, xml_ids_of
@@ -65,10 +66,16 @@ def _build(work: DataSession, phase: Phase, comment: str) -> Iterator[DataOutcom
 
 
 def settle_documents(work: DataSession) -> Iterator[ZipData]:
-    """Have the documents that are through the phases before follow the states of their contexts."""
+    """Have the documents that are through the phases before follow the states of their contexts.
+
+    Those that the QC database does not hold, since it was lost or is another one, are set to be uploaded again.
+    """
     open_ids = work.read_qc(_open_xml_ids)
     settling = work.read(lambda connection: _to_settle(connection, open_ids, work.settings))
-    changed = [one for one in settling if work.keys is None or one[0].key in work.keys]
+    wanted = [one for one in settling if work.keys is None or one[0].key in work.keys]
+    gone = work.read_qc(lambda connection: _gone(connection, wanted))
+    work.reopen(dict.fromkeys(gone, NOT_UPLOADED), GONE)
+    changed = [one for one in wanted if one[0].xml_id not in gone]
     if not changed:
         return
     task = work.session.start_task(Phase.QC, f"Hand-over of {len(changed):,} documents to quality control")
@@ -80,14 +87,21 @@ def settle_documents(work: DataSession) -> Iterator[ZipData]:
 def settle_qc(tracker: Engine, qc: Engine, settings: Settings, *, author: str, reason: str) -> QcSettled:
     """Have the tracker's documents follow the states of the data contexts, after a wrangler changed those.
 
-    `author` and `reason` are kept with the documents that go back. Raises the `unreachable` error of either database.
+    Those that the QC database does not hold are left as they are, to the next session. `author` and `reason` are kept
+    with the documents that go back. Raises the `unreachable` error of either database.
     """
     patience = settings.database_retry
     open_ids = run_reading(qc, _open_xml_ids, patience_seconds=patience)
+    settling = run_reading(tracker, lambda asked: _to_settle(asked, open_ids, settings), patience_seconds=patience)
+    gone = run_reading(qc, lambda connection: _gone(connection, settling), patience_seconds=patience)
 
     def settle(connection: Connection) -> QcSettled:
-        settling = _to_settle(connection, open_ids, settings)
-        changed = [(document, state) for document, state in settling if document.state.phase is Phase.QC]
+        states = load_qc_states(connection)
+        changed = [
+            (one, state)
+            for one, state in settling
+            if one.state.phase is Phase.QC and one.xml_id not in gone and states.get(one.xml_id) == one.state
+        ]
         back = [document.xml_id for document, _ in changed if document.state == SETTLED]
         progress.reopen_documents(connection, dict.fromkeys(back, WAITS), author, reason)
         progress.report(connection, [Proposal(Subject.XML_FILE, one.xml_id, state) for one, state in changed])
@@ -99,7 +113,7 @@ def settle_qc(tracker: Engine, qc: Engine, settings: Settings, *, author: str, r
 
 def _open_xml_ids(connection: Connection) -> set[int]:
     """The ids of the `xml_file` of documents with a context that is not done."""
-    return set(xml_ids_of(connection, open_documents(connection)).values())
+    return xml_ids_of(connection, open_documents(connection))
 
 
 def _to_settle(connection: Connection, open_ids: set[int], settings: Settings) -> list[tuple[DueDocument, State]]:
@@ -110,9 +124,16 @@ def _to_settle(connection: Connection, open_ids: set[int], settings: Settings) -
     return [(one, wanted[one.xml_id]) for one in load_documents(connection, changed, settings.naming)]
 
 
+def _gone(connection: Connection, settling: Iterable[tuple[DueDocument, State]]) -> set[int]:
+    """The ids of the `xml_file` of documents that would be done with, though the QC database does not hold them."""
+    to_be_done = [document for document, state in settling if state == SETTLED]
+    there = documents_of(connection, to_be_done)
+    return {document.xml_id for document in to_be_done if document.xml_id not in there}
+
+
 def _record(work: DataSession, phase: Phase, changed: list[tuple[DueDocument, State]]) -> Iterator[ZipData]:
     recorder = Recorder(work, phase, (document for document, _ in changed))
-    stored = work.read_qc(lambda connection: documents_of(connection, [one.xml_id for one, _ in changed]))
+    stored = work.read_qc(lambda connection: documents_of(connection, [one for one, _ in changed]))
     for document, state in changed:
         found = stored.get(document.xml_id)
         data = DocumentData(

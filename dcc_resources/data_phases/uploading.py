@@ -148,7 +148,7 @@ def upload_documents(work: DataSession) -> Iterator[ZipData]:
     database, and SessionLostError; what went wrong with a document itself makes it (upload, failed).
     """
     due = work.due(Phase.UPLOAD)
-    there = work.read_qc(lambda connection: documents_of(connection, [document.xml_id for document in due]))
+    there = work.read_qc(lambda connection: documents_of(connection, due))
     due = [one for one in due if one.state != _HELD or one.xml_id not in there or not there[one.xml_id].is_held]
     if not due:
         return
@@ -198,7 +198,7 @@ def _upload(
     except DccError as error:
         return failed_upload(document, error)
     except Exception as error:
-        return failed_upload(document, work.note_fault(document, error))
+        return failed_upload(document, work.note_fault(document.key, document.name.file_name, error))
 
 
 def failed_upload(document: DueDocument, error: DccError) -> Fact:

@@ -7,10 +7,10 @@ it was changes nothing. Only documents that stand and were judged before are nam
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from datetime import date
+from datetime import date, datetime, time
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Select, Table, and_, exists, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Select, Table, and_, exists, func, or_, select, update
 
 from dcc_resources.integrity.finding_store import FINDING_AND_OWNER, OWN_CENTRE, OWN_PROCEDURE
 from dcc_resources.integrity.waivers import Waiver
@@ -37,11 +37,9 @@ _FINDING: Final = Finding.__table__
 _LIFETIME: Final = Lifetime.__table__
 _SPECIMEN: Final = Specimen.__table__
 _IS_OPEN: Final = _FINDING.c.closed.is_(None)
-_STANDS: Final = and_(
-    _DOCUMENT.c.state == DocumentState.APPLIED.value,
-    _DOCUMENT.c.action != DocumentAction.UNDO.value,
-    _DOCUMENT.c.judged_at.is_not(None),
-)
+_APPLIED: Final = _DOCUMENT.c.state == DocumentState.APPLIED.value
+_IS_UNDO: Final = _DOCUMENT.c.action == DocumentAction.UNDO.value
+_STANDS: Final = and_(_APPLIED, ~_IS_UNDO, _DOCUMENT.c.judged_at.is_not(None))
 
 
 def documents_to_judge_again(connection: Connection, document_ids: Collection[int]) -> list[int]:
@@ -100,6 +98,33 @@ def _has_finding(owner: Any, rules: Collection[str] | None = None) -> ColumnElem
     return exists().where(there if rules is None else there & _FINDING.c.rule.in_(rules))
 
 
+def documents_to_be_judged(connection: Connection) -> list[int]:
+    """The documents that stand and were not judged yet, or are to be judged anew."""
+    return list(connection.scalars(select(_DOCUMENT.c.id).where(_APPLIED, ~_IS_UNDO, _DOCUMENT.c.judged_at.is_(None))))
+
+
+def judge_anew(connection: Connection, document_ids: Iterable[int]) -> None:
+    """Have documents that stand be judged anew by the next session, within a write transaction."""
+    for chunk in in_chunks(sorted(document_ids)):
+        connection.execute(update(_DOCUMENT).where(_DOCUMENT.c.id.in_(chunk), _STANDS).values(judged_at=None))
+
+
+def withdrawals_to_follow(connection: Connection) -> list[int]:
+    """The withdrawals, documents themselves, that gave no document cause to be judged again yet.
+
+    They are those that contexts do not take account of: these are built after documents are judged.
+    """
+    return list(connection.scalars(select(_DOCUMENT.c.id).where(_IS_UNDO, _DOCUMENT.c.contexts_built.is_(False))))
+
+
+def withdrawals_of(connection: Connection, document_ids: Iterable[int]) -> list[int]:
+    """The withdrawals of documents, by the ids of these."""
+    found: list[int] = []
+    for chunk in in_chunks(sorted(document_ids)):
+        found += connection.scalars(select(_DOCUMENT.c.id).where(_DOCUMENT.c.undoes.in_(chunk)))
+    return found
+
+
 def documents_of_rule(connection: Connection, rule: str, centre: str | None = None) -> list[int]:
     """The documents with open findings of a rule, waived ones too; only those of a centre, where one is given."""
     return _with_findings(connection, _FINDING.c.rule == rule, centre)
@@ -112,10 +137,18 @@ def documents_of_waiver(connection: Connection, waiver: Waiver) -> list[int]:
 
 
 def documents_of_begun_waivers(connection: Connection, waivers: Iterable[Waiver]) -> list[int]:
-    """The documents with active findings that one of the waivers in force covers and that are not judged by it yet."""
+    """The documents with active findings that one of the waivers in force covers and that are not judged by it yet.
+
+    None that was judged since the waiver was given and began is named, whatever came of it.
+    """
     found: set[int] = set()
+    given = WaiverRow.__table__.c
     for waiver in waivers:
-        undecided = _FINDING.c.is_active & (_FINDING.c.severity != Severity.UNCHECKED.value)
+        before = or_(
+            _DOCUMENT.c.judged_at <= select(given.created).where(given.id == waiver.id).scalar_subquery(),
+            _DOCUMENT.c.judged_at < datetime.combine(waiver.valid_from, time()),
+        )
+        undecided = before & _FINDING.c.is_active & (_FINDING.c.severity != Severity.UNCHECKED.value)
         if waiver.effect is WaiverEffect.WARN:
             undecided &= _FINDING.c.waiver_id.is_(None)
         found.update(_covered(connection, waiver, undecided))
@@ -155,10 +188,10 @@ def documents_judged_otherwise(connection: Connection, signature: str, centre: s
 
 
 def documents_of_superseded_snapshots(connection: Connection, centre: str | None = None) -> list[int]:
-    """The documents with open findings by reference data that are not the active ones any more."""
+    """The documents with findings that count or warn by reference data that are not the active ones any more."""
     snapshot = ReferenceSnapshot.__table__.c
     superseded = select(snapshot.id).where(snapshot.is_active.is_(False))
-    return _with_findings(connection, _FINDING.c.snapshot_id.in_(superseded), centre)
+    return _with_findings(connection, _FINDING.c.is_active & _FINDING.c.snapshot_id.in_(superseded), centre)
 
 
 def _with_findings(connection: Connection, which: ColumnElement[bool], centre: str | None = None) -> list[int]:

@@ -42,7 +42,7 @@ from dcc_resources.integrity.waivers import Judged, Waiver, apply_waivers
 from dcc_resources.naming import Action, DocumentKind
 from dcc_resources.qc_database.contents import Content
 from dcc_resources.qc_database.models import Document
-from dcc_resources.qc_database.vocabulary import DocumentAction
+from dcc_resources.qc_database.vocabulary import DocumentAction, DocumentState
 from dcc_resources.reference_data.loading import ReferenceData
 
 LIMIT: Final = 1_000
@@ -123,7 +123,7 @@ def judge_document(
     Its findings, the validity of what it brought, and the day of the judgement are written; its contexts are marked to
     be built again where a validity changed. `because_of` is the document that gives cause to judge it again, and that
     what is gone is closed by. The number of statements goes with the size of the document in thousands of entities and
-    of findings. Raises NotFoundError for a document that is not there.
+    of findings. Raises NotFoundError for a document that is not there, or was withdrawn.
     """
     document = _locked(connection, document_id)
     stored = open_findings(connection, document_id)
@@ -149,6 +149,7 @@ class _Judged(NamedTuple):
     kind: str
     centre: str
     action: str
+    state: str
 
 
 def _locked(connection: Connection, document_id: int) -> _Judged:
@@ -157,6 +158,8 @@ def _locked(connection: Connection, document_id: int) -> _Judged:
     row = connection.execute(select(*columns).where(_DOCUMENT.c.id == document_id).with_for_update()).one_or_none()
     if row is None:
         raise NotFoundError(f"There is no document {document_id} in the QC database. Look up which there are.")
+    if row.state == DocumentState.UNDONE.value:
+        raise NotFoundError(f"Document {document_id} was withdrawn. To bring it back, retry its archive.")
     return _Judged(*row)
 
 

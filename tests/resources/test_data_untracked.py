@@ -1,0 +1,185 @@
+"""What stands in the QC database and the tracker counts no more is judged; and neither is taken for the other's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from sqlalchemy import delete, select, update
+
+from dcc_resources.data_phases import checking
+from dcc_resources.data_phases.corrections import recheck, withdraw_submission
+from dcc_resources.data_phases.settling import settle_qc
+from dcc_resources.qc_database import models
+from dcc_resources.qc_database.database import writing
+from dcc_resources.qc_database.undoing import Undone
+from dcc_resources.tracker.models import XmlFile
+from dcc_resources.tracker.reference import Phase
+from tests.data_installations import EXPERIMENTS, SPECIMENS, DataInstallation, experiments, key_of, specimens
+
+ZIP = "add/H.2013-10-31.1.impc.zip"
+LATER = "add/H.2013-11-05.1.impc.zip"
+WHO = {"author": "someone", "reason": "A mistake."}
+
+
+def active(data: DataInstallation) -> list[str]:
+    return [rule for rule, is_active in data.rows(models.Finding, "rule", "is_active") if is_active]
+
+
+def valid(data: DataInstallation, model: type[models.QcBase] = models.Experiment) -> set[bool | None]:
+    return {valid for current, valid in data.rows(model, "is_current", "is_valid") if current}
+
+
+def counted(data: DataInstallation) -> int:
+    return sum(number for (number,) in data.rows(models.DataContext, "measurements"))
+
+
+def forget(data: DataInstallation) -> None:
+    """Have the tracker lose all documents, as when a file source is removed with all that is known of it."""
+    with writing(data.tracker) as connection:
+        connection.execute(delete(XmlFile))
+
+
+def test_what_an_archive_brought_before_it_changed_heals_too(data: DataInstallation) -> None:
+    """Issue 3, item 5: what stands is judged, whether the tracker counts the document or a newer one of its archive."""
+    data.put(ZIP, experiments())
+    data.run()
+    data.put(ZIP, experiments(animals=1, first=9))
+    data.validate()
+    assert data.base.process_again(ZIP).zips[ZIP].phase is Phase.XSD
+    data.take_up()
+    assert valid(data) == {False}
+    data.put(LATER, specimens("2013-11-05.1"))
+    data.run()
+    assert sorted(active(data)) == ["E4"]
+    assert counted(data) == 3
+
+
+def test_what_was_applied_before_its_archive_changed_is_judged(data: DataInstallation) -> None:
+    data.put(ZIP, specimens(), experiments())
+    data.validate()
+    data.take_up(until=Phase.UPLOAD)
+    data.put(ZIP, specimens(mice=4), experiments(animals=4))
+    data.validate()
+    assert data.base.process_again(ZIP).zips[ZIP].phase is Phase.XSD
+    data.take_up()
+    assert valid(data) == {True}
+    assert counted(data) == 4
+
+
+def test_what_the_tracker_does_not_know_any_more_heals_too(data: DataInstallation) -> None:
+    data.put(ZIP, experiments())
+    data.run()
+    forget(data)
+    data.put(LATER, specimens("2013-11-05.1"))
+    data.run()
+    assert active(data) == []
+    assert counted(data) == 3
+
+
+def test_what_the_tracker_does_not_know_any_more_is_judged_again_when_asked(data: DataInstallation) -> None:
+    data.put(ZIP, experiments())
+    data.run()
+    forget(data)
+    found = recheck(data.tracker, data.qc, data.settings, rule="E4", **WHO)  # type: ignore[arg-type]
+    assert (found.documents, found.keys) == (1, (key_of(ZIP),))
+    assert data.rows(models.Document, "judged_at") == [(None,)]
+    data.take_up()
+    assert data.rows(models.Document, "judged_at") != [(None,)]
+    assert valid(data) == {False}
+
+
+def test_what_an_edit_ended_is_judged_as_it_was_when_the_edit_is_withdrawn(data: DataInstallation) -> None:
+    """An experiment without its animal; edited to be about one that is there; the edit is withdrawn."""
+    data.put(LATER, specimens("2013-11-05.1"))
+    data.put(ZIP, experiments(first=3, animals=2))
+    data.run()
+    assert active(data) == ["E4"]
+    right = experiments("2013-11-06.1", first=3, animals=2)
+    ((name, content),) = right.items()
+    data.put("edit/H.2013-11-06.1.impc.zip", {name: content.replace(b"H-M000004", b"H-M000001")})
+    data.run()
+    assert active(data) == []
+    withdraw_submission(data.tracker, data.qc, data.settings, key_of("edit/H.2013-11-06.1.impc.zip"), **WHO)
+    data.take_up()
+    assert active(data) == ["E4"]
+    assert data.documents()[EXPERIMENTS] == "data failed"
+
+
+def test_a_withdrawal_of_what_the_tracker_does_not_know_any_more_has_others_judged_again(
+    data: DataInstallation,
+) -> None:
+    data.put(LATER, specimens("2013-11-05.1"))
+    data.put(ZIP, experiments(first=3, animals=2))
+    data.run()
+    ((name, content),) = experiments("2013-11-06.1", first=3, animals=2).items()
+    data.put("edit/H.2013-11-06.1.impc.zip", {name: content.replace(b"H-M000004", b"H-M000001")})
+    data.run()
+    with writing(data.tracker) as connection:
+        connection.execute(delete(XmlFile).where(XmlFile.fname == name))
+    withdraw_submission(data.tracker, data.qc, data.settings, key_of("edit/H.2013-11-06.1.impc.zip"), **WHO)
+    data.take_up()
+    assert active(data) == ["E4"]
+    assert data.documents()[EXPERIMENTS] == "data failed"
+
+
+@pytest.mark.parametrize("state", ["refused", "held", "undone"])
+def test_a_row_of_a_tracker_that_was_lost_stands_for_no_document_of_the_new_one(
+    data: DataInstallation, state: str
+) -> None:
+    """The ids of a tracker that was made anew begin at 1 again."""
+    data.put(ZIP, specimens(), experiments())
+    data.validate()
+    with data.tracker.connect() as connection:
+        ids = dict(connection.execute(select(XmlFile.fname, XmlFile.id)).all())
+    with writing(data.qc) as connection:
+        for number, (name, xml_id) in enumerate(ids.items(), 1):
+            row = {
+                "id": number,
+                "tracker_id": xml_id,
+                "zip_action": "edit",
+                "zip_file": "J.2012-01-01.1.impc.zip",
+                "file_name": f"J.{number}.{name}",
+                "kind": "specimen",
+                "centre": "J",
+                "action": "edit",
+                "md5": "0" * 32,
+                "state": state,
+                "contexts_built": True,
+                "overviews_built": True,
+            }
+            connection.execute(models.Document.__table__.insert().values(row))
+    data.take_up()
+    assert data.documents() == {SPECIMENS: "qc done", EXPERIMENTS: "qc pending"}
+
+
+def test_documents_are_not_done_because_the_qc_database_was_lost(data: DataInstallation) -> None:
+    data.put(ZIP, specimens(), experiments())
+    data.run()
+    with writing(data.qc) as connection:
+        connection.execute(delete(models.DocumentContext))
+        connection.execute(update(models.Document).values(tracker_id=None))
+    settle_qc(data.tracker, data.qc, data.settings, **WHO)
+    assert data.documents()[EXPERIMENTS] == "qc pending"
+    data.take_up()
+    assert data.documents()[EXPERIMENTS] != "qc done"
+
+
+def test_what_is_withdrawn_while_it_waits_to_be_judged_is_not_judged(
+    data: DataInstallation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data.put(ZIP, experiments())
+    data.validate()
+    withdrawn: list[Undone] = []
+    check = checking._check
+
+    def check_what_is_withdrawn(*given: Any) -> Any:
+        withdrawn.append(withdraw_submission(data.tracker, data.qc, data.settings, key_of(ZIP), **WHO))
+        return check(*given)
+
+    monkeypatch.setattr(checking, "_check", check_what_is_withdrawn)
+    data.take_up()
+    assert len(withdrawn) == 1
+    assert active(data) == []
+    assert data.documents() == {EXPERIMENTS: "upload cancelled"}
+    assert data.take_up().zips == []
