@@ -69,8 +69,8 @@ def refresh(names: tuple[str, ...], force: bool, as_json: bool) -> None:
     """Read reference data anew from their sources.
 
     The sets NAME, or all of them. A set that cannot be read leaves the one before in use, and the others are read all
-    the same. Servers are asked only for what has changed. Documents that were judged before keep their findings until
-    `dcc data recheck`.
+    the same. Servers are asked only for what has changed. Documents with findings by what was there before are judged
+    again by the next session; `dcc data recheck` has others judged again, too.
 
     \b
     Examples:
@@ -108,7 +108,7 @@ def _echo_refreshed(refreshed: list[Refreshed]) -> None:
     )
     new = sum(each.outcome == "new" for each in refreshed)
     if new:
-        click.echo(f"{count_of(new, 'set')} changed. `dcc data recheck` has documents judged by what is new.")
+        click.echo(f"{count_of(new, 'set')} changed. The next session judges documents with findings by them again.")
 
 
 def _state(entry: Freshness) -> str:

@@ -76,7 +76,8 @@ def waive(
 ) -> None:
     """Waive RULE, or have it only warn.
 
-    Holds for documents that are judged from then on. Those that were judged before follow with `dcc data recheck`.
+    Holds for documents that are judged from then on. Those that were judged before are judged again by the next session
+    after it begins.
 
     \b
     Example:
@@ -104,7 +105,7 @@ def waive(
         echo_json(entry)
         return
     click.echo(f"Waiver {waiver_id}: rule {rule} {'only warns' if warn else 'is waived'} {_scope(entry)}.")
-    click.echo(_to_recheck(rule, concerned))
+    click.echo(_to_change(concerned))
 
 
 @rules.command()
@@ -159,7 +160,7 @@ def waivers(all_of_them: bool, as_json: bool) -> None:
 def revoke(waiver_id: int, reason: str, as_json: bool) -> None:
     """End the waiver ID at once.
 
-    It stays on record. Documents that were judged before follow with `dcc data recheck`.
+    It stays on record. Documents that it decided about are judged again by the next session.
 
     JSON: the waiver, as one of `dcc rules waivers --json`.
 
@@ -177,7 +178,7 @@ def revoke(waiver_id: int, reason: str, as_json: bool) -> None:
         echo_json(entry)
         return
     click.echo(f"Waiver {waiver_id} of rule {revoked.rule} is revoked.")
-    click.echo(_to_recheck(revoked.rule, concerned))
+    click.echo(_to_change(concerned))
 
 
 def _day(given: datetime | None) -> date | None:
@@ -204,7 +205,7 @@ def _scope(entry: WaiverEntry) -> str:
     return f"{' '.join(where)} from {entry.valid_from} {until}"
 
 
-def _to_recheck(rule: str, documents: int) -> str:
+def _to_change(documents: int) -> str:
     if documents == 0:
         return "No document that was judged before has findings of it."
-    return f"{count_of(documents, 'document')} judged before may change: dcc data recheck --rule {rule}"
+    return f"{count_of(documents, 'document')} judged before may change, with the next session."

@@ -25,7 +25,9 @@ value at fault, and the reference data that it was judged by.
 The table gives the usual severity of each rule: a message may have another one where it says so, such as the faults in
 the strain or colony of an animal with a status code, which are warnings. *Known as* are the ids under which the
 existing validator reports the same. *Needs* names the reference data without which the rule is skipped; there is then
-one finding `reference` that says so, and the document is judged again when they are there (`dcc data recheck`).
+one finding `reference` that says so, and the next session judges the document again when they are there. So it does
+with a document that has findings by reference data which have changed since: nobody need ask for it. One without any
+keeps its judgement; `dcc data recheck` has it judged by what is new.
 
 ## How findings go away
 
@@ -43,7 +45,8 @@ $ dcc rules revoke 1 --reason "the options are there"
 
 Who waived it, when and why is on record. A waived finding is kept and shown with its waiver, and does not count; one
 that is lowered counts as a warning. Neither says that the data are right, and a waived fatal finding does not have the
-content below it checked. `dcc data recheck` has a waiver take effect on what was judged before.
+content below it checked. On what was judged before, a waiver takes effect with the next session after it begins, and
+so does its end.
 
 Findings that are gone stay on record too, with the day and the document that cleared them. Of a document with very many
 findings, the first 1,000 that fail it and the first 1,000 others are recorded, and a finding `more` counts the rest.

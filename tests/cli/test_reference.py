@@ -17,7 +17,7 @@ def test_what_is_missing_is_told_and_can_be_had(dcc: Dcc) -> None:
     assert all(entry["is_missing"] for entry in dcc.json("reference", "list", exit_code=1))
     refreshed = dcc("reference", "refresh")
     assert refreshed.stdout.count(" new ") == len(SETS)
-    assert "dcc data recheck" in refreshed.stdout
+    assert "The next session judges documents with findings by them again" in refreshed.stdout
     assert dcc("reference", "list").stdout.count("shipped:") == len(SETS)
     entries = dcc.json("reference", "list")
     assert [entry["name"] for entry in entries] == list(SETS)

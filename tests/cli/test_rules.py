@@ -75,7 +75,7 @@ def test_it_is_said_how_many_documents_a_waiver_concerns(dcc: Dcc, monkeypatch: 
         judge(qc, upload(qc, specimens(mutant())))
         judge(qc, upload(qc, experiments(experiment(procedure(simple("RANGED", "x"))))))
     said = dcc("rules", "waive", "P9", "--reason", "a broken balance").stdout
-    assert "1 document judged before may change: dcc data recheck --rule P9" in said
+    assert "1 document judged before may change, with the next session." in said
 
 
 @only_sqlite

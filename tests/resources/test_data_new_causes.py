@@ -1,0 +1,148 @@
+"""Documents judged again by the next session because reference data or waivers have changed, each once for a cause."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+from sqlalchemy import event, update
+
+from dcc_resources.integrity import healing, judging
+from dcc_resources.integrity.waiver_store import add_waiver, revoke_waiver
+from dcc_resources.integrity.waivers import Waiver, apply_waivers
+from dcc_resources.qc_database import models
+from dcc_resources.qc_database.database import writing
+from dcc_resources.qc_database.vocabulary import WaiverEffect
+from dcc_resources.reference_data.refreshing import RefreshOutcome, refresh
+from tests.data_installations import EXPERIMENTS, SPECIMENS, DataInstallation, experiments, specimens
+
+ZIP = "add/H.2013-10-31.1.impc.zip"
+OTHERS = "add/J.2013-10-31.1.impc.zip"
+
+
+def refresh_colonies(data: DataInstallation, *lines: str) -> None:
+    """Have the colonies that the settings name be these, and read them."""
+    path = Path(str(data.settings.reference_colonies))
+    heading, *_ = shipped_colonies()
+    path.write_text("\n".join([heading, *lines]), "utf-8")
+    (refreshed,) = refresh(data.qc, data.settings, ["colonies"], force=True)
+    assert refreshed.outcome is RefreshOutcome.NEW
+
+
+def shipped_colonies() -> list[str]:
+    shipped = files("dcc_resources.reference_data") / "shipped" / "colonies.csv"
+    return shipped.read_text("utf-8").splitlines()
+
+
+@pytest.fixture
+def unregistered(data: DataInstallation, tmp_path: Path) -> DataInstallation:
+    """Documents of two centres, and the colonies of H are not registered."""
+    data = data.with_settings(reference_colonies=str(tmp_path / "colonies.csv"))
+    refresh_colonies(data, *[line for line in shipped_colonies()[1:] if not line.startswith("H-")])
+    data.put(ZIP, specimens(), experiments())
+    data.put(OTHERS, specimens(centre="J"), experiments(centre="J"))
+    data.run()
+    assert data.documents()[SPECIMENS] == "data failed"
+    assert data.log(SPECIMENS).count("S4") == 3
+    return data
+
+
+def judged(data: DataInstallation) -> list[str]:
+    """The documents that a session judges."""
+    return sorted({one.file_name for told in data.take_up().zips for one in told.documents})
+
+
+def test_documents_are_judged_again_when_the_reference_data_that_they_failed_by_are_newer(
+    unregistered: DataInstallation,
+) -> None:
+    """Issue 3, items 5 and 6: S4 heals when the colony is registered; nobody has to ask for it."""
+    assert judged(unregistered) == []
+    refresh_colonies(unregistered, *shipped_colonies()[1:])
+    assert judged(unregistered) == [SPECIMENS]
+    assert unregistered.documents()[SPECIMENS] == "qc done"
+    assert unregistered.log(SPECIMENS) == []
+    assert unregistered.log(SPECIMENS, cleared=True).count("S4") == 3
+    assert judged(unregistered) == []
+
+
+def test_documents_that_fail_by_the_newest_reference_data_too_are_judged_once_by_them(
+    unregistered: DataInstallation,
+) -> None:
+    refresh_colonies(unregistered, *[line for line in shipped_colonies()[1:] if not line.startswith(("H-", "Bcm-"))])
+    assert judged(unregistered) == [SPECIMENS]
+    assert unregistered.documents()[SPECIMENS] == "data failed"
+    assert judged(unregistered) == []
+
+
+def test_to_look_for_superseded_reference_data_is_one_statement(unregistered: DataInstallation) -> None:
+    refresh_colonies(unregistered, *shipped_colonies()[1:])
+    executed: list[str] = []
+    event.listen(unregistered.qc, "before_cursor_execute", lambda *given: executed.append(given[2]))
+    with unregistered.qc.connect() as connection:
+        assert len(healing.documents_of_superseded_snapshots(connection)) == 1
+    assert len([statement for statement in executed if statement.startswith("SELECT")]) == 1
+
+
+def today() -> datetime:
+    return datetime.now(UTC)
+
+
+def give(data: DataInstallation, *, begins_in: int = 0, effect: WaiverEffect = WaiverEffect.WAIVE) -> int:
+    begins = (today() + timedelta(days=begins_in)).date()
+    waiver = Waiver("E4", effect, "the animals are on their way", "a wrangler", begins, None, None, None)
+    with writing(data.qc) as connection:
+        return add_waiver(connection, waiver, today().date())
+
+
+@pytest.mark.parametrize("effect", WaiverEffect)
+def test_a_waiver_takes_effect_on_what_was_judged_before_and_ends_when_it_is_revoked(
+    data: DataInstallation, effect: WaiverEffect
+) -> None:
+    data.put(ZIP, experiments())
+    data.run()
+    assert data.documents() == {EXPERIMENTS: "data failed"}
+    number = give(data, effect=effect)
+    assert judged(data) == [EXPERIMENTS]
+    assert data.documents() == {EXPERIMENTS: "qc pending"}
+    assert judged(data) == []
+    with writing(data.qc) as connection:
+        revoke_waiver(connection, number, author="a wrangler", reason="they came")
+    assert judged(data) == [EXPERIMENTS]
+    assert data.documents() == {EXPERIMENTS: "data failed"}
+    assert judged(data) == []
+
+
+def test_a_waiver_takes_effect_on_the_day_on_which_it_begins(data: DataInstallation) -> None:
+    data.put(ZIP, experiments())
+    data.run()
+    number = give(data, begins_in=5)
+    assert judged(data) == []
+    with writing(data.qc) as connection:
+        waiver, document = models.Waiver.__table__, models.Document.__table__
+        connection.execute(update(waiver).where(waiver.c.id == number).values(valid_from=today().date()))
+        connection.execute(update(waiver).values(created=today().replace(tzinfo=None) - timedelta(days=9)))
+        connection.execute(update(document).values(judged_at=today().replace(tzinfo=None) - timedelta(days=2)))
+    assert judged(data) == [EXPERIMENTS]
+    assert judged(data) == []
+
+
+def test_a_document_is_judged_once_for_a_waiver_that_does_not_change_its_findings(
+    data: DataInstallation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No session after the other judges what stays as it is."""
+    data.put(ZIP, experiments())
+    data.run()
+    monkeypatch.setattr(judging, "apply_waivers", lambda found, _waivers, on: apply_waivers(found, (), on))
+    give(data)
+    with writing(data.qc) as connection:
+        waiver = models.Waiver.__table__
+        connection.execute(update(waiver).values(created=today().replace(tzinfo=None) - timedelta(seconds=5)))
+        document = models.Document.__table__
+        connection.execute(update(document).values(judged_at=today().replace(tzinfo=None) - timedelta(seconds=9)))
+    yesterday = (today() - timedelta(days=1)).date()
+    with writing(data.qc) as connection:
+        connection.execute(update(models.Waiver.__table__).values(valid_from=yesterday))
+    assert judged(data) == [EXPERIMENTS]
+    assert judged(data) == []
