@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, Engine, Row, func, insert, select, update
+from sqlalchemy import Connection, Engine, Row, bindparam, func, insert, select, update
 
 from dcc_resources.databases.columns import utc_now
 from dcc_resources.databases.transactions import run_writing
@@ -40,6 +40,7 @@ from dcc_resources.qc_database.models import Document, Finding, Lifetime, Measur
 from dcc_resources.qc_database.rows import (
     DOCUMENT_TABLES,
     ENTITY_TABLES,
+    NUMBERED_TABLES,
     DocumentRows,
     EntityRow,
     TooLong,
@@ -68,6 +69,14 @@ from dcc_resources.qc_database.vocabulary import DocumentState, EntityKind
 
 __all__ = ["PATIENCE_SECONDS", "Applied", "DocumentToApply", "apply_document", "apply_on", "take_upload_lock"]
 
+_LOCK: Final = UploadLock.__table__
+_TAKE_LOCK: Final = (
+    update(_LOCK)
+    .where(_LOCK.c.id == 1)
+    .values({name: bindparam(f"new_{name}") for name in ("host", "pid", "acquired")})
+)
+_HOST: Final = socket.gethostname()[:128]
+
 PATIENCE_SECONDS: Final = 3_600.0
 """How long a document waits for others to be applied."""
 
@@ -78,6 +87,12 @@ _COUNTED: Final = {
     EntityKind.LINE: "lines",
     EntityKind.HOUSING: "housings",
 }
+_COUNTS: Final = (*_COUNTED.values(), "measurements")
+_RESULT: Final = (
+    update(_DOCUMENT)
+    .where(_DOCUMENT.c.id == bindparam("document_id"))
+    .values({name: bindparam(f"new_{name}") for name in ("state", "late", *_COUNTS)})
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +152,11 @@ def apply_on(
         if row.state == DocumentState.APPLIED.value:
             return _repeated(connection, row, document)
     confirmed = next((row for row in former if is_confirmed(row, document)), None)
-    document_id = give_way(connection, document, former, confirmed)
-    application = _Application(connection, document, document_id)
+    counters = Counters(connection)
+    counters.read([_DOCUMENT, *NUMBERED_TABLES])
+    document_id = counters.of(_DOCUMENT)()
+    give_way(connection, document, document_id, former, confirmed)
+    application = _Application(connection, document, document_id, counters)
     if hold_above is None or confirmed is not None or document.action is Action.ADD:
         return _applied(application, contents)
     savepoint = connection.begin_nested()
@@ -157,18 +175,24 @@ def _applied(application: _Application, contents: Iterable[said.Content]) -> App
 
 
 def _hold(connection: Connection, applied: Applied) -> Applied:
-    counts = {name: number for name, number in applied.said.items() if name in _DOCUMENT.c}
-    values = {"state": DocumentState.HELD.value, "late": applied.late, **counts}
-    connection.execute(update(_DOCUMENT).where(_DOCUMENT.c.id == applied.document_id).values(values))
+    _write_result(connection, applied.document_id, DocumentState.HELD, applied.said, is_late=applied.late)
     return replace(applied, state=DocumentState.HELD)
 
 
 def take_upload_lock(connection: Connection) -> None:
     """Wait until no other document is being applied, and keep others from it until the transaction ends."""
-    lock = UploadLock.__table__
-    holder = {"host": socket.gethostname()[:128], "pid": os.getpid(), "acquired": utc_now()}
-    if connection.execute(update(lock).where(lock.c.id == 1).values(holder)).rowcount == 0:
-        connection.execute(insert(lock).values(id=1, **holder))
+    holder = {"host": _HOST, "pid": os.getpid(), "acquired": utc_now()}
+    if connection.execute(_TAKE_LOCK, {f"new_{name}": value for name, value in holder.items()}).rowcount == 0:
+        connection.execute(insert(_LOCK).values(id=1, **holder))
+
+
+def _write_result(
+    connection: Connection, document_id: int, state: DocumentState, counts: dict[str, int], *, is_late: bool
+) -> None:
+    """Write what became of a document, and what is in it by the names of `document`'s columns."""
+    values = {f"new_{name}": counts[name] for name in _COUNTS}
+    values |= {"document_id": document_id, "new_state": state.value, "new_late": is_late}
+    connection.execute(_RESULT, values)
 
 
 class _Pending(NamedTuple):
@@ -180,9 +204,8 @@ class _Pending(NamedTuple):
 class _Application:
     """One document on its way into the database. Entities are decided upon in chunks, with a few statements each."""
 
-    def __init__(self, connection: Connection, document: DocumentToApply, document_id: int) -> None:
+    def __init__(self, connection: Connection, document: DocumentToApply, document_id: int, counters: Counters) -> None:
         self._connection, self._document, self._document_id = connection, document, document_id
-        counters = Counters(connection)
         self._bulk = BulkInserter(connection, DOCUMENT_TABLES)
         self._rows = DocumentRows(document_id, counters, self._bulk)
         self._lifetime_id = counters.of(Lifetime.__table__)
@@ -231,8 +254,7 @@ class _Application:
         state = DocumentState.REFUSED if nothing else DocumentState.APPLIED
         counts = {_COUNTED[kind]: number for kind, number in self._said.items()}
         counts["measurements"] = self._bulk.counts[Measurement.__tablename__]
-        values = {"state": state.value, "late": self._late_after is not None, **counts}
-        self._connection.execute(update(_DOCUMENT).where(_DOCUMENT.c.id == self._document_id).values(values))
+        _write_result(self._connection, self._document_id, state, counts, is_late=self._late_after is not None)
         findings = self._findings.all()
         self._write_findings(findings)
         return Applied(
@@ -245,7 +267,7 @@ class _Application:
             ended={kind.value: number for kind, number in self._ended.items() if number},
             refused=self._refused,
             findings=findings,
-            procedures=_measurements_by_procedure(self._connection, self._document_id),
+            procedures=dict(sorted(self._rows.measured.items())),
         )
 
     def _settle(self) -> None:
@@ -313,7 +335,7 @@ def _measurements_by_procedure(connection: Connection, document_id: int) -> dict
 
 def _repeated(connection: Connection, row: Row[Any], document: DocumentToApply) -> Applied:
     follow_tracker(connection, row, document)
-    counts = {name: getattr(row, name) for name in (*_COUNTED.values(), "measurements")}
+    counts = {name: getattr(row, name) for name in _COUNTS}
     return Applied(
         row.id,
         DocumentState(row.state),

@@ -61,11 +61,15 @@ class Order(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Rows by table, or their number and lines, and how many characters of long texts are in them."""
+    """Rows by table, or their number and lines; of both the characters of long texts, and measurements by procedure."""
 
     rows: dict[str, list[Row]]
     lines: dict[str, tuple[int, bytes]]
     text: int
+    measured: dict[str, int]
+
+
+_NO_ROWS: Final = Batch({}, {}, 0, {})
 
 
 class BuiltBlock(said.Block):
@@ -92,7 +96,7 @@ class Building:
     def __init__(self, path: Path, kind: DocumentKind) -> None:
         self._path, self._kind = path, kind
         self._made: deque[EntityRow | TooLong | None] = deque()
-        self._batch = Batch({}, {}, 0)
+        self._batch = _NO_ROWS
         self._began = False
         command = [sys.executable, "-c", _START.format(path=sys.path)]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -115,7 +119,7 @@ class Building:
         """The rows of the contents that were yielded, once what became of all of them has been asked for."""
         if self._made:
             return None
-        batch, self._batch = self._batch, Batch({}, {}, 0)
+        batch, self._batch = self._batch, _NO_ROWS
         return batch
 
     def blocks(self) -> list[Row]:
@@ -240,7 +244,8 @@ class _Work:
             held.clear()
         text = self._builder.held_text - self._text_sent
         self._text_sent += text
-        batch = (self._contents.copy(), self._made.copy(), rows, lines, text)
+        batch = (self._contents.copy(), self._made.copy(), rows, lines, text, self._builder.measured.copy())
+        self._builder.measured.clear()
         self._contents.clear()
         self._made.clear()
         return batch

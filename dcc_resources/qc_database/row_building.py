@@ -55,7 +55,7 @@ class EntityRow(NamedTuple):
 class RowBuilder:
     """Makes the rows of one document and appends them to `tables`, but for those of the entities themselves.
 
-    `held_text` counts the characters of long texts that were appended.
+    `held_text` counts the characters of long texts that were appended, `measured` the measurements of each procedure.
     """
 
     def __init__(self, document_id: int, new_ids: NewIds, tables: Tables, limits: Limits) -> None:
@@ -72,6 +72,8 @@ class RowBuilder:
         self._block: said.Block | None = None
         self._in_block: Row = ()
         self._of_run: tuple[str, str, str] = ("", "", "")
+        self._measurements = tables["measurement"]
+        self.measured: dict[str, int] = {}
 
     @property
     def held_text(self) -> int:
@@ -96,6 +98,7 @@ class RowBuilder:
             raise RuntimeError("An entity was added before the block that it is in.")
         checks = self._of_specimens if isinstance(entity, said.Specimen) else self._of_procedures
         marks = [len(rows) for rows, _ in checks]
+        held = len(self._measurements)
         if isinstance(entity, said.Experiment):
             made = self._experiment(self._block, entity)
         elif isinstance(entity, said.Specimen):
@@ -111,6 +114,9 @@ class RowBuilder:
             if len(rows) > mark:
                 too_long = next(filter(None, map(check, rows[mark:])), None)
         if too_long is None:
+            if measured := len(self._measurements) - held:
+                procedure_id = entity.procedure.procedure_id  # type: ignore[union-attr]
+                self.measured[procedure_id] = self.measured.get(procedure_id, 0) + measured
             return made
         for mark, (rows, _) in zip(marks, checks, strict=True):
             del rows[mark:]

@@ -17,7 +17,15 @@ from dcc_resources.qc_database.bulk import BulkInserter, Counters, Row
 from dcc_resources.qc_database.row_building import NUMBERED, EntityRow, RowBuilder, TooLong
 from dcc_resources.qc_database.vocabulary import EntityKind
 
-__all__ = ["DOCUMENT_TABLES", "ENTITY_TABLES", "DocumentRows", "EntityRow", "TooLong", "entity_values"]
+__all__ = [
+    "DOCUMENT_TABLES",
+    "ENTITY_TABLES",
+    "NUMBERED_TABLES",
+    "DocumentRows",
+    "EntityRow",
+    "TooLong",
+    "entity_values",
+]
 
 _MEASURED: Final = {"parameter_id", "sequence_id", "increment", "increment_status", "unit", "status"}
 """The columns of a measurement that do not repeat what the experiment, line or housing says."""
@@ -63,13 +71,17 @@ ENTITY_TABLES: Final[dict[EntityKind, Table]] = {
 
 
 class DocumentRows:
-    """Makes the rows of one document. `rows` takes all of them but for those of the entities themselves."""
+    """Makes the rows of one document. `rows` takes all of them but for those of the entities themselves.
+
+    `counters` have read the ids of `NUMBERED_TABLES`.
+    """
 
     def __init__(self, document_id: int, counters: Counters, rows: BulkInserter) -> None:
         self._document_id = document_id
         self._counters = counters
         self._rows = rows
-        counters.read(_NUMBERED)
+        self.measured: dict[str, int] = {}
+        """How many measurements were written of each procedure."""
         self._building: Building | None = None
         self._builder: RowBuilder | None = None
 
@@ -98,6 +110,7 @@ class DocumentRows:
             new_ids = {name: self._counters.of(_BY_NAME[name]) for name in NUMBERED}
             tables = {table.name: self._rows.rows_of(table) for table in DOCUMENT_TABLES}
             self._builder = RowBuilder(self._document_id, new_ids, tables, LIMITS)
+            self.measured = self._builder.measured
         return self._builder
 
     def _next_made(self, building: Building) -> EntityRow | TooLong | None:
@@ -112,6 +125,8 @@ class DocumentRows:
             for name, (number, lines) in batch.lines.items():
                 self._rows.add_lines(name, number, lines)
             self._rows.note_text(batch.text)
+            for procedure_id, number in batch.measured.items():
+                self.measured[procedure_id] = self.measured.get(procedure_id, 0) + number
         return made
 
 
@@ -132,6 +147,8 @@ def _limits(table: Table) -> tuple[tuple[int, int, str], ...]:
 
 
 _BY_NAME: Final = {f"{table.name}": table for table in DOCUMENT_TABLES}
-_NUMBERED: Final = [_BY_NAME[name] for name in (*NUMBERED, models.Lifetime.__tablename__)]
+NUMBERED_TABLES: Final = tuple(_BY_NAME[name] for name in (*NUMBERED, models.Lifetime.__tablename__))
+"""The tables whose rows get ids from `Counters`."""
+
 LIMITS: Final = {name: _limits(table) for name, table in _BY_NAME.items()}
 """What the columns of each table hold, for `RowBuilder`."""
