@@ -29,7 +29,7 @@ from dcc_assets.runs import finish_dead_runs
 from dcc_resources.errors import ConfigurationError, DatabaseOutdatedError
 from dcc_resources.settings import Settings, load_settings
 from dcc_resources.tracker.reference import Phase
-from dcc_sensors.tracker_watch import TrackerView, look_at_tracker, look_for_changes
+from dcc_sensors.tracker_watch import TrackerView, look_at_tracker, look_for_changes, look_for_data_to_follow
 
 NEW_ZIPS_SECONDS: Final = 15
 DATA_SECONDS: Final = 15
@@ -108,12 +108,16 @@ def valid_documents(context: SensorEvaluationContext) -> RunRequest | SkipReason
         return view
     if stopped := _stops_before(Phase.UPLOAD):
         return stopped
-    if view.data_waits == 0:
+    try:
+        waits = view.data_waits or (0 if view.active_session else look_for_data_to_follow(load_settings()))
+    except DatabaseOutdatedError as error:
+        return SkipReason(str(error))
+    if waits == 0:
         return SkipReason("No document waits.")
     if view.waiting and view.last_download_session < view.last_crawled_session:
         return SkipReason("Zip actions that wait are processed first.")
     return _busy(context, view) or RunRequest(
-        run_key=f"crawl {view.last_crawl}, {view.data_waits} documents, {int(time.time() // REPEAT_SECONDS)}",
+        run_key=f"crawl {view.last_crawl}, {waits} documents, {int(time.time() // REPEAT_SECONDS)}",
         tags=_session_tags(view),
     )
 

@@ -8,6 +8,8 @@ from typing import Final
 from sqlalchemy import Connection, func, select
 
 from dcc_assets.mirroring import Mark, changes_since
+from dcc_resources.contexts.touched import count_due
+from dcc_resources.data_phases.checking import documents_to_judge_now
 from dcc_resources.data_phases.documents import count_waiting, load_due
 from dcc_resources.data_phases.qc_documents import in_state
 from dcc_resources.qc_database.database import open_qc_database
@@ -72,6 +74,25 @@ def look_for_changes(settings: Settings, mark: Mark) -> int:
     finally:
         qc.dispose()
         tracker.dispose()
+
+
+def look_for_data_to_follow(settings: Settings) -> int:
+    """How many documents a session would judge again, or have contexts and overviews follow, though none waits.
+
+    Because of withdrawals, waivers or reference data. Raises DatabaseOutdatedError and DatabaseUnreachableError.
+    """
+    until = settings.last_phase
+    if until < Phase.DATA:
+        return 0
+    qc = open_qc_database(settings)
+    try:
+        require_current_qc(qc)
+        with qc.connect() as connection:
+            judged = len(documents_to_judge_now(connection))
+            built = count_due(connection, overviews=until >= Phase.OVERVIEW) if until >= Phase.CONTEXT else 0
+        return judged + built
+    finally:
+        qc.dispose()
 
 
 def _view(connection: Connection, settings: Settings) -> TrackerView:

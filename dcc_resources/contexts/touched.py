@@ -42,17 +42,30 @@ def due_for_contexts(connection: Connection) -> list[int]:
     A document that was applied waits until it has been judged, so that its data are not taken for gone meanwhile; one
     that is held has done nothing.
     """
-    table = _DOCUMENT.c
-    without_data = table.state.in_([DocumentState.UNDONE.value, DocumentState.REFUSED.value])
-    judged = table.judged_at.is_not(None) | (table.action == DocumentAction.UNDO.value)
-    settled = without_data | ((table.state == DocumentState.APPLIED.value) & judged)
-    return _next_documents(connection, table.contexts_built.is_(False) & settled)
+    return _next_documents(connection, _due_for_contexts())
 
 
 def due_for_overviews(connection: Connection) -> list[int]:
     """The next documents that contexts take account of and overviews do not, oldest first; locked."""
+    return _next_documents(connection, _due_for_overviews())
+
+
+def count_due(connection: Connection, *, overviews: bool) -> int:
+    """How many documents contexts, and `overviews` if asked, do not take account of; nothing is locked."""
+    due = _due_for_contexts() | _due_for_overviews() if overviews else _due_for_contexts()
+    return connection.scalar(select(func.count()).select_from(_DOCUMENT).where(due)) or 0
+
+
+def _due_for_contexts() -> ColumnElement[bool]:
     table = _DOCUMENT.c
-    return _next_documents(connection, table.contexts_built.is_(True) & table.overviews_built.is_(False))
+    without_data = table.state.in_([DocumentState.UNDONE.value, DocumentState.REFUSED.value])
+    judged = table.judged_at.is_not(None) | (table.action == DocumentAction.UNDO.value)
+    settled = without_data | ((table.state == DocumentState.APPLIED.value) & judged)
+    return table.contexts_built.is_(False) & settled
+
+
+def _due_for_overviews() -> ColumnElement[bool]:
+    return _DOCUMENT.c.contexts_built.is_(True) & _DOCUMENT.c.overviews_built.is_(False)
 
 
 def _next_documents(connection: Connection, condition: ColumnElement[bool]) -> list[int]:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
-from datetime import UTC, datetime
+from collections.abc import Iterator, Sequence
+from datetime import UTC, date, datetime
 from typing import Final
 
 from sqlalchemy import Connection
@@ -36,8 +36,9 @@ from dcc_resources.errors import (
     StagedDocumentLostError,
 )
 from dcc_resources.integrity import healing
-from dcc_resources.integrity.judging import Basis, Judgement, judge_document
+from dcc_resources.integrity.judging import Basis, Judgement, judge_document, signature_of
 from dcc_resources.integrity.waiver_store import waivers_in_force
+from dcc_resources.integrity.waivers import Waiver
 from dcc_resources.qc_database.reading import read_document
 from dcc_resources.qc_database.row_loading import load_document
 from dcc_resources.qc_database.vocabulary import DocumentState
@@ -138,20 +139,30 @@ def may_be_judged_again(document: DueDocument) -> bool:
 
 
 def _to_judge_again(connection: Connection, uploaded: list[int], basis: Basis) -> set[int]:
-    """Because of what was uploaded or withdrawn, of waivers that began or ended, of reference data that have changed.
+    """The documents to be judged because of those that were uploaded, and of what `_because_of_changes` says."""
+    ids = set(healing.documents_to_judge_again(connection, uploaded))
+    return (ids | _because_of_changes(connection, basis.today, basis.waivers, basis.signature)) - set(uploaded)
+
+
+def _because_of_changes(connection: Connection, today: date, waivers: Sequence[Waiver], signature: str) -> set[int]:
+    """Because of withdrawals, of waivers that began or ended, of reference data that changed, or never judged yet.
 
     Each is named no more once it was judged for the cause.
     """
-    causes = [*uploaded, *healing.withdrawals_to_follow(connection)]
-    ids = set(healing.documents_to_judge_again(connection, causes))
+    ids = set(healing.documents_to_judge_again(connection, healing.withdrawals_to_follow(connection)))
     ids.update(healing.documents_to_be_judged(connection))
-    ids.update(healing.documents_of_begun_waivers(connection, basis.waivers))
-    ids.update(healing.documents_of_lapsed_waivers(connection, basis.today))
+    ids.update(healing.documents_of_begun_waivers(connection, waivers))
+    ids.update(healing.documents_of_lapsed_waivers(connection, today))
     ids.update(healing.documents_of_superseded_snapshots(connection))
-    otherwise = set(healing.documents_judged_otherwise(connection, basis.signature))
-    if otherwise:
-        ids.update(otherwise.intersection(healing.documents_unchecked(connection)))
-    return ids - set(uploaded)
+    ids.update(healing.documents_unchecked(connection, not_by=signature))
+    return ids
+
+
+def documents_to_judge_now(connection: Connection) -> set[int]:
+    """The documents that the next session judges, by their ids in the QC database, but for what it uploads before."""
+    today = datetime.now(UTC).date()
+    signature = signature_of(snapshot.id for snapshot in store.active_snapshots(connection).values())
+    return _because_of_changes(connection, today, waivers_in_force(connection, today), signature)
 
 
 def _uploaded(work: DataSession, due: list[DueDocument], there: dict[int, QcDocument]) -> list[DueDocument]:

@@ -29,7 +29,15 @@ from dcc_assets.jobs import crawl_file_sources, load_data, process_zip_actions, 
 from dcc_assets.runs import session_tags
 from dcc_assets.work import NoSession, OwnSession
 from dcc_resources.crawling import crawl_file_sources as crawl
+from dcc_resources.data_phases.corrections import withdraw_submission
+from dcc_resources.databases.columns import utc_now
 from dcc_resources.errors import ConfigurationError, TrackerUnreachableError
+from dcc_resources.integrity.waiver_store import add_waiver
+from dcc_resources.integrity.waivers import Waiver
+from dcc_resources.naming import Action
+from dcc_resources.qc_database.database import writing as qc_writing
+from dcc_resources.qc_database.holding import confirm_held
+from dcc_resources.qc_database.vocabulary import WaiverEffect
 from dcc_resources.sessions import open_session
 from dcc_resources.settings import load_settings
 from dcc_resources.tracker.database import writing
@@ -43,7 +51,7 @@ from dcc_sensors.automation import (
     valid_documents,
 )
 from tests.assets.conftest import set_environment
-from tests.data_installations import DataInstallation
+from tests.data_installations import DataInstallation, key_of
 from tests.data_installations import experiments as valid_experiments
 from tests.data_installations import specimens as valid_specimens
 from tests.databases import only_sqlite
@@ -357,3 +365,42 @@ def test_what_changed_beside_sessions_is_asked_to_be_shown(valid: DataInstallati
     assert isinstance(asked(changes_beside_sessions, instance), RunRequest)
     show_changes.execute_in_process(instance=instance, resources={"platform": NoSession(valid.settings, valid.tracker)})
     assert asked(changes_beside_sessions, instance) == "All that has changed is shown."
+
+
+@only_sqlite
+def test_what_withdrawals_and_waivers_give_cause_to_is_asked_for_though_no_document_waits(
+    data: DataInstallation, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_environment(data.base, monkeypatch)
+    data.put(ZIP, valid_experiments())
+    data.put("add/H.2013-11-01.1.impc.zip", valid_specimens("2013-11-01.1", first=70))
+    data.run()
+    assert asked(valid_documents, instance) == "No document waits."
+    today = utc_now().date()
+    with qc_writing(data.qc) as connection:
+        add_waiver(connection, Waiver("E4", WaiverEffect.WAIVE, "on their way", "a wrangler", today), today)
+    assert isinstance(asked(valid_documents, instance), RunRequest)
+    data.take_up()
+    assert asked(valid_documents, instance) == "No document waits."
+    key = key_of("add/H.2013-11-01.1.impc.zip")
+    withdraw_submission(data.tracker, data.qc, data.settings, key, author="someone", reason="a mistake")
+    assert isinstance(asked(valid_documents, instance), RunRequest)
+    monkeypatch.setenv("DCC_UNTIL", "upload")
+    assert asked(valid_documents, instance) == "No document waits."
+    monkeypatch.delenv("DCC_UNTIL")
+    data.take_up()
+    assert asked(valid_documents, instance) == "No document waits."
+
+
+@only_sqlite
+def test_documents_that_were_confirmed_and_not_applied_are_asked_for(
+    data: DataInstallation, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_environment(data.base, monkeypatch)
+    data.put(ZIP, valid_specimens())
+    data.run()
+    held = data.with_settings(hold_threshold=1)
+    held.put("delete/H.2013-10-31.2.impc.zip", valid_specimens("2013-10-31.2"))
+    held.run()
+    confirm_held(data.qc, Action.DELETE, "H.2013-10-31.2.impc.zip", author="someone", reason="It is meant.")
+    assert isinstance(asked(valid_documents, instance), RunRequest)
