@@ -1,9 +1,9 @@
 """Fixtures: tracker databases, on SQLite and on a private MariaDB server, and rows to begin with.
 
-`tracker_url` is the URL of a database that does not exist yet, `settings` are settings with it and a home of their
-own, `tracker` is the engine of it with the schema in place. `qc_database` is the engine of a QC database beside it,
-with the schema in place. A test that uses any of them runs on both databases; `only_sqlite` and `only_mariadb` mark
-one that does not.
+`tracker_url` is the URL of a database that does not exist yet, `settings` are settings with it and a home of their own,
+`tracker` is the engine of it with the schema in place. `qc_url`, `qc_settings` and `qc_database` are the same of a QC
+database beside it. A test that asks for an engine finds its database made already. A test that uses any of them runs
+on both databases; `only_sqlite` and `only_mariadb` mark one that does not.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pymysql
@@ -41,6 +42,7 @@ from dcc_resources.tracker.models import (
 )
 from dcc_resources.tracker.progress import NewDocument, NewZipAction, State
 from dcc_resources.tracker.reference import Phase, Status
+from tests.prepared_databases import PreparedDatabases, PreparedFile, maker
 
 USER = "dcc"
 PASSWORD = "s3cret@%:/ ü"
@@ -162,9 +164,9 @@ class MariaDb:
             self._process.wait()
         self._process = None
 
-    def query(self, statement: str, database: str | None = None) -> list[tuple[object, ...]]:
-        """Run one statement as a user of the server would; its rows."""
-        connection = pymysql.connect(
+    def connect(self, database: str | None = None) -> pymysql.Connection[Any]:
+        """A connection as a user of the server would have it."""
+        return pymysql.connect(
             host="127.0.0.1",
             port=self.port,
             user=USER,
@@ -172,7 +174,10 @@ class MariaDb:
             database=database,
             charset="utf8mb4",
         )
-        with connection, connection.cursor() as cursor:
+
+    def query(self, statement: str, database: str | None = None) -> list[tuple[object, ...]]:
+        """Run one statement; its rows."""
+        with self.connect(database) as connection, connection.cursor() as cursor:
             cursor.execute(statement)
             rows = list(cursor.fetchall())
             connection.commit()
@@ -217,16 +222,57 @@ def mariadb() -> Iterator[MariaDb]:
     server.remove()
 
 
+@pytest.fixture(scope="session")
+def prepared_files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, PreparedFile]:
+    """SQLite databases with their schema in place, to be copied."""
+    return {
+        fixture: PreparedFile(tmp_path_factory.mktemp(fixture), maker(*how)) for fixture, how in _HOW_TO_MAKE.items()
+    }
+
+
+@pytest.fixture(scope="session")
+def prepared_databases(mariadb: MariaDb) -> dict[str, PreparedDatabases]:
+    """MariaDB databases with their schema in place, to be lent."""
+    return {
+        fixture: PreparedDatabases(fixture, mariadb.url, maker(*how), mariadb.connect)
+        for fixture, how in _HOW_TO_MAKE.items()
+    }
+
+
+def _open_tracker(url: str) -> Engine:
+    return open_tracker(Settings(tracker_url=SecretStr(url)))
+
+
+def _open_qc_database(url: str) -> Engine:
+    return open_qc_database(Settings(qc_url=SecretStr(url)))
+
+
+_HOW_TO_MAKE = {"tracker": (_open_tracker, init_tracker), "qc_database": (_open_qc_database, init_qc_database)}
+
+
+def _database_url(request: pytest.FixtureRequest, kind: str, path: Path, fixture: str) -> Iterator[str]:
+    """URL of a database that does not exist yet; or is there, for a test that asks for the fixture that makes it."""
+    wanted = fixture in request.fixturenames
+    if kind == "sqlite":
+        if wanted:
+            files: dict[str, PreparedFile] = request.getfixturevalue("prepared_files")
+            files[fixture].copy_to(path)
+        yield f"sqlite:///{path}"
+    elif wanted:
+        databases: dict[str, PreparedDatabases] = request.getfixturevalue("prepared_databases")
+        with databases[fixture].lend() as url:
+            yield url
+    else:
+        server: MariaDb = request.getfixturevalue("mariadb")
+        name = f"{fixture}_{uuid4().hex[:12]}"
+        yield server.url(name)
+        server.query(f"DROP DATABASE IF EXISTS {name}")
+
+
 @pytest.fixture(params=["sqlite", pytest.param("mariadb", marks=pytest.mark.servers)])
 def tracker_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """URL of a tracker database that does not exist yet, on each kind of database."""
-    if request.param == "sqlite":
-        yield f"sqlite:///{tmp_path / 'home' / 'tracker.db'}"
-        return
-    server: MariaDb = request.getfixturevalue("mariadb")
-    name = f"tracker_{uuid4().hex[:12]}"
-    yield server.url(name)
-    server.query(f"DROP DATABASE IF EXISTS {name}")
+    """URL of a tracker database, on each kind of database; it exists where the test asks for `tracker`."""
+    yield from _database_url(request, request.param, tmp_path / "home" / "tracker.db", "tracker")
 
 
 @pytest.fixture
@@ -250,14 +296,9 @@ def tracker(settings: Settings) -> Iterator[Engine]:
 
 @pytest.fixture
 def qc_url(tracker_url: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[str]:
-    """URL of a QC database that does not exist yet, on the same kind of database as the tracker."""
-    if is_sqlite(tracker_url):
-        yield f"sqlite:///{tmp_path / 'home' / 'qc.db'}"
-        return
-    server: MariaDb = request.getfixturevalue("mariadb")
-    name = f"raw_{uuid4().hex[:12]}"
-    yield server.url(name)
-    server.query(f"DROP DATABASE IF EXISTS {name}")
+    """URL of a QC database, on the same kind of database as the tracker; it exists where the test asks for it."""
+    kind = "sqlite" if is_sqlite(tracker_url) else "mariadb"
+    yield from _database_url(request, kind, tmp_path / "home" / "qc.db", "qc_database")
 
 
 @pytest.fixture
