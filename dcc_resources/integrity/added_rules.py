@@ -57,6 +57,7 @@ def status_of_entity_has_its_text(entity: Specimen | Line | Experiment, at: Cont
     SeriesMediaParameter,
     Metadata,
     severity=Severity.WARNING,
+    given=("status", "increment_status"),
 )
 def status_of_parameter_has_its_text(element: SimpleParameter | SeriesValue, at: Context) -> Iterator[Fault]:
     """A parameterStatus or incrementStatus that asks for free text has it after a colon."""
@@ -157,7 +158,15 @@ def parental_strains_sum_to_a_whole(specimen: Specimen, at: Context) -> Iterator
             )
 
 
-@rule("X10", SimpleParameter, SeriesValue, severity=Severity.WARNING, needs=Impress)
+@rule(
+    "X10",
+    SimpleParameter,
+    SeriesValue,
+    severity=Severity.WARNING,
+    needs=Impress,
+    given="value",
+    only_for=lambda parameter: parameter.qc_minimum is not None or parameter.qc_maximum is not None,
+)
 def value_is_within_the_qc_range(element: SimpleParameter | SeriesValue, at: Context) -> Iterator[Fault]:
     """A number lies within the range that IMPReSS gives for quality control."""
     lowest, highest = at.parameter.qc_minimum, at.parameter.qc_maximum
@@ -176,7 +185,14 @@ def value_is_within_the_qc_range(element: SimpleParameter | SeriesValue, at: Con
         )
 
 
-@rule("X11", ProcedureUse, ParameterUse, severity=Severity.WARNING, needs=Impress)
+@rule(
+    "X11",
+    ProcedureUse,
+    ParameterUse,
+    severity=Severity.WARNING,
+    needs=Impress,
+    only_for=lambda parameter: not parameter.is_active,
+)
 def definition_is_in_use(use: ProcedureUse | ParameterUse, at: Context) -> Iterator[Fault]:
     """A procedure or parameter is one that IMPReSS has not retired."""
     definition = at.parameter_definition if isinstance(use, ParameterUse) else at.procedure_definition

@@ -10,6 +10,7 @@ import logging
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from dcc_resources.integrity import (
     added_rules,
@@ -46,12 +47,16 @@ from dcc_resources.qc_database.contents import (
     Line,
     MediaParameter,
     MediaSampleParameter,
+    Metadata,
+    OntologyParameter,
     ParameterAssociation,
     Procedure,
     SeriesMediaParameter,
     SeriesParameter,
+    SimpleParameter,
     Specimen,
 )
+from dcc_resources.reference_data.impress import Parameter
 from dcc_resources.reference_data.snapshots import Snapshot
 
 RULE_MODULES = (
@@ -67,6 +72,7 @@ RULE_MODULES = (
 
 _log = logging.getLogger(__name__)
 _BATCH = 500
+_SIMPLE = frozenset({SimpleParameter, OntologyParameter, Metadata})
 _ENTITY_NAMES: dict[type, str] = {Housing: "housing", Line: "line", Experiment: "experiment"}
 
 
@@ -88,12 +94,23 @@ def check_contents(
     return _Checking(document, frozenset(without)).run(contents)
 
 
+class _Planned(NamedTuple):
+    """A rule for a kind of element; `given`: the place of the field that is None where the rule has nothing to say."""
+
+    rule: Rule
+    given: int | None
+
+
 @dataclass
 class _Checking:
+    """The check of one document. What was found in an entity, or in a centre element itself, is in `found`."""
+
     document: DocumentContext
     without: frozenset[str]
     said: set[tuple[str, str]] = field(default_factory=set)
-    plans: dict[type, list[tuple[Rule, list[type[Snapshot]]]]] = field(default_factory=dict)
+    plans: dict[type, list[_Planned]] = field(default_factory=dict)
+    plans_of_parameters: dict[tuple[type, int], list[_Planned]] = field(default_factory=dict)
+    found: list[Finding] = field(default_factory=list)
 
     def run(self, contents: Iterable[Content]) -> Iterator[Finding]:
         block: Block | None = None
@@ -105,10 +122,10 @@ class _Checking:
                 yield from self.batch(block, batch, numbers)
                 yield from self.end(block, held)
                 block, batch, held, numbers = None, [], 0, Counter()
-                found = list(self.judge(content, self.block_context(content)))
-                yield from found
-                if not any(finding.severity is Severity.FATAL for finding in found):
+                self.judge(content, self.block_context(content))
+                if not any(finding.severity is Severity.FATAL for finding in self.found):
                     block = content
+                yield from self.take_found()
                 continue
             if block is None:
                 continue
@@ -120,15 +137,20 @@ class _Checking:
         yield from self.batch(block, batch, numbers)
         yield from self.end(block, held)
 
+    def take_found(self) -> list[Finding]:
+        found, self.found = self.found, []
+        return found
+
     def block_context(self, block: Block) -> Context:
         root = "centreSpecimenSet" if block.pipeline is None else "centreProcedureSet"
         impress = self.document.reference.impress
         pipeline = impress.pipelines.get(block.pipeline or "") if impress is not None else None
         return Context(self.document, f"/{root}/centre[{block.position}]", block, pipeline=pipeline)
 
-    def end(self, block: Block | None, held: int) -> Iterator[Finding]:
+    def end(self, block: Block | None, held: int) -> list[Finding]:
         if block is not None:
-            yield from self.judge(BlockEnd(block, held), self.block_context(block))
+            self.judge(BlockEnd(block, held), self.block_context(block))
+        return self.take_found()
 
     def batch(self, block: Block | None, entities: list[Entity], numbers: Counter[str]) -> Iterator[Finding]:
         if block is None or not entities:
@@ -138,11 +160,12 @@ class _Checking:
             name = entity.kind if isinstance(entity, Specimen) else _ENTITY_NAMES[type(entity)]
             numbers[name] += 1
             at = above._replace(path=f"{above.path}/{name}[{numbers[name]}]", entity=entity)
-            yield from self.judge(entity, at)
-            if isinstance(entity, Specimen) or entity.procedure is None:
-                continue
-            if isinstance(entity, Housing) or not entity.status_codes:
-                yield from self.procedure(entity.procedure, at)
+            self.judge(entity, at)
+            procedure = None if isinstance(entity, Specimen) else entity.procedure
+            if procedure is not None and not getattr(entity, "status_codes", ()):
+                self.procedure(procedure, at)
+            if self.found:
+                yield from self.take_found()
 
     def ask(self, block: Block, entities: list[Entity]) -> Answers:
         ids: set[str] = set()
@@ -162,7 +185,7 @@ class _Checking:
             lookups.known_experiments(block.centre, keys) if keys else {},
         )
 
-    def procedure(self, procedure: Procedure, above: Context) -> Iterator[Finding]:
+    def procedure(self, procedure: Procedure, above: Context) -> None:
         definition = above.pipeline.procedures.get(procedure.procedure_id) if above.pipeline is not None else None
         at = above._replace(
             path=f"{above.path}/procedure",
@@ -170,98 +193,120 @@ class _Checking:
             procedure_definition=definition,
             results=results_of(procedure),
         )
-        yield from self.judge(ProcedureUse(procedure), at)
+        self.judge(ProcedureUse(procedure), at)
         if definition is None and self.document.reference.impress is not None:
             return
-        yield from self.judge(procedure, at)
+        self.judge(procedure, at)
         for step in top_level_parameters(procedure):
-            yield from self.parameter(step, at)
+            self.parameter(step, at)
         for step in metadata_of_media(procedure):
-            yield from self.parameter(step, at)
+            self.parameter(step, at)
 
-    def parameter(self, step: Step, above: Context) -> Iterator[Finding]:
-        element = step.parameter
+    def parameter(self, step: Step, above: Context) -> None:
+        element, path = step
         definitions = above.procedure_definition
         definition = definitions.parameters.get(key_of(element.parameter_id)) if definitions is not None else None
-        at = above._replace(path=above.path + step.path, parameter_definition=definition)
+        document, above_path, block, answers, entity, pipeline, procedure, _, _, results = above
+        at = Context(
+            document, above_path + path, block, answers, entity, pipeline, procedure, definitions, definition, results
+        )
         kind = TYPE_OF[type(element)]
-        yield from self.judge(ParameterUse(element, kind), at)
+        self.judge(ParameterUse(element, kind), at, definition)
         if definitions is not None and (definition is None or definition.type is not kind):
             return
-        yield from self.judge(element, at)
-        yield from self.inside(element, at)
+        self.judge(element, at, definition)
+        if type(element) not in _SIMPLE:
+            self.inside(element, at)
 
-    def inside(self, element: ParameterElement, at: Context) -> Iterator[Finding]:
+    def inside(self, element: ParameterElement, at: Context) -> None:
+        definition = at.parameter_definition
         if isinstance(element, SeriesParameter):
             for number, value in enumerate(element.values, 1):
-                yield from self.judge(value, at._replace(path=f"{at.path}/value[{number}]"))
+                self.judge(value, at._replace(path=f"{at.path}/value[{number}]"), definition)
         elif isinstance(element, MediaParameter):
-            yield from self.associations(element.associations, at)
+            self.associations(element.associations, at)
         elif isinstance(element, MediaSampleParameter):
             for path, file in files_of(element):
                 below = at._replace(path=at.path + path)
-                yield from self.judge(file, below)
-                yield from self.associations(file.associations, below)
+                self.judge(file, below, definition)
+                self.associations(file.associations, below)
         elif isinstance(element, SeriesMediaParameter):
             for number, media in enumerate(element.values, 1):
                 below = at._replace(path=f"{at.path}/value[{number}]")
-                yield from self.judge(media, below)
-                yield from self.associations(media.associations, below)
+                self.judge(media, below, definition)
+                self.associations(media.associations, below)
 
-    def associations(self, associations: tuple[ParameterAssociation, ...], at: Context) -> Iterator[Finding]:
+    def associations(self, associations: tuple[ParameterAssociation, ...], at: Context) -> None:
         for number, association in enumerate(associations, 1):
-            yield from self.judge(association, at._replace(path=f"{at.path}/parameterAssociation[{number}]"))
+            self.judge(association, at._replace(path=f"{at.path}/parameterAssociation[{number}]"))
 
-    def judge(self, element: object, at: Context) -> Iterator[Finding]:
-        """What the rules for an element find; what could not be checked is said once a document."""
-        for rule, missing in self.rules(type(element)):
-            if missing:
-                yield from self.once(_missing(kind, at) for kind in missing)
+    def judge(self, element: Any, at: Context, definition: Parameter | None = None) -> None:
+        """Take what the rules for an element find; what could not be checked is said once a document.
+
+        `definition` is that of the parameter that the element is of.
+        """
+        kind = type(element)
+        plan = self.plans.get(kind) if definition is None else self.plans_of_parameters.get((kind, id(definition)))
+        if plan is None:
+            plan = self.plan(kind, definition, at)
+        for rule, given in plan:
+            if given is not None and element[given] is None:
                 continue
             try:
                 for fault in rule.check(element, at):
                     finding = rule.finding(fault, at)
                     if finding.severity is Severity.UNCHECKED:
-                        yield from self.once([finding])
+                        self.once(finding)
                     else:
-                        yield finding
+                        self.found.append(finding)
             except MemoryError:
                 raise
             except Exception as error:
-                yield from self.broken(rule, error, at)
+                self.broken(rule, error, at)
 
-    def broken(self, rule: Rule, error: Exception, at: Context) -> Iterator[Finding]:
-        """That a rule broke down: the platform's fault, which is said once and keeps no other rule from its work."""
+    def broken(self, rule: Rule, error: Exception, at: Context) -> None:
+        """Say that a rule broke down: the platform's fault, which keeps no other rule from its work."""
         message = (
             f"The rule {rule.id} broke down with a {type(error).__name__}, so that not everything was checked. This is "
             "a fault of the platform and not of the centre: report it, and have the document checked again."
         )
         fault = Fault(message, at.block.line, severity=Severity.UNCHECKED)
-        for finding in self.once([rule.finding(fault, at)]):
+        if self.once(rule.finding(fault, at)):
             place = (rule.id, at.path, at.document.document_id)
             _log.error("Rule %s broke down at %s of document %d.", *place, exc_info=error)
-            yield finding
 
-    def once(self, findings: Iterable[Finding]) -> Iterator[Finding]:
-        """Those that were not said yet."""
-        for finding in findings:
-            if (finding.rule, finding.message) not in self.said:
-                self.said.add((finding.rule, finding.message))
-                yield finding
+    def once(self, finding: Finding) -> bool:
+        """Take a finding that was not said yet; whether it was not."""
+        is_new = (finding.rule, finding.message) not in self.said
+        if is_new:
+            self.said.add((finding.rule, finding.message))
+            self.found.append(finding)
+        return is_new
 
-    def rules(self, kind: type) -> list[tuple[Rule, list[type[Snapshot]]]]:
-        """The rules for a kind of element, each with the reference data that are missing and still to be said."""
-        plan = self.plans.get(kind)
-        if plan is None:
-            absent = [(rule, self.absent(rule)) for rule in rules_for(kind) if rule.id not in self.without]
-            # Said where it is met first, so that nothing is said of rules that the document gives no cause to apply.
-            plan = [(rule, missing) for rule, missing in absent if not missing]
-            self.plans[kind] = plan
-            return absent
-        return plan
+    def plan(self, kind: type, definition: Parameter | None, at: Context) -> list[_Planned]:
+        """The rules that may object to elements of a kind, of a parameter of that definition, if any.
 
-    def absent(self, rule: Rule) -> list[type[Snapshot]]:
-        return [kind for kind in rule.needs if self.document.reference.find(kind) is None]
+        What reference data are missing is said where a kind is met first, so that nothing is said of rules that the
+        document gives no cause to apply.
+        """
+        if kind not in self.plans:
+            fields: tuple[str, ...] = getattr(kind, "_fields", ())
+            planned = self.plans[kind] = []
+            for rule in rules_for(kind):
+                if rule.id in self.without:
+                    continue
+                missing = [needed for needed in rule.needs if self.document.reference.find(needed) is None]
+                for needed in missing:
+                    self.once(_missing(needed, at))
+                if not missing:
+                    given = next((fields.index(name) for name in rule.given if name in fields), None)
+                    planned.append(_Planned(rule, given))
+        if definition is None:
+            return self.plans[kind]
+        wanted = [one for one in self.plans[kind] if one.rule.only_for is None or one.rule.only_for(definition)]
+        # Definitions are there for as long as the reference data of the document are.
+        self.plans_of_parameters[kind, id(definition)] = wanted
+        return wanted
 
 
 def _missing(kind: type[Snapshot], at: Context) -> Finding:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from dcc_resources.qc_database.contents import (
@@ -73,7 +74,20 @@ class Step(NamedTuple):
 
 def top_level_parameters(procedure: Procedure) -> Iterator[Step]:
     """The parameters that are directly in a procedure, in document order."""
-    groups: tuple[Sequence[ParameterElement], ...] = (
+    for group in _groups(procedure):
+        if group:
+            name = TYPE_OF[type(group[0])].value
+            for number, parameter in enumerate(group, 1):
+                yield Step(parameter, f"/{name}[{number}]")
+
+
+def parameters_of(procedure: Procedure) -> Iterator[ParameterElement]:
+    """The parameters that are directly in a procedure, in document order, without their paths."""
+    return chain.from_iterable(_groups(procedure))
+
+
+def _groups(procedure: Procedure) -> tuple[Sequence[ParameterElement], ...]:
+    return (
         procedure.simple,
         procedure.ontology,
         procedure.series,
@@ -82,9 +96,6 @@ def top_level_parameters(procedure: Procedure) -> Iterator[Step]:
         procedure.series_media,
         procedure.metadata,
     )
-    for group in groups:
-        for number, parameter in enumerate(group, 1):
-            yield Step(parameter, f"/{TYPE_OF[type(parameter)]}[{number}]")
 
 
 def metadata_of_media(procedure: Procedure) -> Iterator[Step]:
@@ -115,7 +126,12 @@ def _metadata(metadata: tuple[Metadata, ...], path: str) -> Iterator[Step]:
 
 
 def results_of(procedure: Procedure) -> frozenset[tuple[str, int | str | None]]:
-    """The simple and ontology parameters of a procedure by key and sequenceID: what media may belong to."""
+    """The simple and ontology parameters of a procedure by key and sequenceID: what media may belong to.
+
+    None of a procedure without media, for which nobody asks.
+    """
+    if not (procedure.media or procedure.media_samples or procedure.series_media):
+        return frozenset()
     return frozenset(
         (key_of(result.parameter_id), sequence_of(result.sequence_id))
         for results in (procedure.simple, procedure.ontology)

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, FromClause, Row, func, insert, select, update
+from sqlalchemy import Connection, FromClause, Row, bindparam, func, insert, select, update
 
 from dcc_resources.databases.columns import utc_now
 from dcc_resources.qc_database.models import CentreBlock, Experiment, Finding, Specimen
@@ -47,6 +47,17 @@ OWN_PROCEDURE: Final = func.coalesce(*(table.c.procedure_id for table in _OWNERS
     "own_procedure"
 )
 """The centre and the procedure that such a finding lies in; waivers go by them."""
+
+# Made once: making such statements takes longer than executing them.
+_OF_DOCUMENT: Final = (_FINDING.c.document_id == bindparam("document")) & _IS_OPEN
+_OPEN: Final = select(_FINDING).where(_OF_DOCUMENT, ~_OF_UPLOAD).order_by(_FINDING.c.id)
+_UPLOADED: Final = (
+    select(_FINDING, OWN_CENTRE, OWN_PROCEDURE)
+    .select_from(FINDING_AND_OWNER)
+    .where(_OF_DOCUMENT, _OF_UPLOAD, _FINDING.c.id > bindparam("last"))
+    .order_by(_FINDING.c.id)
+    .limit(_PAGE)
+)
 
 Key = tuple[str, int | None, str | None, str | None, str]
 """What makes two findings of a document the same: rule, line, path, value and message."""
@@ -109,17 +120,14 @@ def shortened(text: str, length: int) -> str:
 
 def open_findings(connection: Connection, document_id: int) -> list[StoredFinding]:
     """The open findings of a document, but for those of its upload."""
-    of_document = (_FINDING.c.document_id == document_id) & _IS_OPEN & ~_OF_UPLOAD
-    return [_stored(row) for row in connection.execute(select(_FINDING).where(of_document).order_by(_FINDING.c.id))]
+    return [_stored(row) for row in connection.execute(_OPEN, {"document": document_id})]
 
 
 def upload_findings(connection: Connection, document_id: int, centre: str) -> Iterator[UploadedFinding]:
     """The open findings that the upload made on a document, which is of `centre`; 2,000 are held at a time."""
     last = 0
     while True:
-        of_document = (_FINDING.c.document_id == document_id) & _IS_OPEN & _OF_UPLOAD & (_FINDING.c.id > last)
-        page = select(_FINDING, OWN_CENTRE, OWN_PROCEDURE).select_from(FINDING_AND_OWNER).where(of_document)
-        rows = connection.execute(page.order_by(_FINDING.c.id).limit(_PAGE)).all()
+        rows = connection.execute(_UPLOADED, {"document": document_id, "last": last}).all()
         for row in rows:
             yield UploadedFinding(_stored(row), row.own_centre or centre, row.own_procedure)
         if len(rows) < _PAGE:

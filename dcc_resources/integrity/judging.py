@@ -11,9 +11,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from itertools import islice
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
-from sqlalchemy import Connection, select, update
+from sqlalchemy import Connection, bindparam, select, update
 
 from dcc_resources.data_outcomes import FindingEntry
 from dcc_resources.databases.columns import utc_now
@@ -134,10 +134,8 @@ def judge_document(
     found = tally.to_record()
     changes = replace_findings(connection, document_id, document.tracker_id, found, stored, tally.ended_by, because_of)
     changed = set_validity(connection, document_id, DocumentKind(document.kind), tally.invalid)
-    judged: dict[str, Any] = {"judged_at": utc_now(), "judged_by": basis.signature}
-    if changed:
-        judged["contexts_built"] = False
-    connection.execute(update(_DOCUMENT).where(_DOCUMENT.c.id == document_id).values(judged))
+    judged = {"document": document_id, "new_judged_at": utc_now(), "new_judged_by": basis.signature}
+    connection.execute(_CHANGED if changed else _RESULT, judged)
     return _judgement(document_id, basis, tally, found, changes)
 
 
@@ -154,13 +152,28 @@ class _Judged(NamedTuple):
 
 def _locked(connection: Connection, document_id: int) -> _Judged:
     """The document, which nobody else judges until the transaction ends."""
-    columns = [_DOCUMENT.c[name] for name in _Judged._fields]
-    row = connection.execute(select(*columns).where(_DOCUMENT.c.id == document_id).with_for_update()).one_or_none()
+    row = connection.execute(_JUDGED, {"document": document_id}).one_or_none()
     if row is None:
         raise NotFoundError(f"There is no document {document_id} in the QC database. Look up which there are.")
     if row.state == DocumentState.UNDONE.value:
         raise NotFoundError(f"Document {document_id} was withdrawn. To bring it back, retry its archive.")
     return _Judged(*row)
+
+
+_JUDGED: Final = (
+    select(*(_DOCUMENT.c[name] for name in _Judged._fields))
+    .where(_DOCUMENT.c.id == bindparam("document"))
+    .with_for_update()
+)
+_RESULT: Final = (
+    update(_DOCUMENT)
+    .where(_DOCUMENT.c.id == bindparam("document"))
+    .values(
+        judged_at=bindparam("new_judged_at"),
+        judged_by=bindparam("new_judged_by"),
+    )
+)
+_CHANGED: Final = _RESULT.values(contexts_built=False)
 
 
 @dataclass

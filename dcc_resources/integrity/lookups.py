@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from datetime import date
 from typing import Final
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, bindparam, select
 
 from dcc_resources.integrity.context import ExperimentKey, KnownSpecimen, Where
 from dcc_resources.qc_database.models import Experiment, Specimen
@@ -16,6 +16,15 @@ from dcc_resources.qc_database.versions import in_chunks
 
 _SPECIMEN: Final = Specimen.__table__.c
 _EXPERIMENT: Final = Experiment.__table__.c
+_SPECIMENS: Final = (
+    select(*(_SPECIMEN[name] for name in ("centre", "specimen_id", "document_id", "line", "gender", "dob", "lexical")))
+    .where(
+        _SPECIMEN.centre == bindparam("of_centre"),
+        _SPECIMEN.specimen_id.in_(bindparam("names", expanding=True)),
+        _SPECIMEN.is_current,
+    )
+    .order_by(_SPECIMEN.id)
+)
 
 
 class SqlLookups:
@@ -29,13 +38,10 @@ class SqlLookups:
 
     def known_specimens(self, centre: str, ids: Collection[str]) -> Mapping[str, tuple[KnownSpecimen, ...]]:
         """The current specimens of a centre that have one of the ids, by their id."""
-        columns = (_SPECIMEN.centre, _SPECIMEN.specimen_id, _SPECIMEN.document_id, _SPECIMEN.line, _SPECIMEN.gender)
-        asked = select(*columns, _SPECIMEN.dob, _SPECIMEN.lexical).order_by(_SPECIMEN.id)
         found: dict[str, tuple[KnownSpecimen, ...]] = defaultdict(tuple)
         wanted = frozenset(ids)
         for chunk in in_chunks(sorted(wanted)):
-            here = (_SPECIMEN.centre == centre) & _SPECIMEN.specimen_id.in_(chunk) & _SPECIMEN.is_current
-            for row in self._connection.execute(asked.where(here)):
+            for row in self._connection.execute(_SPECIMENS, {"of_centre": centre, "names": chunk}):
                 if row.centre == centre and row.specimen_id in wanted:
                     known = KnownSpecimen(Where(row.document_id, row.line), row.gender, _born(row.dob, row.lexical))
                     found[row.specimen_id] += (known,)

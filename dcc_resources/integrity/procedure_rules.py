@@ -12,6 +12,7 @@ from dcc_resources.integrity.elements import (
     Step,
     key_of,
     metadata_of_media,
+    parameters_of,
     sequence_of,
     top_level_parameters,
 )
@@ -39,7 +40,7 @@ def required_parameters_are_present(procedure: Procedure, at: Context) -> Iterat
     """All parameters that IMPReSS requires are present, as whatever type and be it only with a status."""
     if not at.definition.required:
         return
-    present = {key_of(step.parameter.parameter_id) for step in top_level_parameters(procedure)}
+    present = {key_of(parameter.parameter_id) for parameter in parameters_of(procedure)}
     present |= {key_of(step.parameter.parameter_id) for step in metadata_of_media(procedure)}
     missing = sorted(at.definition.required - present)
     if missing:
@@ -51,7 +52,14 @@ def required_parameters_are_present(procedure: Procedure, at: Context) -> Iterat
         )
 
 
-@rule("P3", ParameterUse, severity=Severity.ERROR, known_as="parametersNotBelonging", needs=Impress)
+@rule(
+    "P3",
+    ParameterUse,
+    severity=Severity.ERROR,
+    known_as="parametersNotBelonging",
+    needs=Impress,
+    only_for=lambda _defined: False,
+)
 def parameter_belongs_to_the_procedure(use: ParameterUse, at: Context) -> Iterator[Fault]:
     """Every parameter belongs to the procedure; each that does not is reported where it stands."""
     if at.parameter_definition is None:
@@ -89,6 +97,11 @@ def parameter_is_of_its_type(use: ParameterUse, at: Context) -> Iterator[Fault]:
 @rule("P6", Procedure, severity=Severity.ERROR, known_as="checkRepeatedParameters")
 def parameters_are_not_repeated(procedure: Procedure, at: Context) -> Iterator[Fault]:
     """A parameterID with its sequenceID occurs once in a procedure; each of several is reported."""
+    named = [(one.parameter_id, getattr(one, "sequence_id", None)) for one in parameters_of(procedure)]
+    if len({(key_of(name), None if sequence is None else sequence_of(sequence)) for name, sequence in named}) == len(
+        named
+    ):
+        return
     groups: dict[tuple[str, int | str | None], list[Step]] = defaultdict(list)
     for step in top_level_parameters(procedure):
         sequence_id: str | None = getattr(step.parameter, "sequence_id", None)

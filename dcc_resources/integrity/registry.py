@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from dcc_resources.errors import InternalFaultError
 from dcc_resources.integrity.context import Context
 from dcc_resources.integrity.findings import Fault, Finding, Severity
+from dcc_resources.reference_data.impress import Parameter
 from dcc_resources.reference_data.snapshots import Snapshot
 
 Check = Callable[[Any, Context], Iterator[Fault]]
@@ -28,6 +29,9 @@ class Rule:
 
     `known_as` are the ids under which the field's existing validator reports it; `needs` the reference data without
     which it cannot be checked. The first line of the check's docstring says what the rule demands.
+
+    So that the many elements that a rule has nothing to say of take no time: it objects to none where all of the fields
+    `given` that such an element has are None, and to no parameter whose definition `only_for` is false for.
     """
 
     id: str
@@ -36,6 +40,8 @@ class Rule:
     known_as: tuple[str, ...]
     needs: tuple[type[Snapshot], ...]
     check: Check
+    given: tuple[str, ...] = ()
+    only_for: Callable[[Parameter], bool] | None = None
 
     @property
     def demand(self) -> str:
@@ -82,6 +88,8 @@ def rule(
     severity: Severity,
     known_as: str | tuple[str, ...] = (),
     needs: type[Snapshot] | tuple[type[Snapshot], ...] = (),
+    given: str | tuple[str, ...] = (),
+    only_for: Callable[[Parameter], bool] | None = None,
 ) -> Callable[[AnyCheck], AnyCheck]:
     """Register a check as the rule `rule_id` for the kinds of element `on`.
 
@@ -93,7 +101,8 @@ def rule(
             raise InternalFaultError(f"There are two rules {rule_id}. Give one of them another id.")
         names = (known_as,) if isinstance(known_as, str) else known_as
         kinds = needs if isinstance(needs, tuple) else (needs,)
-        registered = Rule(rule_id, on, severity, names, kinds, check)
+        fields = (given,) if isinstance(given, str) else given
+        registered = Rule(rule_id, on, severity, names, kinds, check, fields, only_for)
         RULES[rule_id] = registered
         for kind in on:
             _BY_KIND[kind] = (*_BY_KIND.get(kind, ()), registered)

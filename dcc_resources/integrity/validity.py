@@ -4,14 +4,27 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
+from typing import Final
 
-from sqlalchemy import Connection, Table, select, update
+from sqlalchemy import BindParameter, Connection, Table, bindparam, select, update
 
 from dcc_resources.integrity.entity_places import BLOCK, Place
 from dcc_resources.naming import DocumentKind
 from dcc_resources.qc_database.rows import ENTITY_TABLES
 from dcc_resources.qc_database.versions import in_chunks
 from dcc_resources.qc_database.vocabulary import EntityKind
+
+_OF_DOCUMENT: Final[BindParameter[int]] = bindparam("document")
+_KNOWN: Final = {
+    kind: select(table.c.id).where(table.c.document_id == _OF_DOCUMENT, table.c.is_valid.is_(False))
+    for kind, table in ENTITY_TABLES.items()
+}
+"""The versions of a document that are known to be invalid."""
+_UNJUDGED: Final = {
+    kind: update(table).where(table.c.document_id == _OF_DOCUMENT, table.c.is_valid.is_(None)).values(is_valid=True)
+    for kind, table in ENTITY_TABLES.items()
+}
+"""Says of the versions of a document that were not judged yet that they are valid."""
 
 
 @dataclass
@@ -45,14 +58,12 @@ def set_validity(connection: Connection, document_id: int, kind: DocumentKind, i
 
 def _set(connection: Connection, document_id: int, kind: EntityKind, invalid: Invalid) -> bool:
     table = ENTITY_TABLES[kind]
-    mine = table.c.document_id == document_id
-    known = set(connection.scalars(select(table.c.id).where(mine, table.c.is_valid.is_(False))))
+    known = set(connection.scalars(_KNOWN[kind], {"document": document_id}))
     wrong = _wrong(connection, document_id, table, invalid)
     for ids, is_valid in ((wrong - known, False), (known - wrong, True)):
         for chunk in in_chunks(sorted(ids)):
             connection.execute(update(table).where(table.c.id.in_(chunk)).values(is_valid=is_valid))
-    unjudged = update(table).where(mine, table.c.is_valid.is_(None)).values(is_valid=True)
-    return connection.execute(unjudged).rowcount > 0 or known != wrong
+    return connection.execute(_UNJUDGED[kind], {"document": document_id}).rowcount > 0 or known != wrong
 
 
 def _wrong(connection: Connection, document_id: int, table: Table, invalid: Invalid) -> set[int]:

@@ -29,6 +29,7 @@ _TERM = re.compile(r"[A-Za-z][A-Za-z0-9_]*:[A-Za-z0-9_]+")
 _TERM_END = re.compile(r"\s")
 _LONGEST_SHOWN = 100
 _VALUE_TYPES = frozenset(ValueType)
+_ANY_TEXT = frozenset({"", ValueType.TEXT, ValueType.IMAGE})
 
 
 @rule(
@@ -52,6 +53,7 @@ _VALUE_TYPES = frozenset(ValueType)
         "procedureMetadataParameterStatusInvalid",
     ),
     needs=StatusCodes,
+    given=("status", "increment_status"),
 )
 def status_of_parameter_is_registered(element: SimpleParameter | SeriesValue, at: Context) -> Iterator[Fault]:
     """A parameterStatus, or the incrementStatus of a series value, is registered; a value beside it is checked too."""
@@ -92,6 +94,8 @@ def value_is_not_empty(element: SimpleParameter | Metadata, at: Context) -> Iter
         "procedureMetadataCastOperationFailed",
     ),
     needs=Impress,
+    given="value",
+    only_for=lambda parameter: parameter.value_type not in _ANY_TEXT,
 )
 def value_reads_as_its_type(element: SimpleParameter | Metadata | SeriesValue, at: Context) -> Iterator[Fault]:
     """A value reads as its value type, in full."""
@@ -125,6 +129,8 @@ def value_reads_as_its_type(element: SimpleParameter | Metadata | SeriesValue, a
     severity=Severity.ERROR,
     known_as=("simpleParameterNoValidOption", "seriesParameterNoValidOption", "procedureMetadataNoValidOption"),
     needs=Impress,
+    given="value",
+    only_for=lambda parameter: bool(parameter.options),
 )
 def value_is_an_option(element: SimpleParameter | Metadata | SeriesValue, at: Context) -> Iterator[Fault]:
     """Where IMPReSS lists options, the value is one of them to the letter; a retired one gives a warning."""
@@ -149,7 +155,7 @@ def value_is_an_option(element: SimpleParameter | Metadata | SeriesValue, at: Co
         )
 
 
-@rule("P11", SimpleParameter, SeriesParameter, severity=Severity.ERROR, needs=Impress)
+@rule("P11", SimpleParameter, SeriesParameter, severity=Severity.ERROR, needs=Impress, given="unit")
 def unit_is_that_of_the_parameter(element: SimpleParameter | SeriesParameter, at: Context) -> Iterator[Fault]:
     """Where a unit is submitted, it is the parameter's unit; blanks around it do not count."""
     unit = element.unit

@@ -190,7 +190,7 @@ def _write_result(
     connection: Connection, document_id: int, state: DocumentState, counts: dict[str, int], *, is_late: bool
 ) -> None:
     """Write what became of a document, and what is in it by the names of `document`'s columns."""
-    values = {f"new_{name}": counts[name] for name in _COUNTS}
+    values: dict[str, Any] = {f"new_{name}": counts[name] for name in _COUNTS}
     values |= {"document_id": document_id, "new_state": state.value, "new_late": is_late}
     connection.execute(_RESULT, values)
 
