@@ -173,6 +173,7 @@ class MariaDb:
             password=PASSWORD.encode(),
             database=database,
             charset="utf8mb4",
+            ssl_disabled=True,
         )
 
     def query(self, statement: str, database: str | None = None) -> list[tuple[object, ...]]:
@@ -218,7 +219,11 @@ def mariadb() -> Iterator[MariaDb]:
     """A MariaDB server, started for the first test of the process that needs it."""
     _mariadbd()
     server = MariaDb()
-    yield server
+    with pytest.MonkeyPatch.context() as patch:
+        # The driver reads all certificates of the system for each connection, which takes longer than most tests.
+        context = pymysql.connections.Connection._create_ssl_ctx(None, {})  # type: ignore[arg-type]
+        patch.setattr(pymysql.connections.Connection, "_create_ssl_ctx", lambda _self, _options: context)
+        yield server
     server.remove()
 
 
@@ -288,7 +293,6 @@ def tracker(settings: Settings) -> Iterator[Engine]:
     """The engine of an empty tracker with the schema and reference rows in place."""
     engine = open_tracker(settings)
     try:
-        init_tracker(engine)
         yield engine
     finally:
         engine.dispose()
@@ -312,7 +316,6 @@ def qc_database(qc_settings: Settings) -> Iterator[Engine]:
     """The engine of an empty QC database with the schema in place."""
     engine = open_qc_database(qc_settings)
     try:
-        init_qc_database(engine)
         yield engine
     finally:
         engine.dispose()
