@@ -176,8 +176,8 @@ def undo(zip_action: str, reason: str, as_json: bool) -> None:
     """Withdraw all that the zip action ACTION/ZIP brought.
 
     What it added goes, what it replaced or deleted comes back: wholly, or not at all when something later builds on it.
-    That is named then; withdraw it first. Nothing is lost: the data can still be asked as they were. To bring it back:
-    dcc retry.
+    That is named then; withdraw it first. What of it is held or waits to be uploaded is turned down, too. Nothing is
+    lost: the data can still be asked as they were. To bring it back: dcc retry.
 
     \b
     Example:
@@ -187,7 +187,7 @@ def undo(zip_action: str, reason: str, as_json: bool) -> None:
     JSON: {"withdrawn": [ids of documents], "undone_by": [ids], "builders": [{"document_id",
       "zip_action", "zip_file", "file_name", "why"}]}
 
-    Exit codes: 0; 1 something builds on it and nothing was changed; 2 nothing of it stands in the QC database; 4 a
+    Exit codes: 0; 1 something builds on it and nothing was changed; 2 nothing of it stands or is held; 4 a
     database cannot be reached.
     """
     from dcc_resources.data_phases.corrections import withdraw_submission

@@ -15,7 +15,7 @@ from dcc_resources.data_outcomes import DocumentData
 from dcc_resources.data_phases.checking import may_be_judged_again
 from dcc_resources.data_phases.data_session import DataSession, Fact
 from dcc_resources.data_phases.document_log import rewrite_log
-from dcc_resources.data_phases.documents import UPLOADED, DueDocument
+from dcc_resources.data_phases.documents import UPLOADED, DueDocument, load_due
 from dcc_resources.data_phases.qc_documents import (
     QcDocument,
     counted_by_tracker,
@@ -56,10 +56,10 @@ def withdraw_submission(
 ) -> Undone:
     """Withdraw all that a zip action brought, where nothing later builds on it.
 
-    Its documents become (upload, cancelled); those whose findings may change are set to be judged again. Where
-    others build on it, nothing is changed, and they are told. Raises NotFoundError when nothing of it stands, and the
-    `unreachable` error of either database; a withdrawal that the tracker has not heard of is made known to it by the
-    next session.
+    Its documents become (upload, cancelled), with those that wait to be uploaded or confirmed; those whose findings may
+    change are set to be judged again. Where others build on it, nothing is changed, and they are told. Raises
+    NotFoundError when nothing of it stands or is held, and the `unreachable` error of either database; a withdrawal
+    that the tracker has not heard of is made known to it by the next session.
     """
     both = _Databases(tracker, qc, settings)
     try:
@@ -68,10 +68,12 @@ def withdraw_submission(
         behind = both.ask_qc(lambda connection: in_state(connection, DocumentState.UNDONE, key))
         if not _tell_of_withdrawn(both, behind, author, reason):
             raise
-        return Undone(tuple(found.id for found in behind), (), ())
-    if undone.withdrawn:
-        withdrawn = both.ask_qc(lambda connection: in_state(connection, DocumentState.UNDONE, key))
-        _tell_of_withdrawn(both, withdrawn, author, reason)
+        undone = Undone(tuple(found.id for found in behind), (), ())
+    if undone.builders:
+        return undone
+    withdrawn = both.ask_qc(lambda connection: in_state(connection, DocumentState.UNDONE, key))
+    _tell_of_withdrawn(both, withdrawn, author, reason)
+    both.tell_tracker(lambda connection: _cancel_waiting(connection, settings, key, author, reason))
     return undone
 
 
@@ -197,6 +199,12 @@ def _tell_of_withdrawn(both: _Databases, withdrawn: Collection[QcDocument], auth
 
     both.tell_tracker(cancel)
     return len(news)
+
+
+def _cancel_waiting(connection: Connection, settings: Settings, key: ZipKey, author: str, reason: str) -> None:
+    """Have what a zip action still waits to have uploaded not be uploaded."""
+    waiting = load_due(connection, Phase.UPLOAD, settings.naming, [key])
+    progress.reopen_documents(connection, {one.xml_id: WITHDRAWN for one in waiting}, author, reason)
 
 
 def _touched_by_withdrawal_of(connection: Connection, document_ids: list[int]) -> list[QcDocument]:

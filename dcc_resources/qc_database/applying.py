@@ -8,8 +8,8 @@ it says is kept, also what was refused and what a delete names; the lifetimes of
 * delete ends the current version; what is not there is refused, and so is a specimen with current experiments.
 
 What is refused of a document does not keep the rest of it from taking effect. A document that was applied and stands is
-not applied again. One that would end more than its reader allows is held: nothing but its own row stays, until it is
-confirmed (`holding`).
+not applied again, unless it is an edit that came with other contents since. One that would end more than its reader
+allows is held: nothing but its own row stays, until it is confirmed (`holding`).
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from dcc_resources.qc_database.document_rows import (
     former_applications,
     give_way,
     is_confirmed,
+    is_edited_since,
     newest_before,
 )
 from dcc_resources.qc_database.models import Document, Finding, Lifetime, Measurement, ProcedureRun, UploadLock
@@ -149,7 +150,7 @@ def apply_on(
     take_upload_lock(connection)
     former = former_applications(connection, document)
     for row in former:
-        if row.state == DocumentState.APPLIED.value:
+        if row.state == DocumentState.APPLIED.value and not is_edited_since(connection, document, row.id):
             return _repeated(connection, row, document)
     confirmed = next((row for row in former if is_confirmed(row, document)), None)
     counters = Counters(connection)

@@ -160,3 +160,17 @@ def newest_before(connection: Connection, document: DocumentToApply, document_id
     if document.kind is DocumentKind.SPECIMEN:
         return connection.scalar(_NEWER, asked)
     return connection.scalar(_NEWER_OF_KIND, asked | {"kind": document.kind.value})
+
+
+def is_edited_since(connection: Connection, document: DocumentToApply, document_id: int) -> bool:
+    """Whether it is an edit that came with other contents after it was applied as `document_id`, and these stand.
+
+    To come as it was before is then an edit of what it changed since.
+    """
+    if document.action is not Action.EDIT:
+        return False
+    table = _DOCUMENT.c
+    named = (table.zip_file == document.zip_file) & (table.zip_action == document.action.value)
+    named &= (table.file_name == document.file_name) & (table.md5 != document.md5)
+    stands = (table.state == DocumentState.APPLIED.value) & _NOT_UNDO & (table.id > document_id)
+    return connection.scalar(select(table.id).where(named, stands).limit(1)) is not None

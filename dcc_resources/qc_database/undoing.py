@@ -9,7 +9,7 @@ other ended, so that the database can still be asked what was current before and
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from sqlalchemy import Connection, Engine, Row, Select, and_, exists, insert, select, update
@@ -44,7 +44,10 @@ class Builder:
 
 @dataclass(frozen=True, slots=True)
 class Undone:
-    """What came of a withdrawal: the documents withdrawn, newest first, or who builds on them (nothing was changed)."""
+    """What came of a withdrawal: the documents withdrawn, newest first, or who builds on them (nothing was changed).
+
+    Those that were held are among the documents withdrawn, and have no document among `undone_by`.
+    """
 
     withdrawn: tuple[int, ...]
     undone_by: tuple[int, ...]
@@ -60,23 +63,29 @@ def undo_submission(
     reason: str | None = None,
     patience_seconds: float = PATIENCE_SECONDS,
 ) -> Undone:
-    """Withdraw all documents of an archive that stand, in one transaction, or none of them.
+    """Withdraw all documents of an archive that stand or are held, in one transaction, or none of them.
 
-    Raises NotFoundError if none stands, and as `undo_documents`.
+    What is held cannot be confirmed any more then. Raises NotFoundError if none stands or is held, and as
+    `undo_documents`.
     """
     check_signature(author, reason)
     table = _DOCUMENT.c
-    of_zip = (table.zip_file == zip_file) & (table.zip_action == action.value) & _stands(_DOCUMENT)
+    of_zip = (table.zip_file == zip_file) & (table.zip_action == action.value)
+    is_held = of_zip & (table.state == DocumentState.HELD.value)
 
     def work(connection: Connection) -> Undone:
         take_upload_lock(connection)
-        ids = connection.scalars(select(table.id).where(of_zip)).all()
-        if not ids:
+        ids = connection.scalars(select(table.id).where(of_zip & _stands(_DOCUMENT))).all()
+        held = connection.scalars(select(table.id).where(is_held)).all()
+        if not ids and not held:
             raise NotFoundError(
-                f"No document of {action.value}/{zip_file} stands in the QC database. Check the action and the name; "
-                "what was withdrawn already cannot be withdrawn again."
+                f"No document of {action.value}/{zip_file} stands in the QC database or is held. Check the action and "
+                "the name; what was withdrawn already cannot be withdrawn again."
             )
-        return _undo(connection, ids, author, reason)
+        undone = {"state": DocumentState.UNDONE.value, "author": author, "reason": reason}
+        connection.execute(update(_DOCUMENT).where(is_held).values(undone))
+        found = _undo(connection, ids, author, reason)
+        return replace(found, withdrawn=tuple(sorted([*found.withdrawn, *held], reverse=True)))
 
     return _all_or_nothing(engine, work, patience_seconds)
 

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from sqlalchemy import Engine, select, update
 
-from dcc_resources.data_phases import corrections
+from dcc_resources.data_phases import corrections, uploading
 from dcc_resources.data_phases.corrections import confirm_submission, judge_again, recheck, withdraw_submission
 from dcc_resources.data_phases.settling import QcSettled, settle_qc
-from dcc_resources.errors import ConfigurationError, NotFoundError, StagedDocumentLostError
+from dcc_resources.errors import (
+    ConfigurationError,
+    NotFoundError,
+    QcDatabaseUnreachableError,
+    StagedDocumentLostError,
+)
 from dcc_resources.qc_database import models
 from dcc_resources.qc_database.database import writing
 from dcc_resources.qc_database.vocabulary import ContextState
@@ -141,6 +148,49 @@ def test_nothing_is_confirmed_that_is_not_held_or_without_a_reason(held: DataIns
     with pytest.raises(ConfigurationError):
         confirm_submission(held.tracker, held.qc, held.settings, key_of(EDIT), author="someone", reason=" ")
     assert held.documents()[EDITED] == "upload pending"
+
+
+def test_what_is_held_of_a_withdrawn_submission_cannot_be_confirmed_any_more(held: DataInstallation) -> None:
+    """Issue 3, item 3: a submission is withdrawn wholly."""
+    before = held.rows(models.Specimen, "document_id", "is_current")
+    undone = withdraw_submission(held.tracker, held.qc, held.settings, key_of(EDIT), **WHO)
+    assert (len(undone.withdrawn), undone.undone_by) == (1, ())
+    assert held.documents()[EDITED] == "upload cancelled"
+    with pytest.raises(NotFoundError):
+        confirm(held)
+    with pytest.raises(NotFoundError):
+        withdraw_submission(held.tracker, held.qc, held.settings, key_of(EDIT), **WHO)
+    held.take_up()
+    assert held.rows(models.Specimen, "document_id", "is_current") == before
+    held.base.process_again(EDIT)
+    held.take_up()
+    assert held.documents()[EDITED] == "upload pending"
+    assert confirm(held) == [(EDITED, Status.DONE)]
+
+
+def test_what_waits_to_be_uploaded_of_a_withdrawn_submission_is_not(
+    data: DataInstallation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A session was stopped between the specimens and the experiments of an archive."""
+    apply, applied = uploading.apply_document, []
+
+    def away_after_one(*given: Any, **options: Any) -> Any:
+        applied.append(given)
+        if len(applied) > 1:
+            raise QcDatabaseUnreachableError("The QC database is away.")
+        return apply(*given, **options)
+
+    data.put(ZIP, specimens(), experiments())
+    data.validate()
+    with monkeypatch.context() as patched:
+        patched.setattr(uploading, "apply_document", away_after_one)
+        with pytest.raises(QcDatabaseUnreachableError):
+            data.take_up()
+    assert data.documents() == {SPECIMENS: "upload done", EXPERIMENTS: "upload pending"}
+    withdraw_submission(data.tracker, data.qc, data.settings, key_of(ZIP), **WHO)
+    data.take_up()
+    assert data.states() == {ZIP: "upload cancelled"}
+    assert data.rows(models.Experiment, "id") == []
 
 
 # Judged again

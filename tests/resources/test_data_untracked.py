@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import delete, select, update
 
+from dcc_resources.contexts.building import build_contexts
 from dcc_resources.data_phases import checking
 from dcc_resources.data_phases.corrections import recheck, withdraw_submission
 from dcc_resources.data_phases.settling import settle_qc
@@ -183,3 +184,47 @@ def test_what_is_withdrawn_while_it_waits_to_be_judged_is_not_judged(
     assert active(data) == []
     assert data.documents() == {EXPERIMENTS: "upload cancelled"}
     assert data.take_up().zips == []
+
+
+def test_contexts_are_as_if_built_anew_after_withdrawals_and_retries(data: DataInstallation) -> None:
+    """Issue 3, item 7, over whole sessions: the same documents in two archives and as an edit, withdrawn one by one."""
+    edit = "edit/H.2013-10-31.1.impc.zip"
+    for key in (ZIP, "add/H.2013-10-31.2.impc.zip", edit):
+        data.put(key, specimens(), experiments())
+    data.run()
+    assert data.states()["add/H.2013-10-31.2.impc.zip"] == "upload failed"
+    rebuilt(data, 3)
+    for number, key in ((3, edit), (0, ZIP)):
+        assert withdraw_submission(data.tracker, data.qc, data.settings, key_of(key), **WHO).withdrawn
+        data.take_up()
+        assert data.states()[key] == "upload cancelled"
+        rebuilt(data, number)
+    data.base.process_again(ZIP)
+    data.take_up()
+    assert data.states()[ZIP] == "qc pending"
+    rebuilt(data, 3)
+    assert withdraw_submission(data.tracker, data.qc, data.settings, key_of(ZIP), **WHO).withdrawn
+    data.take_up()
+    rebuilt(data, 0)
+
+
+def test_an_experiment_that_names_one_specimen_twice_counts_once(data: DataInstallation) -> None:
+    ((name, content),) = experiments(animals=1).items()
+    named = b"<specimenID>H-M000001</specimenID>"
+    data.put(ZIP, specimens(), {name: content.replace(named, named * 2)})
+    data.run()
+    rebuilt(data, 1)
+
+
+def rebuilt(data: DataInstallation, measurements: int) -> None:
+    """Forget all contexts and build them anew: they are the same, with so many measurements."""
+    names = [*models.DataContext.__table__.c.keys()]
+    columns = [name for name in names if name not in {"id", "state", "data_state", "document_id", "changed", "created"}]
+    before = [row for row in data.rows(models.DataContext, *columns) if row[columns.index("measurements")]]
+    assert counted(data) == measurements
+    with writing(data.qc) as connection:
+        for model in (models.DocumentContext, models.ContextHistory, models.DataContext, models.ContextMember):
+            connection.execute(delete(model))
+        connection.execute(update(models.Document).values(contexts_built=False))
+    build_contexts(data.qc)
+    assert data.rows(models.DataContext, *columns) == before

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import date
 
 import pytest
@@ -231,3 +232,16 @@ def test_values_are_stored_to_the_letter(qc_database: Engine, value: str) -> Non
     assert [one for one in values(qc_database) if one != "1.5"] == [value]
     apply(qc_database, ADD, experiment("F", value=value))
     assert [one for one in values(qc_database) if one != "1.5"] == [value] * 2
+
+
+def test_an_edit_that_comes_as_it_was_before_another_takes_effect_again(qc_database: Engine) -> None:
+    """An archive processed again with other contents, and again as it was: what its centre sent last is current."""
+    apply(qc_database, ADD, specimen("S1", "added"))
+    first = to_apply(EDIT, DocumentKind.SPECIMEN)
+    second = replace(first, md5="0" * 32)
+    for document, litter in ((first, "first"), (second, "second"), (first, "first")):
+        applied = apply_document(qc_database, document, reading(specimen("S1", litter)))
+        assert (applied.repeated, applied.opened) == (False, {"specimen": 1})
+        assert litters(qc_database) == {"S1": litter}
+        again = apply_document(qc_database, document, reading(specimen("S1", litter)))
+        assert (again.repeated, again.document_id) == (True, applied.document_id)
