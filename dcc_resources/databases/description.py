@@ -15,6 +15,10 @@ DESCRIPTION: Final = "dcc_database"
 """Execution option of an engine that holds the `Database` it is of."""
 
 
+OUTAGE_SECONDS: Final = "dcc_outage_seconds"
+"""Execution option of an engine: for how many seconds its database may be away or full before work is given up."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Database:
     """One of the platform's databases.

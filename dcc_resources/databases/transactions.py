@@ -35,7 +35,7 @@ from sqlalchemy.dialects import mysql
 from sqlalchemy.exc import DBAPIError
 
 from dcc_resources.databases.columns import BIG, MYSQL_FAMILY, TypedTable, UtcDateTime, utc_now
-from dcc_resources.databases.description import database_of
+from dcc_resources.databases.description import OUTAGE_SECONDS, database_of
 from dcc_resources.databases.engines import BUSY_SECONDS, WRITES, database_label, is_contention, is_passing
 from dcc_resources.errors import DatabaseUnreachableError
 
@@ -117,7 +117,8 @@ def run_writing(engine: Engine, work: Callable[[Connection], T], *, patience_sec
     """Run `work` in a write transaction, as often as it takes for `patience_seconds`; its result.
 
     The whole transaction is run again, after pauses that double, when the connection is lost, another writer is in
-    the way (busy, deadlock, lock wait) or the disk is full. So `work` must not act on anything but its connection.
+    the way (busy, deadlock, lock wait) or the disk is full; where the disk is full or the database away, for no longer
+    than the engine's `OUTAGE_SECONDS`. So `work` must not act on anything but its connection.
     On MySQL and MariaDB a receipt in the same transaction tells whether a commit whose answer was lost took place:
     work is never done twice. Raises the database's `unreachable` error when patience runs out, and at once for a
     failure that waiting does not cure.
@@ -155,10 +156,16 @@ def run_reading(engine: Engine, work: Callable[[Connection], T], *, patience_sec
 
 
 class _Patience:
-    """Pauses between the tries of a transaction, which double, for so many seconds in all."""
+    """Pauses between the tries of a transaction, which double, for so many seconds in all.
+
+    Who waits for other writers may be patient for hours; a database that is away or full is waited for no longer than
+    its engine says (`OUTAGE_SECONDS`), or as long if that says nothing.
+    """
 
     def __init__(self, engine: Engine, seconds: float) -> None:
         self._engine, self._seconds = engine, seconds
+        self._outage = min(seconds, engine.get_execution_options().get(OUTAGE_SECONDS, seconds))
+        self._outage_ends: float | None = None
         self._deadline = time.monotonic() + seconds
         self._pause = _FIRST_PAUSE
 
@@ -170,8 +177,14 @@ class _Patience:
         """Wait before the next try. Raises `error` if none would help, or the database's `unreachable`."""
         if not is_passing(error):
             raise error
-        if time.monotonic() + self._pause > self._deadline:
-            raise _out_of_patience(self._engine, error, self._seconds) from error
+        now = time.monotonic()
+        if is_contention(error):
+            self._outage_ends, ends, seconds = None, self._deadline, self._seconds
+        else:
+            self._outage_ends = self._outage_ends or now + self._outage
+            ends, seconds = min(self._outage_ends, self._deadline), self._outage
+        if now + self._pause > ends:
+            raise _out_of_patience(self._engine, error, seconds) from error
         time.sleep(self._pause * random.uniform(0.5, 1.0))  # noqa: S311
         self._pause = min(self._pause * 2, _LONGEST_PAUSE)
 

@@ -11,7 +11,7 @@ from typing import Final
 from sqlalchemy import Engine
 
 from dcc_resources.databases import engines, schema
-from dcc_resources.databases.description import Database
+from dcc_resources.databases.description import OUTAGE_SECONDS, Database
 from dcc_resources.databases.schema import InitReport
 from dcc_resources.databases.transactions import insert_rows, run_reading, run_writing, writing
 from dcc_resources.errors import QcDatabaseOutdatedError, QcDatabaseUnreachableError
@@ -38,7 +38,9 @@ def open_qc_database(settings: Settings) -> Engine:
     Connecting or working raises QcDatabaseUnreachableError when the database cannot be reached, at any time. Raises
     ConfigurationError for a URL that names no database of a kind that is known (see `open_database`).
     """
-    return engines.open_database(settings.qc_database_url, QC_DATABASE)
+    engine = engines.open_database(settings.qc_database_url, QC_DATABASE)
+    engine.update_execution_options(**{OUTAGE_SECONDS: settings.database_retry})
+    return engine
 
 
 def init_qc_database(engine: Engine) -> InitReport:
