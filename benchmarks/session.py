@@ -95,7 +95,7 @@ class SessionBenchmark:
     def run_crawl(self, *, events: bool, wrapper: tuple[str, ...] = ()) -> Timing:
         """`dcc crawl`, with the tracker and the source registered beforehand; `wrapper` runs it (a profiler)."""
         home = self._fresh("dcc")
-        environment = clean_environment(DCC_HOME=str(home), DCC_DAGSTER_EVENTS=str(events).lower())
+        environment = clean_environment(DCC_HOME=str(home), DCC_DAGSTER_EVENTS=str(events).lower(), DCC_UNTIL="xsd")
         source = {
             "--centre": "H",
             "--protocol": "sftp",
