@@ -56,6 +56,16 @@ def count_due(connection: Connection, *, overviews: bool) -> int:
     return connection.scalar(select(func.count()).select_from(_DOCUMENT).where(due)) or 0
 
 
+def left_out(connection: Connection, document_ids: Collection[int]) -> set[int]:
+    """Those of the documents that contexts do not take account of as they stand, or that wait to be judged."""
+    table = _DOCUMENT.c
+    found: set[int] = set()
+    for chunk in in_chunks(sorted(document_ids)):
+        waits = table.contexts_built.is_(False) | table.judged_at.is_(None)
+        found |= set(connection.scalars(select(table.id).where(table.id.in_(chunk), waits)))
+    return found
+
+
 def _due_for_contexts() -> ColumnElement[bool]:
     table = _DOCUMENT.c
     without_data = table.state.in_([DocumentState.UNDONE.value, DocumentState.REFUSED.value])

@@ -160,9 +160,13 @@ class _Databases:
 def _judge_again(
     both: _Databases, document_ids: Iterable[int], keys: set[ZipKey] | None, author: str, reason: str
 ) -> Rechecked:
-    """Set documents back, in the QC database alone those that the tracker does not count."""
+    """Set documents back, in the QC database alone those that the tracker does not count.
+
+    What the QC database says holds even where a session at work takes a document on in the tracker meanwhile.
+    """
     found = both.ask_qc(lambda connection: documents_by_id(connection, document_ids))
     wanted = [one for one in found if keys is None or one.key in keys]
+    both.tell_qc(lambda connection: healing.judge_anew(connection, [one.id for one in wanted]))
 
     def set_back(connection: Connection) -> tuple[list[DueDocument], set[int]]:
         counted = counted_by_tracker(connection, wanted, both.settings.naming)
@@ -172,7 +176,6 @@ def _judge_again(
 
     judged, counted = both.tell_tracker(set_back)
     others = [one for one in wanted if one.id not in counted]
-    both.tell_qc(lambda connection: healing.judge_anew(connection, [one.id for one in others]))
     concerned = {one.key for one in judged} | {one.key for one in others}
     return Rechecked(len(judged) + len(others), tuple(sorted(concerned)))
 
@@ -187,7 +190,7 @@ def _tell_of_withdrawn(both: _Databases, withdrawn: Collection[QcDocument], auth
     if not news:
         return 0
     ids = [stored.id for document, stored in counted if document.state != WITHDRAWN]
-    touched = both.ask_qc(lambda connection: _touched_by_withdrawal_of(connection, ids))
+    touched = both.tell_qc(lambda connection: _set_back_by_withdrawal_of(connection, ids))
 
     def cancel(connection: Connection) -> None:
         # What they have to do with is set back in the same transaction, so that it is not forgotten.
@@ -207,9 +210,11 @@ def _cancel_waiting(connection: Connection, settings: Settings, key: ZipKey, aut
     progress.reopen_documents(connection, {one.xml_id: WITHDRAWN for one in waiting}, author, reason)
 
 
-def _touched_by_withdrawal_of(connection: Connection, document_ids: list[int]) -> list[QcDocument]:
+def _set_back_by_withdrawal_of(connection: Connection, document_ids: list[int]) -> list[QcDocument]:
     causes = [*document_ids, *healing.withdrawals_of(connection, document_ids)]
-    return documents_by_id(connection, healing.documents_to_judge_again(connection, causes))
+    touched = healing.documents_to_judge_again(connection, causes)
+    healing.judge_anew(connection, touched)
+    return documents_by_id(connection, touched)
 
 
 def _confirm(both: _Databases, uploader: Uploader, document: DueDocument) -> DocumentData:

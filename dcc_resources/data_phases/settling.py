@@ -15,6 +15,7 @@ from sqlalchemy import Connection, Engine
 from dcc_resources.contexts.building import build_contexts
 from dcc_resources.contexts.document_states import open_documents
 from dcc_resources.contexts.overviews import build_overviews
+from dcc_resources.contexts.touched import left_out
 from dcc_resources.data_outcomes import ContextsBuilt, DataOutcome, DocumentData, OverviewsBuilt, ZipData
 from dcc_resources.data_phases.checking import GONE, NOT_UPLOADED
 from dcc_resources.data_phases.data_session import DataSession, Fact, Recorder
@@ -60,7 +61,9 @@ def _build(work: DataSession, phase: Phase, comment: str) -> Iterator[DataOutcom
     if built.centres:
         yield built
     done = State(phase, Status.DONE)
-    yield from _record(work, phase, [(document, done) for document in due])
+    # What was withdrawn, or set to be judged again, since it was listed is not through.
+    behind = work.read_qc(lambda connection: _behind(connection, due))
+    yield from _record(work, phase, [(document, done) for document in due if document.xml_id not in behind])
     if task is not None:
         work.session.finish_task(task, failed=False)
 
@@ -122,6 +125,12 @@ def _to_settle(connection: Connection, open_ids: set[int], settings: Settings) -
     wanted = {xml_id: WAITS if xml_id in open_ids else SETTLED for xml_id in states}
     changed = [xml_id for xml_id, state in states.items() if state != wanted[xml_id]]
     return [(one, wanted[one.xml_id]) for one in load_documents(connection, changed, settings.naming)]
+
+
+def _behind(connection: Connection, documents: Iterable[DueDocument]) -> set[int]:
+    """The ids of the `xml_file` of documents that contexts do not take account of as they stand."""
+    xml_ids = {stored.id: xml_id for xml_id, stored in documents_of(connection, documents).items()}
+    return {xml_ids[document_id] for document_id in left_out(connection, xml_ids)}
 
 
 def _gone(connection: Connection, settling: Iterable[tuple[DueDocument, State]]) -> set[int]:

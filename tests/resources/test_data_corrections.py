@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, select, update
 
-from dcc_resources.data_phases import corrections, uploading
+from dcc_resources.data_phases import corrections, settling, uploading
 from dcc_resources.data_phases.corrections import confirm_submission, judge_again, recheck, withdraw_submission
 from dcc_resources.data_phases.settling import QcSettled, settle_qc
 from dcc_resources.errors import (
@@ -213,6 +213,32 @@ def test_documents_are_judged_again_by_rule_centre_and_zip_action(data: DataInst
     assert again() == (2, (ZIP, LATER))
     assert data.states() == {ZIP: "data failed", LATER: "qc done"}
     assert why(data) == {("someone", "See.")}
+
+
+@pytest.mark.parametrize("what", ["recheck", "withdrawal"])
+def test_what_is_set_back_while_a_session_builds_contexts_is_judged_by_the_next_one(
+    data: DataInstallation, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    data.put(ZIP, specimens(), experiments())
+    data.put(EDIT, experiments("2013-11-01.1", animals=1))
+    data.validate()
+    build, before = settling.build_contexts, data.take_up(Phase.DATA)
+    assert before.zips
+
+    def built(*given: Any) -> Any:
+        if what == "recheck":
+            recheck(data.tracker, data.qc, data.settings, author="someone", reason="See.", centre="H")
+        else:
+            withdraw_submission(data.tracker, data.qc, data.settings, key_of(EDIT), **WHO)
+        return build(*given)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(settling, "build_contexts", built)
+        data.take_up()
+    assert data.documents()[EXPERIMENTS] in {"qc pending", "upload done"}
+    result = data.take_up()
+    assert result.document(EXPERIMENTS, Phase.DATA).status is Status.DONE
+    assert data.take_up().zips == []
 
 
 def test_documents_named_by_their_ids_are_judged_again(data: DataInstallation) -> None:
