@@ -26,6 +26,7 @@ from selenium.webdriver.support.wait import WebDriverWait
 BROWSERS, DRIVERS = ("chromium", "google-chrome"), ("chromedriver",)
 GOOD = "add/H.2013-10-31.1.impc.zip"
 FAILED = "add/H.2013-11-04.3.impc.zip"
+IN_ERROR = "add/J.2013-11-04.28.impc.zip"
 REASON = 'Attribute "isBaseline" of ‹mouse› is "no"; expected true or false'
 DOCUMENT = "H.2013-11-04.1.specimen.impc.xml"
 SEEN_SECONDS = 60
@@ -163,6 +164,16 @@ def test_the_partition_of_a_failed_zip_leads_to_the_reason(browser: WebDriver, s
     wait_for(browser, "Historical events for", "Observation")
     click(browser, f"(//*[contains(text(), '{FAILED}')])", last=True)
     wait_for(browser, DOCUMENT)
+
+
+@pytest.mark.servers
+def test_the_failing_rule_shows_the_document_the_line_and_the_value(browser: WebDriver, served: str) -> None:
+    see(browser, f"{served}/assets/data_integrity?view=checks&checkDetail=values", "values", "Failed", "Partitions")
+    click(browser, "//*[text()='Partitions']", last=True)
+    wait_for(browser, "Failed (1)", IN_ERROR)
+    click(browser, f"//*[contains(text(), '{IN_ERROR}')]")
+    wait_for(browser, "Latest execution", "J.2013-11-04.30.experiment.impc.xml", "P9", "approx. 21.85", "line 7")
+    keep(browser, "failing-rule")
 
 
 @pytest.mark.servers
