@@ -36,6 +36,7 @@ from dcc_resources.qc_database.document_rows import (
     is_confirmed,
     is_edited_since,
     newest_before,
+    refuse_held,
 )
 from dcc_resources.qc_database.models import Document, Finding, Lifetime, Measurement, ProcedureRun, UploadLock
 from dcc_resources.qc_database.rows import (
@@ -151,6 +152,7 @@ def apply_on(
     former = former_applications(connection, document)
     for row in former:
         if row.state == DocumentState.APPLIED.value and not is_edited_since(connection, document, row.id):
+            refuse_held(connection, former)
             return _repeated(connection, row, document)
     confirmed = next((row for row in former if is_confirmed(row, document)), None)
     counters = Counters(connection)

@@ -96,11 +96,8 @@ def give_way(
     Who confirmed it, and why, go with it. What was held and is not any more, took no effect: it counts as refused.
     """
     former_ids = [row.id for row in former]
-    held = [row.id for row in former if row.state == DocumentState.HELD.value]
     _release_tracker_id(connection, document, former_ids)
-    if held:
-        refused = {"state": DocumentState.REFUSED.value}
-        connection.execute(update(_DOCUMENT).where(_DOCUMENT.c.id.in_(held)).values(refused))
+    refuse_held(connection, former)
     connection.execute(
         _INSERT,
         {
@@ -124,6 +121,14 @@ def give_way(
     )
     for row_id in former_ids:
         close_findings(connection, row_id, document_id)
+
+
+def refuse_held(connection: Connection, former: Iterable[Row[Any]]) -> None:
+    """Have those of the former applications that are held not be so any more: another one came in their place."""
+    held = [row.id for row in former if row.state == DocumentState.HELD.value]
+    if held:
+        refused = {"state": DocumentState.REFUSED.value}
+        connection.execute(update(_DOCUMENT).where(_DOCUMENT.c.id.in_(held)).values(refused))
 
 
 def close_findings(connection: Connection, document_id: int, closed_by: int) -> None:

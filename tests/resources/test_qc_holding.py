@@ -152,3 +152,14 @@ def test_another_document_with_the_id_of_a_tracker_that_was_made_anew_is_not_tak
     applied = hand_in(qc_database, to_apply(ADD, DocumentKind.EXPERIMENT, tracker_id=7), experiment("E2", value="2"))
     assert (applied.repeated, values(qc_database)) == (False, ["1.5", "2"])
     assert [row[1] for row in documents(qc_database)] == [None, 7]
+
+
+def test_what_is_held_is_so_no_more_when_the_archive_comes_as_it_was_applied_before(qc_database: Engine) -> None:
+    document = of_three(qc_database)
+    hand_in(qc_database, document, *THREE, hold_above=None)
+    hand_in(qc_database, replace(document, md5="0" * 32, tracker_id=8), *THREE)
+    assert [state for state, *_ in documents(qc_database)] == [APPLIED, APPLIED, HELD]
+    assert hand_in(qc_database, replace(document, tracker_id=9), *THREE).repeated
+    assert [state for state, *_ in documents(qc_database)] == [APPLIED, APPLIED, REFUSED]
+    with pytest.raises(NotFoundError):
+        confirm(qc_database, document)
