@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,6 +24,7 @@ from dcc_resources.data_phases.qc_documents import QcDocument, documents_of
 from dcc_resources.data_phases.staged_documents import staged_path
 from dcc_resources.databases.transactions import run_reading
 from dcc_resources.errors import (
+    BadFileNameError,
     DatabaseUnreachableError,
     DccError,
     QcDatabaseUnreachableError,
@@ -30,7 +32,8 @@ from dcc_resources.errors import (
 )
 from dcc_resources.outcomes import Problem
 from dcc_resources.qc_database.applying import Applied, DocumentToApply, apply_document
-from dcc_resources.qc_database.building_process import read_for_upload
+from dcc_resources.qc_database.building_process import LARGE, read_for_upload
+from dcc_resources.qc_database.reading_ahead import ReadingAhead, Waiting
 from dcc_resources.qc_database.upload_findings import UploadFinding, findings_of
 from dcc_resources.qc_database.vocabulary import DocumentState, Severity
 from dcc_resources.settings import Settings
@@ -56,6 +59,7 @@ class Uploader:
 
     qc: Engine
     settings: Settings
+    ahead: ReadingAhead | None = None
 
     def upload(self, document: DueDocument) -> Fact:
         """Apply a document; what became of it, to be told to the tracker.
@@ -65,10 +69,11 @@ class Uploader:
         """
         began = time.monotonic()
         path = staged_path(Staging(self.settings.staging_directory), document)
+        read = read_for_upload if self.ahead is None else self.ahead.read
         applied = apply_document(
             self.qc,
             document_to_apply(document),
-            lambda: read_for_upload(path, document.name.kind),
+            lambda: read(path, document.name.kind),
             hold_above=self.settings.hold_threshold,
         )
         return self._fact(document, applied, time.monotonic() - began)
@@ -156,7 +161,8 @@ def upload_documents(work: DataSession) -> Iterator[ZipData]:
     faults = len(work.faults)
     recorder = Recorder(work, Phase.UPLOAD, due)
     recorder.show_pending(due)
-    uploader = Uploader(work.qc, work.settings)
+    ahead = _reading_ahead(work, due)
+    uploader = Uploader(work.qc, work.settings, ahead)
     lost: dict[int, str] = {}
     try:
         for document in due:
@@ -172,8 +178,24 @@ def upload_documents(work: DataSession) -> Iterator[ZipData]:
     except QcDatabaseUnreachableError:
         recorder.break_off()
         raise
+    finally:
+        if ahead is not None:
+            ahead.close()
     yield from recorder.write()
     work.session.finish_task(task, failed=len(work.faults) > faults or bool(lost))
+
+
+def _reading_ahead(work: DataSession, due: list[DueDocument]) -> ReadingAhead | None:
+    """The documents that another process reads ahead; None where they are too little to be worth it."""
+    if sum(document.size_bytes for document in due) < LARGE:
+        return None
+    waiting: list[Waiting] = []
+    for document in due:
+        # One of a name that no file can have is told of in its turn.
+        with suppress(BadFileNameError):
+            path = work.staging.contents(document.key) / document.name.file_name
+            waiting.append(Waiting(path, document.name.kind, document.size_bytes))
+    return ReadingAhead(waiting)
 
 
 def _upload(

@@ -4,30 +4,21 @@
 `BuiltBlock.building`, for the rest to come with its rows built: entities then come without what is in them, and `made`
 tells what `RowBuilder.add_entity` said of each. Without that, the rest comes whole, read by this process.
 
-The other process loads no SQLAlchemy, so it is there in a tenth of a second. It ends with its document, and when this
-one goes: it then has nowhere to write. Messages are marshalled, with their length before them.
+The other process loads no SQLAlchemy. It ends with its document, and when this one goes (`helper_process`).
 """
 
 from __future__ import annotations
 
-import fcntl
-import gc
 import itertools
-import marshal
 import os
-import pickle
-import signal
-import subprocess
-import sys
 from collections import deque
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any, Final, NamedTuple, cast
+from typing import IO, Any, Final, NamedTuple
 
-from dcc_resources.errors import InternalFaultError
 from dcc_resources.naming import DocumentKind
 from dcc_resources.qc_database import contents as said
+from dcc_resources.qc_database.helper_process import Helper, ended_early, read_message, serve, write_message
 from dcc_resources.qc_database.procedure_rows import Row
 from dcc_resources.qc_database.reading import read_document
 from dcc_resources.qc_database.row_building import NUMBERED, EntityRow, Limits, RowBuilder, TooLong
@@ -37,15 +28,10 @@ from dcc_resources.qc_database.vocabulary import EntityKind
 LARGE: Final = 2_000_000
 """Bytes of a document from which on a process of its own is worth its start."""
 
-_LENGTH_BYTES: Final = 8
 _ROWS: Final = 8_000
 _ENTITIES: Final = 1_000
 _TEXT: Final = 2_000_000
-_PIPE_BYTES: Final = 1_048_576
 _LOOK_EVERY: Final = 16
-_START: Final = (
-    "import sys; sys.path[:] = {path!r}; from dcc_resources.qc_database.building_process import main; main()"
-)
 
 
 class Order(NamedTuple):
@@ -75,7 +61,7 @@ _NO_ROWS: Final = Batch({}, {}, 0, {})
 class BuiltBlock(said.Block):
     """The first block of a document whose rows can come built."""
 
-    building: Building
+    building: Built
 
 
 def read_for_upload(path: Path, kind: DocumentKind) -> Iterator[said.Content]:
@@ -90,26 +76,16 @@ def read_for_upload(path: Path, kind: DocumentKind) -> Iterator[said.Content]:
         building.close()
 
 
-class Building:
-    """The process that builds a document's rows, as this process sees it."""
+class Built:
+    """What another process has built of the document that is read here: entities, and their rows in batches."""
 
-    def __init__(self, path: Path, kind: DocumentKind) -> None:
-        self._path, self._kind = path, kind
+    def __init__(self) -> None:
         self._made: deque[EntityRow | TooLong | None] = deque()
         self._batch = _NO_ROWS
-        self._began = False
-        command = [sys.executable, "-c", _START.format(path=sys.path)]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        self._out = cast(IO[bytes], self._process.stdin)
-        self._in = cast(IO[bytes], self._process.stdout)
-        _widen(self._in)
-        self._send((os.fspath(path), kind.value))
 
     def begin(self, order: Order) -> None:
-        """Have rows built from the first block on. Only before the next content is taken."""
-        self._began = True
-        self._send(tuple(order))
-        self._take_batch(self._receive())
+        """Have rows come built from the first block on. Only before the next content is taken."""
+        raise NotImplementedError
 
     def next_made(self) -> EntityRow | TooLong | None:
         """What became of the content that was yielded last: an entity's row or what is too long; None of a block."""
@@ -127,6 +103,36 @@ class Building:
         rows = self._batch.rows
         return rows.pop("centre_block") if "centre_block" in rows else []
 
+    def take_batch(self, message: Any) -> list[said.Content]:
+        """Take a batch as it came; the contents in it, but for what is in them."""
+        contents, made, *batch = message
+        self._made.extend(map(_unpacked_made, made))
+        self._batch = Batch(*batch)
+        return list(map(_unpacked, contents))
+
+    def forget(self) -> None:
+        """Forget what has come and was not handed over."""
+        self._made.clear()
+        self._batch = _NO_ROWS
+
+
+class Building(Built):
+    """The process that builds one document's rows, as this process sees it."""
+
+    def __init__(self, path: Path, kind: DocumentKind) -> None:
+        super().__init__()
+        self._path, self._kind = path, kind
+        self._began = False
+        self._helper = Helper(__name__)
+        self._process = self._helper.process
+        self._helper.send((os.fspath(path), kind.value))
+
+    def begin(self, order: Order) -> None:
+        """Have rows come built from the first block on. Only before the next content is taken."""
+        self._began = True
+        self._helper.send(tuple(order))
+        self.take_batch(self._receive())
+
     def contents(self) -> Iterator[said.Content]:
         """What the document says."""
         first = self._receive()
@@ -140,87 +146,69 @@ class Building:
             yield from itertools.islice(read_document(self._path, self._kind), 1, None)
             return
         while (message := self._receive()) is not None:
-            yield from self._take_batch(message)
+            yield from self.take_batch(message)
 
     def close(self) -> None:
         """End the process, whatever it does."""
-        self._process.kill()
-        self._process.wait()
-        self._out.close()
-        self._in.close()
-
-    def _take_batch(self, message: Any) -> list[said.Content]:
-        contents, made, *batch = message
-        self._made.extend(map(_unpacked_made, made))
-        self._batch = Batch(*batch)
-        return list(map(_unpacked, contents))
-
-    def _send(self, message: object) -> None:
-        # One that has ended has left word why, or will be missed when an answer is waited for.
-        with suppress(BrokenPipeError):
-            _write(self._out, message)
+        self._helper.close()
 
     def _receive(self) -> Any:
         """The next message; None at the end. Raises what the process did."""
         try:
-            kind, message = _read(self._in)
+            return self._helper.receive()
         except EOFError as error:
-            raise InternalFaultError(
-                f"The process that reads {self._path.name} ended with {self._process.wait()} before its work was done. "
-                "Nothing of the document was kept. Try again; see the memory of this machine if it happens again."
-            ) from error
-        if kind == "raised":
-            raise pickle.loads(message)  # noqa: S301 - of a process that this one started
-        return message
+            raise ended_early(self._path.name, self._process.wait()) from error
 
 
 def main() -> None:
     """Read the document that standard input names, and write its rows to standard output."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # What is made here has no cycles, and is gone with its batch.
-    gc.disable()
-    given, out = sys.stdin.buffer, sys.stdout.buffer
-    try:
-        _serve(given, out)
-    except (BrokenPipeError, EOFError):
-        os._exit(0)
-    except Exception as error:
-        _write(out, ("raised", _pickled(error)))
+    serve(_serve)
 
 
 def _serve(given: IO[bytes], out: IO[bytes]) -> None:
-    path, kind = _read(given)
+    path, kind = read_message(given)
     contents = read_document(Path(path), DocumentKind(kind))
     first = next(contents, None)
     if first is None:
-        _write(out, ("end", None))
+        write_message(out, ("end", None))
         return
-    _write(out, ("block", tuple(first)))
-    work = _Work(Order(*_read(given)))
+    write_message(out, ("block", tuple(first)))
+    work = Work(Order(*read_message(given)))
     work.take(first)
-    _write(out, ("batch", work.batch()))
+    write_message(out, ("batch", work.batch()))
+    write_batches(out, work, contents)
+
+
+def write_batches(out: IO[bytes], work: Work, contents: Iterable[said.Content]) -> None:
+    """Have the rows of contents built, and write them."""
     for number, content in enumerate(contents):
         work.take(content)
         if number % _LOOK_EVERY == 0 and work.is_enough():
-            _write(out, ("batch", work.batch()))
-    _write(out, ("batch", work.batch()))
-    _write(out, ("end", None))
+            write_message(out, ("batch", work.batch()))
+    write_message(out, ("batch", work.batch()))
+    write_message(out, ("end", None))
 
 
-class _Work:
-    """Rows that were built and not sent yet."""
+class Work:
+    """Rows of a document that were built and not sent yet."""
 
     def __init__(self, order: Order) -> None:
         self._as_lines = order.as_lines
         self._tables: dict[str, list[Row]] = {name: [] for name in order.limits}
-        new_ids = {name: itertools.count(order.next_ids[name]).__next__ for name in NUMBERED}
+        self._ids = {name: itertools.count(order.next_ids[name]) for name in NUMBERED}
+        new_ids = {name: ids.__next__ for name, ids in self._ids.items()}
         self._builder = RowBuilder(order.document_id, new_ids, self._tables, order.limits)
         self._contents: list[tuple[object, ...]] = []
         self._made: list[tuple[object, ...] | None] = []
         self._text_sent = 0
         self._usable = False
 
+    def next_ids(self) -> dict[str, int]:
+        """The ids that the rows of another document may have; at the end of this one."""
+        return {name: next(ids) for name, ids in self._ids.items()}
+
     def take(self, content: said.Content) -> None:
+        """Take what comes next in the document."""
         self._contents.append(_packed(content))
         if isinstance(content, said.Block):
             excess = self._builder.add_block(content)
@@ -230,11 +218,13 @@ class _Work:
             self._made.append(_packed_made(self._builder.add_entity(content)))
 
     def is_enough(self) -> bool:
+        """Whether so much is held that it should be sent."""
         if len(self._contents) >= _ENTITIES or self._builder.held_text - self._text_sent > _TEXT:
             return True
         return sum(map(len, self._tables.values())) > _ROWS
 
     def batch(self) -> tuple[object, ...]:
+        """What is held, for `Built.take_batch`; nothing is afterwards."""
         rows, lines = {}, {}
         for name, held in self._tables.items():
             if self._as_lines and len(held) > FEW_ROWS:
@@ -297,43 +287,3 @@ def _unpacked_made(packed: tuple[Any, ...] | None) -> EntityRow | TooLong | None
     if type(packed[2]) is tuple:
         return EntityRow(EntityKind(packed[0]), packed[1], packed[2])
     return TooLong(*packed)
-
-
-def _pickled(error: Exception) -> bytes:
-    """The error for the other process; an InternalFaultError for one that could not be raised there."""
-    try:
-        pickled = pickle.dumps(error)
-        pickle.loads(pickled)  # noqa: S301 - made in the line above
-    except Exception:
-        told = f"{type(error).__name__}: {error}. Nothing of the document was kept. Report this as a fault."
-        return pickle.dumps(InternalFaultError(told))
-    return pickled
-
-
-def _write(file: IO[bytes], message: Any) -> None:
-    data = marshal.dumps(message)
-    file.write(len(data).to_bytes(_LENGTH_BYTES, "big"))
-    file.write(data)
-    file.flush()
-
-
-def _read(file: IO[bytes]) -> Any:
-    length = file.read(_LENGTH_BYTES)
-    data = file.read(int.from_bytes(length, "big"))
-    if len(length) < _LENGTH_BYTES or len(data) < int.from_bytes(length, "big"):
-        raise EOFError
-    # Of a process that this one started, or that started this one. No cycles come, and looking for them takes long.
-    looked_for = gc.isenabled()
-    gc.disable()
-    try:
-        return marshal.loads(data)  # noqa: S302
-    finally:
-        if looked_for:
-            gc.enable()
-
-
-def _widen(pipe: IO[bytes]) -> None:
-    """Let the other process go on for longer while this one is busy."""
-    if hasattr(fcntl, "F_SETPIPE_SZ"):
-        with suppress(OSError):
-            fcntl.fcntl(pipe.fileno(), fcntl.F_SETPIPE_SZ, _PIPE_BYTES)

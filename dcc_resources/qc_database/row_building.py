@@ -4,7 +4,7 @@ Each element becomes rows with ids allocated here, under the upload lock. An ent
 column becomes none: it is refused, by rule Q1, and never cut. `row_loading` is the way back.
 
 Nothing here knows the database: rows are tuples, tables are names, so that a process of its own can build rows without
-loading SQLAlchemy (`row_process`).
+loading SQLAlchemy (`building_process`, `reading_ahead`).
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from sqlalchemy import String, Table
 
 from dcc_resources.qc_database import contents as said
 from dcc_resources.qc_database import models
-from dcc_resources.qc_database.building_process import Building, BuiltBlock, Order
+from dcc_resources.qc_database.building_process import Built, BuiltBlock, Order
 from dcc_resources.qc_database.bulk import BulkInserter, Counters, Row
 from dcc_resources.qc_database.row_building import NUMBERED, EntityRow, RowBuilder, TooLong
 from dcc_resources.qc_database.vocabulary import EntityKind
@@ -82,7 +82,7 @@ class DocumentRows:
         self._rows = rows
         self.measured: dict[str, int] = {}
         """How many measurements were written of each procedure."""
-        self._building: Building | None = None
+        self._building: Built | None = None
         self._builder: RowBuilder | None = None
 
     def add_block(self, block: said.Block) -> TooLong | None:
@@ -113,7 +113,7 @@ class DocumentRows:
             self.measured = self._builder.measured
         return self._builder
 
-    def _next_made(self, building: Building) -> EntityRow | TooLong | None:
+    def _next_made(self, building: Built) -> EntityRow | TooLong | None:
         """What became of the last content elsewhere. Rows that came built are held once all their entities are."""
         made = building.next_made()
         if blocks := building.blocks():

@@ -1,0 +1,129 @@
+"""A process of the platform's own that works beside this one, and the messages between them.
+
+It loads what its module imports and nothing else, so that it is there in a tenth of a second. It ends when it is told
+to, and when this process goes: it then has nowhere to write. Messages are marshalled, with their length before them.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import gc
+import marshal
+import os
+import pickle
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from typing import IO, Any, Final, cast
+
+from dcc_resources.errors import InternalFaultError
+
+_LENGTH_BYTES: Final = 8
+_PIPE_BYTES: Final = 1_048_576
+_START: Final = "import sys; sys.path[:] = {path!r}; from {module} import main; main()"
+
+
+class Helper:
+    """A process of this package's own, to be called as `module`'s `main`, and its messages."""
+
+    def __init__(self, module: str) -> None:
+        command = [sys.executable, "-c", _START.format(path=sys.path, module=module)]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self._out = cast(IO[bytes], self.process.stdin)
+        self._in = cast(IO[bytes], self.process.stdout)
+        _widen(self._in)
+
+    def send(self, message: object) -> None:
+        """Give it a message."""
+        # One that has ended has left word why, or will be missed when an answer is waited for.
+        with suppress(BrokenPipeError):
+            write_message(self._out, message)
+
+    def receive(self) -> Any:
+        """Its next message. Raises what it raised, and EOFError when it has ended."""
+        kind, message = self.receive_any()
+        if kind == "raised":
+            raise pickle.loads(message)  # noqa: S301 - of a process that this one started
+        return message
+
+    def receive_any(self) -> Any:
+        """The kind of its next message, and the message, also if it raised something. Raises EOFError."""
+        return read_message(self._in)
+
+    def close(self) -> None:
+        """End it, whatever it does."""
+        self.process.kill()
+        self.process.wait()
+        self._out.close()
+        self._in.close()
+
+
+def ended_early(name: str, code: int) -> InternalFaultError:
+    """That a process which reads the document of that name has ended with `code`."""
+    return InternalFaultError(
+        f"The process that reads {name} ended with {code} before its work was done. "
+        "Nothing of the document was kept. Try again; see the memory of this machine if it happens again."
+    )
+
+
+def serve(work: Callable[[IO[bytes], IO[bytes]], None]) -> None:
+    """Do the work of a `Helper`, which reads messages and writes others; what it raises is the last one."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # What is made here has no cycles, and is gone with its batch.
+    gc.disable()
+    given, out = sys.stdin.buffer, sys.stdout.buffer
+    try:
+        work(given, out)
+    except (BrokenPipeError, EOFError):
+        os._exit(0)
+    except Exception as error:
+        write_fault(out, error)
+
+
+def write_fault(out: IO[bytes], error: Exception) -> None:
+    """Have the other process raise an error where it waits for an answer."""
+    write_message(out, ("raised", _pickled(error)))
+
+
+def _pickled(error: Exception) -> bytes:
+    """The error for the other process; an InternalFaultError for one that could not be raised there."""
+    try:
+        pickled = pickle.dumps(error)
+        pickle.loads(pickled)  # noqa: S301 - made in the line above
+    except Exception:
+        told = f"{type(error).__name__}: {error}. Nothing of the document was kept. Report this as a fault."
+        return pickle.dumps(InternalFaultError(told))
+    return pickled
+
+
+def write_message(file: IO[bytes], message: Any) -> None:
+    """Write what `marshal` takes."""
+    data = marshal.dumps(message)
+    file.write(len(data).to_bytes(_LENGTH_BYTES, "big"))
+    file.write(data)
+    file.flush()
+
+
+def read_message(file: IO[bytes]) -> Any:
+    """Read what `write_message` wrote. Raises EOFError where it breaks off."""
+    length = file.read(_LENGTH_BYTES)
+    data = file.read(int.from_bytes(length, "big"))
+    if len(length) < _LENGTH_BYTES or len(data) < int.from_bytes(length, "big"):
+        raise EOFError
+    # Of a process that this one started, or that started this one. No cycles come, and looking for them takes long.
+    looked_for = gc.isenabled()
+    gc.disable()
+    try:
+        return marshal.loads(data)  # noqa: S302
+    finally:
+        if looked_for:
+            gc.enable()
+
+
+def _widen(pipe: IO[bytes]) -> None:
+    """Let the other process go on for longer while this one is busy."""
+    if hasattr(fcntl, "F_SETPIPE_SZ"):
+        with suppress(OSError):
+            fcntl.fcntl(pipe.fileno(), fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
