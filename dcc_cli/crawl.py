@@ -52,7 +52,7 @@ def crawl(
     until: str | None,
     as_json: bool,
 ) -> None:
-    """Run a crawling session: collect, check and take over what is new.
+    """Collect, check and take over what is new: a crawling session.
 
     All available sources of active centres are listed at once; one that is down holds up none of the others. Then every
     zip action that waits is processed, with what an interrupted session left unfinished: downloaded, extracted and

@@ -19,4 +19,4 @@ _COMMANDS = {
 
 @click.command(cls=CommandGroup, places=_COMMANDS)
 def data() -> None:
-    """Look at the data that documents brought, change what became of them, export measurements."""
+    """Look at what documents brought, confirm, withdraw, export it."""

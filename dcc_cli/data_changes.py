@@ -41,10 +41,11 @@ def plan(zip_action: str, all_changes: bool, as_json: bool) -> None:
 
     \b
     JSON: a list, an object for each document: {"file_name", "state" (applied, refused),
-      "held" (whether it waits to be confirmed), "repeated", "late", "said", "opened", "ended", "refused", "changed",
-      "changes": [{"entity", "what", "old", "new"}], "contexts": [{"centre", "pipeline", "colony_id",
-      "strain_id", "procedure_id", "parameter_id"}], "findings": [{"rule", "severity", "message",
-      "line"}]}; `changed` counts the values, `changes` are the first 1,000 of them
+      "held" (whether it waits to be confirmed), "repeated", "late", "said", "opened", "ended",
+      "refused", "changed", "changes": [{"entity", "what", "old", "new"}], "contexts": [{"centre",
+      "pipeline", "colony_id", "strain_id", "procedure_id", "parameter_id"}], "findings":
+      [{"rule", "severity", "message", "line"}]}; `changed` counts the values, `changes` are the
+      first 1,000 of them
 
     Exit codes: 0; 2 none of its documents waits to be uploaded; 4 a database cannot be reached.
     """

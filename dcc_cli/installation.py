@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @click.command()
 @json_option
 def init(as_json: bool) -> None:
-    """Make the tracker and QC databases, or bring older ones up to date.
+    """Make the databases, or bring older ones up to date.
 
     Both are SQLite in DCC_HOME unless DCC_TRACKER_URL and DCC_QC_URL name databases on a MySQL or MariaDB server.
     Running it again changes nothing. No other command changes the schema.

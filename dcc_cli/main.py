@@ -59,9 +59,9 @@ def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None
 def dcc(debug: bool) -> None:
     """Data coordination: collect, check and track the data that research centres publish.
 
-    The first steps: `dcc init` makes the tracker database, `dcc centre add` and `dcc source add` register who takes
-    part and where their archives are, `dcc crawl` collects and checks what is new, `dcc status` says how far everything
-    is, and `dcc show` tells the whole story of one archive.
+    The first steps: `dcc init` makes the databases, `dcc centre add` and `dcc source add` register who takes part and
+    where their archives are, `dcc crawl` collects, checks and takes over what is new, `dcc status` says how far
+    everything is, `dcc show` tells the whole story of one archive, and `dcc data findings` what is wrong with the data.
 
     Everything is set by environment variables; `dcc settings` lists them. Without any, all data are in ~/.dcc.
 

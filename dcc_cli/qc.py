@@ -49,7 +49,7 @@ def _deciding(command: F) -> F:
 
 @click.group(cls=CommandGroup)
 def qc() -> None:
-    """List data contexts, say that they are done or have issues, show overviews.
+    """List data contexts, decide about them, show overviews.
 
     A data context is what a centre has measured of one parameter of a procedure on one genotype and strain: the
     measurements that are current and in which no integrity rule found an error. Documents add to them, change and

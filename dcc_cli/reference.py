@@ -20,7 +20,7 @@ _UNREACHABLE = 4
 
 @click.group(cls=CommandGroup)
 def reference() -> None:
-    """List the reference data that documents are judged by, and bring them up to date.
+    """List the reference data that rules judge by, refresh them.
 
     The sets are impress, status_codes, projects, colonies and strains. DCC_REFERENCE_IMPRESS and so on say where each
     is read from; without, a small set that comes with the platform is used, enough for the demo.

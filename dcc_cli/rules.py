@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dcc_cli.context import json_option, open_qc, settings_from_environment, user_name
+from dcc_cli.context import json_option, open_qc, open_tracker, settings_from_environment, user_name
 from dcc_cli.group import CommandGroup
 from dcc_cli.output import count_of, echo_json, echo_table
 
@@ -85,19 +85,25 @@ def waive(
 
     JSON: the waiver, as one of `dcc rules waivers --json`.
 
-    Exit codes: 0; 2 there is no such rule, it cannot be waived, or the days are wrong.
+    Exit codes: 0; 2 there is no such rule or centre, it cannot be waived, or the days are wrong; 4 a
+    database cannot be reached.
     """
     from dcc_resources.databases.columns import utc_now
     from dcc_resources.integrity.waiver_store import add_waiver
     from dcc_resources.integrity.waivers import Waiver
     from dcc_resources.qc_database.database import writing
     from dcc_resources.qc_database.vocabulary import WaiverEffect
+    from dcc_resources.tracker.queries import require_centre
 
     today = utc_now().date()
     effect = WaiverEffect.WARN if warn else WaiverEffect.WAIVE
     first, last = _day(valid_from) or today, _day(valid_until)
     waiver = Waiver(rule, effect, reason, user_name(), first, last, centre, procedure)
-    with open_qc(settings_from_environment()) as qc, writing(qc) as connection:
+    settings = settings_from_environment()
+    if centre is not None:
+        with open_tracker(settings) as tracker, tracker.connect() as connection:
+            require_centre(connection, centre)
+    with open_qc(settings) as qc, writing(qc) as connection:
         waiver_id = add_waiver(connection, waiver, today)
         entry = _entry(connection, waiver_id, today)
         concerned = _concerned(connection, waiver)

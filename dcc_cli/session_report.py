@@ -11,7 +11,6 @@ import click
 
 from dcc_cli.output import byte_size, count_of, printable
 from dcc_resources.data_outcomes import ContextsBuilt, DataOutcome, DocumentData, ZipData
-from dcc_resources.data_phases.document_log import held_problem
 from dcc_resources.errors import BadFileNameError, UnreachableError
 from dcc_resources.outcomes import HELD, DocumentOutcome, Problem, SourceCrawl, ZipOutcome
 from dcc_resources.qc_database.vocabulary import Severity
@@ -212,6 +211,8 @@ def _data_problem(key: str, document: DocumentData) -> dict[str, object]:
 
 
 def _held_problem(key: str, document: DocumentData) -> dict[str, object]:
+    from dcc_resources.data_phases.document_log import held_problem
+
     held = held_problem(key, document.ended)
     return _problem(held, zip_action=key, phase=document.phase, document=document.file_name)
 

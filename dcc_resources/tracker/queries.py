@@ -190,14 +190,20 @@ def held_documents(connection: Connection) -> list[tuple[ZipKey, str, str]]:
     ]
 
 
+def require_centre(connection: Connection, short_name: str) -> None:
+    """Check that a centre is registered. Raises NotFoundError."""
+    if connection.scalar(select(Centre.id).where(Centre.short_name == short_name)) is None:
+        raise NotFoundError(f"There is no centre {short_name!r} (codes are case-sensitive). See `dcc centre list`.")
+
+
 def find_zips(connection: Connection, wanted: ZipFilter | None = None) -> list[ZipEntry]:
     """The zip actions that a filter lets through, oldest first: by date and increment of their names.
 
     Raises NotFoundError for a centre that is not registered.
     """
     wanted = wanted or ZipFilter()
-    if wanted.centre and connection.scalar(select(Centre.id).where(Centre.short_name == wanted.centre)) is None:
-        raise NotFoundError(f"There is no centre {wanted.centre!r} (codes are case-sensitive). See `dcc centre list`.")
+    if wanted.centre:
+        require_centre(connection, wanted.centre)
     conditions = _conditions(wanted)
     hosts: dict[int, list[int]] = defaultdict(list)
     hosting = (

@@ -87,6 +87,7 @@ def test_it_is_said_how_many_documents_a_waiver_concerns(dcc: Dcc, monkeypatch: 
         (("waive", "S14", "--warn", "--reason", "?"), "only ever warns"),
         (("waive", "P9", "--until", "2020-01-01", "--reason", "?"), "before it begins"),
         (("waive", "P9", "--reason", ""), "reason"),
+        (("waive", "P9", "--centre", "h", "--reason", "?"), "There is no centre 'h'"),
         (("revoke", "7", "--reason", "?"), "dcc rules waivers --all"),
     ],
 )
