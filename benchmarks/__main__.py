@@ -1,6 +1,6 @@
 """`make bench`: run the benchmarks, print them as Markdown, and keep them under .bench/.
 
-python -m benchmarks [session] [transfer] [memory] [upload] [--runs N]
+python -m benchmarks [session] [transfer] [memory] [upload] [phases] [--runs N]
 """
 
 from __future__ import annotations
@@ -19,14 +19,16 @@ from importlib.metadata import version
 from pathlib import Path
 
 from benchmarks.measuring import Comparison
-from benchmarks.session import SCRIPT, TITLE, session_comparison
+from benchmarks.phases import MOST_RUNS as PHASE_RUNS
+from benchmarks.phases import phase_times
+from benchmarks.session import ARCHIVES, SCRIPT, TITLE, session_comparison
 from benchmarks.transfer import transfer_comparisons
 from benchmarks.upload import MOST_RUNS, upload_comparisons, upload_memory
 
 RESULTS = Path(__file__).parent.parent / ".bench"
 DOCUMENT = Path(__file__).parent.parent / "docs" / "performance.md"
 MARK = "<!-- What follows is written by `make bench BENCH_ARGS=--record`. -->\n"
-BENCHMARKS = ("session", "transfer", "memory", "upload")
+BENCHMARKS = ("session", "transfer", "memory", "upload", "phases")
 _TOOLS = {
     "OpenSSH": ["ssh", "-V"],
     "UnZip": ["unzip", "-v"],
@@ -54,7 +56,8 @@ def main() -> None:
     comparisons = _run(names, given.runs)
     memory = _memory() if "memory" in names else ""
     uploading = _upload_memory() if "upload" in names else ""
-    results = _keep(comparisons, memory, uploading, given.runs)
+    phases = _phases(given.runs) if "phases" in names else ""
+    results = _keep(comparisons, memory, uploading, phases, given.runs)
     if given.record:
         before = DOCUMENT.read_text("utf-8").partition(MARK)[0]
         DOCUMENT.write_text(f"{before}{MARK}\n{results}", "utf-8")
@@ -92,7 +95,14 @@ def _upload_memory() -> str:
         return upload_memory(Path(scratch) / "upload")
 
 
-def _keep(comparisons: list[Comparison], memory: str, uploading: str, runs: int) -> str:
+def _phases(runs: int) -> str:
+    """What each phase after validation takes, as a table."""
+    _say(f"Phases: {min(runs, PHASE_RUNS)} runs.")
+    with tempfile.TemporaryDirectory(prefix="dcc-bench-") as scratch:
+        return phase_times(Path(scratch) / "phases", runs)
+
+
+def _keep(comparisons: list[Comparison], memory: str, uploading: str, phases: str, runs: int) -> str:
     """Print the results, and write them to .bench/results.md and .bench/results.json; returns them as Markdown."""
     facts = _circumstances(runs)
     parts = ["\n".join(f"- {name}: {value}" for name, value in facts.items())]
@@ -101,6 +111,10 @@ def _keep(comparisons: list[Comparison], memory: str, uploading: str, runs: int)
         parts.append(f"### Memory of validating 200 MB\n\n```text\n{memory}\n```")
     if uploading:
         parts.append(f"### Memory of a document of 200 MB on its way into SQLite\n\n```text\n{uploading}\n```")
+    if phases:
+        parts.append(
+            f"### The phases after validation, {ARCHIVES} archives of 5 documents of 50 KB, SQLite\n\n{phases}"
+        )
     if any(comparison.title.startswith(TITLE) for comparison in comparisons):
         parts.append(f"The shell's side of the session:\n\n```sh\n{SCRIPT}```")
     text = "\n\n".join(parts) + "\n"
@@ -111,6 +125,7 @@ def _keep(comparisons: list[Comparison], memory: str, uploading: str, runs: int)
         "comparisons": [each.as_json() for each in comparisons],
         "memory": memory,
         "upload_memory": uploading,
+        "phases": phases,
     }
     (RESULTS / "results.json").write_text(json.dumps(record, indent=2) + "\n", "utf-8")
     sys.stdout.write(text)

@@ -95,6 +95,12 @@ class SessionBenchmark:
     def run_crawl(self, *, events: bool, wrapper: tuple[str, ...] = ()) -> Timing:
         """`dcc crawl`, with the tracker and the source registered beforehand; `wrapper` runs it (a profiler)."""
         home = self._fresh("dcc")
+        timing = self.validate(home, events=events, wrapper=wrapper)
+        shutil.rmtree(home)
+        return timing
+
+    def validate(self, home: Path, *, events: bool = False, wrapper: tuple[str, ...] = ()) -> Timing:
+        """The same in an installation that stays, in the empty directory `home`."""
         environment = clean_environment(DCC_HOME=str(home), DCC_DAGSTER_EVENTS=str(events).lower(), DCC_UNTIL="xsd")
         source = {
             "--centre": "H",
@@ -115,7 +121,6 @@ class SessionBenchmark:
         for kind, count in (("zip_actions", self._archives), ("xml_files", self._archives * DOCUMENTS)):
             found = json.loads(told.stdout)[kind]
             _require(found == [{"phase": "xsd", "status": "done", "count": count}], f"{kind} of {home}: {found}")
-        shutil.rmtree(home)
         return timing
 
     def _fresh(self, kind: str) -> Path:

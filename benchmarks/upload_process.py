@@ -22,13 +22,14 @@ def apply(url: str, paths: Sequence[Path]) -> int:
     from pydantic import SecretStr
 
     from dcc_resources.qc_database.applying import DocumentToApply, apply_document
-    from dcc_resources.qc_database.building_process import read_for_upload
     from dcc_resources.qc_database.database import open_qc_database
+    from dcc_resources.qc_database.reading_ahead import ReadingAhead, Waiting
     from dcc_resources.qc_database.vocabulary import DocumentState
     from dcc_resources.settings import Settings
 
     engine = open_qc_database(Settings(qc_url=SecretStr(url)))
     measurements = 0
+    ahead = ReadingAhead([Waiting(path, KIND, path.stat().st_size) for path in paths])
     for inc, path in enumerate(paths):
         document = DocumentToApply(
             action=Action.ADD,
@@ -42,10 +43,11 @@ def apply(url: str, paths: Sequence[Path]) -> int:
             size_bytes=path.stat().st_size,
             tracker_id=inc + 1,
         )
-        applied = apply_document(engine, document, lambda path=path: read_for_upload(path, KIND))  # type: ignore[misc]
+        applied = apply_document(engine, document, lambda path=path: ahead.read(path, KIND))  # type: ignore[misc]
         if applied.state is not DocumentState.APPLIED or applied.refused:
             raise RuntimeError(f"{path} was not applied: {applied.findings[:3]}")
         measurements += applied.said["measurements"]
+    ahead.close()
     engine.dispose()
     return measurements
 

@@ -13,6 +13,7 @@ import pytest
 from benchmarks.mariadb import SERVER, MariaDb, installed, mariadb_server
 from benchmarks.measuring import Comparison, Contender, Timing, timed
 from benchmarks.openssh import OpenSsh, openssh_server
+from benchmarks.phases import phase_times
 from benchmarks.session import SessionBenchmark
 from benchmarks.transfer import TransferBenchmark
 from benchmarks.upload import UploadBenchmark, upload_memory, write_large, write_small
@@ -45,6 +46,13 @@ def test_a_session_that_finds_an_invalid_document_is_not_timed(tmp_path: Path, s
         benchmark.run_shell()
     with pytest.raises(RuntimeError, match="dcc crawl ended with 1"):
         benchmark.run_crawl(events=False)
+
+
+@pytest.mark.servers
+def test_the_phases_after_validation_are_timed_one_by_one(tmp_path: Path, server: OpenSsh) -> None:
+    told = phase_times(tmp_path / "phases", runs=1, archives=1).splitlines()[2:]
+    assert [line.split("|")[1].strip() for line in told] == ["upload", "data", "context", "overview", "qc"]
+    assert all(float(number) > 0 for line in told for number in line.split("|")[2:4])
 
 
 @pytest.mark.servers
