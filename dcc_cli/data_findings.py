@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dcc_cli.context import json_option, open_qc, parse_zip_key, settings_from_environment
+from dcc_cli.context import json_option, open_qc, open_tracker, parse_zip_key, settings_from_environment
 from dcc_cli.output import count_of, echo_json, echo_table, printable
 from dcc_resources.qc_database.vocabulary import Severity
 
@@ -58,9 +58,16 @@ def findings(
       {"id", "rule", "severity", "centre", "zip_action", "zip_file", "file_name", "line", "path",
        "value", "message", "snapshot", "waiver", "is_active", "created", "closed"}
 
-    Exit codes: 0, whatever was found; 2 the QC database is not initialised; 4 it cannot be reached.
+    Exit codes: 0, whatever was found; 2 there is no such centre, or a database is not initialised; 4 one cannot be
+    reached.
     """
     from dcc_resources.integrity.finding_reports import FindingFilter, count_findings, find_findings
+    from dcc_resources.tracker.queries import require_centre
+
+    settings = settings_from_environment()
+    if centre is not None:
+        with open_tracker(settings) as tracker, tracker.connect() as connection:
+            require_centre(connection, centre)
 
     wanted = FindingFilter(
         centre=centre,
@@ -70,7 +77,7 @@ def findings(
         file_name=document,
         only_active=not inactive_too,
     )
-    with open_qc(settings_from_environment()) as qc, qc.connect() as connection:
+    with open_qc(settings) as qc, qc.connect() as connection:
         counts = count_findings(connection, wanted)
         most = limit if limit is not None or as_json else _SHOWN
         records = list(find_findings(connection, wanted, limit=most)) if each else []

@@ -105,6 +105,9 @@ class SessionReport:
                 self.problems.append(_held_problem(key, document))
             if outcome.reached is Phase.UPLOAD and document.late and not document.held:
                 self.notes.append({"zip": key, "document": document.file_name, "kind": "late", "message": _LATE})
+            if outcome.reached is Phase.DATA and document.cleared:
+                message = f"{count_of(document.cleared, 'finding')} of earlier sessions cleared."
+                self.notes.append({"zip": key, "document": document.file_name, "kind": "healed", "message": message})
 
     @property
     def exit_code(self) -> int:

@@ -39,7 +39,7 @@ class DocumentData:
     `qc_database.applying.Applied`; `procedures` counts its measurements by procedure. `repeated`: it stood there
     already; `late`: newer documents of the centre had been uploaded before it; `held`: it waits to be confirmed.
     `findings` are the first of its active findings, `finding_counts` counts all of them by rule and severity.
-    `reason` is why its upload failed.
+    `cleared` counts those that it had before and that hold no more. `reason` is why its upload failed.
     """
 
     file_name: str
@@ -59,6 +59,7 @@ class DocumentData:
     findings: tuple[FindingEntry, ...] = ()
     finding_counts: Mapping[tuple[str, Severity], int] = field(default_factory=dict)
     reason: str | None = None
+    cleared: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -226,4 +226,5 @@ def _data(
         findings=findings,
         finding_counts={} if judgement is None else judgement.counts,
         reason=reason,
+        cleared=0 if judgement is None else len(judgement.cleared),
     )

@@ -68,6 +68,11 @@ class DueDocument:
         )
 
     @property
+    def moment(self) -> tuple[date, int]:
+        """The date and increment of its name."""
+        return self.name.created, self.name.inc
+
+    @property
     def takes_away_specimens(self) -> bool:
         """Whether it asks for specimens to be deleted."""
         return self.key.action is Action.DELETE and self.name.kind is DocumentKind.SPECIMEN
@@ -77,20 +82,23 @@ def in_order_of_upload(documents: Iterable[DueDocument]) -> list[DueDocument]:
     """The documents in the order in which they are uploaded, whatever zips they are in (issue 3, item 4).
 
     Specimens before experiments, then by date, increment and centre. But before specimens are deleted the experiment
-    documents of the same centre up to that date and increment go first, which may delete their experiments.
+    documents of the same centre up to that date and increment go first, which may delete their experiments, and those
+    up to the last of the same zip.
     """
     ordered = sorted(documents, key=lambda document: document.upload_order)
     waiting: dict[str, deque[DueDocument]] = defaultdict(deque)
+    last_of_zip: dict[tuple[int, str], tuple[date, int]] = {}
     for document in ordered:
         if document.name.kind is DocumentKind.EXPERIMENT:
             waiting[document.name.centre].append(document)
+            last_of_zip[document.za_id, document.name.centre] = document.moment
     sent: set[int] = set()
     result: list[DueDocument] = []
     for document in ordered:
         if document.takes_away_specimens:
             experiments = waiting[document.name.centre]
-            until = (document.name.created, document.name.inc)
-            while experiments and (experiments[0].name.created, experiments[0].name.inc) <= until:
+            until = max(document.moment, last_of_zip.get((document.za_id, document.name.centre), document.moment))
+            while experiments and experiments[0].moment <= until:
                 first = experiments.popleft()
                 sent.add(first.xml_id)
                 result.append(first)

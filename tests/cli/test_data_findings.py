@@ -35,6 +35,7 @@ def test_findings_are_counted_by_centre_and_rule(dcc: Dcc, zip_files: list[str])
     assert "S1" in counted["S13"]["example"]
     assert "S13" in dcc("data", "findings").stdout
     assert dcc.json("data", "findings", "--centre", "J") == []
+    assert "no centre 'h'" in dcc.error("data", "findings", "--centre", "h", exit_code=2)
     assert "No findings" in dcc("data", "findings", "--centre", "J").stdout
 
 

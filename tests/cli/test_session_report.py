@@ -88,6 +88,14 @@ def test_what_is_held_asks_to_be_confirmed_and_what_is_late_is_noted() -> None:
     assert report.as_json(1)["notes"] == [{**report.notes[0], "kind": "late", "zip": str(KEY), "document": NAME}]
 
 
+def test_findings_that_hold_no_more_are_noted() -> None:
+    report = SessionReport()
+    report.add_data(told(document(Phase.DATA, Status.DONE, cleared=6), reached=Phase.DATA))
+    (line,) = lines_of(report)
+    assert line == f"healed  {KEY}: {NAME}: 6 findings of earlier sessions cleared."
+    assert report.exit_code == 0
+
+
 def test_how_the_contexts_changed_is_summed_up() -> None:
     report = SessionReport()
     report.add_data(told(document(Phase.QC, Status.DONE), reached=Phase.QC))

@@ -96,6 +96,23 @@ def test_experiments_follow_all_specimens_but_those_before_a_deletion_of_specime
             )
 
 
+def test_specimens_are_deleted_after_all_experiments_of_their_zip() -> None:
+    """However the documents of the zip are numbered."""
+    key = ZipKey(Action.DELETE, "H.2013-10-02.1.impc.zip")
+    names = [
+        DocumentName(f"H.{day}.{inc}.{kind.value}.impc.xml", "H", day, inc, kind)
+        for day, inc, kind in (
+            (FIRST_DAY, 1, DocumentKind.SPECIMEN),
+            (FIRST_DAY, 2, DocumentKind.EXPERIMENT),
+            (FIRST_DAY, 3, DocumentKind.EXPERIMENT),
+        )
+    ]
+    of_zip = [DueDocument(number, 1, key, "H", name, 1, None, VALID) for number, name in enumerate(names)]
+    later = DocumentName("H.2013-10-01.4.experiment.impc.xml", "H", FIRST_DAY, 4, DocumentKind.EXPERIMENT)
+    other = DueDocument(3, 2, ZipKey(Action.ADD, "H.2013-10-01.4.impc.zip"), "H", later, 1, None, VALID)
+    assert [one.xml_id for one in in_order_of_upload([*of_zip, other])] == [1, 2, 0, 3]
+
+
 def test_what_is_added_goes_before_what_is_edited_and_deleted_under_the_same_name() -> None:
     def named(number: int, action: Action) -> DueDocument:
         key = ZipKey(action, "H.2013-10-01.1.impc.zip")
