@@ -22,6 +22,7 @@ from dcc_assets.reference_assets import (
     REFERENCE_SPECS,
     reference_definitions,
 )
+from dcc_resources.qc_database.database import init_qc_database, open_qc_database
 from dcc_resources.reference_data.loading import SETS
 from dcc_resources.settings import Settings
 from dcc_sensors.reference_watch import REFRESH_TIME, reference_automation, refresh_reference
@@ -130,13 +131,13 @@ def test_what_is_old_fails_its_check(
 
 @only_sqlite
 @pytest.mark.usefixtures("_environment")
-def test_every_day_a_refresh_is_asked_for_once_there_is_a_database(
-    qc_settings: Settings, request: pytest.FixtureRequest
-) -> None:
+def test_every_day_a_refresh_is_asked_for_once_there_is_a_database(qc_settings: Settings) -> None:
     skipped = refresh_reference(build_schedule_context())
     assert isinstance(skipped, SkipReason)
     assert "dcc init" in (skipped.skip_message or "")
-    request.getfixturevalue("qc_database")
+    engine = open_qc_database(qc_settings)
+    init_qc_database(engine)
+    engine.dispose()
     assert isinstance(refresh_reference(build_schedule_context()), RunRequest)
     definitions = Definitions.merge(reference_definitions(), reference_automation())
     Definitions.validate_loadable(definitions)

@@ -16,8 +16,7 @@ from dcc_resources.file_sources.base import ActionListing, SourceAddress, Source
 from dcc_resources.file_sources.local import LocalConnection
 from dcc_resources.naming import Action
 from dcc_resources.outcomes import ZipKey
-from dcc_resources.sessions import open_session
-from dcc_resources.tracker.database import insert_rows, run_writing
+from dcc_resources.sessions import Session, open_session
 from dcc_resources.tracker.listings import ListingRecorder
 from dcc_resources.tracker.models import (
     Centre,
@@ -214,32 +213,25 @@ def test_two_crawls_recorded_at_once_lose_nothing(installation: Installation) ->
         addresses = load_addresses(connection)
         centres = {name: number for number, name in connection.execute(select(Centre.id, Centre.short_name))}
     now = utc_now()
-    row = {"start_time": now, "status": -1, "created": now}
-    (session_id,) = run_writing(
-        installation.tracker,
-        lambda connection: insert_rows(connection, CrawlingSession.__table__, [row]),
-        patience_seconds=10,
-    )
     failures: list[BaseException] = []
 
-    def record(number: int) -> None:
+    def record(number: int, session: Session) -> None:
         listing = list_source(addresses[number], installation.settings)
         try:
-            run_writing(
-                installation.tracker,
+            session.write(
                 lambda connection: ListingRecorder(
-                    connection, session_id, installation.settings.naming, centres, now
-                ).record(addresses[number], listing.listings),
-                patience_seconds=30,
+                    connection, session.id, installation.settings.naming, centres, now
+                ).record(addresses[number], listing.listings)
             )
         except BaseException as error:
             failures.append(error)
 
-    threads = [threading.Thread(target=record, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with open_session(installation.tracker, installation.settings) as session:
+        threads = [threading.Thread(target=record, args=(number, session)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
     assert failures == []
     assert sorted(installation.states()) == sorted(names)
     assert installation.count(FileSourceHasZip) == 4 * 20

@@ -240,9 +240,9 @@ def test_100_000_entries_are_a_normal_listing(
     page = web_server.apache_index("/data/add/", [(name, False) for name in names])
     server.pages["/data/add/"] = (200, {"Content-Type": "text/html"}, page.encode())
     connection = opened()
-    began = time.monotonic()
+    began = time.process_time()
     assert len(connection.list_action(Action.ADD).zips) == 100_000
-    assert time.monotonic() - began < 8
+    assert time.process_time() - began < 8
 
 
 def test_a_server_that_serves_one_connection_at_a_time_is_listed(
