@@ -140,7 +140,10 @@ def _open(file: BinaryIO, label: str) -> zipfile.ZipFile:
 
 @contextmanager
 def _damage(label: str) -> Iterator[None]:
-    """Turn what zipfile raises for a damaged archive into CorruptArchiveError, a full disk into DiskFullError."""
+    """Turn what zipfile raises for a damaged archive into CorruptArchiveError, a full disk into DiskFullError.
+
+    EINVAL is what an offset before the file's beginning comes to.
+    """
     try:
         yield
     except NotImplementedError as error:
@@ -157,7 +160,7 @@ def _damage(label: str) -> Iterator[None]:
                 f"The disk filled up while {label} was being extracted. Free some space; the next session takes the "
                 "archive up again."
             ) from error
-        if error.errno is not None:
+        if error.errno not in {None, errno.EINVAL}:
             raise
         raise CorruptArchiveError(f"{label} is damaged: {error}. {_RESUBMIT}") from error
 

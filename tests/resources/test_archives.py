@@ -261,6 +261,16 @@ def test_limits_come_from_the_settings() -> None:
     assert ArchiveLimits.from_settings(chosen) == ArchiveLimits(1, 2, 3, 4)
 
 
+def test_an_archive_that_says_its_entries_begin_before_it_is_damaged(tmp_path: Path) -> None:
+    path = make_zip(tmp_path, {SPECIMEN: b"<a/>"})
+    content = bytearray(path.read_bytes())
+    at = content.rindex(b"PK\x05\x06") + 16
+    content[at : at + 4] = (int.from_bytes(content[at : at + 4], "little") + 5).to_bytes(4, "little")
+    path.write_bytes(content)
+    with pytest.raises(CorruptArchiveError, match="is damaged"):
+        extract(path)
+
+
 CONTENTS = {SPECIMEN: b"<a>" + b"text " * 200 + b"</a>", EXPERIMENT: b"<b/>", "notes.txt": b"n", "x.xml": b"<x/>"}
 
 
