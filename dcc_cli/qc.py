@@ -42,6 +42,7 @@ def _filtered(command: F) -> F:
 
 def _deciding(command: F) -> F:
     """The options of a command that decides about contexts."""
+    command = json_option(command)
     command = click.option("--reason", required=True, help="Why; kept in the history.")(command)
     command = click.option("--all", "every", is_flag=True, help="All contexts, where no other option chooses.")(command)
     return _filtered(command)
@@ -92,7 +93,7 @@ def contexts(as_json: bool, **given: str | None) -> None:
 
 @qc.command()
 @_deciding
-def done(reason: str, every: bool, **given: str | None) -> None:
+def done(reason: str, every: bool, as_json: bool, **given: str | None) -> None:
     """Say that the data of contexts are in order.
 
     They are qcdone then, or nodata where there are no data any more, until a document changes something again. Contexts
@@ -102,11 +103,17 @@ def done(reason: str, every: bool, **given: str | None) -> None:
     Example:
       dcc qc done --centre H --procedure IMPC_CBC_001 --reason "looked at all charts"
 
-    Exit codes: 0; 2 no context was chosen, or the reason is empty; 4 a database cannot be reached.
+    JSON: {"changed", "left"}: how many contexts it was about, and how many were left because of open issues
+
+    Exit codes: 0; 2 no context was chosen, there is no such centre, or the reason is empty; 4 a database cannot be
+    reached.
     """
     from dcc_resources.contexts.states import mark_done
 
     decided = _decide(mark_done, given, every, reason)
+    if as_json:
+        echo_json(decided)
+        return
     click.echo(f"{count_of(decided.changed, 'data context')} done.")
     if decided.left:
         click.echo(f"{count_of(decided.left, 'data context')} left: there are open issues. See dcc qc issue --help.")
@@ -114,23 +121,29 @@ def done(reason: str, every: bool, **given: str | None) -> None:
 
 @qc.command("reopen")
 @_deciding
-def reopen_contexts(reason: str, every: bool, **given: str | None) -> None:
+def reopen_contexts(reason: str, every: bool, as_json: bool, **given: str | None) -> None:
     """Have contexts looked at again that somebody was done with.
 
     They are dataadded then, or dataremoved where there are no data. The tracker follows.
 
-    Exit codes: 0; 2 no context was chosen, or the reason is empty; 4 a database cannot be reached.
+    JSON: {"changed", "left"}: how many contexts it was about, and how many were left because of open issues
+
+    Exit codes: 0; 2 no context was chosen, there is no such centre, or the reason is empty; 4 a database cannot be
+    reached.
     """
     from dcc_resources.contexts.states import reopen
 
     decided = _decide(reopen, given, every, reason)
+    if as_json:
+        echo_json(decided)
+        return
     click.echo(f"{count_of(decided.changed, 'data context')} reopened.")
 
 
 @qc.command()
 @_deciding
 @click.option("--resolve", is_flag=True, help="Resolve all open issues of these contexts instead.")
-def issue(reason: str, every: bool, resolve: bool, **given: str | None) -> None:
+def issue(reason: str, every: bool, resolve: bool, as_json: bool, **given: str | None) -> None:
     """Say that something is wrong with the data of contexts.
 
     They have issues then, whatever documents change, until all are resolved; the history tells what documents did
@@ -141,11 +154,17 @@ def issue(reason: str, every: bool, resolve: bool, **given: str | None) -> None:
       dcc qc issue --centre H --parameter IMPC_CBC_001_001 --reason "unit is mg, not g"
       dcc qc issue --centre H --parameter IMPC_CBC_001_001 --resolve --reason "submitted again"
 
-    Exit codes: 0; 2 no context was chosen, or the reason is empty; 4 a database cannot be reached.
+    JSON: {"changed", "left"}: how many contexts it was about, and how many were left because of open issues
+
+    Exit codes: 0; 2 no context was chosen, there is no such centre, or the reason is empty; 4 a database cannot be
+    reached.
     """
     from dcc_resources.contexts.states import raise_issue, resolve_issues
 
     decided = _decide(resolve_issues if resolve else raise_issue, given, every, reason)
+    if as_json:
+        echo_json(decided)
+        return
     told = "issues resolved" if resolve else "an issue raised"
     click.echo(f"{count_of(decided.changed, 'data context')} with {told}.")
 
@@ -208,8 +227,14 @@ def overview(name: str, centre: str | None, as_json: bool) -> None:
 
 
 def _filter_of(given: dict[str, str | None]) -> ContextFilter:
+    """The contexts that the options mean. Raises NotFoundError for a centre that is not registered."""
     from dcc_resources.contexts.filters import ContextFilter
+    from dcc_resources.tracker.queries import require_centre
 
+    centre = given["centre"]
+    if centre is not None:
+        with open_tracker(settings_from_environment()) as tracker, tracker.connect() as connection:
+            require_centre(connection, centre)
     state = given.pop("state")
     return ContextFilter(state=ContextState(state) if state else None, **given)
 

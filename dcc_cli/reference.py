@@ -32,7 +32,8 @@ def reference() -> None:
 def list_sets(as_json: bool) -> None:
     """List the sets of reference data and their age.
 
-    A set is stale when it was last found at its source more than DCC_REFERENCE_MAX_AGE_DAYS ago.
+    A set is stale when it was last found at its source more than DCC_REFERENCE_MAX_AGE_DAYS ago. One that is shipped
+    came with the platform: enough for the demo, too little for a real DCC, and never stale.
 
     \b
     JSON: a list of {"name", "source", "retrieved", "checked", "rows", "snapshot_id", "age_days",

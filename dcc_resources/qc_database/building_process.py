@@ -18,7 +18,7 @@ from typing import IO, Any, Final, NamedTuple
 
 from dcc_resources.naming import DocumentKind
 from dcc_resources.qc_database import contents as said
-from dcc_resources.qc_database.helper_process import Helper, ended_early, read_message, serve, write_message
+from dcc_resources.qc_database.helper_process import Helper, Out, ended_early, read_message, serve, write_message
 from dcc_resources.qc_database.procedure_rows import Row
 from dcc_resources.qc_database.reading import read_document
 from dcc_resources.qc_database.row_building import NUMBERED, EntityRow, Limits, RowBuilder, TooLong
@@ -165,7 +165,7 @@ def main() -> None:
     serve(_serve)
 
 
-def _serve(given: IO[bytes], out: IO[bytes]) -> None:
+def _serve(given: IO[bytes], out: Out) -> None:
     path, kind = read_message(given)
     contents = read_document(Path(path), DocumentKind(kind))
     first = next(contents, None)
@@ -179,7 +179,7 @@ def _serve(given: IO[bytes], out: IO[bytes]) -> None:
     write_batches(out, work, contents)
 
 
-def write_batches(out: IO[bytes], work: Work, contents: Iterable[said.Content]) -> None:
+def write_batches(out: Out, work: Work, contents: Iterable[said.Content]) -> None:
     """Have the rows of contents built, and write them."""
     for number, content in enumerate(contents):
         work.take(content)

@@ -16,13 +16,26 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from typing import IO, Any, Final, cast
+from queue import Queue
+from threading import Thread
+from typing import IO, Any, Final, Protocol, cast
 
 from dcc_resources.errors import InternalFaultError
 
 _LENGTH_BYTES: Final = 8
 _PIPE_BYTES: Final = 1_048_576
+_MESSAGES_AHEAD: Final = 4
 _START: Final = "import sys; sys.path[:] = {path!r}; from {module} import main; main()"
+
+
+class Out(Protocol):
+    """Where messages are written to."""
+
+    def write(self, data: bytes, /) -> object:
+        """Take all of it."""
+
+    def flush(self) -> object:
+        """Have it go on its way."""
 
 
 class Helper:
@@ -68,21 +81,53 @@ def ended_early(name: str, code: int) -> InternalFaultError:
     )
 
 
-def serve(work: Callable[[IO[bytes], IO[bytes]], None]) -> None:
+def serve(work: Callable[[IO[bytes], Out], None]) -> None:
     """Do the work of a `Helper`, which reads messages and writes others; what it raises is the last one."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # What is made here has no cycles, and is gone with its batch.
     gc.disable()
-    given, out = sys.stdin.buffer, sys.stdout.buffer
+    out = _Outbox(sys.stdout.buffer)
     try:
-        work(given, out)
-    except (BrokenPipeError, EOFError):
+        work(sys.stdin.buffer, out)
+    except EOFError:
         os._exit(0)
     except Exception as error:
         write_fault(out, error)
+    out.finish()
 
 
-def write_fault(out: IO[bytes], error: Exception) -> None:
+class _Outbox:
+    """Writes in a thread of its own, so that work goes on while nobody reads. A few messages wait there, no more."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._waiting: Queue[bytes | None] = Queue(_MESSAGES_AHEAD)
+        self._writer = Thread(target=self._write_all, name="messages", daemon=True)
+        self._writer.start()
+
+    def write(self, data: bytes, /) -> None:
+        """Have it written when those before it are."""
+        self._waiting.put(data)
+
+    def flush(self) -> None:
+        """Nothing: what waits is written as soon as it can be."""
+
+    def finish(self) -> None:
+        """Wait until all of it is written."""
+        self._waiting.put(None)
+        self._writer.join()
+
+    def _write_all(self) -> None:
+        try:
+            while (data := self._waiting.get()) is not None:
+                self._file.write(data)
+                self._file.flush()
+        except BrokenPipeError:
+            # Whoever asked is gone.
+            os._exit(0)
+
+
+def write_fault(out: Out, error: Exception) -> None:
     """Have the other process raise an error where it waits for an answer."""
     write_message(out, ("raised", _pickled(error)))
 
@@ -98,11 +143,10 @@ def _pickled(error: Exception) -> bytes:
     return pickled
 
 
-def write_message(file: IO[bytes], message: Any) -> None:
+def write_message(file: Out, message: Any) -> None:
     """Write what `marshal` takes."""
     data = marshal.dumps(message)
-    file.write(len(data).to_bytes(_LENGTH_BYTES, "big"))
-    file.write(data)
+    file.write(len(data).to_bytes(_LENGTH_BYTES, "big") + data)
     file.flush()
 
 

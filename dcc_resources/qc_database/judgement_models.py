@@ -235,6 +235,7 @@ class Finding(QcBase):
         Index(None, "document_id", "is_active"),
         Index(None, "tracker_id"),
         Index(None, "rule", "is_active"),
+        Index(None, "severity", "is_active"),
         Index(None, "entity_kind", "entity_id"),
         Index(None, "snapshot_id"),
         Index(None, "waiver_id"),

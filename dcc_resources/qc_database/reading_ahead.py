@@ -30,6 +30,7 @@ from dcc_resources.qc_database.building_process import (
 )
 from dcc_resources.qc_database.helper_process import (
     Helper,
+    Out,
     ended_early,
     read_message,
     serve,
@@ -63,6 +64,8 @@ class ReadingAhead(Built):
         self._places = {one.path: place for place, one in enumerate(documents)}
         self._left = [*itertools.accumulate(one.size_bytes for one in reversed(documents))][::-1]
         self._helper: Helper | None = None
+        # It takes a while to begin, and there is something to do until the first document is read.
+        self._spare = Helper(__name__) if self._left and self._left[0] >= LARGE else None
         self._wrong_starts = 0
         self._place = -1
         self._told: _Told | None = None
@@ -104,6 +107,12 @@ class ReadingAhead(Built):
 
     def close(self) -> None:
         """End the process, whatever it does."""
+        self._end()
+        if self._spare is not None:
+            self._spare.close()
+            self._spare = None
+
+    def _end(self) -> None:
         if self._helper is not None:
             self._helper.close()
             self._helper = None
@@ -114,7 +123,7 @@ class ReadingAhead(Built):
         if self._helper is not None and self._reach() and self._told is not None and self._told.stamp == _stamp(path):
             with suppress(EOFError):
                 return cast("Iterable[Any] | None", self._helper.receive())
-        self.close()
+        self._end()
         return next(read_document(path, kind), None)
 
     def _reach(self) -> bool:
@@ -132,8 +141,8 @@ class ReadingAhead(Built):
 
     def _start(self, order: Order) -> None:
         """Start the process with the present document."""
-        self.close()
-        self._helper = Helper(__name__)
+        self._end()
+        self._helper, self._spare = self._spare or Helper(__name__), None
         some = self._documents[self._place : self._place + _AT_ONCE]
         self._helper.send((self._place, [(os.fspath(one.path), one.kind.value) for one in some], tuple(order)))
         self._reach()
@@ -147,7 +156,7 @@ class ReadingAhead(Built):
         try:
             return helper.receive()
         except EOFError as error:
-            self.close()
+            self._end()
             raise ended_early(self._documents[self._place].path.name, helper.process.returncode) from error
 
 
@@ -178,7 +187,7 @@ def main() -> None:
     serve(_serve)
 
 
-def _serve(given: IO[bytes], out: IO[bytes]) -> None:
+def _serve(given: IO[bytes], out: Out) -> None:
     first_place, documents, packed = read_message(given)
     order = Order(*packed)
     for number, (path, kind) in enumerate(documents):

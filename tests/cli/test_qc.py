@@ -81,3 +81,12 @@ def test_overviews_are_shown_of_all_centres_and_of_one(dcc: Dcc) -> None:
     assert [entry["specimen_id"] for entry in dcc.json("qc", "overview", "animals", "--centre", "J")] == [None]
     assert dcc.json("qc", "overview", "metadata-groups", "--centre", "J")[0]["content"] == "{}"
     assert "MGI:7" in dcc("qc", "overview", "animals").stdout
+
+
+@pytest.mark.usefixtures("submitted")
+def test_decisions_are_told_to_programs_and_centres_are_known(dcc: Dcc) -> None:
+    assert dcc.json("qc", "issue", "--centre", "J", "--reason", "unit?") == {"changed": 1, "left": 0}
+    assert dcc.json("qc", "done", "--all", "--reason", "fine") == {"changed": 2, "left": 1}
+    assert dcc.json("qc", "reopen", "--centre", "H", "--reason", "again") == {"changed": 2, "left": 0}
+    for command in (["contexts"], ["done", "--reason", "fine"]):
+        assert "no centre 'h'" in dcc.error("qc", *command, "--centre", "h", exit_code=2)

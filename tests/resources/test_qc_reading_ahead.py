@@ -214,10 +214,11 @@ def test_after_many_wrong_guesses_this_process_reads_itself(
 
 @only_sqlite
 def test_little_is_read_without_a_process(
-    qc_database: Engine, paths: list[Path], ahead: ReadingAhead, started: list[Helper], monkeypatch: pytest.MonkeyPatch
+    qc_database: Engine, paths: list[Path], started: list[Helper], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reading_ahead, "LARGE", 10_000_000)
+    little = ReadingAhead([Waiting(path, EXPERIMENT, path.stat().st_size) for path in paths])
     for path in paths:
-        apply(qc_database, path, ahead)
+        apply(qc_database, path, little)
     assert not started
     assert animals_by_document(qc_database) == expected(*paths)

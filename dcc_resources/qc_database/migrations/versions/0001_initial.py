@@ -126,7 +126,8 @@ waiver: id big counted, rule 16, centre 32?, procedure_id 64?, valid_from date, 
 finding: id big counted, document_id big? >document, tracker_id big?, rule 16, severity 16, message text, line int?,
   path text?, value text?, entity_kind 16?, entity_id big?, snapshot_id big? >reference_snapshot,
   waiver_id big? >waiver, is_active bool, created time, closed time?, closed_by big? >document;
-  index document_id is_active; index tracker_id; index rule is_active; index entity_kind entity_id; index snapshot_id;
+  index document_id is_active; index tracker_id; index rule is_active;
+  index severity is_active; index entity_kind entity_id; index snapshot_id;
   index waiver_id; index closed_by
 fetched_page: id big counted, address_md5 32, address 2000, entity_tag 255?, last_modified 64?, retrieved time,
   content longtext; unique address_md5
