@@ -8,7 +8,7 @@ shown at last. It is kept in the Dagster instance, so that a new instance is sho
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Final
@@ -53,10 +53,10 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Zip actions and centres of which something changed."""
+    """Zip actions of which something changed, and centres with the newest id of `context_history` of each."""
 
     keys: frozenset[ZipKey]
-    centres: frozenset[str]
+    centres: Mapping[str, int]
 
 
 class Mirror:
@@ -67,6 +67,7 @@ class Mirror:
         self._tracker, self._qc = tracker, qc
         self._judged: list[ZipKey] = []
         self._told: set[ZipKey] = set()
+        self._told_contexts: dict[str, int] = {}
 
     def tell(self, outcome: DataOutcome) -> None:
         """Have what a session told stored soon."""
@@ -79,6 +80,9 @@ class Mirror:
         self.flush()
         if isinstance(outcome, ContextsBuilt):
             self.show_contexts(outcome)
+            with self._qc.connect() as qc:
+                newest = _newest_history(qc)
+            self._told_contexts.update({counts.centre: newest for counts in outcome.centres})
         elif isinstance(outcome, OverviewsBuilt):
             self.show_overviews(outcome)
         else:
@@ -130,8 +134,9 @@ class Mirror:
             newest = _newest(tracker, qc)
             changes = changes_since(tracker, qc, mark)
         keys = changes.keys - self._told
-        if keys or changes.centres:
-            self.show_all(keys, changes.centres)
+        centres = {centre for centre, change in changes.centres.items() if change > self._told_contexts.get(centre, 0)}
+        if keys or centres:
+            self.show_all(keys, centres)
         write_mark(self._instance, newest)
 
     def _show(self, outcomes: Iterable[ZipData]) -> set[ZipKey]:
@@ -186,17 +191,21 @@ def changes_since(tracker: Connection, qc: Connection, mark: Mark) -> Changes:
         query = query.where(changed >= since if mark.is_open else changed > since)
     keys = frozenset(ZipKey(_ACTIONS[todo], name) for todo, name in tracker.execute(query))
     of_contexts = (
-        select(_CONTEXT.c.centre)
-        .distinct()
+        select(_CONTEXT.c.centre, func.max(_HISTORY.c.id))
         .join(_HISTORY, _HISTORY.c.context_id == _CONTEXT.c.id)
         .where(_HISTORY.c.id > mark.contexts)
+        .group_by(_CONTEXT.c.centre)
     )
-    return Changes(keys, frozenset(qc.scalars(of_contexts)))
+    return Changes(keys, dict(iter(qc.execute(of_contexts))))
 
 
 def _newest(tracker: Connection, qc: Connection) -> Mark:
     # The clock is read first: what changes in the same second after this is found once more by the next look.
     now = utc_now()
     newest = tracker.scalar(select(func.max(ZipAction.last_update)))
-    contexts = qc.scalar(select(func.max(_HISTORY.c.id))) or 0
+    contexts = _newest_history(qc)
     return Mark("" if newest is None else newest.isoformat(), newest is not None and newest >= now, contexts)
+
+
+def _newest_history(qc: Connection) -> int:
+    return qc.scalar(select(func.max(_HISTORY.c.id))) or 0

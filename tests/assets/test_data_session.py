@@ -114,6 +114,15 @@ def test_what_is_shown_of_good_data_counts_them(data: DataInstallation, data_dag
     assert (overviews["animals"], overviews["procedure runs"]) == (3, 3)
 
 
+def test_contexts_are_shown_once_a_session_with_what_it_changed(data: DataInstallation, data_dagster: Dagster) -> None:
+    data.put(GOOD, specimens(), experiments())
+    run(data, data_dagster)
+    (event,) = data_dagster.instance.fetch_materializations(AssetKey("contexts"), limit=10).records
+    assert event.asset_materialization is not None
+    told = event.asset_materialization.metadata
+    assert (told["contexts"].value, told["added"].value) == (1, 1)
+
+
 def test_a_failing_check_turns_green_when_its_cause_goes(data: DataInstallation, data_dagster: Dagster) -> None:
     """Issue 3, item 5: E4 heals when the specimen arrives, without anyone submitting again."""
     put_orphans(data)
