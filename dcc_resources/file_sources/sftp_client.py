@@ -145,15 +145,26 @@ class SftpClient(paramiko.SFTPClient):
     def _ask_ahead(
         self, requests: Iterable[tuple[Any, ...]], ahead: int
     ) -> Iterator[tuple[tuple[Any, ...], int, paramiko.Message]]:
-        """Send requests and yield each with its answer, in order, with up to `ahead` of them under way."""
+        """Send requests and yield each with its answer, in order, with up to `ahead` of them under way.
+
+        When the connection breaks, what had arrived by then is yielded before that is raised.
+        """
         answers = _Answers()
         waiting = deque[tuple[int, tuple[Any, ...]]]()
+        broken: Exception | None = None
         for request in requests:
-            waiting.append((self._async_request(answers, *request), request))
+            try:
+                number = self._async_request(answers, *request)
+            except (paramiko.SSHException, EOFError, OSError) as error:
+                broken = error
+                break
+            waiting.append((number, request))
             if len(waiting) == ahead:
                 yield self._await(answers, *waiting.popleft())
         while waiting:
             yield self._await(answers, *waiting.popleft())
+        if broken is not None:
+            raise broken
 
     def _await(
         self, answers: _Answers, number: int, request: tuple[Any, ...]
