@@ -157,7 +157,9 @@ def _refuse_foreign(directory: Path, manifest: Manifest) -> None:
     folders = {str(parent) for path in known for parent in Path(path).parents}
     pending = [directory]
     while pending:
-        for entry in os.scandir(pending.pop()):
+        with os.scandir(pending.pop()) as scan:
+            entries = list(scan)
+        for entry in entries:
             path = str(Path(entry.path).relative_to(directory))
             if entry.name.startswith(_HIDDEN):
                 continue

@@ -112,6 +112,7 @@ class Recorder:
         self._told: dict[int, list[Fact]] = defaultdict(list)
         self._batch: list[Fact] = []
         self._running: dict[int, Proposal] = {}
+        self._shown: set[int] = set()
         self._written = time.monotonic()
 
     def show_pending(self, documents: Iterable[DueDocument]) -> None:
@@ -129,6 +130,7 @@ class Recorder:
     def add(self, fact: Fact) -> None:
         """Take what became of a document."""
         self._running.pop(fact.document.xml_id, None)
+        self._shown.discard(fact.document.xml_id)
         self._batch.append(fact)
 
     @property
@@ -143,6 +145,7 @@ class Recorder:
         if not batch and not running:
             return []
         states = self._work.session.write(lambda connection: _write(connection, batch, running))
+        self._shown.update(self._running)
         self._batch, self._running, self._written = [], {}, time.monotonic()
         for fact in batch:
             state = states[Subject.XML_FILE].get(fact.document.xml_id, fact.state or fact.document.state)
@@ -152,9 +155,12 @@ class Recorder:
         return list(self._finished(states[Subject.ZIP_ACTION]))
 
     def break_off(self) -> None:
-        """Write what became of documents before the phase had to be given up."""
+        """Write what became of documents before the phase had to be given up; those whose turn it was wait again."""
         self._running.clear()
         self.write()
+        waiting = State(self._phase, Status.PENDING)
+        self._work.reopen(dict.fromkeys(self._shown, waiting), "The QC database went away in the document's turn.")
+        self._shown.clear()
 
     def _finished(self, states: Mapping[int, State]) -> Iterator[ZipData]:
         for za_id in [za_id for za_id in self._told if self._left[za_id] <= 0]:

@@ -328,10 +328,11 @@ def test_a_document_that_was_judged_by_missing_reference_data_is_judged_when_the
     assert data.documents() == {SPECIMENS: "qc done"}
 
 
+@pytest.mark.parametrize("commit_seconds", [0.0, 60.0])
 def test_when_the_qc_database_is_away_the_session_fails_and_the_next_one_goes_on(
-    data: DataInstallation, monkeypatch: pytest.MonkeyPatch
+    data: DataInstallation, monkeypatch: pytest.MonkeyPatch, commit_seconds: float
 ) -> None:
-    from dcc_resources.data_phases import uploading
+    from dcc_resources.data_phases import data_session, uploading
 
     apply, calls = uploading.apply_document, 0
 
@@ -343,6 +344,8 @@ def test_when_the_qc_database_is_away_the_session_fails_and_the_next_one_goes_on
         return apply(engine, *arguments, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(uploading, "apply_document", away)
+    # The document whose turn it was may have been shown to be running already, or not yet.
+    monkeypatch.setattr(data_session, "_COMMIT_SECONDS", commit_seconds)
     data.put(ZIP, specimens(), experiments())
     data.validate()
     with pytest.raises(QcDatabaseUnreachableError):
