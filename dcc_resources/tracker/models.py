@@ -426,6 +426,23 @@ class HostKey(Base):
     created: Mapped[datetime]
 
 
+class TlsCertificate(Base):
+    """Additive: a TLS certificate that is trusted for a file source.
+
+    With `authority_pem` it is that of an authority which signs the server's; without, the server's own, of which only
+    the fingerprint is kept.
+    """
+
+    __tablename__ = "tls_certificate"
+    __table_args__ = table_options(Index(None, "file_source_id"))
+
+    id: Mapped[int] = big_id()
+    file_source_id: Mapped[int] = small_reference("file_source.id", "CASCADE")
+    fingerprint: Mapped[str] = mapped_column(String(128))
+    authority_pem: Mapped[str | None] = mapped_column(Text)
+    created: Mapped[datetime]
+
+
 class FileSourceStatistics(Base):
     """Additive: how a file source has done so far, by which sources are ordered; times in seconds."""
 

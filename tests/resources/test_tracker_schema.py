@@ -390,6 +390,34 @@ def make_first(engine: Engine, folder: Path) -> None:
     init_database(engine, replace(schema.TRACKER, revisions=("0001",), versions=folder))
 
 
+def make_second(engine: Engine, folder: Path) -> None:
+    """Make a tracker as the version with the schema 0002 did."""
+    for name in ("0001_initial.py", "0002_documents_set_back.py"):
+        shutil.copy(VERSIONS / name, folder)
+    init_database(engine, replace(schema.TRACKER, revisions=("0001", "0002"), versions=folder))
+
+
+def test_a_tracker_of_the_second_version_is_brought_up_to_date_with_its_rows(
+    settings: Settings, tmp_path: Path
+) -> None:
+    engine = open_tracker(settings)
+    make_second(engine, tmp_path)
+    with engine.begin() as connection:
+        for statement in (_CENTRE, _SOURCE, *_DOCUMENT_WITH_ERROR, _DOCUMENT_SET_BACK):
+            connection.execute(text(statement))
+    report = init_tracker(engine)
+    assert (report.created, report.from_revision, report.to_revision) == (False, "0002", HEAD)
+    with engine.begin() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), Base.metadata) == []
+        for table in ("file_source", "xml_log", "document_reopening"):
+            assert connection.scalar(text(f"SELECT COUNT(*) FROM {table}")) == 1, table
+        source_id = connection.scalar(text("SELECT id FROM file_source"))
+        connection.execute(text(_CERTIFICATE), {"source": source_id})
+        connection.execute(text("DELETE FROM file_source"))
+        assert connection.scalar(text("SELECT COUNT(*) FROM tls_certificate")) == 0
+    engine.dispose()
+
+
 @pytest.mark.parametrize("broken_off", [False, True])
 def test_a_tracker_of_the_first_version_is_brought_up_to_date_with_its_rows(
     settings: Settings, tmp_path: Path, broken_off: bool
@@ -430,6 +458,10 @@ _DOCUMENT_WITH_ERROR = (
 _DOCUMENT_SET_BACK = (
     "INSERT INTO document_reopening (xml_id, requested_by, reason, from_phase_id, from_status_id, to_phase_id, "
     "to_status_id, created) VALUES (4, 'me', 'Why.', 8, 5, 7, 3, '2026-01-01 00:00:00')"
+)
+_CERTIFICATE = (
+    "INSERT INTO tls_certificate (file_source_id, fingerprint, created) "
+    "VALUES (:source, 'SHA256:00', '2026-01-01 00:00:00')"
 )
 _CENTRE = (
     "INSERT INTO centre (id, short_name, full_name, email, created) "
