@@ -226,6 +226,37 @@ def overview(name: str, centre: str | None, as_json: bool) -> None:
         echo_table(tuple(rows[0]), [tuple(row.values()) for row in rows])
 
 
+@qc.command()
+@click.option("--reason", required=True, help="Why; kept in the history of what is corrected.")
+@json_option
+def recount(reason: str, as_json: bool) -> None:
+    """Count all data contexts anew, and build the overviews from nothing.
+
+    For a QC database that was mended by hand: sessions count what changes, and leave an error where it is. Contexts
+    that differ are corrected, which is in their history; the tracker follows. It takes as long as all measurements take
+    to be read, and uploads wait meanwhile.
+
+    
+    Example:
+      dcc qc recount --reason "dcc doctor --deep found contexts that differ"
+
+    JSON: {"contexts", "corrected", "seconds"}: how many contexts there are, and how many were wrong
+
+    Exit codes: 0; 2 the reason is empty or too long, or a database is not initialised; 4 one cannot be reached.
+    """
+    from dcc_resources.contexts.recounting import recount_contexts
+    from dcc_resources.data_phases.settling import settle_qc
+
+    settings, author = settings_from_environment(), user_name()
+    with open_tracker(settings) as tracker, open_qc(settings) as engine:
+        recounted = recount_contexts(engine, author=author, reason=reason)
+        settle_qc(tracker, engine, settings, author=author, reason=reason)
+    if as_json:
+        echo_json(recounted)
+        return
+    click.echo(f"{count_of(recounted.contexts, 'data context')} counted, {recounted.corrected:,} corrected.")
+
+
 def _filter_of(given: dict[str, str | None]) -> ContextFilter:
     """The contexts that the options mean. Raises NotFoundError for a centre that is not registered."""
     from dcc_resources.contexts.filters import ContextFilter

@@ -136,6 +136,18 @@ def replace_members(connection: Connection, run_ids: Sequence[int], members: Col
 
 def shares(connection: Connection, run_ids: Sequence[int]) -> Iterator[Share]:
     """What runs contribute to contexts as they are counted, summed up by document and context; a few ids at once."""
+    return _shares(connection, _MEMBER.c.procedure_run_id.in_(run_ids))
+
+
+def shares_of_procedure(connection: Connection, centre: str, procedure_id: str) -> Iterator[Share]:
+    """As `shares`, of all runs of a procedure at a centre."""
+    measurement = Measurement.__table__.c
+    # The range is for the index: names with blanks behind them are the same.
+    of_centre = measurement.centre.between(centre, f"{centre}!") & (func.rtrim(measurement.centre) == centre)
+    return _shares(connection, of_centre & (func.rtrim(measurement.procedure_id) == procedure_id))
+
+
+def _shares(connection: Connection, condition: ColumnElement[bool]) -> Iterator[Share]:
     measurement = Measurement.__table__.c
     columns = (
         measurement.document_id,
@@ -150,7 +162,7 @@ def shares(connection: Connection, run_ids: Sequence[int]) -> Iterator[Share]:
         select(*columns, func.count(), func.sum(measurement.fingerprint))
         .select_from(_MEMBER)
         .join(Measurement.__table__, measurement.procedure_run_id == _MEMBER.c.procedure_run_id)
-        .where(_MEMBER.c.procedure_run_id.in_(run_ids))
+        .where(condition)
         .group_by(*columns)
     )
     for document_id, *key, measurements, fingerprints in connection.execute(statement):

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from sqlalchemy import Connection, Engine, func, select
+from sqlalchemy import Connection, Engine, delete, func, select
 
 from dcc_resources.contexts.animals import renew_animals
 from dcc_resources.contexts.basis import (
@@ -38,7 +38,7 @@ from dcc_resources.data_outcomes import OverviewsBuilt
 from dcc_resources.databases.columns import utc_now
 from dcc_resources.databases.transactions import run_reading, run_writing
 from dcc_resources.qc_database.applying import PATIENCE_SECONDS, take_upload_lock
-from dcc_resources.qc_database.models import OverviewAnimalProcedure, OverviewGenotype
+from dcc_resources.qc_database.models import MetadataGroup, OverviewAnimalProcedure, OverviewGenotype, OverviewStrain
 
 _ANIMAL: Final = OverviewAnimalProcedure.__table__
 _GENOTYPE: Final = OverviewGenotype.__table__
@@ -69,6 +69,20 @@ def build_overviews(qc: Engine, *, patience_seconds: float = PATIENCE_SECONDS) -
             break
     counts = run_reading(qc, lambda connection: _counts(connection, total.centres), patience_seconds=patience_seconds)
     return OverviewsBuilt(counts, time.monotonic() - started, utc_now())
+
+
+def rebuild_overviews(qc: Engine, *, patience_seconds: float = PATIENCE_SECONDS) -> None:
+    """Build the overviews from nothing, in one transaction; raises as `build_overviews`, which it begins with."""
+    build_overviews(qc, patience_seconds=patience_seconds)
+
+    def rebuild(connection: Connection) -> None:
+        take_upload_lock(connection)
+        for table in (_ANIMAL, _GENOTYPE, OverviewStrain.__table__, MetadataGroup.__table__):
+            connection.execute(delete(table))
+        basis = recorded_basis(connection, Build.OVERVIEWS)
+        _renew(connection, all_current_runs(connection), all_genotypes(connection), basis)
+
+    run_writing(qc, rebuild, patience_seconds=patience_seconds)
 
 
 def _follow_reference_data(connection: Connection) -> _Step:

@@ -58,7 +58,7 @@ def mark_done(
             _decide(connection, condition & (_CONTEXT.c.issues == 0), ContextEvent.DONE, values, author, reason), left
         )
 
-    _check_reason(reason)
+    check_reason(reason)
     return run_writing(qc, work, patience_seconds=patience_seconds)
 
 
@@ -76,7 +76,7 @@ def reopen(
         condition = wanted.condition() & _SETTLED
         return Decided(_decide(connection, condition, ContextEvent.REOPENED, values, author, reason))
 
-    _check_reason(reason)
+    check_reason(reason)
     return run_writing(qc, work, patience_seconds=patience_seconds)
 
 
@@ -96,7 +96,7 @@ def raise_issue(
         # A filter by state would not find them again after the change.
         return Decided(_decide(connection, wanted.condition(), ContextEvent.ISSUE_RAISED, values, author, reason))
 
-    _check_reason(reason)
+    check_reason(reason)
     return run_writing(qc, work, patience_seconds=patience_seconds)
 
 
@@ -114,7 +114,7 @@ def resolve_issues(
         connection.execute(update(_ISSUE).where(_ISSUE.c.resolved.is_(None), of_these).values(resolved))
         return Decided(_decide(connection, condition, ContextEvent.ISSUE_RESOLVED, values, author, reason))
 
-    _check_reason(reason)
+    check_reason(reason)
     return run_writing(qc, work, patience_seconds=patience_seconds)
 
 
@@ -146,7 +146,8 @@ def _decide(
     return connection.execute(changed).rowcount
 
 
-def _check_reason(reason: str) -> None:
+def check_reason(reason: str) -> None:
+    """Raise ConfigurationError for a reason that is empty, or longer than the history holds."""
     longest = _HISTORY.c.reason.type.length  # type: ignore[attr-defined]
     if not reason.strip() or len(reason) > longest:
         raise ConfigurationError(

@@ -90,3 +90,11 @@ def test_decisions_are_told_to_programs_and_centres_are_known(dcc: Dcc) -> None:
     assert dcc.json("qc", "reopen", "--centre", "H", "--reason", "again") == {"changed": 2, "left": 0}
     for command in (["contexts"], ["done", "--reason", "fine"]):
         assert "no centre 'h'" in dcc.error("qc", *command, "--centre", "h", exit_code=2)
+
+
+@pytest.mark.usefixtures("submitted")
+def test_contexts_are_counted_anew(dcc: Dcc) -> None:
+    assert dcc("qc", "recount", "--reason", "to be sure").stdout == "3 data contexts counted, 0 corrected.\n"
+    counted = dcc.json("qc", "recount", "--reason", "to be sure")
+    assert (counted["contexts"], counted["corrected"]) == (3, 0)
+    assert "A reason must be given" in dcc.error("qc", "recount", "--reason", "x" * 2_000, exit_code=2)
