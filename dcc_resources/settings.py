@@ -190,6 +190,24 @@ class Settings(BaseSettings):
         default=True, description="Whether a session is reported in which nothing happened and nothing was amiss."
     )
 
+    log_format: Literal["text", "json"] | None = Field(
+        default=None,
+        description="Log in this form: text, a line a message, or json, an object a line. Without DCC_LOG_FILE the log "
+        "goes to standard error. By default text where one of the other two is set, else there is no log.",
+    )
+    log_level: Literal["debug", "info", "warning", "error"] | None = Field(
+        default=None, description="What is logged: this and what is graver. By default info."
+    )
+    log_file: Path | None = Field(
+        default=None,
+        description="File that the log is appended to; it may be moved away at any time, by logrotate for one.",
+    )
+    metrics_file: Path | None = Field(
+        default=None,
+        description="File that gets the metrics at the end of each session, in the text format of Prometheus: for the "
+        "node exporter's textfile collector, its name ends with .prom.",
+    )
+
     @field_validator("smtp_url")
     @classmethod
     def _mail_server(cls, url: SecretStr) -> SecretStr:
@@ -209,7 +227,9 @@ class Settings(BaseSettings):
             raise ValueError("it must be one e-mail address")
         return text
 
-    @field_validator("home", "staging", "xsd_dir", "known_hosts", "tls_ca_file", "report_directory")
+    @field_validator(
+        "home", "staging", "xsd_dir", "known_hosts", "tls_ca_file", "report_directory", "log_file", "metrics_file"
+    )
     @classmethod
     def _absolute(cls, path: Path | None) -> Path | None:
         try:

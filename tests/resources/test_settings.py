@@ -46,6 +46,8 @@ def test_every_setting_has_an_environment_variable_and_says_what_it_means(
         "report_from": "dcc@dcc.example",
         "report_quiet_sessions": "false",
         "until": "xsd",
+        "log_format": "json",
+        "log_level": "debug",
     }
     value = values.get(name, "/some/path" if "path" in str(Settings.model_fields[name].annotation).lower() else "7")
     before = getattr(load_settings(), name)
