@@ -115,6 +115,7 @@ def _setting_entries(settings: Settings) -> list[dict[str, object]]:
     in_effect: dict[str, object] = {
         "tracker_url": shown_url(settings.tracker_database_url),
         "qc_url": shown_url(settings.qc_database_url),
+        "dagster_url": None if settings.dagster_url is None else shown_url(settings.dagster_url.get_secret_value()),
         "staging": settings.staging_directory,
     }
     present = {name.upper() for name in os.environ}

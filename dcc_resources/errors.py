@@ -48,6 +48,14 @@ class QcDatabaseOutdatedError(DatabaseOutdatedError):
     """The QC database has not the schema that this version works with."""
 
 
+class DagsterStorageOutdatedError(DatabaseOutdatedError):
+    """Dagster's own database has not the tables that this version works with."""
+
+
+class DatabaseServerUnfitError(ConfigurationError):
+    """A database server or database is of a version or set up in a way that data would suffer from."""
+
+
 class ReferenceDataError(ConfigurationError):
     """A set of reference data is missing, empty or malformed."""
 
@@ -96,6 +104,10 @@ class QcDatabaseUnreachableError(DatabaseUnreachableError):
     """The QC database could not be reached."""
 
 
+class DagsterStorageError(DatabaseUnreachableError):
+    """Dagster's own storage could not be written."""
+
+
 class SourceError(UnreachableError):
     """A file source did not do what was asked of it."""
 
@@ -130,6 +142,10 @@ class CertificateRefusedError(SourceError):
     """The file source's TLS certificate could not be verified."""
 
 
+class CertificateChangedError(CertificateRefusedError):
+    """The file source shows another TLS certificate than the one that was accepted."""
+
+
 class ListingFailedError(SourceError):
     """A directory of the file source could not be listed."""
 
@@ -154,16 +170,20 @@ class ReferenceUnreachableError(UnreachableError):
     """A source of reference data could not be reached."""
 
 
-class DagsterStorageError(UnreachableError):
-    """Dagster's own storage could not be written."""
-
-
 class ReportNotSentError(UnreachableError):
     """The report of a session could not be sent."""
 
 
 class DiskFullError(DccError):
     """The staging area has not enough free space."""
+
+
+class CleaningError(DccError):
+    """Something in the staging area could not be removed."""
+
+
+class ArchiveRemovedError(DccError):
+    """The archive was removed from the staging area, since it had been kept as long as it was to be."""
 
 
 class StagedDocumentLostError(DccError):

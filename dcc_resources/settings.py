@@ -57,6 +57,11 @@ class Settings(BaseSettings):
         description="SQLAlchemy URL of the QC database, which holds what documents say; by default SQLite in "
         "DCC_HOME/qc.db. mysql://user:password@host/phenodcc_raw for MySQL or MariaDB.",
     )
+    dagster_url: SecretStr | None = Field(
+        default=None,
+        description="SQLAlchemy URL of the database that Dagster keeps runs and events in; by default SQLite in "
+        "DCC_HOME/dagster. mysql://user:password@host/phenodcc_dagster for MySQL or MariaDB.",
+    )
     staging: Path | None = Field(
         default=None, description="Where archives and their contents are kept; by default DCC_HOME/staging."
     )
@@ -125,6 +130,34 @@ class Settings(BaseSettings):
     min_free_bytes: int = Field(
         default=500 * _MEGABYTE, ge=0, description="Bytes that must stay free on the staging disk."
     )
+    staging_keep_days: int = Field(
+        default=90,
+        ge=0,
+        le=36_500,
+        description="Days that archives and their contents stay in staging once they are through; `dcc staging clean` "
+        "removes them then.",
+    )
+    staging_keep_failed_days: int = Field(
+        default=365,
+        ge=0,
+        le=36_500,
+        description="Days that archives and their contents stay in staging when they failed, were withdrawn or are to "
+        "be downloaded again.",
+    )
+    staging_keep_part_days: int = Field(
+        default=7,
+        ge=0,
+        le=36_500,
+        description="Days that parts of archives stay in staging which no download goes on with.",
+    )
+    staging_keep_phase: Literal["xsd", "upload", "data", "context", "overview", "qc"] = Field(
+        default="qc",
+        description="The phase that an archive is through with when it is done, for DCC_STAGING_KEEP_DAYS.",
+    )
+    staging_clean: bool = Field(
+        default=False, description="Whether each session ends by removing from staging what has been kept long enough."
+    )
+
     max_archive_bytes: int = Field(
         default=100 * 1024 * _MEGABYTE, gt=0, description="Bytes that one archive may unpack to, in all."
     )

@@ -34,15 +34,18 @@ _SESSION = (
     f"SESSION innodb_lock_wait_timeout = {int(BUSY_SECONDS)}"
 )
 
-_MYSQL_CONTENTION = frozenset({1020, 1205, 1213})
+_MYSQL_CONTENTION = frozenset({1020, 1205, 1206, 1213, 1637})
 _MYSQL_REFUSED = {
     1044: "Check the user's rights in the database.",
     1045: "Check the user name and password in {setting}.",
     1049: "Create it with: dcc init.",
     1130: "Have the server accept connections from this machine.",
+    1142: "Check the user's rights in the database: dcc init --production --grants.",
+    1143: "Check the user's rights in the database: dcc init --production --grants.",
     1698: "Check the user name and password in {setting}.",
 }
 _MYSQL_AWAY = frozenset({0, 1021, 1040, 1042, 1043, 1047, 1053, 1077, 1129, 1152, 1158, 1159, 1160, 1161, 1203, 1226})
+_MYSQL_AWAY |= {1028, 1030, 1037, 1038, 1041, 1114, 1135, 1180, 1317, 3032, 3168}
 _MYSQL_AWAY |= {1290, 1836, 1927, 2000, 2002, 2003, 2005, 2006, 2012, 2013, 2055, 4031}
 _SQLITE_CONTENTION = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL})
 _SQLITE_AWAY = {

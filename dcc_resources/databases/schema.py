@@ -18,6 +18,7 @@ from sqlalchemy.exc import OperationalError, ProgrammingError
 
 from dcc_resources.databases.description import Database
 from dcc_resources.databases.engines import WRITES, database_label, open_url
+from dcc_resources.databases.servers import require_fit_server
 from dcc_resources.errors import ConfigurationError, DatabaseOutdatedError
 
 _INIT_LOCK: Final = "dcc_init"
@@ -39,16 +40,17 @@ def init_database(engine: Engine, database: Database) -> InitReport:
 
     A SQLite file is made with its folder, both private to the user; a missing MySQL or MariaDB database is created
     if the user may. Missing rows are added (`Database.fill`). Raises the database's `outdated` error for a schema
-    newer than this version, ConfigurationError for a database with such tables of another system, and the database's
-    `unreachable` error.
+    newer than this version, ConfigurationError for a database with such tables of another system, its subclass
+    DatabaseServerUnfitError for a server that is too old or not set up for it, and the database's `unreachable` error.
     """
     if engine.dialect.name == "sqlite":
         _create_file(Path(str(engine.url.database)), database)
     else:
-        _create_database(engine.url, database)
+        create_database(engine.url, database)
     worker = open_url(engine.url, database, answer_seconds=None)
     try:
         with alone(worker, database) as connection:
+            require_fit_server(connection, database)
             before = _revision(connection)
             _refuse_unfit(connection, database, before)
             _upgrade(connection, database)
@@ -61,11 +63,15 @@ def init_database(engine: Engine, database: Database) -> InitReport:
 
 
 def require_current(engine: Engine, database: Database) -> None:
-    """Raise the database's `outdated` error unless it has the schema of this version; changes nothing."""
+    """Raise the database's `outdated` error unless it has the schema of this version; changes nothing.
+
+    Raises DatabaseServerUnfitError for a server that is too old or not set up for it.
+    """
     label = database_label(engine.url)
     if engine.dialect.name == "sqlite" and not Path(str(engine.url.database)).exists():
         raise database.outdated(f"There is no {database.name} at {label}. Create it with: dcc init.")
     with engine.connect() as connection:
+        require_fit_server(connection, database)
         revision = _revision(connection)
         _refuse_other(connection, database, revision)
     if revision is None:
@@ -127,7 +133,8 @@ def _create_file(path: Path, database: Database) -> None:
         ) from error
 
 
-def _create_database(url: URL, database: Database) -> None:
+def create_database(url: URL, database: Database) -> None:
+    """Create a MySQL or MariaDB database unless it is there. Raises ConfigurationError where the user may not."""
     server = open_url(url.set(database=""), database)
     name = server.dialect.identifier_preparer.quote_identifier(str(url.database))
     try:

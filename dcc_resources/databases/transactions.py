@@ -146,11 +146,24 @@ def run_reading(engine: Engine, work: Callable[[Connection], T], *, patience_sec
 
     It is run again as by `run_writing`, which see for the errors raised.
     """
+
+    def read() -> T:
+        with engine.connect() as connection:
+            return work(connection)
+
+    return run_patiently(engine, read, patience_seconds=patience_seconds)
+
+
+def run_patiently(engine: Engine, work: Callable[[], T], *, patience_seconds: float) -> T:
+    """Run `work`, which makes connections of `engine` itself, as often as it takes for `patience_seconds`; its result.
+
+    It is run again as by `run_writing`, which see for the errors raised. Whether a commit whose answer was lost took
+    place is for `work` to find out.
+    """
     patience = _Patience(engine, patience_seconds)
     while True:
         try:
-            with engine.connect() as connection:
-                return work(connection)
+            return work()
         except (DBAPIError, DatabaseUnreachableError) as error:
             patience.pause_after(error)
 
