@@ -9,6 +9,7 @@ import click
 
 from dcc_cli.context import absolute_folder, json_option, open_tracker, read_accesskey, settings_from_environment
 from dcc_cli.output import count_of, echo_json, printable, warn
+from dcc_cli.tls_options import tls_options, tls_trust
 from dcc_resources.errors import ConfigurationError, UnreachableError
 
 if TYPE_CHECKING:
@@ -38,14 +39,26 @@ _accept_option = click.option(
 @click.option("--accesskey", default="", help="env:NAME, file:PATH, key:PATH, a password, or - to be asked for it.")
 @click.option("--base-path", default="", help="The directory that holds add, edit and delete.")
 @_accept_option
+@tls_options
 @click.option("--no-test", is_flag=True, help="Register it without connecting to it.")
 @json_option
-def add(accesskey: str, accept_host_key: bool, no_test: bool, as_json: bool, **place: str) -> None:
+def add(
+    accesskey: str,
+    accept_host_key: bool,
+    tls_ca: str | None,
+    tls_fingerprints: tuple[str, ...],
+    no_test: bool,
+    as_json: bool,
+    **place: str,
+) -> None:
     """Register a file source and print its id.
 
     The server is connected to. The host key of an sftp server is shown and, when you accept it, pinned: another one is
     refused from then on. A source that cannot be used yet is registered all the same, with a warning; only an sftp
     server whose host key was neither seen nor accepted unseen (--accept-host-key) is not.
+
+    The certificate of an ftps or https server must be valid. --tls-ca names the authority of a server whose
+    authority the system does not know; --tls-fingerprint is for a certificate that nobody known has signed.
 
     \b
     What --accesskey takes, best first:
@@ -60,6 +73,8 @@ def add(accesskey: str, accept_host_key: bool, no_test: bool, as_json: bool, **p
       dcc source add --centre H --protocol sftp --hostname sftp.example.org:2222 \\
         --username dcc --accesskey env:HARWELL_PASSWORD --base-path /impc
       dcc source add --centre J --protocol file --base-path /data/jax
+      dcc source add --centre Tcp --protocol ftps --hostname ftp.example.org --username dcc \\
+        --accesskey file:/etc/dcc/tcp --base-path / --tls-ca /etc/dcc/tcp-ca.pem
 
     JSON: {"id", "fingerprints" (of the host keys that were pinned), "warnings"}
 
@@ -70,6 +85,7 @@ def add(accesskey: str, accept_host_key: bool, no_test: bool, as_json: bool, **p
     from dcc_resources.tracker.database import writing
 
     settings = settings_from_environment()
+    tls = tls_trust(place["protocol"], tls_ca, tls_fingerprints)
     address = _address(read_accesskey(accesskey), **place)
     if accesskey != "-" and registry.shown_accesskey(address.accesskey) == registry.MASK:
         click.echo(_PLAIN_HINT, err=True)
@@ -86,7 +102,7 @@ def add(accesskey: str, accept_host_key: bool, no_test: bool, as_json: bool, **p
                     raise
                 warnings.append(f"{error} Its host key is not known yet.")
         with writing(tracker) as connection:
-            source_id = registry.add_source(connection, address, keys)
+            source_id = registry.add_source(connection, address, keys, tls)
         if not no_test and not warnings:
             warnings = _trial(tracker, settings, source_id)
     _report_addition(source_id, keys, warnings, as_json)

@@ -9,6 +9,7 @@ import click
 from dcc_cli.context import absolute_folder, json_option, open_tracker, read_accesskey, settings_from_environment
 from dcc_cli.group import CommandGroup
 from dcc_cli.output import count_of, echo_json, echo_table
+from dcc_cli.tls_options import tls_options, tls_trust
 from dcc_resources.errors import ConfigurationError
 
 _STATES = ("available", "maintenance", "removed")
@@ -41,7 +42,8 @@ def list_sources(as_json: bool) -> None:
     \b
     JSON: a list of {"id", "centre", "protocol", "hostname", "username", "accesskey" (a reference,
       "***" for a password, or empty), "base_path", "state", "centre_active", "created",
-      "hosted" (zip actions at present), "fingerprints" (of accepted host keys)}
+      "hosted" (zip actions at present), "fingerprints" (of accepted host keys),
+      "tls_authorities", "tls_fingerprints" (of the certificates trusted for it alone)}
 
     Exit codes: 0; 2 the tracker is not initialised; 4 it cannot be reached.
     """
@@ -53,7 +55,7 @@ def list_sources(as_json: bool) -> None:
         echo_json(entries)
         return
     echo_table(
-        ("id", "centre", "server", "user", "access key", "base path", "state", "hosts", "host key"),
+        ("id", "centre", "server", "user", "access key", "base path", "state", "hosts", "host key or certificate"),
         [
             (
                 e.id,
@@ -64,7 +66,7 @@ def list_sources(as_json: bool) -> None:
                 e.base_path,
                 e.state if e.centre_active else f"{e.state}, centre inactive",
                 e.hosted,
-                " ".join(e.fingerprints),
+                " ".join([*e.fingerprints, *e.tls_fingerprints, *(f"CA {one}" for one in e.tls_authorities)]),
             )
             for e in entries
         ],
@@ -101,17 +103,26 @@ def set_state(source_id: int, state: str) -> None:
 @click.option("--username", help="Whom to log in as.")
 @click.option("--accesskey", help="As with `dcc source add`; - reads it from standard input.")
 @click.option("--base-path", help="The directory that holds add, edit and delete.")
+@tls_options
 def change(
-    source_id: int, hostname: str | None, username: str | None, accesskey: str | None, base_path: str | None
+    source_id: int,
+    hostname: str | None,
+    username: str | None,
+    accesskey: str | None,
+    base_path: str | None,
+    tls_ca: str | None,
+    tls_fingerprints: tuple[str, ...],
 ) -> None:
     """Change how file source ID is reached.
 
-    For a server that moved, or a new password. What it hosts and has delivered stays known. A host key accepted before
-    stays pinned; see `dcc source test`.
+    For a server that moved, a new password or certificate. What it hosts and has delivered stays known. A host key
+    accepted before stays pinned; see `dcc source test`. An empty --tls-ca or --tls-fingerprint takes away what was
+    trusted before.
 
     \b
-    Example:
+    Examples:
       dcc source change 3 --accesskey env:HARWELL_PASSWORD
+      dcc source change 3 --tls-ca harwell-ca.pem
 
     Exit codes: 0; 2 there is no such source, or a value is wrong.
     """
@@ -129,7 +140,13 @@ def change(
         if base_path and entry.protocol == "file":
             base_path = absolute_folder(base_path)
         registry.change_source(
-            connection, source_id, hostname=hostname, username=username, accesskey=secret, base_path=base_path
+            connection,
+            source_id,
+            hostname=hostname,
+            username=username,
+            accesskey=secret,
+            base_path=base_path,
+            tls=tls_trust(entry.protocol, tls_ca, tls_fingerprints),
         )
     click.echo(f"Changed file source {source_id}. Try it: dcc source test {source_id}")
 

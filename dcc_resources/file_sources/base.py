@@ -34,7 +34,8 @@ class SourceAddress:
 
     `hostname` may be `host`, `host:port` or `[ipv6]:port`. `accesskey` is a password, the path of a private key,
     `env:NAME` or `file:PATH`; its value never shows in a repr. `host_keys` are the pinned SSH host keys, each as
-    `<type> <base64>`.
+    `<type> <base64>`; `tls_authorities` the certificates, in PEM, of authorities that count in place of the system's;
+    `tls_fingerprints` those of the server's own certificate, of which it must show one.
     """
 
     id: int
@@ -45,6 +46,8 @@ class SourceAddress:
     accesskey: SecretStr
     base_path: str
     host_keys: tuple[str, ...] = ()
+    tls_authorities: tuple[str, ...] = ()
+    tls_fingerprints: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:

@@ -15,16 +15,17 @@ import ssl
 from collections.abc import Iterator
 
 from dcc_resources.errors import (
-    CertificateRefusedError,
     LoginRefusedError,
+    SourceError,
     SourceTimeoutError,
     SourceUnreachableError,
 )
 from dcc_resources.file_sources.access import Credential, Endpoint, redact
 from dcc_resources.file_sources.base import SourceAddress
+from dcc_resources.file_sources.certificates import ServerCertificates, unverified_context
 from dcc_resources.file_sources.ftp_listing import parse_time
 from dcc_resources.file_sources.remote_names import printable
-from dcc_resources.file_sources.sockets import open_socket, shut_down, time_limit, tls_context
+from dcc_resources.file_sources.sockets import open_socket, shut_down, time_limit
 from dcc_resources.settings import Settings
 
 _BLOCK = 256 * 1024
@@ -35,15 +36,20 @@ FAILURES = (*ftplib.all_errors, ValueError)
 
 
 class FtpSession(ftplib.FTP_TLS):
-    """ftplib's client over a socket of ours; with TLS if it has a `context` and `auth` is called.
+    """ftplib's client over a socket of ours; with TLS if it has `certificates` and `auth` is called.
 
-    Raises what ftplib raises (FAILURES).
+    Raises what ftplib raises (FAILURES), and CertificateChangedError.
     """
 
     def __init__(
-        self, endpoint: Endpoint, control: socket.socket, settings: Settings, context: ssl.SSLContext | None
+        self,
+        endpoint: Endpoint,
+        control: socket.socket,
+        settings: Settings,
+        certificates: ServerCertificates | None,
     ) -> None:
-        super().__init__(context=context, encoding="latin-1")
+        super().__init__(context=None if certificates is None else certificates.context, encoding="latin-1")
+        self._certificates = certificates
         self.host, self.port = endpoint
         self.sock = control
         self.af = control.family
@@ -56,10 +62,17 @@ class FtpSession(ftplib.FTP_TLS):
         self.data: socket.socket | None = None
         self.features: frozenset[str] = frozenset()
 
+    def begin_tls(self) -> None:
+        """Encrypt the control connection, and see that the server is the right one."""
+        self.auth()
+        if self._certificates is not None and isinstance(self.sock, ssl.SSLSocket):
+            self._certificates.check(self.sock)
+
     def ntransfercmd(self, cmd: str, rest: int | str | None = None) -> tuple[socket.socket, int | None]:
         """As ftplib's, but the data connection takes up the TLS session of the control connection.
 
-        Servers ask for that so that nobody else can take the data (vsftpd's `require_ssl_reuse`).
+        Servers ask for that so that nobody else can take the data (vsftpd's `require_ssl_reuse`); and the server must
+        show the certificate of the control connection, so that nobody else can send them.
         """
         connection, size = ftplib.FTP.ntransfercmd(self, cmd, rest)
         self.data = connection
@@ -67,6 +80,8 @@ class FtpSession(ftplib.FTP_TLS):
             connection = self.data = self.context.wrap_socket(
                 connection, server_hostname=self.host, session=self.sock.session
             )
+            if self._certificates is not None:
+                self._certificates.check_same(connection, self.sock)
         connection.settimeout(self._idle)
         return connection, size
 
@@ -146,10 +161,10 @@ def open_session(
     ConfigurationError if the certificate authorities cannot be read; no message holds the password.
     """
     label = address.label
-    context = tls_context(settings) if tls else None
+    certificates = ServerCertificates.of_source(address, settings) if tls else None
     control = open_socket(label, endpoint, settings.connect_timeout)
     try:
-        session = FtpSession(endpoint, control, settings, context)
+        session = FtpSession(endpoint, control, settings, certificates)
     except BaseException:
         control.close()
         raise
@@ -159,7 +174,7 @@ def open_session(
             session.welcome = session.getresp()
             if tls:
                 step = "the TLS handshake"
-                session.auth()
+                session.begin_tls()
             step = "the login"
             _log_in(session, address, credential)
             if tls:
@@ -168,12 +183,29 @@ def open_session(
             session.learn_features()
     except BaseException as error:
         session.abandon()
+        if isinstance(error, ssl.SSLCertVerificationError) and certificates is not None:
+            raise certificates.refused(error, lambda: _shown_certificate(label, endpoint, settings)) from error
         raised = _explained(error, address, settings, credential, step)
         if raised is None:
             raise
         # Of ftplib's errors only the text of the server is of use, and that may repeat the password.
         raise raised from (None if isinstance(error, ftplib.Error) else error)
     return session
+
+
+def _shown_certificate(label: str, endpoint: Endpoint, settings: Settings) -> bytes | None:
+    """The certificate that the server shows, unverified, over a connection of its own; None if it shows none."""
+    with contextlib.suppress(*FAILURES, SourceError):
+        control = open_socket(label, endpoint, settings.connect_timeout)
+        session = FtpSession(endpoint, control, settings, ServerCertificates(label, unverified_context()))
+        try:
+            with time_limit(settings.login_timeout, session.interrupt):
+                session.getresp()
+                session.auth()
+                return session.sock.getpeercert(binary_form=True) if isinstance(session.sock, ssl.SSLSocket) else None
+        finally:
+            session.abandon()
+    return None
 
 
 def _log_in(session: FtpSession, address: SourceAddress, credential: Credential) -> None:
@@ -193,11 +225,6 @@ def _explained(
     error: BaseException, address: SourceAddress, settings: Settings, credential: Credential, step: str
 ) -> Exception | None:
     label = address.label
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return CertificateRefusedError(
-            f"{label}: the server's TLS certificate could not be verified ({error.verify_message}). Ask the centre for "
-            "a valid one, or name the authority that signed it in DCC_TLS_CA_FILE."
-        )
     if isinstance(error, TimeoutError):
         return SourceTimeoutError(
             f"{label}: the server did not complete {step} within {settings.login_timeout:g} seconds. Check that the "

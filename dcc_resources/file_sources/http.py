@@ -26,13 +26,13 @@ from dcc_resources.errors import (
 )
 from dcc_resources.file_sources.access import parse_hostname, resolve_accesskey
 from dcc_resources.file_sources.base import ActionListing, Connection, SourceAddress, SourceProtocol
+from dcc_resources.file_sources.certificates import ServerCertificates
 from dcc_resources.file_sources.http_client import FAILURES, PORTS, Answer, HttpClient, Site, describe
 from dcc_resources.file_sources.http_facts import MAX_ASKED, FactFinder, Facts, modified_time
 from dcc_resources.file_sources.http_index import read_index
 from dcc_resources.file_sources.listing import Entry, gather
 from dcc_resources.file_sources.md5_sidecar import MAX_SIDECAR_BYTES, parse_md5
 from dcc_resources.file_sources.remote_names import join_base, printable, raw
-from dcc_resources.file_sources.sockets import tls_context
 from dcc_resources.naming import Action
 from dcc_resources.settings import Settings
 
@@ -260,7 +260,7 @@ def _site(address: SourceAddress, settings: Settings) -> Site:
         endpoint=parse_hostname(address.hostname, PORTS[scheme]),
         username=address.username,
         credential=credential,
-        context=tls_context(settings) if scheme == "https" else None,
+        certificates=ServerCertificates.of_source(address, settings) if scheme == "https" else None,
     )
 
 

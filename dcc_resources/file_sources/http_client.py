@@ -20,8 +20,9 @@ from urllib.parse import quote, urljoin, urlsplit
 
 from pydantic import SecretStr
 
-from dcc_resources.errors import CertificateRefusedError, SourceTimeoutError, SourceUnreachableError
+from dcc_resources.errors import SourceError, SourceTimeoutError, SourceUnreachableError
 from dcc_resources.file_sources.access import Credential, Endpoint, redact
+from dcc_resources.file_sources.certificates import ServerCertificates, unverified_context
 from dcc_resources.file_sources.remote_names import printable
 from dcc_resources.file_sources.sockets import open_socket, shut_down, time_limit
 from dcc_resources.settings import Settings
@@ -46,14 +47,14 @@ class UnusableAnswerError(http.client.HTTPException):
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A web server as one file source uses it. `context` is for https; `credential` has the password, if any."""
+    """A web server as one file source uses it. `certificates` is for https; `credential` has the password, if any."""
 
     label: str
     scheme: str
     endpoint: Endpoint
     username: str
     credential: Credential = field(repr=False)
-    context: ssl.SSLContext | None = None
+    certificates: ServerCertificates | None = None
 
     @property
     def authorization(self) -> SecretStr | None:
@@ -178,8 +179,8 @@ class HttpClient:
         connection = open_socket(site.label, site.endpoint, self._settings.connect_timeout)
         self._socket = connection
         try:
-            if site.context is not None:
-                connection = self._socket = self._encrypted(connection, site.context)
+            if site.certificates is not None:
+                connection = self._socket = self._encrypted(connection, site.certificates)
             connection.settimeout(self._settings.idle_timeout)
         except BaseException:
             self.close()
@@ -192,21 +193,17 @@ class HttpClient:
         self._http = made
         return made
 
-    def _encrypted(self, plain: socket.socket, context: ssl.SSLContext) -> ssl.SSLSocket:
+    def _encrypted(self, plain: socket.socket, certificates: ServerCertificates) -> ssl.SSLSocket:
         site, seconds = self._site, self._settings.login_timeout
-        # The handshake by itself: until it is done only the new socket can be shut down.
-        secure = context.wrap_socket(plain, server_hostname=site.endpoint.host, do_handshake_on_connect=False)
+        secure = self._begin_tls(plain, certificates.context)
         try:
-            secure.settimeout(seconds)
             with time_limit(seconds, lambda: shut_down(secure)):
                 secure.do_handshake()
+            certificates.check(secure)
         except BaseException as error:
             secure.close()
             if isinstance(error, ssl.SSLCertVerificationError):
-                raise CertificateRefusedError(
-                    f"{site.label}: the server's TLS certificate could not be verified ({error.verify_message}). Ask "
-                    "the centre for a valid one, or name the authority that signed it in DCC_TLS_CA_FILE."
-                ) from error
+                raise certificates.refused(error, self._shown_certificate) from error
             if isinstance(error, TimeoutError):
                 raise SourceTimeoutError(
                     f"{site.label}: the server did not complete the TLS handshake within {seconds:g} seconds. Check "
@@ -219,6 +216,25 @@ class HttpClient:
                 ) from error
             raise
         return secure
+
+    def _begin_tls(self, plain: socket.socket, context: ssl.SSLContext) -> ssl.SSLSocket:
+        """The socket for a handshake that is still to be done: until it is, only the new socket can be shut down."""
+        secure = context.wrap_socket(plain, server_hostname=self._site.endpoint.host, do_handshake_on_connect=False)
+        secure.settimeout(self._settings.login_timeout)
+        return secure
+
+    def _shown_certificate(self) -> bytes | None:
+        """The certificate that the server shows, unverified, over a connection of its own; None if it shows none."""
+        site, settings = self._site, self._settings
+        with contextlib.suppress(OSError, ValueError, SourceError):
+            plain = open_socket(site.label, site.endpoint, settings.connect_timeout)
+            with (
+                self._begin_tls(plain, unverified_context()) as secure,
+                time_limit(settings.login_timeout, lambda: shut_down(secure)),
+            ):
+                secure.do_handshake()
+                return secure.getpeercert(binary_form=True)
+        return None
 
     def _exchange(self, method: str, target: str, headers: Mapping[str, str]) -> http.client.HTTPResponse:
         kept = self._http

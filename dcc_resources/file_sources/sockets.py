@@ -5,14 +5,12 @@ from __future__ import annotations
 import contextlib
 import queue
 import socket
-import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
 
-from dcc_resources.errors import ConfigurationError, SourceTimeoutError, SourceUnreachableError
+from dcc_resources.errors import SourceTimeoutError, SourceUnreachableError
 from dcc_resources.file_sources.access import Endpoint
-from dcc_resources.settings import Settings
 
 _Address = tuple[socket.AddressFamily, tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]]
 
@@ -111,14 +109,3 @@ def shut_down(connection: socket.socket | None) -> None:
         with contextlib.suppress(OSError):
             # Not the method of an SSL socket, which would go on in clear text.
             socket.socket.shutdown(connection, socket.SHUT_RDWR)
-
-
-def tls_context(settings: Settings) -> ssl.SSLContext:
-    """What verifies certificates. Raises ConfigurationError if the authorities cannot be read."""
-    try:
-        return ssl.create_default_context(cafile=settings.tls_ca_file)
-    except OSError as error:
-        raise ConfigurationError(
-            f"The certificate authorities in {settings.tls_ca_file} cannot be read ({error.strerror or error}). "
-            "Correct DCC_TLS_CA_FILE."
-        ) from error

@@ -21,8 +21,8 @@ from dcc_resources.errors import (
     SourceError,
 )
 from dcc_resources.file_sources.access import Credential, parse_hostname
+from dcc_resources.file_sources.certificates import ServerCertificates
 from dcc_resources.file_sources.http_client import FAILURES, PORTS, REDIRECTS, Answer, HttpClient, Site, describe
-from dcc_resources.file_sources.sockets import tls_context
 from dcc_resources.reference_data.fetched_pages import Page
 from dcc_resources.settings import Settings
 
@@ -120,7 +120,7 @@ class WebReader:
                 endpoint=parse_hostname(netloc, PORTS[scheme]),
                 username="",
                 credential=Credential(),
-                context=tls_context(self._settings) if scheme == "https" else None,
+                certificates=ServerCertificates.of_settings(origin, self._settings) if scheme == "https" else None,
             )
             client = self._clients[origin] = HttpClient(site, self._settings)
         return client

@@ -33,6 +33,7 @@ from dcc_resources.tracker.models import (
 )
 from dcc_resources.tracker.pinned_keys import PinnedKey, pin_host_keys
 from dcc_resources.tracker.reference import KNOWN_CENTRES
+from dcc_resources.tracker.trusted_certificates import TlsTrust, trust_certificates, trusted_certificates
 
 MASK = "***"
 _CODE = re.compile(r"[A-Za-z_]{1,32}")
@@ -80,7 +81,8 @@ class CentreEntry:
 class SourceEntry:
     """A registered file source as it may be shown: `accesskey` is a reference, `***` or empty.
 
-    `hosted` counts the zip actions that it hosts at present; `fingerprints` are those of its accepted host keys.
+    `hosted` counts the zip actions that it hosts at present; `fingerprints` are those of its accepted host keys,
+    `tls_fingerprints` of its accepted certificates, `tls_authorities` of the authorities trusted for it alone.
     """
 
     id: int
@@ -95,6 +97,8 @@ class SourceEntry:
     created: datetime
     hosted: int
     fingerprints: tuple[str, ...]
+    tls_authorities: tuple[str, ...] = ()
+    tls_fingerprints: tuple[str, ...] = ()
 
 
 def add_centre(connection: Connection, centre: NewCentre) -> int:
@@ -173,10 +177,12 @@ def set_centre_active(connection: Connection, short_name: str, active: bool) -> 
     connection.execute(update(Centre).where(Centre.id == centre_id).values(is_active=active))
 
 
-def add_source(connection: Connection, address: SourceAddress, host_keys: Sequence[PinnedKey] = ()) -> int:
-    """Register a file source, available, with its accepted host keys; returns its id. `address.id` is not used.
+def add_source(
+    connection: Connection, address: SourceAddress, host_keys: Sequence[PinnedKey] = (), tls: TlsTrust | None = None
+) -> int:
+    """Register a file source, available, with its accepted host keys and certificates; returns its id.
 
-    Raises what `check_new_source` raises.
+    Of `address`, `id` and what is trusted are not used. Raises what `check_new_source` raises.
     """
     centre_id, protocol_id = check_new_source(connection, address)
     row = {
@@ -191,6 +197,7 @@ def add_source(connection: Connection, address: SourceAddress, host_keys: Sequen
     }
     source_id = insert_rows(connection, FileSource.__table__, [row])[0]
     pin_host_keys(connection, source_id, host_keys)
+    trust_certificates(connection, source_id, tls or TlsTrust())
     return source_id
 
 
@@ -258,14 +265,17 @@ def list_sources(connection: Connection, ids: Sequence[int] | None = None) -> li
         select(HostKey.file_source_id, HostKey.fingerprint).order_by(HostKey.id)
     ):
         fingerprints.setdefault(source_id, []).append(fingerprint)
-    entries = [_entry(row, fingerprints.get(row.id, [])) for row in connection.execute(query)]
+    trusted = trusted_certificates(connection)
+    entries = [
+        _entry(row, fingerprints.get(row.id, []), trusted.get(row.id, TlsTrust())) for row in connection.execute(query)
+    ]
     missing = set(ids or ()) - {entry.id for entry in entries}
     if missing:
         raise NotFoundError(f"There is no file source {min(missing)}. See `dcc source list`.")
     return entries
 
 
-def _entry(row: Row[tuple[object, ...]], fingerprints: Sequence[str]) -> SourceEntry:
+def _entry(row: Row[tuple[object, ...]], fingerprints: Sequence[str], tls: TlsTrust) -> SourceEntry:
     return SourceEntry(
         id=row.id,
         centre=row.centre,
@@ -279,6 +289,8 @@ def _entry(row: Row[tuple[object, ...]], fingerprints: Sequence[str]) -> SourceE
         created=row.created,
         hosted=row.hosted,
         fingerprints=tuple(fingerprints),
+        tls_authorities=tuple(authority.fingerprint for authority in tls.authorities or ()),
+        tls_fingerprints=tuple(tls.fingerprints or ()),
     )
 
 
@@ -298,6 +310,7 @@ def change_source(
     username: str | None = None,
     accesskey: SecretStr | None = None,
     base_path: str | None = None,
+    tls: TlsTrust | None = None,
 ) -> None:
     """Change how a file source is reached; what is None stays. Raises NotFoundError, ConfigurationError."""
     _existing_source(connection, source_id)
@@ -314,6 +327,7 @@ def change_source(
     given = {name: value for name, value in values.items() if value is not None}
     if given:
         connection.execute(update(FileSource).where(FileSource.id == source_id).values(given))
+    trust_certificates(connection, source_id, tls or TlsTrust())
 
 
 def purge_source(connection: Connection, source_id: int) -> int:

@@ -9,6 +9,7 @@ from sqlalchemy import Connection, select
 
 from dcc_resources.file_sources.base import SourceAddress, SourceProtocol
 from dcc_resources.tracker.models import Centre, FileSource, HostKey, ProtocolRow, ResourceStateRow
+from dcc_resources.tracker.trusted_certificates import TlsTrust, trusted_certificates
 
 AVAILABLE = "available"
 
@@ -16,7 +17,7 @@ AVAILABLE = "available"
 def load_addresses(
     connection: Connection, *, ids: Sequence[int] | None = None, only_crawlable: bool = True
 ) -> list[SourceAddress]:
-    """The file sources by id, with their pinned host keys.
+    """The file sources by id, with their pinned host keys and trusted certificates.
 
     `only_crawlable` leaves out those that are not `available` or whose centre is not active (seed 000 section 5);
     `ids` leaves out all others.
@@ -45,6 +46,7 @@ def load_addresses(
         select(HostKey.file_source_id, HostKey.key_type, HostKey.key_base64).order_by(HostKey.id)
     ):
         keys.setdefault(source_id, []).append(f"{key_type} {key}")
+    trusted = trusted_certificates(connection)
     return [
         SourceAddress(
             id=row.id,
@@ -55,6 +57,8 @@ def load_addresses(
             accesskey=SecretStr(row.accesskey),
             base_path=row.base_path or "",
             host_keys=tuple(keys.get(row.id, ())),
+            tls_authorities=tuple(one.pem for one in trusted.get(row.id, TlsTrust()).authorities or ()),
+            tls_fingerprints=tuple(trusted.get(row.id, TlsTrust()).fingerprints or ()),
         )
         for row in connection.execute(query)
     ]
