@@ -14,6 +14,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, Select, func, select
 
 from dcc_assets.zip_reports import ERRORS_SHOWN
+from dcc_resources.errors import ArchiveRemovedError
 from dcc_resources.outcomes import DocumentOutcome, Problem, SourceCrawl, ZipKey, ZipOutcome, source_partition
 from dcc_resources.tracker.models import (
     AnException,
@@ -196,7 +197,7 @@ def _reasons(connection: Connection, ids: Sequence[int], downloads: Sequence[int
     about_actions = (
         select(ZipActionLog.za_id, AnException.short_name, ZipActionLog.message)
         .join(AnException, AnException.id == ZipActionLog.exception_id)
-        .where(ZipActionLog.za_id.in_(ids))
+        .where(ZipActionLog.za_id.in_(ids), AnException.short_name != ArchiveRemovedError.short_name())
         .order_by(ZipActionLog.id)
     )
     about_downloads = (

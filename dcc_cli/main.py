@@ -25,6 +25,7 @@ _COMMANDS = {
     "rules": "dcc_cli.rules:rules",
     "reference": "dcc_cli.reference:reference",
     "validate": "dcc_cli.validate:validate",
+    "staging": "dcc_cli.staging:staging",
     "ui": "dcc_cli.ui:ui",
     "demo": "dcc_cli.installation:demo",
     "instance": "dcc_cli.installation:instance",

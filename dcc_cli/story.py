@@ -46,6 +46,7 @@ def show(zip_action: str, all_errors: bool, as_json: bool) -> None:
       reopenings  {"requested_by", "reason", "from_phase", "from_status", "created"}
       findings    what crawls noticed: {"session", "source", "file_name", "kind", "message",
                   "created"}
+      removals    when its archive or documents went from staging, as reasons
 
     Exit codes: 0; 2 there is no such zip action; 4 the tracker cannot be reached.
     """
@@ -75,6 +76,10 @@ def _print_story(story: ZipStory, most_errors: int | None) -> None:
         click.echo("\nRe-opened")
         for entry in story.reopenings:
             click.echo(f"  {printable(entry.created)}  from {_set_back_text(entry)}")
+    if story.removals:
+        click.echo("\nRemoved from staging")
+        for removal in story.removals:
+            click.echo(f"  {printable(removal.recorded)}  {printable(removal.message)}")
     if story.findings:
         click.echo("\nFindings")
         for finding in story.findings:

@@ -146,6 +146,8 @@ def open_session(tracker: Engine, settings: Settings, *, resume: int | None = No
         stop.set()
         beat.join()
         if not session._lost.is_set():
+            if completed and not session._handed_over:
+                session.notices += _clean_staging(tracker, settings, session)
             _release(session, completed)
             # Whoever interrupts a session does not want to wait for a mail server.
             if failed or (completed and not session._handed_over):
@@ -158,6 +160,14 @@ def _report(tracker: Engine, settings: Settings, session_id: int) -> tuple[str, 
     from dcc_resources.session_report import send_session_report
 
     return tuple(send_session_report(tracker, settings, session_id))
+
+
+def _clean_staging(tracker: Engine, settings: Settings, session: Session) -> tuple[str, ...]:
+    if not settings.staging_clean:
+        return ()
+    from dcc_resources.retention.cleaning import clean_after_session
+
+    return tuple(clean_after_session(tracker, settings, session))
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,15 +186,29 @@ def read_lease(connection: Connection, settings: Settings) -> Lease:
     return Lease(lock.session_id if _alive(lock, settings) else None, None)
 
 
+def refuse_beside_session(connection: Connection, settings: Settings) -> None:
+    """Raise SessionActiveError while a process holds a session; else none begins before the transaction ends.
+
+    Call inside a write transaction.
+    """
+    lock = connection.execute(_LOCK.with_for_update()).one()
+    if lock.holder is not None and _alive(lock, settings):
+        raise _active_error(lock)
+
+
+def _active_error(lock: Row[Any]) -> SessionActiveError:
+    return SessionActiveError(
+        f"Session {lock.session_id} is active: process {lock.pid} on {lock.host.split(' ')[0]} holds it since "
+        f"{lock.acquired} UTC. Wait until it ends (`dcc sessions`), or stop that process."
+    )
+
+
 def _acquire(connection: Connection, holder: str, settings: Settings, resume: int | None) -> tuple[int, list[str]]:
     lock = connection.execute(_LOCK.with_for_update()).one()
     notices = []
     if lock.holder is not None:
         if _alive(lock, settings):
-            raise SessionActiveError(
-                f"Session {lock.session_id} is active: process {lock.pid} on {lock.host.split(' ')[0]} holds it since "
-                f"{lock.acquired} UTC. Wait until it ends (`dcc sessions`), or stop that process."
-            )
+            raise _active_error(lock)
         notices.append(
             f"Session {lock.session_id} died (process {lock.pid} on {lock.host.split(' ')[0]}, last sign of life "
             f"{lock.heartbeat} UTC). It is recorded as failed and its unfinished work is taken up."

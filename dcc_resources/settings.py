@@ -148,7 +148,7 @@ class Settings(BaseSettings):
         default=7,
         ge=0,
         le=36_500,
-        description="Days that parts of archives stay in staging which no download goes on with.",
+        description="Days that parts of archives stay in staging which no file source hosts any more.",
     )
     staging_keep_phase: Literal["xsd", "upload", "data", "context", "overview", "qc"] = Field(
         default="qc",

@@ -176,10 +176,11 @@ def disk_errors(key: ZipKey) -> Iterator[None]:
 
 
 def remove_leftovers(root: Path) -> int:
-    """Remove half-written contents that a killed session left in staging. Returns how many there were."""
+    """Remove what killed processes left in staging: half-written contents, half-removed ones. Returns how many."""
     removed = 0
-    for leftover in root.glob("*/.*.unpacking-*"):
-        with suppress(FileNotFoundError):
-            shutil.rmtree(leftover)
-            removed += 1
+    for pattern in ("*/.*.unpacking-*", "*/.*.removed-*", ".*.removed-*"):
+        for leftover in root.glob(pattern):
+            with suppress(FileNotFoundError):
+                shutil.rmtree(leftover)
+                removed += 1
     return removed

@@ -301,7 +301,7 @@ class SessionTask(LastUpdated, Base):
 
 
 class ZipActionLog(LastUpdated, Base):
-    """Additive: why a zip action failed, or was re-opened, where no download is concerned."""
+    """Additive: why a zip action failed where no download is concerned, and when its archive went from staging."""
 
     __tablename__ = "zip_action_log"
     __table_args__ = table_options(Index(None, "za_id"), Index(None, "exception_id"))

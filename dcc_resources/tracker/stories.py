@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
-from dcc_resources.errors import NotFoundError
+from dcc_resources.errors import ArchiveRemovedError, NotFoundError
 from dcc_resources.file_sources.base import SourceProtocol
 from dcc_resources.naming import Action
 from dcc_resources.outcomes import Problem, ZipKey
@@ -105,7 +105,8 @@ class ZipStory:
     """Everything that the tracker knows of one zip action, all lists oldest first.
 
     `sources` are the ids of the file sources that host it at present. `documents` are those of the latest download;
-    `reasons` are the zip action's own and those of the latest download: what explains its state.
+    `reasons` are the zip action's own and those of the latest download: what explains its state. `removals` tell when
+    its archive or documents were removed from staging.
     """
 
     file_name: str
@@ -124,6 +125,7 @@ class ZipStory:
     reasons: tuple[Reason, ...]
     reopenings: tuple[ReopeningStory, ...]
     findings: tuple[Finding, ...]
+    removals: tuple[Reason, ...]
 
 
 def zip_story(connection: Connection, key: ZipKey) -> ZipStory:
@@ -140,7 +142,9 @@ def zip_story(connection: Connection, key: ZipKey) -> ZipStory:
     hosts = _hosts(connection, za_id)
     downloads = _downloads(connection, za_id)
     latest = downloads[-1] if downloads else None
-    reasons = [*_action_reasons(connection, za_id), *(latest.reasons if latest else ())]
+    noted = _action_reasons(connection, za_id)
+    removals = [reason for reason in noted if reason.kind == ArchiveRemovedError.short_name()]
+    reasons = [*(reason for reason in noted if reason not in removals), *(latest.reasons if latest else ())]
     return ZipStory(
         file_name=row.file_name,
         action=key.action,
@@ -158,6 +162,7 @@ def zip_story(connection: Connection, key: ZipKey) -> ZipStory:
         reasons=tuple(sorted(reasons, key=lambda reason: reason.recorded)),
         reopenings=_reopenings(connection, za_id),
         findings=tuple(zip_findings(connection, za_id)),
+        removals=tuple(removals),
     )
 
 

@@ -1,0 +1,108 @@
+"""What the tracker knows of the zip actions that have something in staging."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any, Final
+
+from sqlalchemy import Connection, and_, exists, or_, select
+
+from dcc_resources.naming import Action
+from dcc_resources.outcomes import ZipKey
+from dcc_resources.retention.rules import KnownArchive
+from dcc_resources.tracker.lineage import IDS, chunks, latest_downloads
+from dcc_resources.tracker.models import (
+    Centre,
+    FileSource,
+    FileSourceHasZip,
+    ResourceStateRow,
+    XmlFile,
+    ZipAction,
+    ZipFile,
+)
+from dcc_resources.tracker.progress import State
+from dcc_resources.tracker.reference import ACTION_IDS, Phase, Status
+from dcc_resources.tracker.sources import AVAILABLE
+
+_NAMES_AT_ONCE: Final = 500
+_ACTIONS: Final[dict[int, Action]] = {number: action for action, number in ACTION_IDS.items()}
+_UNFINISHED: Final = (int(Status.PENDING), int(Status.RUNNING))
+
+_HOSTED: Final = (
+    exists()
+    .where(FileSourceHasZip.za_id == ZipAction.id, FileSourceHasZip.gone_since.is_(None))
+    .where(FileSource.id == FileSourceHasZip.file_source_id)
+    .where(ResourceStateRow.id == FileSource.state_id, ResourceStateRow.short_name == AVAILABLE)
+)
+_WANTED_DOCUMENTS: Final = select(XmlFile.zip_id, XmlFile.phase_id, XmlFile.status_id).where(
+    XmlFile.zip_id.in_(IDS),
+    or_(
+        and_(XmlFile.phase_id <= int(Phase.XSD), XmlFile.status_id.in_(_UNFINISHED)),
+        and_(XmlFile.phase_id == int(Phase.XSD), XmlFile.status_id == int(Status.DONE)),
+        and_(XmlFile.phase_id == int(Phase.UPLOAD), XmlFile.status_id.in_(_UNFINISHED)),
+    ),
+)
+
+
+def known_archives(connection: Connection, keys: Collection[ZipKey]) -> dict[ZipKey, KnownArchive]:
+    """What the tracker knows of zip actions; those that it does not know are left out."""
+    rows = [row for row in _rows(connection, {key.file_name for key in keys}) if _key(row) in keys]
+    unvalidated, to_upload, held = _wanted(connection, [row.id for row in rows])
+    return {
+        _key(row): KnownArchive(
+            za_id=row.id,
+            centre=row.centre,
+            state=State(Phase(row.phase_id), Status(row.status_id)),
+            changed=row.last_update,
+            hosted=bool(row.hosted),
+            validated=row.id not in unvalidated,
+            to_upload=row.id in to_upload,
+            held=row.id in held,
+        )
+        for row in rows
+    }
+
+
+def _key(row: Any) -> ZipKey:
+    return ZipKey(_ACTIONS[row.todo_id], row.file_name)
+
+
+def _rows(connection: Connection, file_names: Iterable[str]) -> list[Any]:
+    query = (
+        select(
+            ZipAction.id,
+            ZipAction.todo_id,
+            ZipAction.phase_id,
+            ZipAction.status_id,
+            ZipAction.last_update,
+            ZipFile.file_name,
+            Centre.short_name.label("centre"),
+            _HOSTED.label("hosted"),
+        )
+        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+        .outerjoin(Centre, Centre.id == ZipFile.centre_id)
+    )
+    # What is no text in UTF-8 cannot be a name that the tracker holds.
+    names = sorted(name for name in file_names if name.isprintable())
+    found: list[Any] = []
+    for start in range(0, len(names), _NAMES_AT_ONCE):
+        found.extend(connection.execute(query.where(ZipFile.file_name.in_(names[start : start + _NAMES_AT_ONCE]))))
+    return found
+
+
+def _wanted(connection: Connection, za_ids: list[int]) -> tuple[set[int], set[int], set[int]]:
+    """The zip actions with documents that are not validated yet, that wait to be uploaded, that are in upload."""
+    latest = {download: za_id for za_id, download, _ in latest_downloads(connection, za_ids)}
+    unvalidated: set[int] = set()
+    to_upload: set[int] = set()
+    held: set[int] = set()
+    for ids in chunks(latest):
+        for download_id, phase, status in connection.execute(_WANTED_DOCUMENTS, {"ids": ids}):
+            za_id = latest[download_id]
+            if phase == Phase.UPLOAD:
+                held.add(za_id)
+            elif (phase, status) == (Phase.XSD, Status.DONE):
+                to_upload.add(za_id)
+            else:
+                unvalidated.add(za_id)
+    return unvalidated, to_upload, held
