@@ -225,9 +225,9 @@ class FtpServer(ServerProcess):
 class Authority:
     """A certificate authority of the tests' own; its certificate is in `ca_file`."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, name: str = "Tests' authority") -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())
-        self._name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "Tests' authority")])
+        self._name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
         self._folder = folder
         certificate = (
             self._begin(self._name, self._key)
@@ -237,20 +237,24 @@ class Authority:
         self.ca_file = folder / "ca.pem"
         self.ca_file.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
 
-    def issue(self, host: str = _LOOPBACK) -> Path:
-        """A file with a key and a certificate for a host name or address."""
+    def issue(self, host: str = _LOOPBACK, *, file_name: str = "", days: int = 2, self_signed: bool = False) -> Path:
+        """A file with a key and a certificate for a host name or address, valid for so many days to come.
+
+        With `days` below 0 it has expired; `self_signed`: by its own key, and not by this authority.
+        """
         key = ec.generate_private_key(ec.SECP256R1())
         name: x509.GeneralName
         try:
             name = x509.IPAddress(ipaddress.ip_address(host))
         except ValueError:
             name = x509.DNSName(host)
+        subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, host)])
         certificate = (
-            self._begin(x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, host)]), key)
+            self._begin(subject, key, days, issuer=subject if self_signed else self._name)
             .add_extension(x509.SubjectAlternativeName([name]), critical=False)
-            .sign(self._key, hashes.SHA256())
+            .sign(key if self_signed else self._key, hashes.SHA256())
         )
-        path = self._folder / f"{host}.pem"
+        path = self._folder / (file_name or f"{host}.pem")
         path.write_bytes(
             key.private_bytes(
                 serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
@@ -259,16 +263,18 @@ class Authority:
         )
         return path
 
-    def _begin(self, subject: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
+    def _begin(
+        self, subject: x509.Name, key: ec.EllipticCurvePrivateKey, days: int = 2, issuer: x509.Name | None = None
+    ) -> x509.CertificateBuilder:
         now = datetime.datetime.now(datetime.UTC)
         return (
             x509.CertificateBuilder()
             .subject_name(subject)
-            .issuer_name(self._name)
+            .issuer_name(issuer or self._name)
             .public_key(key.public_key())
             .serial_number(x509.random_serial_number())
-            .not_valid_before(now - datetime.timedelta(days=1))
-            .not_valid_after(now + datetime.timedelta(days=2))
+            .not_valid_before(now - datetime.timedelta(days=10))
+            .not_valid_after(now + datetime.timedelta(days=days))
         )
 
 

@@ -58,8 +58,14 @@ def nginx_index(path: str, entries: list[tuple[str, bool]]) -> str:
     )
 
 
+def _server_context(certificate: Path) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    return context
+
+
 class WebServer:
-    """Serves `root` over HTTP/1.1, by TLS with a `certificate` file, to one user if `password` is given.
+    """Serves `root` over HTTP/1.1, by TLS with a `certificate` file or a context, to one user if `password` is given.
 
     Without `ranges` it sends files whole; with `ignore_conditions` whatever their time. A file is cut off after
     `cut_after` bytes (the connection closes), left without another byte after `stall_after`, or goes on without end
@@ -68,7 +74,9 @@ class WebServer:
     `one_connection`: it serves no second connection while there is one. `no_head`: it knows no HEAD.
     """
 
-    def __init__(self, root: Path, *, password: str | None = None, certificate: Path | None = None) -> None:
+    def __init__(
+        self, root: Path, *, password: str | None = None, certificate: Path | ssl.SSLContext | None = None
+    ) -> None:
         self.root, self.username, self.password = root, "centre", password
         self.index: IndexStyle = python_index
         self.ranges, self.ignore_conditions, self.chunked, self.endless = True, False, False, False
@@ -88,8 +96,7 @@ class WebServer:
         self._server.block_on_close = False
         self._server.handle_error = lambda *_: None  # type: ignore[method-assign]
         if certificate is not None:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            context.load_cert_chain(certificate)
+            context = certificate if isinstance(certificate, ssl.SSLContext) else _server_context(certificate)
             self._server.socket = context.wrap_socket(
                 self._server.socket, server_side=True, do_handshake_on_connect=False
             )
