@@ -1,6 +1,7 @@
 """The Dagster instance of an installation: where it is kept, and how it is set up.
 
-It lives in `DCC_HOME/dagster` and only mirrors the tracker: it may be deleted and rebuilt (`rebuilding`).
+It lives in `DCC_HOME/dagster`, and in the database that DCC_DAGSTER_URL names if it names any, and only mirrors the
+tracker: it may be deleted and rebuilt (`rebuilding`).
 """
 
 from __future__ import annotations
@@ -8,95 +9,39 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from dagster import DagsterInstance
 from dagster._core.instance.ref import InstanceRef
 
 from dcc_assets.data_catalogue import QC_DATABASE_POOL
-from dcc_resources.errors import DagsterStorageError
+from dcc_assets.instance_configuration import CONFIGURATION_FILE, prepare_dagster_home
+from dcc_resources.errors import DagsterStorageError, DccError
 from dcc_resources.settings import Settings
 
 if TYPE_CHECKING:
     from dagster._core.instance import DagsterInstanceOverrides
-
-CONFIGURATION_FILE: Final = "dagster.yaml"
-
-_CONFIGURATION: Final = """\
-# The Dagster instance of the data coordination platform, written once by `dcc`; yours to change.
-
-# Nothing about this installation is sent to anyone, and the web page does not ask for an e-mail address.
-telemetry:
-  enabled: false
-nux:
-  enabled: false
-
-# Dagster's SQLite event log, with its engines kept and events stored in batches (dcc_assets/event_storage.py).
-event_log_storage:
-  module: dcc_assets.event_storage
-  class: BatchingSqliteEventLogStorage
-
-# One crawling session at a time: what is asked for meanwhile waits in Dagster's queue. The pool of the QC database, as
-# any other, has one place: its steps come one after the other, whatever starts them.
-concurrency:
-  runs:
-    max_concurrent_runs: 1
-  pools:
-    granularity: op
-    default_limit: 1
-
-# Python's log messages of the platform appear in a run's events.
-python_logs:
-  managed_python_loggers: [dcc_resources, dcc_assets]
-  python_log_level: WARNING
-
-# Ticks are kept for so many days.
-retention:
-  schedule:
-    purge_after_days: 90
-  sensor:
-    purge_after_days:
-      skipped: 1
-      failure: 30
-      success: 90
-"""
-
-
-def prepare_dagster_home(settings: Settings) -> Path:
-    """Make the instance's directory with its `dagster.yaml`, unless they are there; returns the directory.
-
-    Raises DagsterStorageError.
-    """
-    home = settings.dagster_home
-    configuration = home / CONFIGURATION_FILE
-    try:
-        home.mkdir(parents=True, exist_ok=True)
-        if not configuration.exists():
-            configuration.write_text(_CONFIGURATION, "utf-8")
-    except OSError as error:
-        raise DagsterStorageError(
-            f"The directory of the Dagster instance, {home}, could not be made ({error}). See to the permissions and "
-            "the disk, or set DCC_HOME to another place."
-        ) from error
-    return home
 
 
 def open_instance(settings: Settings) -> DagsterInstance:
     """The Dagster instance, for runs in this process; a context manager that closes it.
 
     Its pool of the QC database has one place, also in an instance that was made without. Whatever the process prints
-    stays its own: the output of steps is not captured. Raises DagsterStorageError.
+    stays its own: the output of steps is not captured. Raises DagsterStorageError, its subclass DagsterUnreachableError
+    when Dagster's database is away, DagsterStorageOutdatedError, DatabaseServerUnfitError and ConfigurationError.
     """
     home = prepare_dagster_home(settings)
+    require_dagster_database(settings)
     overrides: DagsterInstanceOverrides = {
         "compute_logs": {"module": "dagster._core.storage.noop_compute_log_manager", "class": "NoOpComputeLogManager"}
     }
     try:
         # The class's own default needs DAGSTER_HOME, which is set for Dagster's processes, not for this one.
-        with _dagster_home(home):
+        with _environment(settings):
             instance = DagsterInstance.from_ref(InstanceRef.from_dir(str(home), overrides=overrides))
         _make_pool(instance)
+    except DccError:
+        raise
     except Exception as error:
         reason = " ".join(str(error).split())
         raise DagsterStorageError(
@@ -113,14 +58,45 @@ def _make_pool(instance: DagsterInstance) -> None:
         storage.set_concurrency_slots(QC_DATABASE_POOL, 1)
 
 
+def require_dagster_database(settings: Settings) -> None:
+    """Raise unless Dagster's database, if there is any, can be reached and has the tables of the installed Dagster.
+
+    Raises DagsterUnreachableError, DagsterStorageOutdatedError, DatabaseServerUnfitError and ConfigurationError.
+    """
+    if settings.dagster_url is None:
+        return
+    from dcc_assets.dagster_database import require_current
+    from dcc_assets.mysql_connections import open_dagster_database
+
+    engine = open_dagster_database(settings.dagster_url.get_secret_value())
+    try:
+        require_current(engine)
+    finally:
+        engine.dispose()
+
+
+def dagster_environment(settings: Settings) -> dict[str, str]:
+    """The environment variables by which Dagster's processes find the instance."""
+    variables = {
+        "DCC_HOME": str(settings.home),
+        "DAGSTER_HOME": str(settings.dagster_home),
+        "DCC_DATABASE_RETRY": str(settings.database_retry),
+    }
+    if settings.dagster_url is not None:
+        variables["DCC_DAGSTER_URL"] = settings.dagster_url.get_secret_value()
+    return variables
+
+
 @contextmanager
-def _dagster_home(home: Path) -> Iterator[None]:
-    before = os.environ.get("DAGSTER_HOME")
-    os.environ["DAGSTER_HOME"] = str(home)
+def _environment(settings: Settings) -> Iterator[None]:
+    wanted = dagster_environment(settings)
+    before = {name: os.environ.get(name) for name in wanted}
+    os.environ.update(wanted)
     try:
         yield
     finally:
-        if before is None:
-            del os.environ["DAGSTER_HOME"]
-        else:
-            os.environ["DAGSTER_HOME"] = before
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value

@@ -49,7 +49,7 @@ def ui(host: str, port: int) -> None:
     Exit codes: 0 stopped by Ctrl-C or SIGTERM; 2 the tracker is not initialised, or the port is in use; 4 the tracker
     cannot be reached; 70 Dagster could not be started.
     """
-    from dcc_assets.instance import prepare_dagster_home
+    from dcc_assets.instance_configuration import prepare_dagster_home
 
     settings = settings_from_environment()
     with open_tracker(settings):

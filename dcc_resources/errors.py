@@ -108,6 +108,10 @@ class DagsterStorageError(DatabaseUnreachableError):
     """Dagster's own storage could not be written."""
 
 
+class DagsterUnreachableError(DagsterStorageError):
+    """Dagster's own database could not be reached."""
+
+
 class SourceError(UnreachableError):
     """A file source did not do what was asked of it."""
 

@@ -8,7 +8,8 @@ from dagster import DagsterInstance
 from dagster._core.storage.noop_compute_log_manager import NoOpComputeLogManager
 
 from dcc_assets.event_storage import BatchingSqliteEventLogStorage
-from dcc_assets.instance import open_instance, prepare_dagster_home
+from dcc_assets.instance import open_instance
+from dcc_assets.instance_configuration import prepare_dagster_home
 from dcc_resources.errors import DagsterStorageError
 from dcc_resources.settings import Settings, load_settings
 
