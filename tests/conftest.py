@@ -5,5 +5,6 @@ pytest_plugins = [
     "tests.servers",
     "tests.installations",
     "tests.data_installations",
+    "tests.healthy_installation",
     "tests.served_sources",
 ]

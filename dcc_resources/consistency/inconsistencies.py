@@ -1,0 +1,62 @@
+"""What does not hold in an installation, and the rules that say so."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+MOST_TOLD: Final = 20
+"""How many inconsistencies of one rule are told of; the others are counted."""
+
+RULES: Final[dict[str, str]] = {
+    "C1": "Every zip action is hosted by a file source, and every archive has a zip action.",
+    "C2": "What a file source showed in its latest crawl is accounted for, archive by archive.",
+    "C3": "A zip action's state follows from its latest download.",
+    "C4": "A download's state follows from its documents.",
+    "C5": "Nothing is under way without a session.",
+    "C6": "Sessions and their tasks have ended, or their process is alive.",
+    "C7": "No archive has arrived twice for one turn of its zip action, no document is there twice.",
+    "C8": "Whatever failed has its reason in a log.",
+    "C9": "An archive in staging is the one that arrived.",
+    "C10": "Documents in staging are as they were extracted.",
+    "C11": "Unfinished files in staging are those of unfinished work.",
+    "C12": "The tracker and the QC database agree about each document.",
+    "C13": "An entity has one current version at most, which one open lifetime tells of.",
+    "C14": "Lifetimes are opened by documents that stand, and end after they began.",
+    "C15": "A document has as many rows as its counts say.",
+    "C16": "A data context has the measurements that are counted under it, and its history says so.",
+    "C17": "Procedure runs are counted under the genotypes and strains that they belong to.",
+    "C18": "The log of a judged document has the findings of the QC database.",
+    "C19": "A finding that counts is open, one that does not was closed or waived.",
+    "C20": "Dagster knows the partitions of all file sources, zip actions and centres with data.",
+    "C21": "Dagster shows what zip actions and centres have reached.",
+    "C22": "Dagster's checks fail for what is wrong, and for nothing else.",
+}
+"""What each rule demands, by its id; C20 to C22 are looked at by `dcc_assets.consistency`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inconsistency:
+    """Something that does not hold: the rule's id, what it is about, and what is wrong and to be done."""
+
+    rule: str
+    subject: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.rule} {self.subject}: {self.message}"
+
+
+def bounded(found: Iterable[Inconsistency]) -> Iterator[Inconsistency]:
+    """The first `MOST_TOLD` of each rule as they come, then one for each rule of which there are more."""
+    counts: Counter[str] = Counter()
+    for one in found:
+        counts[one.rule] += 1
+        if counts[one.rule] <= MOST_TOLD:
+            yield one
+    for rule, number in counts.items():
+        if number > MOST_TOLD:
+            more = number - MOST_TOLD
+            yield Inconsistency(rule, f"{more:,} others", "As those before; see to these first, then look again.")
