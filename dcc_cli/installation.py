@@ -12,49 +12,127 @@ from dcc_cli.group import CommandGroup
 from dcc_cli.output import echo_json, printable
 
 if TYPE_CHECKING:
+    from dcc_cli.production import Configuration
     from dcc_resources.databases.schema import InitReport
     from dcc_resources.settings import Settings
 
 
 @click.command()
+@click.option(
+    "--production", is_flag=True, help="Have Dagster's storage on the server too, and print the grants of each account."
+)
+@click.option("--grants", "only_grants", is_flag=True, help="With --production: only print the grants.")
+@click.option("--from-host", default="%", show_default=True, help="With --production: where accounts connect from.")
+@click.option("--force", is_flag=True, help="With --production: replace a dagster.yaml, which is kept beside it.")
 @json_option
-def init(as_json: bool) -> None:
+def init(production: bool, only_grants: bool, from_host: str, force: bool, as_json: bool) -> None:
     """Make the databases, or bring older ones up to date.
 
     Both are SQLite in DCC_HOME unless DCC_TRACKER_URL and DCC_QC_URL name databases on a MySQL or MariaDB server.
     Running it again changes nothing. No other command changes the schema.
 
+    With --production, for which both and DCC_DAGSTER_URL name databases on a server, Dagster keeps its runs and events
+    there too: its tables are made, and DCC_HOME/dagster/dagster.yaml is written, which names the variable and holds no
+    password. One that is there stays. Then the SQL is printed that makes an account for each use, with no more rights
+    than it needs; --grants prints that alone, for whoever looks after the server, and connects to nothing.
+
     \b
     Examples:
       dcc init
-      export DCC_TRACKER_URL=mysql://dcc:secret@db.example.org/phenodcc_tracker
-      export DCC_QC_URL=mysql://dcc:secret@db.example.org/phenodcc_raw
+      export DCC_TRACKER_URL=mysql://dcc_init:secret@db.example.org/phenodcc_tracker
+      export DCC_QC_URL=mysql://dcc_init:secret@db.example.org/phenodcc_raw
       dcc init
+      export DCC_DAGSTER_URL=mysql://dcc_init:secret@db.example.org/phenodcc_dagster
+      dcc init --production --grants > accounts.sql
+      dcc init --production
 
     JSON: {"tracker", "created", "from", "to", "qc_database"}: the tracker's URL without the password, whether there was
     none before, the schema before (null if there was none) and at present; and an object with the same of the QC
-    database: {"url", "created", "from", "to"}.
+    database: {"url", "created", "from", "to"}. With --production also "dagster": {"url", "created", "from", "to"},
+    "dagster_yaml": {"path", "written", "kept"}, and "grants", a list of lines of SQL; with --grants these alone.
 
-    Exit codes: 0; 2 a database is of a newer version, or a setting is wrong; 4 one cannot be reached.
+    Exit codes: 0; 2 a database is of a newer version, its server is too old, or a setting is wrong; 4 one cannot be
+    reached.
     """
+    if not production and (only_grants or force or from_host != "%"):
+        raise click.UsageError("--grants, --from-host and --force go with --production.")
+    settings = settings_from_environment()
+    if only_grants:
+        _print_grants(settings, from_host, as_json)
+        return
+    configuration = _production_configuration(settings, force) if production else None
+    of_tracker, of_qc = _make_databases(settings)
+    tracker_url, qc_url = shown_url(settings.tracker_database_url), shown_url(settings.qc_database_url)
+    answer: dict[str, object] = {
+        "tracker": tracker_url,
+        **_made(of_tracker),
+        "qc_database": {"url": qc_url, **_made(of_qc)},
+    }
+    if not as_json:
+        _say_made("tracker database", tracker_url, of_tracker)
+        _say_made("QC database", qc_url, of_qc)
+    if configuration is not None:
+        answer |= _init_production(settings, from_host, configuration, as_json=as_json)
+    if as_json:
+        echo_json(answer)
+    elif of_tracker.created:
+        click.echo("Next: dcc centre add, dcc source add, dcc crawl.", err=production)
+
+
+def _make_databases(settings: Settings) -> tuple[InitReport, InitReport]:
     from dcc_resources.qc_database.database import init_qc_database, open_qc_database
     from dcc_resources.tracker.database import init_tracker, open_tracker
 
-    settings = settings_from_environment()
     tracker, qc = open_tracker(settings), open_qc_database(settings)
     try:
-        of_tracker, of_qc = init_tracker(tracker), init_qc_database(qc)
+        return init_tracker(tracker), init_qc_database(qc)
     finally:
         tracker.dispose()
         qc.dispose()
-    tracker_url, qc_url = shown_url(settings.tracker_database_url), shown_url(settings.qc_database_url)
+
+
+def _print_grants(settings: Settings, from_host: str, as_json: bool) -> None:
+    from dcc_cli.production import production_grants
+
+    lines = production_grants(settings, from_host)
     if as_json:
-        echo_json({"tracker": tracker_url, **_made(of_tracker), "qc_database": {"url": qc_url, **_made(of_qc)}})
-        return
-    _say_made("tracker database", tracker_url, of_tracker)
-    _say_made("QC database", qc_url, of_qc)
-    if of_tracker.created:
-        click.echo("Next: dcc centre add, dcc source add, dcc crawl.")
+        echo_json({"grants": lines})
+    else:
+        click.echo("\n".join(lines))
+
+
+def _production_configuration(settings: Settings, force: bool) -> Configuration:
+    from dcc_cli.production import prepare_configuration
+
+    return prepare_configuration(settings, replace=force)
+
+
+def _init_production(
+    settings: Settings, from_host: str, configuration: Configuration, *, as_json: bool
+) -> dict[str, object]:
+    from dcc_cli.production import init_dagster, production_grants
+
+    report = init_dagster(settings)
+    url = shown_url("" if settings.dagster_url is None else settings.dagster_url.get_secret_value())
+    grants = production_grants(settings, from_host)
+    if not as_json:
+        _say_made("Dagster database", url, report)
+        if configuration.written:
+            click.echo(f"Wrote {configuration.path}.")
+            if configuration.kept is not None:
+                click.echo(f"The one before is {configuration.kept}. Then: dcc instance rebuild.")
+        else:
+            click.echo(f"Kept {configuration.path} as it is.")
+        click.echo("\n".join(["The accounts, for whoever looks after the server:", "", *grants]))
+    return {
+        "dagster": {"url": url, **_made(report)},
+        "dagster_yaml": {
+            "path": str(configuration.path),
+            "written": configuration.written,
+            "kept": None if configuration.kept is None else str(configuration.kept),
+        },
+        "grants": grants,
+    }
 
 
 def _made(report: InitReport) -> dict[str, object]:
