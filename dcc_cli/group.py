@@ -11,13 +11,14 @@ import os
 import sys
 import traceback
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import click
 
-from dcc_cli.output import printable, warn
+from dcc_cli.output import printable, tell, warn
 from dcc_resources.errors import DatabaseUnreachableError, DccError, InternalFaultError
+from dcc_resources.logging_setup import LogPlan, log_plan, logging_as, plan_from_environment
 
 INTERRUPTED = 130
 PIPE_CLOSED = 141
@@ -41,10 +42,12 @@ class CommandFailedError(click.ClickException):
     def __init__(self, message: str, exit_code: int) -> None:
         super().__init__(message)
         self.exit_code = exit_code  # type: ignore[misc]
+        self.is_told = False
 
     def show(self, file: Any = None) -> None:
-        """Print the message on standard error."""
-        click.echo(f"Error: {printable(self.message)}", file=file, err=file is None)
+        """Print the message on standard error, unless a program reads that and has found it among the log."""
+        if not self.is_told:
+            click.echo(f"Error: {printable(self.message)}", file=file, err=file is None)
 
 
 class CommandGroup(click.Group):
@@ -77,6 +80,18 @@ class RootGroup(CommandGroup):
     def invoke(self, ctx: click.Context) -> object:
         """Run the command; raises only click's own exceptions, which carry the exit code."""
         try:
+            plan = plan_from_environment()
+        except DccError as error:
+            raise CommandFailedError(str(error), error.exit_code) from error
+        with _logging(plan):
+            try:
+                return self._invoke(ctx)
+            except CommandFailedError as error:
+                _log_failure(error)
+                raise
+
+    def _invoke(self, ctx: click.Context) -> object:
+        try:
             with _log_messages_shown(logging.WARNING if ctx.params.get("debug") else logging.ERROR):
                 result = super().invoke(ctx)
             sys.stdout.flush()
@@ -84,7 +99,7 @@ class RootGroup(CommandGroup):
             raise
         except (KeyboardInterrupt, click.Abort) as error:
             _show_traceback(ctx)
-            click.echo("Interrupted.", err=True)
+            tell("", "Interrupted.", logging.WARNING)
             raise click.exceptions.Exit(INTERRUPTED) from error
         except BrokenPipeError as error:
             _silence_stdout()
@@ -109,7 +124,14 @@ class _OneLineHandler(logging.Handler):
 
 @contextmanager
 def _log_messages_shown(level: int) -> Iterator[None]:
-    """Show what is logged at `level` or above; what is below it, commands report by themselves."""
+    """Show what is logged at `level` or above; what is below it, commands report by themselves.
+
+    Not where the log goes to standard error itself.
+    """
+    plan = log_plan()
+    if plan is not None and plan.file is None:
+        yield
+        return
     handler = _OneLineHandler(level)
     root = logging.getLogger()
     root.addHandler(handler)
@@ -117,6 +139,24 @@ def _log_messages_shown(level: int) -> Iterator[None]:
         yield
     finally:
         root.removeHandler(handler)
+
+
+@contextmanager
+def _logging(plan: LogPlan | None) -> Iterator[None]:
+    """Keep the log that the settings ask for while the command runs."""
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(logging_as(plan))
+        except DccError as error:
+            raise CommandFailedError(str(error), error.exit_code) from error
+        yield
+
+
+def _log_failure(error: CommandFailedError) -> None:
+    plan = log_plan()
+    if plan is not None:
+        logging.getLogger("dcc.command").error("%s", error.message, exc_info=error.__cause__)
+        error.is_told = plan.is_json_on_stderr
 
 
 def _show_traceback(ctx: click.Context) -> None:

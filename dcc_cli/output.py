@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
 import re
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime
@@ -15,6 +16,8 @@ from enum import Enum, IntEnum
 from pathlib import Path
 
 import click
+
+from dcc_resources.logging_setup import log_plan
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _COLOURS = {
@@ -95,8 +98,17 @@ def _line(cells: Sequence[str], widths: Sequence[int], numeric: Sequence[bool], 
 
 
 def warn(message: str) -> None:
-    """Print a warning on standard error, on one line."""
-    click.echo(f"Warning: {printable(message)}", err=True)
+    """Print a warning on standard error, on one line; log it instead where that is read by a program."""
+    tell("Warning: ", message, logging.WARNING)
+
+
+def tell(prefix: str, message: str, level: int) -> None:
+    """Print a message for people on standard error, on one line; log it instead where that is read by a program."""
+    plan = log_plan()
+    if plan is not None and plan.is_json_on_stderr:
+        logging.getLogger("dcc.command").log(level, "%s", message)
+    else:
+        click.echo(prefix + printable(message), err=True)
 
 
 def count_of(number: int, noun: str) -> str:

@@ -12,6 +12,7 @@ import queue
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -20,6 +21,7 @@ from sqlalchemy import Connection, Engine, select
 from dcc_resources.errors import InternalFaultError, SourceError, SourceTimeoutError
 from dcc_resources.file_sources.base import ActionListing, SourceAddress
 from dcc_resources.file_sources.connect import connect
+from dcc_resources.log_context import in_log_context, logging_about, progress_log
 from dcc_resources.naming import Action
 from dcc_resources.outcomes import Problem, SourceCrawl, source_partition
 from dcc_resources.sessions import Session
@@ -31,6 +33,7 @@ from dcc_resources.tracker.reference import Phase
 from dcc_resources.tracker.sources import load_addresses
 
 log = logging.getLogger(__name__)
+progress = progress_log(__name__)
 
 OK, PARTIAL, FAILED = "ok", "partial", "failed"
 _IGNORED_SHOWN = 20
@@ -99,9 +102,14 @@ def crawl_file_sources(
     tasks = {address.id: session.start_task(Phase.ZIP_NAME, f"Crawl of {address.label}") for address in addresses}
     for listing in _list_in_parallel(addresses, settings):
         session.check()
-        crawl = _record(settings, session, listing)
+        with _logging_about(listing.address):
+            crawl = _record(settings, session, listing)
         session.finish_task(tasks[listing.address.id], failed=crawl.outcome != OK)
         yield crawl
+
+
+def _logging_about(address: SourceAddress) -> AbstractContextManager[None]:
+    return logging_about(source=address.id, centre=address.centre, phase=Phase.ZIP_NAME.short_name)
 
 
 def _list_in_parallel(addresses: Sequence[SourceAddress], settings: Settings) -> Iterator[SourceListing]:
@@ -110,9 +118,11 @@ def _list_in_parallel(addresses: Sequence[SourceAddress], settings: Settings) ->
 
     def work(address: SourceAddress) -> None:
         try:
-            listing = list_source(address, settings)
+            with _logging_about(address):
+                listing = list_source(address, settings)
         except Exception as error:  # whatever a server provoked, it must not cost the other sources their crawl
-            log.exception("%s met a fault of the platform", address.label)
+            with _logging_about(address):
+                log.exception("%s met a fault of the platform", address.label)
             fault = InternalFaultError(
                 f"{address.label}: {type(error).__name__}: {error}. This is a fault of the platform; its next session "
                 "tries again. Report it with the log."
@@ -121,7 +131,7 @@ def _list_in_parallel(addresses: Sequence[SourceAddress], settings: Settings) ->
         results.put(listing)
 
     for address in addresses:
-        threading.Thread(target=work, args=(address,), name=f"crawl {address.id}", daemon=True).start()
+        threading.Thread(target=in_log_context(work), args=(address,), name=f"crawl {address.id}", daemon=True).start()
     waiting = {address.id: address for address in addresses}
     limit = settings.connect_timeout + settings.login_timeout + len(Action) * settings.list_timeout + 30
     deadline = time.monotonic() + limit
@@ -146,6 +156,17 @@ def _record(settings: Settings, session: Session, listing: SourceListing) -> Sou
     if error is not None:
         log.warning("%s", error)
     result = session.write(lambda connection: _write(connection, settings, session, listing, problem))
+    progress.info(
+        "%s: crawl %s after %.1f s: %d archives listed, %d new, %d changed, %d refused, %d gone",
+        address.label,
+        listing.outcome,
+        listing.seconds,
+        result.listed,
+        len(result.new_zips),
+        result.changed,
+        len(result.refused_zips),
+        result.gone,
+    )
     return SourceCrawl(
         source_id=address.id,
         partition=source_partition(address.centre, address.id),

@@ -28,9 +28,13 @@ from dcc_resources.errors import (
 )
 from dcc_resources.file_sources.base import Connection, SourceAddress
 from dcc_resources.file_sources.connect import connect
+from dcc_resources.log_context import in_log_context, logging_about, progress_log
 from dcc_resources.outcomes import ZipKey
 from dcc_resources.settings import Settings
 from dcc_resources.staging import Origin, Staging, disk_errors
+from dcc_resources.tracker.reference import Phase
+
+progress = progress_log(__name__)
 
 _BLOCK = 1024 * 1024
 _PROGRESS_SECONDS = 1.0
@@ -245,12 +249,14 @@ class SourceDownloads:
         self._transfers.put(transfer)
         if len(self._threads) < self._settings.downloads_per_source:
             name = f"download {self.address.id}.{len(self._threads) + 1}"
-            thread = threading.Thread(target=self._work, name=name, daemon=True)
+            thread = threading.Thread(target=in_log_context(self._work), name=name, daemon=True)
             self._threads.append(thread)
             thread.start()
 
     def give_up(self, reason: SourceError) -> None:
         """Carry out no more of what is queued: each transfer breaks with `reason` at once."""
+        if self._given_up is None:
+            progress.warning("%s is left alone for the rest of the session: %s", self.address.label, reason)
         self._given_up = reason
 
     @property
@@ -280,6 +286,11 @@ class SourceDownloads:
             thread.join(timeout)
 
     def _work(self) -> None:
+        phase = Phase.DOWNLOAD.short_name
+        with logging_about(source=self.address.id, centre=self.address.centre, phase=phase):
+            self._carry_out_all()
+
+    def _carry_out_all(self) -> None:
         connection: Connection | None = None
         used = 0.0
         while (transfer := self._transfers.get()) is not None and not self._stopping.is_set():
@@ -289,7 +300,8 @@ class SourceDownloads:
                         # The server may have closed it meanwhile, which would cost this transfer an attempt.
                         connection.close()
                         connection = None
-                    connection = self._carry_out(transfer, connection, place)
+                    with logging_about(zip_action=transfer.key):
+                        connection = self._carry_out(transfer, connection, place)
                     used = time.monotonic()
             else:
                 self._tell(Broke(transfer, self._given_up, connecting=True))
@@ -320,6 +332,7 @@ class SourceDownloads:
         except Stopped:
             pass
         except Exception as error:  # whatever it is, the coordinator must hear of it: nobody else waits for the thread
+            progress.info("A download failed: %s", error)
             self._note_failure(error, connecting)
             self._tell(Broke(transfer, error, connecting and isinstance(error, SourceError)))
         else:

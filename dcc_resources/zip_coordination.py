@@ -14,6 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 
 from dcc_resources.allowance import Allowance
 from dcc_resources.downloading import (
@@ -36,6 +37,7 @@ from dcc_resources.errors import (
     InternalFaultError,
 )
 from dcc_resources.file_sources.base import SourceAddress
+from dcc_resources.log_context import in_log_context, logging_about, progress_log
 from dcc_resources.outcomes import Problem, ZipOutcome
 from dcc_resources.sessions import Session
 from dcc_resources.settings import Settings
@@ -49,6 +51,7 @@ from dcc_resources.zip_jobs import INVALID, TO_VALIDATE, VALID, Checked, Checker
 from dcc_resources.zip_recording import Batch
 
 log = logging.getLogger(__name__)
+progress = progress_log(__name__)
 
 _COMMIT_SECONDS, _IDLE_SECONDS, _GATHER_SECONDS = 0.2, 0.5, 0.005
 _MOST_UNCHECKED = 256
@@ -266,15 +269,19 @@ class Coordinator:
     def _extract(self, job: Job) -> None:
         self._unchecked += 1
         archive, target = self._staging.archive(job.key), self._staging.contents(job.key)
-        self._pool.submit(self._do, job, lambda: Extracted(job, self._checker.extract(archive, target)))
+        self._submit(job, lambda: Extracted(job, self._checker.extract(archive, target)))
 
     def _validate(self, job: Job, document: Document) -> None:
-        self._pool.submit(self._do, job, lambda: Checked(job, document, tuple(self._checker.validate(document))))
+        self._submit(job, lambda: Checked(job, document, tuple(self._checker.validate(document))))
+
+    def _submit(self, job: Job, work: Callable[[], Message]) -> None:
+        self._pool.submit(in_log_context(self._do), job, work)
 
     def _do(self, job: Job, work: Callable[[], Message]) -> None:
         """Run in the pool: do a piece of work and tell what came of it."""
         try:
-            message = work()
+            with _logging_about(job):
+                message = work()
         except Exception as error:
             message = Failed(job, error)
         self._messages.put(message)
@@ -329,7 +336,8 @@ class Coordinator:
 
     def _log_reason(self, job: Job, error: Exception) -> None:
         if not isinstance(error, DccError):
-            log.error("%s met a fault of the platform", job.key, exc_info=error)
+            with _logging_about(job):
+                log.error("%s met a fault of the platform", job.key, exc_info=error)
             fault = InternalFaultError(
                 f"{job.key}: {type(error).__name__}: {error}. This is a fault of the platform; its next session takes "
                 "the archive up again. Report it with the log."
@@ -361,7 +369,9 @@ class Coordinator:
             # What has been told of is forgotten at once: there may be thousands more.
             job = finished.popleft()
             source = self._sources.get(job.source_id or 0) if job.downloaded else None
-            yield job.outcome(states[job.za_id], None if source is None else source.label)
+            outcome = job.outcome(states[job.za_id], None if source is None else source.label)
+            _log_outcome(job, outcome)
+            yield outcome
 
     def _write_batch(self) -> tuple[deque[Job], dict[int, State]]:
         """Write what has happened, and begin the attempts that were requested; the jobs at their end, with states."""
@@ -376,3 +386,23 @@ class Coordinator:
             self._transferring[number] = job
             self._sources[hosting.source_id].put(Transfer(number, job.key, hosting))
         return deque(batch.finished), written.states
+
+
+def _logging_about(job: Job) -> AbstractContextManager[None]:
+    return logging_about(source=job.source_id, centre=job.centre, zip_action=job.key)
+
+
+def _log_outcome(job: Job, outcome: ZipOutcome) -> None:
+    if not progress.isEnabledFor(logging.INFO):
+        return
+    with _logging_about(job), logging_about(phase=outcome.phase.short_name):
+        progress.info(
+            "%s: %s %s after %.1f s: %s bytes, %d documents%s",
+            outcome.key,
+            outcome.phase.short_name,
+            outcome.status.short_name,
+            outcome.seconds,
+            outcome.size_bytes,
+            len(outcome.documents),
+            "".join(f"; {reason.kind}: {reason.message}" for reason in outcome.reasons[-1:]),
+        )

@@ -39,6 +39,7 @@ from dcc_resources.integrity import healing
 from dcc_resources.integrity.judging import Basis, Judgement, judge_document, signature_of
 from dcc_resources.integrity.waiver_store import waivers_in_force
 from dcc_resources.integrity.waivers import Waiver
+from dcc_resources.log_context import logging_about
 from dcc_resources.qc_database.reading import read_document
 from dcc_resources.qc_database.row_loading import load_document
 from dcc_resources.qc_database.vocabulary import DocumentState
@@ -81,7 +82,9 @@ def check_documents(work: DataSession) -> Iterator[ZipData]:
             work.session.check()
             if recorder.is_due:
                 yield from recorder.write()
-            recorder.add(_check(work, document, there[document.xml_id], basis))
+            with logging_about(zip_action=document.key, centre=document.centre, document=document.name.file_name):
+                fact = _check(work, document, there[document.xml_id], basis)
+            recorder.add(fact)
     except QcDatabaseUnreachableError:
         recorder.break_off()
         raise

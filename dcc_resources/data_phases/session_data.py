@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Iterator
 from typing import Final
 
 from sqlalchemy import Engine
 
-from dcc_resources.data_outcomes import DataOutcome
+from dcc_resources.data_outcomes import ContextsBuilt, DataOutcome, ZipData
 from dcc_resources.data_phases.checking import check_documents
 from dcc_resources.data_phases.corrections import catch_up_with_withdrawals
 from dcc_resources.data_phases.data_session import DataSession
 from dcc_resources.data_phases.settling import build_contexts_of, build_overviews_of, settle_documents
 from dcc_resources.data_phases.uploading import upload_documents
+from dcc_resources.log_context import logging_about, progress_log
 from dcc_resources.outcomes import ZipKey
 from dcc_resources.sessions import Session
 from dcc_resources.settings import Settings
 from dcc_resources.staging import Staging
 from dcc_resources.tracker.reference import Phase
+
+progress = progress_log(__name__)
 
 _PHASES: Final[tuple[tuple[Phase, Callable[[DataSession], Iterator[DataOutcome]]], ...]] = (
     (Phase.UPLOAD, upload_documents),
@@ -52,6 +56,29 @@ def take_up_data(
     catch_up_with_withdrawals(work)
     for phase, take_up in _PHASES:
         if phase <= until:
-            yield from take_up(work)
+            with logging_about(phase=phase.short_name):
+                for outcome in take_up(work):
+                    _log_outcome(outcome)
+                    yield outcome
     for fault in work.faults:
         raise fault
+
+
+def _log_outcome(outcome: DataOutcome) -> None:
+    if not progress.isEnabledFor(logging.INFO):
+        return
+    if not isinstance(outcome, ZipData):
+        what = "Data contexts" if isinstance(outcome, ContextsBuilt) else "Overviews"
+        progress.info("%s of %d centres were built in %.1f s", what, len(outcome.centres), outcome.seconds)
+        return
+    for document in outcome.documents:
+        with logging_about(zip_action=outcome.key, centre=outcome.centre, document=document.file_name):
+            progress.info(
+                "%s: %s: %s %s, %d findings%s",
+                outcome.key,
+                document.file_name,
+                document.phase.short_name,
+                document.status.short_name,
+                sum(document.finding_counts.values()),
+                f"; {document.reason}" if document.reason else "",
+            )

@@ -30,6 +30,7 @@ from dcc_resources.errors import (
     QcDatabaseUnreachableError,
     StagedDocumentLostError,
 )
+from dcc_resources.log_context import logging_about
 from dcc_resources.outcomes import Problem
 from dcc_resources.qc_database.applying import Applied, DocumentToApply, apply_document
 from dcc_resources.qc_database.building_process import LARGE, read_for_upload
@@ -170,7 +171,8 @@ def upload_documents(work: DataSession) -> Iterator[ZipData]:
             recorder.show_running(document)
             if recorder.is_due or document.size_bytes > _LONG_BYTES:
                 yield from recorder.write()
-            fact = _upload(work, uploader, document, there.get(document.xml_id), lost)
+            with logging_about(zip_action=document.key, centre=document.centre, document=document.name.file_name):
+                fact = _upload(work, uploader, document, there.get(document.xml_id), lost)
             if fact.data.held:
                 # It may have been shown to be running, and states go on only.
                 work.reopen({document.xml_id: _HELD}, _WAITS)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import fcntl
 import gc
+import json
+import logging
 import marshal
 import os
 import pickle
@@ -20,7 +22,11 @@ from queue import Queue
 from threading import Thread
 from typing import IO, Any, Final, Protocol, cast
 
-from dcc_resources.errors import InternalFaultError
+from dcc_resources.errors import DccError, InternalFaultError
+from dcc_resources.log_context import log_context, logging_about
+from dcc_resources.logging_setup import plan_from_environment, start_logging
+
+log = logging.getLogger(__name__)
 
 _LENGTH_BYTES: Final = 8
 _PIPE_BYTES: Final = 1_048_576
@@ -43,6 +49,7 @@ class Helper:
 
     def __init__(self, module: str) -> None:
         command = [sys.executable, "-c", _START.format(path=sys.path, module=module)]
+        command.append(json.dumps(dict(log_context())))
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self._out = cast(IO[bytes], self.process.stdin)
         self._in = cast(IO[bytes], self.process.stdout)
@@ -87,12 +94,16 @@ def serve(work: Callable[[IO[bytes], Out], None]) -> None:
     # What is made here has no cycles, and is gone with its batch.
     gc.disable()
     out = _Outbox(sys.stdout.buffer)
-    try:
-        work(sys.stdin.buffer, out)
-    except EOFError:
-        os._exit(0)
-    except Exception as error:
-        write_fault(out, error)
+    start_logging(plan_from_environment())
+    with logging_about(**json.loads(sys.argv[1])):
+        try:
+            work(sys.stdin.buffer, out)
+        except EOFError:
+            os._exit(0)
+        except Exception as error:
+            if not isinstance(error, DccError):
+                log.error("A process that reads documents met a fault of the platform", exc_info=error)  # noqa: TRY400
+            write_fault(out, error)
     out.finish()
 
 
