@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection, Engine, Row, func, select, update
 
 from dcc_resources.errors import SessionActiveError, SessionLostError
+from dcc_resources.log_context import in_log_context, logging_about, progress_log
 from dcc_resources.processes import Process
 from dcc_resources.settings import Settings
 from dcc_resources.tracker.database import insert_rows, run_writing, writing
@@ -28,6 +29,7 @@ from dcc_resources.tracker.models import CrawlingSession, SessionLock, SessionTa
 from dcc_resources.tracker.reference import Phase
 
 log = logging.getLogger(__name__)
+progress = progress_log(__name__)
 T = TypeVar("T")
 
 SUCCESS = 0
@@ -131,8 +133,14 @@ def open_session(tracker: Engine, settings: Settings, *, resume: int | None = No
 
     acquired, session_id, notices = run_writing(tracker, acquire, patience_seconds=settings.database_retry)
     session = Session(session_id, holder, tuple(notices), tracker, settings, acquired)
+    with logging_about(session=session_id), _metrics_written(session), _logged(session):
+        yield from _hold(session, tracker, settings)
+
+
+def _hold(session: Session, tracker: Engine, settings: Settings) -> Iterator[Session]:
     stop = threading.Event()
-    beat = threading.Thread(target=_keep_alive, args=(session, stop), name="session lease", daemon=True)
+    keep_alive = in_log_context(_keep_alive)
+    beat = threading.Thread(target=keep_alive, args=(session, stop), name="session lease", daemon=True)
     beat.start()
     completed = failed = False
     try:
@@ -152,6 +160,34 @@ def open_session(tracker: Engine, settings: Settings, *, resume: int | None = No
             # Whoever interrupts a session does not want to wait for a mail server.
             if failed or (completed and not session._handed_over):
                 session.notices += _report(tracker, settings, session.id)
+
+
+@contextmanager
+def _logged(session: Session) -> Iterator[None]:
+    for notice in session.notices:
+        progress.warning("%s", notice)
+    progress.info("Session %d begins", session.id)
+    began = time.monotonic()
+    try:
+        yield
+    except BaseException as error:
+        reason = str(error) or type(error).__name__
+        progress.error("Session %d broke off after %.1f s: %s", session.id, time.monotonic() - began, reason)  # noqa: TRY400
+        raise
+    what = "waits for a run to go on with it" if session._handed_over else "ended"
+    progress.info("Session %d %s after %.1f s", session.id, what, time.monotonic() - began)
+
+
+@contextmanager
+def _metrics_written(session: Session) -> Iterator[None]:
+    """Write the metrics when the session is over, whatever its end was, where the settings ask for them."""
+    try:
+        yield
+    finally:
+        if session._settings.metrics_file is not None:
+            from dcc_resources.metrics.exposition import write_metrics_file
+
+            session.notices += write_metrics_file(session._settings)
 
 
 def _report(tracker: Engine, settings: Settings, session_id: int) -> tuple[str, ...]:
