@@ -58,6 +58,8 @@ def test_the_command_ends_with_the_code_that_issue_2_promises_for_each_kind() ->
         errors.FaultyDataError: 1,
         errors.InternalFaultError: 1,
         errors.DiskFullError: 1,
+        errors.CleaningError: 1,
+        errors.ArchiveRemovedError: 1,
         errors.StagedDocumentLostError: 1,
         errors.ConfigurationError: 2,
         errors.SessionActiveError: 3,

@@ -46,6 +46,9 @@ def test_every_setting_has_an_environment_variable_and_says_what_it_means(
         "report_from": "dcc@dcc.example",
         "report_quiet_sessions": "false",
         "until": "xsd",
+        "staging_clean": "true",
+        "staging_keep_phase": "data",
+        "staging_keep_part_days": "8",
         "log_format": "json",
         "log_level": "debug",
     }
