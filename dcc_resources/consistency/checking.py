@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from sqlalchemy import Connection, Engine, func, select
@@ -21,7 +21,7 @@ from dcc_resources.settings import Settings
 from dcc_resources.staging import Staging
 from dcc_resources.tracker.models import CrawlingSession
 
-__all__ = ["Inconsistency", "check_consistency"]
+__all__ = ["Inconsistency", "check_consistency", "look_at_rest"]
 
 
 def check_consistency(tracker: Engine, qc: Engine | None, settings: Settings) -> list[Inconsistency]:
@@ -33,13 +33,27 @@ def check_consistency(tracker: Engine, qc: Engine | None, settings: Settings) ->
     `unreachable` error of either database, and SQLAlchemy's errors.
     """
     with tracker.connect() as connection:
+        always = list(bounded(_always(connection, qc, read_lease(connection, settings))))
+
+    def look(connection: Connection) -> Iterator[Inconsistency]:
+        return _at_rest(connection, qc, settings)
+
+    return always + look_at_rest(tracker, settings, look)
+
+
+def look_at_rest(
+    tracker: Engine, settings: Settings, look: Callable[[Connection], Iterable[Inconsistency]]
+) -> list[Inconsistency]:
+    """What `look` finds, with a connection to the tracker, as far as no session is active, and none begins meanwhile.
+
+    Of each rule the first are told, and how many more there are.
+    """
+    with tracker.connect() as connection:
         before = _moment(connection, settings)
-        found = list(bounded(_always(connection, qc, before.lease)))
-        at_rest = list(bounded(_at_rest(connection, qc, settings))) if before.lease.active is None else []
+        found = [] if before.lease.active is not None else list(bounded(look(connection)))
     with tracker.connect() as connection:
         # What a session did that began meanwhile may look wrong.
-        undisturbed = _moment(connection, settings) == before
-    return found + at_rest if undisturbed else found
+        return found if _moment(connection, settings) == before else []
 
 
 class _Moment(NamedTuple):

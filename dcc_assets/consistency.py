@@ -1,0 +1,116 @@
+"""Whether Dagster shows what the tracker and the QC database hold: the rules C20 to C22 of a consistent installation.
+
+What it must show is what a new instance would be shown (`rebuilding`), so that the two cannot differ in what they take
+for right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from typing import Final
+
+from dagster import AssetCheckKey, AssetKey, DagsterInstance
+from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
+from sqlalchemy import Connection, Engine
+
+from dcc_assets.catalogue import CHECK_OF_PHASE, FILE_SOURCES, REACHABLE, ZIP_ACTIONS
+from dcc_assets.context_reports import contexts_reports, overviews_reports
+from dcc_assets.data_catalogue import CENTRES, CHECK_OF_GROUP, UPLOAD_CHECK
+from dcc_assets.data_reports import data_report
+from dcc_assets.event_recorder import Report
+from dcc_assets.recorded_contexts import recorded_contexts, recorded_overviews
+from dcc_assets.recorded_data import recorded_data
+from dcc_assets.recorded_outcomes import recorded_crawls, recorded_zips
+from dcc_assets.source_reports import source_report
+from dcc_assets.work import open_qc
+from dcc_assets.zip_reports import whole_zip_report
+from dcc_resources.consistency.checking import look_at_rest
+from dcc_resources.consistency.inconsistencies import Inconsistency
+from dcc_resources.errors import QcDatabaseOutdatedError
+from dcc_resources.qc_database.database import require_current
+from dcc_resources.settings import Settings
+from dcc_resources.staging import Staging
+
+_CHECKS: Final = (REACHABLE, *CHECK_OF_PHASE.values(), UPLOAD_CHECK, *CHECK_OF_GROUP.values())
+_SHOW: Final = "Have Dagster shown everything anew: dcc instance rebuild"
+
+
+def check_events(tracker: Engine, settings: Settings, instance: DagsterInstance) -> list[Inconsistency]:
+    """What a Dagster instance does not show, or shows and is not so; nothing where all is well, or a session active.
+
+    All are only read. Of each rule the first are told, and how many more there are. Memory grows with the number of
+    partitions, by their names. Raises DatabaseUnreachableError, SQLAlchemy's errors and those of Dagster's storage.
+    """
+
+    def look(connection: Connection) -> Iterator[Inconsistency]:
+        shown = _Shown(instance)
+        yield from shown.missing(FILE_SOURCES.name, _of_sources(connection))
+        yield from shown.missing(ZIP_ACTIONS.name, _of_zips(connection, Staging(settings.staging_directory)))
+        with open_qc(settings) as qc:
+            try:
+                require_current(qc)
+            except QcDatabaseOutdatedError:
+                # It was not made yet: nothing is in it.
+                return
+            with qc.connect() as qc_connection:
+                yield from shown.missing(ZIP_ACTIONS.name, _of_data(connection, qc_connection))
+                yield from shown.missing(CENTRES.name, _of_centres(qc_connection))
+
+    return look_at_rest(tracker, settings, look)
+
+
+def _of_sources(connection: Connection) -> Iterator[Report]:
+    return (source_report(crawl) for crawl in recorded_crawls(connection))
+
+
+def _of_zips(connection: Connection, staging: Staging) -> Iterator[Report]:
+    return (whole_zip_report(outcome, staging) for outcome in recorded_zips(connection))
+
+
+def _of_data(tracker: Connection, qc: Connection) -> Iterator[Report]:
+    reports = (data_report(outcome) for outcome in recorded_data(tracker, qc))
+    return (report for report in reports if report is not None)
+
+
+def _of_centres(qc: Connection) -> Iterator[Report]:
+    yield from contexts_reports(recorded_contexts(qc))
+    yield from overviews_reports(recorded_overviews(qc))
+
+
+class _Shown:
+    """What an instance shows, read once for each asset and check."""
+
+    def __init__(self, instance: DagsterInstance) -> None:
+        self._instance = instance
+        self._materialised: dict[AssetKey, Collection[str]] = {}
+        self._failing: dict[AssetCheckKey, Collection[str]] = {}
+
+    def missing(self, partitions: str | None, reports: Iterable[Report]) -> Iterator[Inconsistency]:
+        """What the reports would show and is not, or is otherwise; their partitions are of the set `partitions`."""
+        known = set(self._instance.get_dynamic_partitions(str(partitions)))
+        for report in reports:
+            name = report.partition
+            if name not in known:
+                known.add(name)
+                yield Inconsistency("C20", name, f"It is no partition of {partitions} in Dagster. {_SHOW}")
+            for there in report.materialised:
+                if name not in self._partitions_of(there.asset):
+                    asset = there.asset.to_user_string()
+                    yield Inconsistency("C21", name, f"Dagster does not show that it has come to {asset}. {_SHOW}")
+            for verdict in report.verdicts:
+                fails = name in self._failing_of(verdict.check)
+                if fails is verdict.passed:
+                    said = "shows a failure of" if fails else "shows no failure of"
+                    yield Inconsistency("C22", name, f"Dagster {said} {verdict.check.to_user_string()}. {_SHOW}")
+
+    def _partitions_of(self, asset: AssetKey) -> Collection[str]:
+        if asset not in self._materialised:
+            self._materialised[asset] = self._instance.get_materialized_partitions(asset)
+        return self._materialised[asset]
+
+    def _failing_of(self, check: AssetCheckKey) -> Collection[str]:
+        if check not in self._failing:
+            infos = self._instance.event_log_storage.get_asset_check_partition_info([check])
+            failed = AssetCheckExecutionRecordStatus.FAILED
+            self._failing[check] = {info.partition_key for info in infos if info.latest_execution_status is failed and info.partition_key}
+        return self._failing[check]
