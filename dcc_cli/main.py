@@ -27,6 +27,7 @@ _COMMANDS = {
     "validate": "dcc_cli.validate:validate",
     "staging": "dcc_cli.staging:staging",
     "ui": "dcc_cli.ui:ui",
+    "daemon": "dcc_cli.ui:daemon",
     "demo": "dcc_cli.installation:demo",
     "instance": "dcc_cli.installation:instance",
     "settings": "dcc_cli.installation:show_settings",

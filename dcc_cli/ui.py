@@ -1,93 +1,125 @@
-"""`dcc ui`: the Dagster UI, with the daemon that runs schedules and sensors, on this installation."""
+"""`dcc ui` and `dcc daemon`: Dagster's pages, and the daemon that runs schedules and sensors, on this installation."""
 
 from __future__ import annotations
 
 import http.client
 import json
-import os
-import signal
 import socket
-import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING
 
 import click
 
 from dcc_cli.context import open_tracker, settings_from_environment
-from dcc_resources.errors import ConfigurationError, InternalFaultError
+from dcc_cli.dagster_processes import only_daemon, running, stop_signals, wait_for_end, wait_until, write_workspace
+from dcc_resources.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    import subprocess
+
     from dcc_resources.settings import Settings
 
-# Dagster recommends another command, which needs a project of its own layout.
-_UNWANTED_ADVICE = "ignore:Function `dev_command` is superseded"
-_START_SECONDS = 120.0
-_STOP_SECONDS = 20.0
-_POLL_SECONDS = 0.25
 _ANSWER_SECONDS = 2.0
 
 
 @click.command()
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to serve on. Dagster's UI has no login.")
 @click.option("--port", type=click.IntRange(1, 65_535), default=3000, show_default=True, help="Port to serve on.")
-def ui(host: str, port: int) -> None:
+@click.option("--without-daemon", is_flag=True, help="Only the pages: the daemon runs elsewhere, as dcc daemon.")
+@click.option("--read-only", is_flag=True, help="Only the pages, on which nothing can be changed or started.")
+def ui(host: str, port: int, without_daemon: bool, read_only: bool) -> None:
     """Serve the Dagster UI, and crawl by the schedule.
 
     Its daemon picks up new zips. Prints the URL when the UI answers; Ctrl-C stops everything. Nothing is sent to
     anyone. Whoever can reach the address can use the UI: it is this machine alone unless --host says otherwise.
 
+    With --read-only no database but Dagster's is used, for which an account that may only SELECT is enough (see
+    dcc init --production).
+
     \b
     Examples:
       dcc ui
       dcc ui --port 3001
+      dcc ui --without-daemon
+      dcc ui --read-only --host 0.0.0.0
 
-    Exit codes: 0 stopped by Ctrl-C or SIGTERM; 2 the tracker is not initialised, or the port is in use; 4 the tracker
-    cannot be reached; 70 Dagster could not be started.
+    Exit codes: 0 stopped by Ctrl-C or SIGTERM; 2 a database is not initialised, or the port is in use; 3 a daemon runs
+    already on this machine; 4 a database cannot be reached; 70 Dagster could not be started.
     """
-    from dcc_assets.instance_configuration import prepare_dagster_home
-
     settings = settings_from_environment()
-    with open_tracker(settings):
-        pass
+    home = _prepare(settings, needs_tracker=not read_only)
     _require_free(host, port)
-    workspace = _write_workspace(prepare_dagster_home(settings))
-    with _stop_signals(), _dagster(settings, workspace, host, port) as process:
+    arguments = ["--host", host, "--port", str(port), "--workspace", str(write_workspace(home))]
+    arguments += ["--log-level", "warning"]
+    with stop_signals(), ExitStack() as stack:
+        if without_daemon or read_only:
+            arguments += ["--dagster-log-level", "warning", *(["--read-only"] if read_only else [])]
+            process = stack.enter_context(running(settings, "dagster_webserver", arguments))
+        else:
+            lock = stack.enter_context(only_daemon(settings))
+            process = stack.enter_context(running(settings, "dagster", ["dev", *arguments], keep=[lock]))
         click.echo("Starting Dagster ...", err=True)
-        _wait_until_it_answers(process, host, port)
+        wait_until(process, lambda: _answers(host, port))
         shown = f"[{host}]" if ":" in host else host
         click.echo(f"The UI is at http://{shown}:{port} (Ctrl-C stops it).")
         sys.stdout.flush()
-        code = process.wait()
-        raise InternalFaultError(f"Dagster ended by itself, with exit code {code}; see what it printed.")
+        wait_for_end(process)
     click.echo("Stopped.", err=True)
 
 
-class _StopRequested(BaseException):
-    """Somebody wants the UI stopped."""
+@click.command()
+def daemon() -> None:
+    """Crawl by the schedule and pick up new zips, without a UI.
+
+    Stays in the foreground, as service managers want it, and prints one line when it works. SIGTERM or Ctrl-C stops it,
+    with the sessions that it runs, which the next one takes up. There is one on a machine, and one for an installation.
+    For the pages beside it: dcc ui --without-daemon, or --read-only.
+
+    \b
+    Example:
+      dcc daemon
+
+    Exit codes: 0 stopped by Ctrl-C or SIGTERM; 2 a database is not initialised; 3 a daemon runs already on this
+    machine; 4 a database cannot be reached; 70 Dagster could not be started, or ended by itself.
+    """
+    settings = settings_from_environment()
+    home = _prepare(settings, needs_tracker=True)
+    arguments = ["run", "--workspace", str(write_workspace(home)), "--log-level", "warning"]
+    with stop_signals(), only_daemon(settings) as lock:
+        began = time.time()
+        with running(settings, "dagster._daemon", arguments, keep=[lock]) as process:
+            click.echo("Starting Dagster ...", err=True)
+            _wait_for_heartbeats(settings, process, began)
+            click.echo("The daemon runs (Ctrl-C stops it).")
+            sys.stdout.flush()
+            wait_for_end(process)
+    click.echo("Stopped.", err=True)
 
 
-@contextmanager
-def _stop_signals() -> Iterator[None]:
-    """End the block quietly on SIGINT and SIGTERM; further ones do not disturb the end."""
+def _prepare(settings: Settings, *, needs_tracker: bool) -> Path:
+    """Check the databases, so that what is wrong is said in a line; the directory of the Dagster instance."""
+    from dcc_assets.instance import require_dagster_database
+    from dcc_assets.instance_configuration import prepare_dagster_home
 
-    def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the signature of a handler
-        for ignored in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(ignored, signal.SIG_IGN)
-        raise _StopRequested
+    if needs_tracker:
+        with open_tracker(settings):
+            pass
+    home = prepare_dagster_home(settings)
+    require_dagster_database(settings)
+    return home
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    except _StopRequested:
-        pass
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+
+def _wait_for_heartbeats(settings: Settings, process: subprocess.Popen[bytes], began: float) -> None:
+    from dcc_assets.instance import open_instance
+
+    def beats() -> bool:
+        return any(beat.timestamp >= began for beat in instance.get_daemon_heartbeats().values())
+
+    with open_instance(settings) as instance:
+        wait_until(process, beats)
 
 
 def _require_free(host: str, port: int) -> None:
@@ -100,71 +132,6 @@ def _require_free(host: str, port: int) -> None:
         raise ConfigurationError(
             f"The UI cannot be served on {host}, port {port}: {error.strerror or error}. Choose others: --host, --port."
         ) from error
-
-
-def _write_workspace(directory: Path) -> Path:
-    """The workspace file that loads the platform wherever it is installed; the checkout's own may not be at hand."""
-    from dcc_assets.session_runs import LOCATION_NAME
-
-    path = directory / "workspace.yaml"
-    module = {"module_name": "dcc_definitions", "location_name": LOCATION_NAME}
-    # JSON is YAML too.
-    path.write_text(json.dumps({"load_from": [{"python_module": module}]}) + "\n", "utf-8")
-    return path
-
-
-@contextmanager
-def _dagster(settings: Settings, workspace: Path, host: str, port: int) -> Iterator[subprocess.Popen[bytes]]:
-    """Dagster's web server, daemon and code server, in a process group of their own that ends with the block."""
-    command = [sys.executable, "-m", "dagster", "dev", "--host", host, "--port", str(port)]
-    command += ["--workspace", str(workspace), "--log-level", "warning"]
-    environment = {
-        **os.environ,
-        "DCC_HOME": str(settings.home),
-        "DAGSTER_HOME": str(settings.dagster_home),
-        "PYTHONWARNINGS": ",".join(filter(None, (os.environ.get("PYTHONWARNINGS"), _UNWANTED_ADVICE))),
-    }
-    process = subprocess.Popen(
-        command, env=environment, stdin=subprocess.DEVNULL, stdout=sys.stderr.fileno(), start_new_session=True
-    )
-    try:
-        yield process
-    finally:
-        _stop(process)
-
-
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    """End the process group of `process`, gently first."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
-        if not _signal_group(process.pid, number):
-            break
-        deadline = time.monotonic() + _STOP_SECONDS
-        while time.monotonic() < deadline and _signal_group(process.pid, 0):
-            process.poll()
-            time.sleep(0.05)
-    process.wait()
-
-
-def _signal_group(group: int, number: int) -> bool:
-    """Send a signal to a process group; whether there was any process in it."""
-    try:
-        os.killpg(group, number)
-    except (ProcessLookupError, PermissionError):
-        return False
-    return True
-
-
-def _wait_until_it_answers(process: subprocess.Popen[bytes], host: str, port: int) -> None:
-    deadline = time.monotonic() + _START_SECONDS
-    while not _answers(host, port):
-        code = process.poll()
-        if code is not None:
-            raise InternalFaultError(f"Dagster could not be started (exit code {code}); see what it printed.")
-        if time.monotonic() > deadline:
-            raise InternalFaultError(
-                f"Dagster did not answer within {_START_SECONDS:.0f} seconds; see what it printed."
-            )
-        time.sleep(_POLL_SECONDS)
 
 
 def _answers(host: str, port: int) -> bool:

@@ -1,19 +1,25 @@
 """Every error the platform raises, in one tree.
 
-A message names the thing, says what is wrong and what to do next. `exit_code` is what the `dcc` command ends
-with when the error reaches it. The class name is the `short_name` under which the tracker's `an_exception` table
-knows the error, and the first line of its docstring is the description stored there.
+A message names the thing, says what is wrong and what to do next, and holds no secret that this process knows of.
+`exit_code` is what the `dcc` command ends with when the error reaches it. The class name is the `short_name` under
+which the tracker's `an_exception` table knows the error, and the first line of its docstring is the description stored
+there.
 """
 
 from __future__ import annotations
 
 from typing import ClassVar
 
+from dcc_resources.redaction import redacted
+
 
 class DccError(Exception):
     """Something went wrong in the platform."""
 
     exit_code: ClassVar[int] = 1
+
+    def __init__(self, *parts: object) -> None:
+        super().__init__(*(redacted(part) if isinstance(part, str) else part for part in parts))
 
     @classmethod
     def short_name(cls) -> str:
@@ -82,6 +88,12 @@ class SessionLostError(DccError):
 
 class ExportActiveError(DccError):
     """Another export writes to the same directory."""
+
+    exit_code = 3
+
+
+class DaemonActiveError(DccError):
+    """A daemon of this installation runs already."""
 
     exit_code = 3
 

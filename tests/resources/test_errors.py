@@ -65,6 +65,7 @@ def test_the_command_ends_with_the_code_that_issue_2_promises_for_each_kind() ->
         errors.SessionActiveError: 3,
         errors.SessionLostError: 3,
         errors.ExportActiveError: 3,
+        errors.DaemonActiveError: 3,
         errors.UnreachableError: 4,
         errors.SourceMisconfiguredError: 2,
     }
