@@ -70,6 +70,22 @@ class ExportError(ConfigurationError):
     """An export cannot be written where it was asked for."""
 
 
+class BackupError(ConfigurationError):
+    """A backup cannot be written where it was asked for, or is not whole."""
+
+
+class StorageNotEmptyError(ConfigurationError):
+    """A database that is to be written anew holds data."""
+
+
+class StorageUnfinishedError(ConfigurationError):
+    """A database was being restored or copied when that broke off."""
+
+
+class CopyFailedError(DccError):
+    """What was copied from one database to another is not what was there."""
+
+
 class NotFoundError(ConfigurationError):
     """The named centre, file source, zip action or session does not exist."""
 
@@ -94,6 +110,12 @@ class ExportActiveError(DccError):
 
 class DaemonActiveError(DccError):
     """A daemon of this installation runs already."""
+
+    exit_code = 3
+
+
+class BackupActiveError(DccError):
+    """Another backup writes to the same directory."""
 
     exit_code = 3
 

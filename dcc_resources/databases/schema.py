@@ -19,11 +19,13 @@ from sqlalchemy.exc import OperationalError, ProgrammingError
 from dcc_resources.databases.description import Database
 from dcc_resources.databases.engines import WRITES, database_label, open_url
 from dcc_resources.databases.servers import require_fit_server
-from dcc_resources.errors import ConfigurationError, DatabaseOutdatedError
+from dcc_resources.errors import ConfigurationError, DatabaseOutdatedError, StorageUnfinishedError
 
 _INIT_LOCK: Final = "dcc_init"
 _LOCK_SECONDS: Final = 60
 _MADE_FIRST: Final = "write_receipt"
+UNFINISHED_COPY: Final = "unfinished_copy"
+"""A table that is there for as long as rows are copied into a database: see `dcc_resources.backups`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +37,10 @@ class InitReport:
     to_revision: str
 
 
-def init_database(engine: Engine, database: Database) -> InitReport:
+def init_database(engine: Engine, database: Database, *, unfinished: bool = False) -> InitReport:
     """Create a database, or bring it up to the schema of this version; without effect when it has it.
+
+    One that rows are being copied into is refused, by StorageUnfinishedError, but with `unfinished`.
 
     A SQLite file is made with its folder, both private to the user; a missing MySQL or MariaDB database is created
     if the user may. Missing rows are added (`Database.fill`). Raises the database's `outdated` error for a schema
@@ -52,6 +56,8 @@ def init_database(engine: Engine, database: Database) -> InitReport:
         with alone(worker, database) as connection:
             require_fit_server(connection, database)
             before = _revision(connection)
+            if not unfinished:
+                _refuse_unfinished(connection, database)
             _refuse_unfit(connection, database, before)
             _upgrade(connection, database)
             if database.fill is not None:
@@ -65,7 +71,8 @@ def init_database(engine: Engine, database: Database) -> InitReport:
 def require_current(engine: Engine, database: Database) -> None:
     """Raise the database's `outdated` error unless it has the schema of this version; changes nothing.
 
-    Raises DatabaseServerUnfitError for a server that is too old or not set up for it.
+    Raises DatabaseServerUnfitError for a server that is too old or not set up for it, StorageUnfinishedError for a
+    database that rows are being copied into.
     """
     label = database_label(engine.url)
     if engine.dialect.name == "sqlite" and not Path(str(engine.url.database)).exists():
@@ -73,6 +80,7 @@ def require_current(engine: Engine, database: Database) -> None:
     with engine.connect() as connection:
         require_fit_server(connection, database)
         revision = _revision(connection)
+        _refuse_unfinished(connection, database)
         _refuse_other(connection, database, revision)
     if revision is None:
         raise database.outdated(f"The database {label} holds no {database.noun}. Create it with: dcc init.")
@@ -97,6 +105,14 @@ def _revision(connection: Connection) -> str | None:
         return None
     revision: str | None = connection.scalar(text("SELECT version_num FROM alembic_version"))
     return revision
+
+
+def _refuse_unfinished(connection: Connection, database: Database) -> None:
+    if inspect(connection).has_table(UNFINISHED_COPY):
+        raise StorageUnfinishedError(
+            f"The {database.name} {database_label(connection.engine.url)} was being restored or copied into when that "
+            "broke off, or still is. Give the command that did so again: dcc restore or dcc migrate-storage."
+        )
 
 
 def _refuse_other(connection: Connection, database: Database, revision: str | None) -> None:

@@ -28,8 +28,10 @@ def alembic_config(versions: tuple[Path, ...]) -> Config:
     return config
 
 
-def upgrade(connection: Connection, database: Database, *, more_versions: tuple[Path, ...] = ()) -> None:
-    """Bring the database to the newest of its revisions and of those in `more_versions`.
+def upgrade(
+    connection: Connection, database: Database, *, more_versions: tuple[Path, ...] = (), revision: str = "head"
+) -> None:
+    """Bring the database to `revision`, by default the newest of its revisions and of those in `more_versions`.
 
     SQLite: inside the caller's transaction, with foreign keys off; raises the database's `outdated` error, for the
     caller to roll back, when rows would be left that refer to nothing. MySQL and MariaDB: one revision a transaction;
@@ -39,9 +41,9 @@ def upgrade(connection: Connection, database: Database, *, more_versions: tuple[
     config.attributes["connection"] = connection
     if connection.dialect.name != "sqlite":
         connection.commit()
-        command.upgrade(config, "head")
+        command.upgrade(config, revision)
         return
-    command.upgrade(config, "head")
+    command.upgrade(config, revision)
     _keep_last_update(connection)
     orphans = connection.exec_driver_sql("PRAGMA foreign_key_check").all()
     if orphans:
