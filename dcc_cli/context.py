@@ -14,6 +14,7 @@ import click
 from dcc_resources.errors import ConfigurationError
 from dcc_resources.naming import Action
 from dcc_resources.outcomes import ZipKey
+from dcc_resources.redaction import keep_secret
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
@@ -90,8 +91,11 @@ def user_name() -> str:
 def read_accesskey(given: str) -> str:
     """The access key that an option gives; `-` reads it from standard input, unseen on a terminal."""
     if given != "-":
-        return given
-    if sys.stdin.isatty():
-        typed: str = click.prompt("Access key", hide_input=True, err=True)
-        return typed
-    return sys.stdin.readline().rstrip("\r\n")
+        accesskey = given
+    elif sys.stdin.isatty():
+        accesskey = click.prompt("Access key", hide_input=True, err=True)
+    else:
+        accesskey = sys.stdin.readline().rstrip("\r\n")
+    if not accesskey.startswith(("env:", "file:", "key:", "/", "~")):
+        keep_secret(accesskey)
+    return accesskey

@@ -20,11 +20,11 @@ from types import MappingProxyType
 from typing import Protocol
 
 from dcc_resources.errors import ReportNotSentError
-from dcc_resources.file_sources.access import redact
 from dcc_resources.file_sources.certificates import tls_context
 from dcc_resources.file_sources.remote_names import printable
 from dcc_resources.file_sources.sockets import shut_down, time_limit
 from dcc_resources.mail_addresses import MailServer, parse_smtp_url
+from dcc_resources.redaction import redact
 from dcc_resources.settings import Settings
 
 _SEND_SECONDS = 60.0

@@ -10,14 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from dcc_resources.errors import ConfigurationError
 from dcc_resources.mail_addresses import parse_addresses, parse_smtp_url
 from dcc_resources.naming import DEFAULT_DOCUMENT_PATTERN, DEFAULT_ZIP_PATTERN, NamingConvention
+from dcc_resources.redaction import keep_secret, keep_secrets_of_url
 from dcc_resources.reference_data.addresses import parse_source
 from dcc_resources.tracker.reference import Phase
 
@@ -240,6 +241,18 @@ class Settings(BaseSettings):
         description="File that gets the metrics at the end of each session, in the text format of Prometheus: for the "
         "node exporter's textfile collector, its name ends with .prom.",
     )
+
+    @model_validator(mode="after")
+    def _tell_nobody(self) -> Self:
+        for name in type(self).model_fields:
+            value = getattr(self, name)
+            if isinstance(value, SecretStr):
+                secret = value.get_secret_value()
+                if name.endswith("_url"):
+                    keep_secrets_of_url(secret)
+                else:
+                    keep_secret(secret)
+        return self
 
     @field_validator("smtp_url")
     @classmethod

@@ -1,5 +1,9 @@
 """Fixtures shared by all tests: real databases and real file servers."""
 
+import pytest
+
+from dcc_resources import redaction
+
 pytest_plugins = [
     "tests.databases",
     "tests.servers",
@@ -8,3 +12,9 @@ pytest_plugins = [
     "tests.healthy_installation",
     "tests.served_sources",
 ]
+
+
+@pytest.fixture(autouse=True)
+def no_secrets_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The passwords of one test's servers are ordinary words to the next test."""
+    monkeypatch.setattr(redaction, "_known", redaction._Known())

@@ -9,14 +9,17 @@
 - empty: the SSH agent's keys (sftp), or no password (ftp, ftps);
 - anything else: a password.
 
-What `env:` and `file:` yield may be a password or the text of a private key. A key with a passphrase and none
-named takes DCC_KEY_PASSPHRASE.
+A file that others than its owner and its group may read, or others than its owner may write, is refused: a secret that
+anybody may know, or exchange, protects nothing. What `env:` and `file:` yield may be a password or the text of a
+private key. A key with a passphrase and none named takes DCC_KEY_PASSPHRASE.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import shlex
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -24,9 +27,11 @@ from typing import NamedTuple
 from pydantic import SecretStr
 
 from dcc_resources.errors import ConfigurationError
+from dcc_resources.redaction import keep_secret
 
 _PRIVATE_KEY = re.compile(r"\A\s*-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----")
 _MAX_SECRET_BYTES = 64 * 1024
+_OTHERS = stat.S_IRWXO | stat.S_IWGRP
 
 
 class Endpoint(NamedTuple):
@@ -44,6 +49,9 @@ class Credential:
     private_key: SecretStr | None = None
     passphrase: SecretStr | None = None
     origin: str = "the access key"
+
+    def __post_init__(self) -> None:
+        keep_secret(*self.secrets)
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -104,14 +112,6 @@ def resolve_accesskey(accesskey: SecretStr, fallback_passphrase: SecretStr | Non
     return Credential(password=accesskey)
 
 
-def redact(text: str, secrets: tuple[str, ...]) -> str:
-    """Replace every secret that occurs in `text`, in capitals or not: a server may repeat what it was sent."""
-    for secret in sorted(secrets, key=len, reverse=True):
-        if secret:
-            text = re.sub(re.escape(secret), "***", text, flags=re.IGNORECASE)
-    return text
-
-
 def _credential(value: str, origin: str, passphrase: SecretStr | None) -> Credential:
     if _PRIVATE_KEY.match(value) is not None:
         return Credential(private_key=SecretStr(value + "\n"), passphrase=passphrase, origin=origin)
@@ -140,6 +140,7 @@ def _referenced(reference: str) -> str:
 def _read_text(path: Path, what: str) -> str:
     try:
         with path.open("rb") as file:
+            _refuse_open_to_others(file.fileno(), path, what)
             content = file.read(_MAX_SECRET_BYTES + 1)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "its path holds a null character"
@@ -155,13 +156,26 @@ def _read_text(path: Path, what: str) -> str:
         raise ConfigurationError(f"{what[0].upper()}{what[1:]} is not text in UTF-8. Correct its path.") from None
 
 
+def _refuse_open_to_others(file: int, path: Path, what: str) -> None:
+    mode = stat.S_IMODE(os.fstat(file).st_mode)
+    if mode & _OTHERS:
+        raise ConfigurationError(
+            f"{what[0].upper()}{what[1:]} may be read or changed by others (its mode is {mode:04o}). "
+            f"Take their rights away: chmod g-w,o= {shlex.quote(str(path))}"
+        )
+
+
 def _private_key_at(text: str) -> str | None:
     """Contents of the private key file of this path; None if the text is no such path."""
     try:
         path = Path(text).expanduser()
         if not path.is_file():
             return None
-        content = path.read_bytes()[:_MAX_SECRET_BYTES].decode("utf-8", "replace")
+        with path.open("rb") as file:
+            content = file.read(_MAX_SECRET_BYTES).decode("utf-8", "replace")
+            if _PRIVATE_KEY.match(content) is None:
+                return None
+            _refuse_open_to_others(file.fileno(), path, f"the private key {path}")
     except (OSError, ValueError, RuntimeError):
         return None
-    return content if _PRIVATE_KEY.match(content) is not None else None
+    return content

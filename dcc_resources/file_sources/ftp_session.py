@@ -20,12 +20,13 @@ from dcc_resources.errors import (
     SourceTimeoutError,
     SourceUnreachableError,
 )
-from dcc_resources.file_sources.access import Credential, Endpoint, redact
+from dcc_resources.file_sources.access import Credential, Endpoint
 from dcc_resources.file_sources.base import SourceAddress
 from dcc_resources.file_sources.certificates import ServerCertificates, unverified_context
 from dcc_resources.file_sources.ftp_listing import parse_time
 from dcc_resources.file_sources.remote_names import printable
 from dcc_resources.file_sources.sockets import open_socket, shut_down, time_limit
+from dcc_resources.redaction import redact
 from dcc_resources.settings import Settings
 
 _BLOCK = 256 * 1024

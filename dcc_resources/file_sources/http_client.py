@@ -21,10 +21,11 @@ from urllib.parse import quote, urljoin, urlsplit
 from pydantic import SecretStr
 
 from dcc_resources.errors import SourceError, SourceTimeoutError, SourceUnreachableError
-from dcc_resources.file_sources.access import Credential, Endpoint, redact
+from dcc_resources.file_sources.access import Credential, Endpoint
 from dcc_resources.file_sources.certificates import ServerCertificates, unverified_context
 from dcc_resources.file_sources.remote_names import printable
 from dcc_resources.file_sources.sockets import open_socket, shut_down, time_limit
+from dcc_resources.redaction import keep_secret, redact
 from dcc_resources.settings import Settings
 
 FAILURES = (http.client.HTTPException, OSError, ValueError)
@@ -62,7 +63,9 @@ class Site:
         if not self.username and self.credential.password is None:
             return None
         password = self.credential.password.get_secret_value() if self.credential.password is not None else ""
-        return SecretStr("Basic " + base64.b64encode(f"{self.username}:{password}".encode()).decode("ascii"))
+        proof = base64.b64encode(f"{self.username}:{password}".encode()).decode("ascii")
+        keep_secret(proof if password else None)
+        return SecretStr(f"Basic {proof}")
 
     def resolve(self, target: str, link: str) -> str | None:
         """The target (path and query) that a link found at `target` leads to; None if it leads to another server."""

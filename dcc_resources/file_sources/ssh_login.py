@@ -10,9 +10,10 @@ import paramiko
 from pydantic import SecretStr
 
 from dcc_resources.errors import ConfigurationError, LoginRefusedError, SourceTimeoutError, SourceUnreachableError
-from dcc_resources.file_sources.access import Credential, redact
+from dcc_resources.file_sources.access import Credential
 from dcc_resources.file_sources.base import SourceAddress
 from dcc_resources.file_sources.ssh_transport import SshTransport, describe
+from dcc_resources.redaction import redact
 
 _KEY_CLASSES: tuple[type[paramiko.PKey], ...] = (paramiko.Ed25519Key, paramiko.ECDSAKey, paramiko.RSAKey)
 

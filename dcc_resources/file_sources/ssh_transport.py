@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import socket
 import threading
 import time
@@ -22,6 +23,9 @@ from dcc_resources.settings import Settings
 
 # By far the cheapest cipher for both sides on today's processors; what paramiko prefers costs twice the time.
 _FAST_CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com")
+
+# What OpenSSH does not offer by itself any more either, and MACs on SHA-1.
+_WEAK = re.compile(r"cbc|3des|arcfour|md5|sha1\b|ssh-dss|^ssh-rsa$")
 
 # Its threads log each failure with a trace although the same failure reaches the caller as an exception.
 logging.getLogger("paramiko").setLevel(logging.CRITICAL)
@@ -111,8 +115,10 @@ class SshTransport:
     def _negotiate(self, first_algorithms: Sequence[str], timeout: float) -> None:
         transport = self.transport
         options = transport.get_security_options()
-        options.ciphers = _first(_FAST_CIPHERS, options.ciphers)
-        options.key_types = _first(first_algorithms, options.key_types)
+        options.ciphers = _first(_FAST_CIPHERS, _strong(options.ciphers))
+        options.digests = _strong(options.digests)
+        options.kex = _strong(options.kex)
+        options.key_types = _first(first_algorithms, _strong(options.key_types))
         transport.banner_timeout = transport.handshake_timeout = timeout
         transport.auth_timeout = transport.channel_timeout = timeout
         negotiated = threading.Event()
@@ -182,6 +188,10 @@ def fetch_host_key(hostname: str, settings: Settings) -> HostKey:
         return connection.host_key
     finally:
         connection.close()
+
+
+def _strong(available: Sequence[str]) -> tuple[str, ...]:
+    return tuple(name for name in available if _WEAK.search(name) is None)
 
 
 def _first(preferred: Sequence[str], available: Sequence[str]) -> tuple[str, ...]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import contextlib
 import hmac
+import os
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,7 @@ from pydantic import SecretStr
 
 from dcc_resources.errors import ConfigurationError, ListingFailedError, TransferFailedError
 from dcc_resources.file_sources import listing
-from dcc_resources.file_sources.access import Endpoint, parse_hostname, redact, resolve_accesskey
+from dcc_resources.file_sources.access import Endpoint, parse_hostname, resolve_accesskey
 from dcc_resources.file_sources.base import ListedFile
 from dcc_resources.file_sources.ftp_listing import parse_list_line, parse_mlsd_line, parse_time
 from dcc_resources.file_sources.host_keys import HostKey, known_host_keys
@@ -23,6 +25,7 @@ from dcc_resources.file_sources.listing import Entry, EntryKind, gather
 from dcc_resources.file_sources.md5_sidecar import parse_md5
 from dcc_resources.file_sources.remote_names import join_base, printable, raw
 from dcc_resources.naming import Action
+from dcc_resources.redaction import redact
 from tests.servers import server_program
 
 MD5 = "d41d8cd98f00b204e9800998ecf8427e"
@@ -62,6 +65,12 @@ class TestHostNames:
 class TestAccessKeys:
     """existing_system_defects row 32: secrets by reference, so that none need be in the database."""
 
+    @pytest.fixture(autouse=True)
+    def files_are_private(self) -> Iterator[None]:
+        before = os.umask(0o077)
+        yield
+        os.umask(before)
+
     def test_a_password_is_taken_as_it_stands(self) -> None:
         credential = resolve_accesskey(SecretStr(" pass word "))
         assert credential.password is not None
@@ -75,6 +84,29 @@ class TestAccessKeys:
     def test_a_file(self, tmp_path: Path) -> None:
         (tmp_path / "secret").write_text("  hunter2\n")
         assert resolve_accesskey(SecretStr(f"file:{tmp_path}/secret")).secrets == ("hunter2",)
+
+    @pytest.mark.parametrize("prefix", ["", "key:", "file:"])
+    @pytest.mark.parametrize("mode", [0o604, 0o602, 0o601, 0o620, 0o644, 0o666])
+    def test_a_file_that_others_may_read_or_change_is_refused(self, prefix: str, mode: int, tmp_path: Path) -> None:
+        path = tmp_path / "the key"
+        path.write_text("-----BEGIN OPENSSH PRIVATE KEY-----\nAAAA\n-----END OPENSSH PRIVATE KEY-----\n")
+        path.chmod(mode)
+        with pytest.raises(ConfigurationError, match=rf"mode is {mode:04o}\).*chmod g-w,o= '.*/the key'") as caught:
+            resolve_accesskey(SecretStr(f"{prefix}{path}"))
+        assert "AAAA" not in str(caught.value)
+
+    @pytest.mark.parametrize("mode", [0o600, 0o400, 0o640, 0o440, 0o700])
+    def test_a_file_that_the_group_may_read_is_taken(self, mode: int, tmp_path: Path) -> None:
+        (tmp_path / "secret").write_text("hunter2")
+        (tmp_path / "secret").chmod(mode)
+        assert resolve_accesskey(SecretStr(f"file:{tmp_path}/secret")).secrets == ("hunter2",)
+
+    def test_a_passphrase_file_that_others_may_read_is_refused(self, tmp_path: Path) -> None:
+        (tmp_path / "key").write_text("-----BEGIN RSA PRIVATE KEY-----\n")
+        (tmp_path / "passphrase").write_text("hunter2")
+        (tmp_path / "passphrase").chmod(0o644)
+        with pytest.raises(ConfigurationError, match="passphrase, to which an access key refers, may be read"):
+            resolve_accesskey(SecretStr(f"key:{tmp_path}/key?passphrase=file:{tmp_path}/passphrase"))
 
     def test_nothing(self) -> None:
         assert resolve_accesskey(SecretStr("")).secrets == ()

@@ -29,7 +29,7 @@ from dcc_resources.file_sources.host_keys import HostKey
 from dcc_resources.file_sources.ssh_transport import fetch_host_key
 from dcc_resources.naming import Action
 from dcc_resources.settings import Settings
-from tests.servers import SftpServer, Share, free_port, server_program
+from tests.servers import ServerProcess, SftpServer, Share, free_port, server_program
 
 pytestmark = pytest.mark.servers
 
@@ -297,3 +297,33 @@ def test_a_server_without_sftp(openssh: SftpServer, sftp_server: Share, source_s
     authorised.write_text("\n".join([*lines[:-1], f'command="echo Welcome!" {lines[-1]}']) + "\n")
     with pytest.raises(SourceUnreachableError, match="opening an SFTP session"):
         connect(sftp_server.address(accesskey=SecretStr(f"key:{key}")), source_settings)
+
+
+class TestAlgorithms:
+    """What OpenSSH itself does not offer any more is not agreed to."""
+
+    @pytest.mark.parametrize(
+        "weak",
+        [
+            "Ciphers aes128-cbc,aes192-cbc,aes256-cbc,3des-cbc",
+            "Ciphers aes128-ctr\nMACs hmac-sha1,hmac-md5",
+            "KexAlgorithms diffie-hellman-group14-sha1",
+            "HostKeyAlgorithms ssh-rsa",
+        ],
+    )
+    def test_a_server_that_offers_only_weak_ones_is_not_talked_to(
+        self, weak: str, openssh: SftpServer, tmp_path: Path, source_settings: Settings
+    ) -> None:
+        port = free_port()
+        host_key = f"HostKey {openssh.folder / 'host_rsa'}"
+        (tmp_path / "sshd_config").write_text(
+            f"Port {port}\nListenAddress 127.0.0.1\nPidFile none\n{host_key}\n{weak}\n"
+        )
+        command = [server_program("sshd"), "-D", "-e", "-f", str(tmp_path / "sshd_config")]
+        server = ServerProcess(command, port, tmp_path / "log")
+        try:
+            with pytest.raises(SourceUnreachableError, match="no SSH session could be begun"):
+                fetch_host_key(server.hostname, source_settings)
+        finally:
+            server.stop()
+        assert "no matching" in (tmp_path / "log").read_text()

@@ -55,6 +55,7 @@ def test_no_secret_is_in_logs_tracker_or_reprs(
     caplog.set_level(logging.INFO, "sqlalchemy.engine")
     monkeypatch.setenv("CENTRE_PASSPHRASE", PASSPHRASE)
     (tmp_path / "password").write_text(WRONG)
+    (tmp_path / "password").chmod(0o600)
     key = openssh.new_key(passphrase=PASSPHRASE)
     private_key = key.read_text()
     by_password, by_ftp = password_sftp_server(), faulty_ftp_server(refuse_login=True, repeat_password=True)

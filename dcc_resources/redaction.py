@@ -1,0 +1,195 @@
+"""What the platform must not tell anyone: the secrets that this process has come across, taken out of texts.
+
+A password is known from the moment that a setting or an access key yields it (`keep_secret`). From then on it is taken
+out of every log record, whichever handler shows it, and of every error of the platform, wherever that is shown or
+stored; so it does not matter what a driver, or a server that repeats what it was sent, puts into a message.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import logging
+import re
+import threading
+import traceback
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+from urllib.parse import parse_qsl, quote, quote_plus, unquote
+
+MASK: Final = "***"
+
+SHORTEST: Final = 4
+"""Characters below which a secret cannot be told from other text, and is taken out only of what a server answers."""
+
+_KEY_LINE: Final = 16
+_LONGEST_CHAIN: Final = 50
+
+
+class _Known:
+    """The secrets of a process, and what finds them in a text."""
+
+    def __init__(self) -> None:
+        self._forms: set[str] = set()
+        self._pattern: re.Pattern[str] | None = None
+        self._changing = threading.Lock()
+
+    def add(self, secrets: Iterable[str]) -> None:
+        """Know these too."""
+        forms = {form for secret in secrets if len(secret) >= SHORTEST for form in forms_of(secret)}
+        with self._changing:
+            if not forms <= self._forms:
+                self._forms |= forms
+                self._pattern = _finder(self._forms)
+
+    def redacted(self, text: str) -> str:
+        """The text without them."""
+        return text if self._pattern is None else self._pattern.sub(MASK, text)
+
+
+_known = _Known()
+
+
+def keep_secret(*secrets: str | None) -> None:
+    """Have these taken out of log records and errors from now on. Of a private key each line counts."""
+    given = [secret for secret in secrets if secret]
+    lines = [line for secret in given if "\n" in secret for line in secret.splitlines() if len(line) >= _KEY_LINE]
+    # The first and last line of a key say only what it is.
+    _known.add([*given, *(line for line in lines if not line.startswith("-----"))])
+    _watch_log()
+
+
+def keep_secrets_of_url(url: str) -> None:
+    """Have the password of a URL, encoded or not, taken out of log records and errors from now on."""
+    scheme, found, rest = url.strip().partition("://")
+    if not found or scheme.lower().startswith("sqlite"):
+        return
+    # To the last @: whoever forgot to encode a slash, an @ or a question mark has part of the password before them.
+    password = rest.partition(":")[2].rpartition("@")[0]
+    asked = parse_qsl(rest.partition("?")[2])
+    keep_secret(password, unquote(password), *(value for name, value in asked if "pass" in name.lower()))
+
+
+def redacted(text: str) -> str:
+    """A text without the secrets that this process knows; `***` stands in their place."""
+    return _known.redacted(text)
+
+
+def redact(text: str, secrets: Iterable[str]) -> str:
+    """A text without these secrets, in any of their forms, however short they are."""
+    forms = {form for secret in secrets if secret for form in forms_of(secret)}
+    return _finder(forms).sub(MASK, text) if forms else text
+
+
+def forms_of(secret: str) -> set[str]:
+    """How a secret may stand in a text: as it is, encoded for URLs, HTML, JSON, Python or HTTP, wrongly decoded."""
+    encoded = secret.encode("utf-8", "surrogatepass")
+    quoted = [quote(encoded, safe=safe) for safe in ("", "/", "/:@", "~()*!.'")] + [quote_plus(encoded)]
+    lowered = [re.sub(r"%[0-9A-F]{2}", lambda found: found.group().lower(), text) for text in quoted]
+    escaped = [repr(secret)[1:-1], repr(encoded)[2:-1], secret.replace("\\", "\\\\"), secret.replace("'", "\\'")]
+    escaped += [json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]]
+    escaped += [html.escape(secret), html.escape(secret, quote=False)]
+    escaped += [text.replace("\\", "\\\\") for text in escaped[:2]]
+    printed = "".join(char if char.isprintable() and char != "\\" else _escape(char) for char in secret)
+    return {
+        secret,
+        printed,
+        *quoted,
+        *lowered,
+        *escaped,
+        encoded.decode("latin-1"),
+        base64.b64encode(encoded).decode("ascii"),
+        " ".join(secret.split()) or secret,
+    } - {""}
+
+
+def _escape(char: str) -> str:
+    return "".join(f"\\x{byte:02x}" for byte in char.encode("utf-8", "surrogatepass"))
+
+
+def _finder(forms: Iterable[str]) -> re.Pattern[str]:
+    longest_first = sorted(forms, key=len, reverse=True)
+    # In capitals or not: a server may repeat what it was sent.
+    return re.compile("|".join(map(re.escape, longest_first)), re.IGNORECASE)
+
+
+def clean(error: BaseException) -> None:
+    """Take known secrets out of an exception and those behind it, before something else shows or stores them.
+
+    What one says that cannot be changed is replaced by what it said without the secrets.
+    """
+    for holder, link in _chain(error):
+        if _is_clean(link):
+            continue
+        link.args = tuple(redacted(part) if isinstance(part, str) else part for part in link.args)
+        if isinstance(link, OSError) and link.strerror is not None:
+            link.strerror = redacted(str(link.strerror))
+        if not _is_clean(link) and holder is not None:
+            stand_in = HiddenError(redacted(f"{type(link).__name__}: {link}")).with_traceback(link.__traceback__)
+            if holder.__cause__ is link:
+                holder.__cause__ = stand_in
+            else:
+                holder.__context__ = stand_in
+
+
+class HiddenError(Exception):
+    """Stands for an exception whose text held a secret."""
+
+
+def _chain(error: BaseException) -> Iterator[tuple[BaseException | None, BaseException]]:
+    seen: set[int] = set()
+    pending: list[tuple[BaseException | None, BaseException]] = [(None, error)]
+    while pending and len(seen) < _LONGEST_CHAIN:
+        holder, link = pending.pop()
+        if id(link) in seen:
+            continue
+        seen.add(id(link))
+        yield holder, link
+        pending += [(link, behind) for behind in (link.__cause__, link.__context__) if behind is not None]
+
+
+def _is_clean(error: BaseException) -> bool:
+    said = f"{error} {error!r}"
+    return redacted(said) == said
+
+
+def redacted_traceback(error: BaseException) -> str:
+    """The traceback of an exception, with those behind it, without secrets."""
+    return redacted("".join(traceback.format_exception(error)))
+
+
+_watched = False
+
+
+def _watch_log() -> None:
+    """Have every log record made from now on be without secrets."""
+    global _watched
+    if _watched:
+        return
+    _watched = True
+    make = logging.getLogRecordFactory()
+
+    def make_redacted(*arguments: Any, **named: Any) -> logging.LogRecord:
+        record = make(*arguments, **named)
+        _redact_record(record)
+        return record
+
+    logging.setLogRecordFactory(make_redacted)
+
+
+def _redact_record(record: logging.LogRecord) -> None:
+    try:
+        said = record.getMessage()
+    except (TypeError, ValueError, KeyError):
+        # The handler says that the arguments do not fit, and shows them.
+        said = f"{record.msg} {record.args}"
+    shown = redacted(said)
+    if shown != said:
+        record.msg, record.args = shown, ()
+    if record.exc_info and isinstance(record.exc_info[1], BaseException):
+        told = "".join(traceback.format_exception(record.exc_info[1]))
+        if redacted(told) != told:
+            # Formatters of the library take this in place of the exception.
+            record.exc_text = redacted(told).rstrip("\n")
+            record.exc_info = (HiddenError, HiddenError(redacted(str(record.exc_info[1]))), None)
