@@ -19,6 +19,7 @@ from dcc_resources.naming import Action
 from dcc_resources.outcomes import SourceCrawl, ZipKey, ZipOutcome
 from dcc_resources.qc_database.database import open_qc_database
 from dcc_resources.qc_database.database import require_current as require_current_qc
+from dcc_resources.redaction import clean
 from dcc_resources.sessions import Session, open_session
 from dcc_resources.settings import Settings, load_settings
 from dcc_resources.tracker.database import open_tracker, require_current
@@ -135,6 +136,7 @@ class Work:
         except GeneratorExit:
             raise
         except BaseException as failure:
+            clean(failure)
             self.failure = failure
             raise
 

@@ -19,6 +19,7 @@ import click
 from dcc_cli.output import printable, tell, warn
 from dcc_resources.errors import DatabaseUnreachableError, DccError, InternalFaultError
 from dcc_resources.logging_setup import LogPlan, log_plan, logging_as, plan_from_environment
+from dcc_resources.redaction import redacted
 
 INTERRUPTED = 130
 PIPE_CLOSED = 141
@@ -40,7 +41,7 @@ class CommandFailedError(click.ClickException):
     """A command ended with an error: one line on standard error and an exit code."""
 
     def __init__(self, message: str, exit_code: int) -> None:
-        super().__init__(message)
+        super().__init__(redacted(message))
         self.exit_code = exit_code  # type: ignore[misc]
         self.is_told = False
 
@@ -161,7 +162,7 @@ def _log_failure(error: CommandFailedError) -> None:
 
 def _show_traceback(ctx: click.Context) -> None:
     if ctx.params.get("debug"):
-        traceback.print_exc()
+        click.echo(redacted(traceback.format_exc()), err=True, nl=False)
 
 
 def _silence_stdout() -> None:

@@ -119,6 +119,9 @@ def _about() -> dict[str, str | int]:
 
 
 def _traceback(record: logging.LogRecord) -> str:
+    if record.exc_text:
+        # As `dcc_resources.redaction` leaves it where the exception held a secret.
+        return record.exc_text
     if not record.exc_info or record.exc_info[0] is None:
         return ""
     return logging.Formatter().formatException(record.exc_info)

@@ -36,4 +36,4 @@ def environment_without_secrets() -> dict[str, str]:
     """The environment for a process that needs neither settings nor secrets: what programs themselves go by."""
     kept = ("COV", "DCC_LOG_", "LANG", "LC_", "LD_", "PYTHON")
     named = {"HOME", "LOGNAME", "PATH", "TMPDIR", "TZ", "USER", "VIRTUAL_ENV"}
-    return {name: value for name, value in os.environ.items() if name in named or name.startswith(kept)}
+    return {name: value for name, value in os.environ.items() if name in named or name.upper().startswith(kept)}

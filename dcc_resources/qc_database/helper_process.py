@@ -25,6 +25,7 @@ from typing import IO, Any, Final, Protocol, cast
 from dcc_resources.errors import DccError, InternalFaultError
 from dcc_resources.log_context import log_context, logging_about
 from dcc_resources.logging_setup import plan_from_environment, start_logging
+from dcc_resources.process_protection import environment_without_secrets, forbid_core_dumps
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +51,9 @@ class Helper:
     def __init__(self, module: str) -> None:
         command = [sys.executable, "-c", _START.format(path=sys.path, module=module)]
         command.append(json.dumps(dict(log_context())))
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        # It talks to no server and no database: what it does not know it cannot lose.
+        environment = environment_without_secrets()
+        self.process = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self._out = cast(IO[bytes], self.process.stdin)
         self._in = cast(IO[bytes], self.process.stdout)
         _widen(self._in)
@@ -90,6 +93,7 @@ def ended_early(name: str, code: int) -> InternalFaultError:
 
 def serve(work: Callable[[IO[bytes], Out], None]) -> None:
     """Do the work of a `Helper`, which reads messages and writes others; what it raises is the last one."""
+    forbid_core_dumps()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # What is made here has no cycles, and is gone with its batch.
     gc.disable()
