@@ -25,6 +25,7 @@ _COMMANDS = {
     "rules": "dcc_cli.rules:rules",
     "reference": "dcc_cli.reference:reference",
     "validate": "dcc_cli.validate:validate",
+    "doctor": "dcc_cli.doctor:doctor",
     "staging": "dcc_cli.staging:staging",
     "ui": "dcc_cli.ui:ui",
     "daemon": "dcc_cli.ui:daemon",

@@ -85,6 +85,19 @@ class SmtpChannel:
             f"({self._server.label})."
         )
 
+    def reach(self) -> str:
+        """Connect and log in as for a report, and send nothing; the name of the server. Raises ReportNotSentError."""
+        with self._translated():
+            client = self._client()
+            with time_limit(self._settings.connect_timeout, lambda: shut_down(client.sock)):
+                try:
+                    self._log_in(client)
+                    with contextlib.suppress(smtplib.SMTPException, OSError):
+                        client.quit()
+                finally:
+                    client.close()
+        return self._server.label
+
     def _message(self, report: Report) -> EmailMessage:
         message = EmailMessage()
         message["Subject"] = report.subject
@@ -106,6 +119,11 @@ class SmtpChannel:
 
     def _deliver(self, client: smtplib.SMTP, message: EmailMessage) -> tuple[str, ...]:
         """Hand the message to the server; returns the recipients that it refused, if it took any."""
+        self._log_in(client)
+        return tuple(client.send_message(message))
+
+    def _log_in(self, client: smtplib.SMTP) -> None:
+        """Come to where a message can be handed over: encrypted and logged in, as far as need be."""
         server = self._server
         password = server.password.get_secret_value()
         client.ehlo_or_helo_if_needed()
@@ -119,7 +137,6 @@ class SmtpChannel:
             )
         if password:
             client.login(server.username, password)
-        return tuple(client.send_message(message))
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:
@@ -202,6 +219,11 @@ def open_channels(settings: Settings) -> list[ReportChannel]:
     """The channels that the settings ask for; none by default."""
     made = (make(settings) for make in CHANNELS.values())
     return [channel for channel in made if channel is not None]
+
+
+def reach_mail_server(settings: Settings) -> str:
+    """See that the mail server takes one in, and send nothing; what it is called. Raises ReportNotSentError."""
+    return SmtpChannel(parse_smtp_url(settings.smtp_url), settings.report_addresses, settings).reach()
 
 
 def _is_local(host: str) -> bool:

@@ -118,6 +118,15 @@ class HttpConnection(Connection):
             return None
         return parse_md5(bytes(content), name, self._label)
 
+    def server_date(self) -> str | None:
+        """The time by the server's clock, as it says it (RFC 9110, `Date`); None if it does not. Raises SourceError."""
+        with (
+            self._translated("telling the time", SourceUnreachableError),
+            self._client.limit(self._settings.login_timeout),
+            self._client.ask("HEAD", self._target() + "/") as answer,
+        ):
+            return answer.headers.get("Date")
+
     def close(self) -> None:
         """Close the connection; see `Connection.close`."""
         self._client.close()

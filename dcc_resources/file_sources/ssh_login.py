@@ -29,12 +29,12 @@ def log_in(connection: SshTransport, address: SourceAddress, credential: Credent
     if credential.password is not None:
         _attempt(connection, address, credential, deadline, credential.password.get_secret_value())
     elif credential.private_key is not None:
-        _attempt(connection, address, credential, deadline, _load_private_key(credential, credential.private_key))
+        _attempt(connection, address, credential, deadline, load_private_key(credential, credential.private_key))
     else:
         _log_in_by_agent(connection, address, credential, deadline)
 
 
-def _load_private_key(credential: Credential, private_key: SecretStr) -> paramiko.PKey:
+def load_private_key(credential: Credential, private_key: SecretStr) -> paramiko.PKey:
     """The private key of a credential, whatever its type and format. Raises ConfigurationError, without its text."""
     text = private_key.get_secret_value()
     passphrase = credential.passphrase.get_secret_value() if credential.passphrase is not None else None

@@ -1,0 +1,162 @@
+"""The checks of `dcc doctor` that look at Dagster: its storage, its daemon, its runs; and at all of it in depth."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from dagster import DagsterInstance, DagsterRunStatus, RunsFilter
+from sqlalchemy import func, select
+
+from dcc_assets.consistency import check_events
+from dcc_assets.instance import open_instance
+from dcc_assets.instance_configuration import CONFIGURATION_FILE
+from dcc_resources.consistency.checking import check_consistency
+from dcc_resources.consistency.inconsistencies import RULES, Inconsistency
+from dcc_resources.databases.columns import utc_now
+from dcc_resources.databases.engines import database_label
+from dcc_resources.doctor.surroundings import Surroundings
+from dcc_resources.doctor.verdicts import Check, Finding, failed, not_checked, ok, split_advice, warning
+from dcc_resources.errors import DccError
+from dcc_resources.qc_database.database import QC_DATABASE
+from dcc_resources.sessions import read_lease
+from dcc_resources.tracker.models import CrawlingSession
+from dcc_resources.tracker.schema import TRACKER
+
+_DAEMON_SECONDS: Final = 300
+"""A daemon says twice a minute that it is there."""
+_STUCK: Final = timedelta(minutes=30)
+_UNFINISHED: Final = [
+    DagsterRunStatus.QUEUED,
+    DagsterRunStatus.NOT_STARTED,
+    DagsterRunStatus.STARTING,
+    DagsterRunStatus.STARTED,
+    DagsterRunStatus.CANCELING,
+]
+_SHOWN: Final = 20
+
+
+def check_dagster(surroundings: Surroundings) -> Iterator[Finding]:
+    """The instance's storage can be used, its daemon is alive if one is in use, no run is stuck."""
+    settings = surroundings.hurried_settings
+    if not settings.dagster_events:
+        yield not_checked("Dagster instance", "Sessions do without Dagster (DCC_DAGSTER_EVENTS).")
+        return
+    if not (settings.dagster_home / CONFIGURATION_FILE).exists():
+        yield not_checked(
+            "Dagster instance", f"There is none in {settings.dagster_home} yet.", "The first session makes it."
+        )
+        return
+    try:
+        instance = open_instance(settings)
+    except DccError as error:
+        said, advice = split_advice(str(error))
+        yield failed("Dagster instance", said, advice)
+        return
+    with instance:
+        yield from _check_storage(instance, surroundings)
+        yield from _check_daemon(instance, surroundings)
+        yield _check_runs(instance, surroundings)
+
+
+def _check_storage(instance: DagsterInstance, surroundings: Surroundings) -> Iterator[Finding]:
+    began = time.monotonic()
+    outdated = []
+    for name in ("run_storage", "event_log_storage", "schedule_storage"):
+        told = getattr(getattr(instance, name), "alembic_version", lambda: None)()
+        if told is not None and told[0] != told[1]:
+            outdated.append(f"the {name.replace('_', ' ')} has {told[0]} instead of {told[1]}")
+    instance.get_runs(limit=1)
+    seconds = time.monotonic() - began
+    if outdated:
+        home = surroundings.settings.dagster_home
+        yield failed(
+            "Dagster instance",
+            f"Its storage has the schema of another version: {'; '.join(outdated)}.",
+            f"Stop dcc ui and dcc daemon, then: DAGSTER_HOME={home} dagster instance migrate",
+        )
+        return
+    url = surroundings.settings.dagster_url
+    where = "SQLite" if url is None else "the database of DCC_DAGSTER_URL"
+    yield ok("Dagster instance", f"Its storage ({where}) answers within {1_000 * seconds:.0f} ms, of the right schema.")
+
+
+def _check_daemon(instance: DagsterInstance, surroundings: Surroundings) -> Iterator[Finding]:
+    beats = instance.get_daemon_heartbeats()
+    if not beats:
+        yield not_checked("Dagster daemon", "None has run yet.", "dcc daemon, or dcc ui; or dcc crawl by a timer")
+        return
+    newest = datetime.fromtimestamp(max(beat.timestamp for beat in beats.values()), UTC).replace(tzinfo=None)
+    errors = [(kind, beat.errors[0].message) for kind, beat in sorted(beats.items()) if beat.errors]
+    if utc_now() - newest > timedelta(seconds=_DAEMON_SECONDS):
+        with surroundings.reading(TRACKER) as connection:
+            last = connection.scalar(select(func.max(CrawlingSession.start_time)))
+        message = f"It gave its last sign of life at {newest:%Y-%m-%d %H:%M} UTC."
+        if last is not None and last > newest:
+            yield ok("Dagster daemon", f"{message} Sessions have run since without it.")
+        else:
+            yield warning(
+                "Dagster daemon",
+                f"{message} Nothing crawls since.",
+                "Start it: systemctl start dcc-daemon, or dcc daemon",
+            )
+    elif errors:
+        kind, said = errors[0]
+        yield warning(
+            "Dagster daemon",
+            f"It runs, but {kind.lower()} met an error: {' '.join(said.split())[:300]}",
+            "See its log: journalctl -u dcc-daemon",
+        )
+    else:
+        yield ok("Dagster daemon", f"It runs; its last sign of life was at {newest:%Y-%m-%d %H:%M} UTC.")
+
+
+def _check_runs(instance: DagsterInstance, surroundings: Surroundings) -> Finding:
+    before = datetime.now(UTC) - _STUCK
+    stuck = instance.get_runs(RunsFilter(statuses=_UNFINISHED, updated_before=before), limit=_SHOWN)
+    with surroundings.reading(TRACKER) as connection:
+        active = read_lease(connection, surroundings.settings).active
+    if not stuck or active is not None:
+        return ok("Dagster runs", "None is stuck.")
+    first = stuck[0]
+    return warning(
+        "Dagster runs",
+        f"{len(stuck)} are unfinished for more than {_STUCK.seconds // 60} minutes and no session is active; one is "
+        f"{first.run_id} ({first.job_name}, {first.status.value.lower()}).",
+        "The next session finishes those of processes that died: dcc crawl; others end in the UI, under Runs",
+    )
+
+
+def check_depths(surroundings: Surroundings) -> Iterator[Finding]:
+    """The tracker, staging, the QC database and what Dagster shows fit together; reads all of them."""
+    settings = surroundings.settings
+    with surroundings.reading(TRACKER), surroundings.reading(QC_DATABASE):
+        pass
+    tracker, qc = surroundings.tracker(), surroundings.engine(QC_DATABASE)
+    found = check_consistency(tracker, qc, settings)
+    looked = "tracker, staging and QC database"
+    if settings.dagster_events and (settings.dagster_home / CONFIGURATION_FILE).exists():
+        with open_instance(settings) as instance:
+            found += check_events(tracker, settings, instance)
+        looked = "tracker, staging, QC database and Dagster"
+    with tracker.connect() as connection:
+        active = read_lease(connection, settings).active
+    yield from (_inconsistency(one) for one in found)
+    if active is not None:
+        yield not_checked("consistency", f"Session {active} is active: not all could be looked at.", "Try again later.")
+    elif not found:
+        label = database_label(tracker.url)
+        yield ok("consistency", f"{len(RULES)} rules hold for {looked} ({label}).")
+
+
+def _inconsistency(one: Inconsistency) -> Finding:
+    return failed(
+        f"{one.rule} {one.subject}", RULES[one.rule] + " Here: " + one.message, "As said; what it means: dcc show"
+    )
+
+
+CHECKS: Final = (Check("dagster", check_dagster),)
+DEPTHS: Final = Check("consistency", check_depths)
+"""Reads everything, however long that takes."""
