@@ -9,6 +9,7 @@ from typing import NoReturn
 import click
 
 from dcc_cli.group import EXIT_CODES, INTERRUPTED, RootGroup
+from dcc_resources.process_protection import forbid_core_dumps, keep_files_private
 
 _COMMANDS = {
     "init": "dcc_cli.installation:init",
@@ -20,6 +21,7 @@ _COMMANDS = {
     "show": "dcc_cli.story:show",
     "retry": "dcc_cli.crawl:retry",
     "sessions": "dcc_cli.reports:sessions",
+    "metrics": "dcc_cli.metrics:metrics",
     "data": "dcc_cli.data:data",
     "qc": "dcc_cli.qc:qc",
     "rules": "dcc_cli.rules:rules",
@@ -77,6 +79,8 @@ def main() -> NoReturn:
     """Run the command line of this process."""
     # Imports make many objects that stay: looking through them again and again costs a tenth of a short command.
     gc.set_threshold(50_000, 20, 100)
+    forbid_core_dumps()
+    keep_files_private()
     try:
         dcc.main(prog_name="dcc")
     except KeyboardInterrupt:

@@ -84,6 +84,16 @@ def session_zips(connection: Connection, session: SessionEntry) -> list[SessionZ
     ]
 
 
+def count_session_zips(connection: Connection, session: SessionEntry) -> dict[Status, int]:
+    """How many zip actions of a session are in each status; as of `session_zips`."""
+    query = (
+        select(ZipAction.status_id, func.count())
+        .where(ZipAction.id.in_(_touched(connection, session)))
+        .group_by(ZipAction.status_id)
+    )
+    return {Status(status): count for status, count in connection.execute(query)}
+
+
 def session_documents(connection: Connection, session: SessionEntry) -> dict[ZipKey, list[StateCount]]:
     """How many documents of each of these zip actions are in each state: those of its latest download."""
     latest = latest_downloads()

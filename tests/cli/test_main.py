@@ -35,6 +35,7 @@ NAMES = [
     "show",
     "retry",
     "sessions",
+    "metrics",
     "data",
     "qc",
     "rules",

@@ -1,0 +1,72 @@
+"""Metrics as text, in the format of Prometheus, and as a file of it."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+from uuid import uuid4
+
+from prometheus_client import generate_latest
+from prometheus_client.registry import Collector, CollectorRegistry
+
+from dcc_resources.metrics.collecting import Collection
+from dcc_resources.metrics.families import Metric
+from dcc_resources.settings import Settings
+
+log = logging.getLogger(__name__)
+
+_READABLE: Final = 0o644
+
+
+class _Collected(Collector):
+    def __init__(self, families: Iterable[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterable[Metric]:
+        return self._families
+
+
+def exposition(families: Iterable[Metric]) -> bytes:
+    """Metrics in the text format, version 0.0.4; the values of labels are escaped."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Collected(list(families)))
+    return generate_latest(registry)
+
+
+def write_metrics_file(settings: Settings) -> tuple[str, ...]:
+    """Write all metrics to the file that the settings name, if any; whoever reads it finds the old or the new ones.
+
+    Returns a sentence if that failed, which is logged as a warning too: what the session did stands all the same.
+    """
+    path = settings.metrics_file
+    if path is None:
+        return ()
+    try:
+        replace_file(path, exposition(Collection(settings).collect()))
+    except OSError as error:
+        told = (
+            f"The metrics could not be written to {path} ({error.strerror or error}). See to its folder and its "
+            "permissions, or name another file in DCC_METRICS_FILE."
+        )
+        log.warning("%s", told)
+        return (told,)
+    return ()
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Have a file hold this, readable by everybody, at one stroke. Raises OSError, and leaves the old one then."""
+    # A hidden name without the suffix: the node exporter reads every *.prom of the folder.
+    part = path.with_name(f".{path.name}.{uuid4().hex}")
+    try:
+        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _READABLE), "wb") as file:
+            file.write(content)
+        part.chmod(_READABLE)
+        part.replace(path)
+    except OSError:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
+        raise
