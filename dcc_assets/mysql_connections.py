@@ -40,8 +40,20 @@ DAGSTER: Final = Database(
 )
 """Dagster's database, as messages name it. Its tables and their migrations are Dagster's own."""
 
+# Storing events sees to itself: it is not done twice when the answer to a commit is lost.
 _LEFT_ALONE: Final = frozenset(
-    {"dispose", "end_watch", "migrate", "optimize", "optimize_for_webserver", "register_instance", "upgrade", "watch"}
+    {
+        "dispose",
+        "end_watch",
+        "migrate",
+        "optimize",
+        "optimize_for_webserver",
+        "register_instance",
+        "store_event",
+        "store_event_batch",
+        "upgrade",
+        "watch",
+    }
 )
 _CONNECT_SECONDS: Final = "10"
 _ANSWER_SECONDS: Final = "300"

@@ -237,11 +237,15 @@ def prepared_files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Prepar
 
 @pytest.fixture(scope="session")
 def prepared_databases(mariadb: MariaDb) -> dict[str, PreparedDatabases]:
-    """MariaDB databases with their schema in place, to be lent."""
-    return {
-        fixture: PreparedDatabases(fixture, mariadb.url, maker(*how), mariadb.connect)
-        for fixture, how in _HOW_TO_MAKE.items()
-    }
+    """MariaDB databases with their schema in place, to be lent: the tracker, the QC database and Dagster's."""
+    makers = {fixture: maker(*how) for fixture, how in _HOW_TO_MAKE.items()} | {"dagster": _make_dagster}
+    return {fixture: PreparedDatabases(fixture, mariadb.url, make, mariadb.connect) for fixture, make in makers.items()}
+
+
+def _make_dagster(url: str) -> None:
+    from dcc_assets.dagster_database import init_dagster_database
+
+    init_dagster_database(url)
 
 
 def _open_tracker(url: str) -> Engine:
@@ -319,6 +323,17 @@ def qc_database(qc_settings: Settings) -> Iterator[Engine]:
         yield engine
     finally:
         engine.dispose()
+
+
+@pytest.fixture
+def dagster_url(tracker_url: str, request: pytest.FixtureRequest) -> Iterator[str | None]:
+    """URL of Dagster's database with its tables, where the tracker is on MariaDB; None where Dagster keeps files."""
+    if is_sqlite(tracker_url):
+        yield None
+        return
+    databases: dict[str, PreparedDatabases] = request.getfixturevalue("prepared_databases")
+    with databases["dagster"].lend() as url:
+        yield url
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 """A Dagster instance for an installation, and a look at it as the web page takes it."""
 
+import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -7,10 +8,14 @@ from typing import Any
 import pytest
 from dagster import AssetCheckKey, AssetKey, DagsterInstance, DagsterRunStatus, JobDefinition
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
+from pydantic import SecretStr
 
+from dcc_assets.dagster_database import init_dagster_database
 from dcc_assets.instance import open_instance
 from dcc_assets.jobs import asset_definitions
+from dcc_assets.mysql_connections import open_dagster_database
 from dcc_resources.outcomes import SourceCrawl, ZipOutcome
+from dcc_resources.settings import Settings
 from tests.data_installations import DataInstallation
 from tests.installations import Installation
 
@@ -58,6 +63,12 @@ class Dagster:
 
 
 @pytest.fixture
+def settings(settings: Settings, dagster_url: str | None) -> Settings:
+    """Those of all tests, with Dagster's storage on the same kind of database as the tracker."""
+    return settings if dagster_url is None else settings.model_copy(update={"dagster_url": SecretStr(dagster_url)})
+
+
+@pytest.fixture
 def dagster(installation: Installation) -> Iterator[Dagster]:
     """The installation's Dagster instance, as `dcc crawl` opens it."""
     with open_instance(installation.settings) as instance:
@@ -76,9 +87,24 @@ def set_environment(installation: Installation, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("DCC_HOME", str(installation.settings.home))
     monkeypatch.setenv("DCC_TRACKER_URL", installation.settings.tracker_database_url)
     monkeypatch.setenv("DCC_QC_URL", installation.settings.qc_database_url)
+    if installation.settings.dagster_url is not None:
+        monkeypatch.setenv("DCC_DAGSTER_URL", installation.settings.dagster_url.get_secret_value())
     monkeypatch.setenv("DCC_STAGING", str(installation.settings.staging_directory))
     monkeypatch.setenv("DCC_RETRY_DELAY", "0.05")
     monkeypatch.setenv("DCC_MIN_FREE_BYTES", "0")
+
+
+def lose_instance(settings: Settings) -> None:
+    """Lose the Dagster instance: its directory and, where it has one, its database, which is made anew and empty."""
+    shutil.rmtree(settings.dagster_home)
+    if settings.dagster_url is None:
+        return
+    url = settings.dagster_url.get_secret_value()
+    engine = open_dagster_database(url)
+    with engine.connect() as connection:
+        connection.exec_driver_sql(f"DROP DATABASE {engine.url.database}")
+    engine.dispose()
+    init_dagster_database(url)
 
 
 @dataclass

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from typing import Any
 
@@ -21,7 +20,7 @@ from dcc_resources.data_phases.settling import settle_qc
 from dcc_resources.qc_database.database import writing
 from dcc_resources.qc_database.models import DataContext, ReferenceSnapshot
 from dcc_resources.tracker.models import ZipAction
-from tests.assets.conftest import Dagster
+from tests.assets.conftest import Dagster, lose_instance
 from tests.assets.test_data_session import (
     ARRIVAL,
     DATA_ASSETS,
@@ -130,7 +129,7 @@ def test_a_rebuild_shows_what_the_lost_instance_showed(data: DataInstallation) -
         evaluation = Dagster(instance).evaluation(EXPERIMENT_CHECK, ORPHANS)
         contexts = metadata(Dagster(instance), "contexts", "H")
         overviews = metadata(Dagster(instance), "overviews", "H")
-    shutil.rmtree(data.settings.dagster_home)
+    lose_instance(data.settings)
     with open_instance(data.settings) as instance:
         report = rebuild_instance(data.settings, data.tracker, instance)
         again = Dagster(instance)

@@ -11,7 +11,7 @@ from dcc_assets.session_runs import run_session
 from dcc_resources.errors import DagsterStorageError, TrackerUnreachableError
 from dcc_resources.outcomes import ZipOutcome
 from dcc_resources.tracker.reference import Phase
-from tests.assets.conftest import Dagster
+from tests.assets.conftest import Dagster, lose_instance
 from tests.assets.test_session_runs import ALL, INVALID, put_all_kinds
 from tests.databases import only_sqlite
 from tests.installations import Installation
@@ -36,7 +36,7 @@ def test_it_shows_what_the_lost_one_showed(installation: Installation) -> None:
         run_session(installation.settings, installation.tracker, instance, until=Phase.XSD)
         before = shown(Dagster(instance))
         evaluation = Dagster(instance).evaluation(XSD, INVALID)
-    shutil.rmtree(installation.settings.dagster_home)
+    lose_instance(installation.settings)
 
     said: list[str] = []
     with open_instance(installation.settings) as instance:

@@ -23,10 +23,7 @@ from tests.assets.test_session_runs import (
     WRONG_MD5,
     put_all_kinds,
 )
-from tests.databases import only_sqlite
 from tests.installations import Installation
-
-pytestmark = only_sqlite
 
 PARTITIONS = """
 query ($asset: AssetKeyInput!) {
