@@ -252,7 +252,7 @@ def test_a_session_writes_its_file_whatever_its_end(data: DataInstallation, tmp_
     settings = data.settings.model_copy(update={"metrics_file": path})
     if end == "without the QC database":
         settings = away(settings, "qc_url")
-    raised = {"error": Break, "interrupt": KeyboardInterrupt}.get(end)
+    raised = {"error": BreakError, "interrupt": KeyboardInterrupt}.get(end)
     try:
         with open_session(data.tracker, settings) as session:
             list(crawl_file_sources(data.tracker, settings, session))
