@@ -20,7 +20,7 @@ _END_64_SIGNATURE = b"PK\x06\x06"
 _ENTRY = struct.Struct("<4s24x3H12x")
 _ENTRY_SIGNATURE = b"PK\x01\x02"
 _LONGEST_COMMENT = 65_535
-_BYTES_PER_ENTRY = 1024
+_BYTES_PER_ENTRY = 512
 _RESUBMIT = "Submit the archive again under a new increment."
 
 

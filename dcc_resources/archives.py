@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import BinaryIO, Self
 
 from dcc_resources.archive_directory import check_directory
+from dcc_resources.archive_members import read_member
 from dcc_resources.errors import (
     BadFileNameError,
     CorruptArchiveError,
@@ -35,14 +36,15 @@ from dcc_resources.errors import (
     OversizedArchiveError,
     UnsafeArchiveError,
 )
+from dcc_resources.file_sources.remote_names import printable
 from dcc_resources.naming import DocumentName, NamingConvention
 from dcc_resources.settings import Settings
 
 _SUFFIX = ".xml"
 _LISTED_IGNORED = 100
 _SMALLEST_BOMB = 1024 * 1024
-_CHUNK = 256 * 1024
-_CHUNK_UNBOUNDED = 4096
+_LONGEST_SHOWN = 120
+_LONGEST_REASON = 300
 _ENCRYPTED_FLAGS = 0x1 | 0x40 | 0x2000
 _AES_METHOD = 99
 _DRIVE = re.compile(r"[A-Za-z]:")
@@ -90,7 +92,7 @@ class ExtractedArchive:
 
     `documents` are on disk, in the order in which they are to be processed. `refused` are the top-level `.xml` entries
     whose names do not conform, as (file name, size in bytes, reason). `ignored` is everything else, as (entry, reason);
-    beyond 100 a last pair says how many more there are.
+    beyond 100 a last pair says how many more there are. All names are printable text.
     """
 
     documents: tuple[ExtractedDocument, ...]
@@ -147,13 +149,15 @@ def _damage(label: str) -> Iterator[None]:
     try:
         yield
     except NotImplementedError as error:
-        raise CorruptArchiveError(f"{label} cannot be read: {error}. Make it with the usual deflate method.") from error
+        raise CorruptArchiveError(
+            f"{label} cannot be read: {_short(str(error))}. Make it with the usual deflate method."
+        ) from error
     except UnicodeDecodeError as error:
         raise CorruptArchiveError(f"{label} has a file name that claims to be UTF-8 and is not. {_RESUBMIT}") from error
     except EOFError as error:
         raise CorruptArchiveError(f"{label} is damaged: the data of an entry end too early. {_RESUBMIT}") from error
     except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, RuntimeError, ValueError) as error:
-        raise CorruptArchiveError(f"{label} is damaged: {error}. {_RESUBMIT}") from error
+        raise CorruptArchiveError(f"{label} is damaged: {_short(str(error))}. {_RESUBMIT}") from error
     except OSError as error:
         if error.errno in {errno.ENOSPC, errno.EDQUOT}:
             raise DiskFullError(
@@ -174,11 +178,11 @@ def _check_entries(entries: Sequence[zipfile.ZipInfo], label: str) -> None:
             raise EncryptedArchiveError(
                 f"{label} is encrypted (entry {_shown(entry)}). Submit it again without a password."
             )
-    counts = Counter(entry.orig_filename for entry in entries)
+    counts = Counter(map(_decoded, entries))
     for entry in entries:
-        if counts[entry.orig_filename] > 1:
+        if counts[_decoded(entry)] > 1:
             raise DuplicateMemberError(
-                f"{label} holds {counts[entry.orig_filename]} entries named {_shown(entry)}; which one counts cannot "
+                f"{label} holds {counts[_decoded(entry)]} entries named {_shown(entry)}; which one counts cannot "
                 f"be known. {_RESUBMIT}"
             )
 
@@ -225,25 +229,27 @@ def _sort_entries(
     entries: Sequence[zipfile.ZipInfo], naming: NamingConvention, centres: Container[str], label: str
 ) -> _Contents:
     contents = _Contents([], [], [])
+    ignored = folders = 0
     for entry in entries:
         name = _decoded(entry)
         reason = _reason_to_ignore(name)
         if reason:
-            contents.ignored.append((name, reason))
+            ignored += 1
+            folders += name.endswith(_SUFFIX)
+            if ignored <= _LISTED_IGNORED:
+                contents.ignored.append((_legible(_shortened(name, _LONGEST_SHOWN)), reason))
             continue
         try:
             contents.documents.append((entry, naming.parse_document_name(name, centres)))
         except BadFileNameError as error:
-            contents.refused.append((name, entry.file_size, str(error)))
+            contents.refused.append((_legible(name), entry.file_size, str(error)))
     if not contents.documents and not contents.refused:
-        folders = sum(name.endswith(_SUFFIX) for name, _ in contents.ignored)
         where = f"; {folders} in folders do not count" if folders else ""
         raise EmptyArchiveError(
             f"{label} holds no {_SUFFIX} document at its top level ({len(entries)} other entries{where}). {_RESUBMIT}"
         )
-    more = len(contents.ignored) - _LISTED_IGNORED
-    if more > 0:
-        contents.ignored[_LISTED_IGNORED:] = [(f"{more:,} more entries", "left aside likewise; not listed")]
+    if ignored > _LISTED_IGNORED:
+        contents.ignored.append((f"{ignored - _LISTED_IGNORED:,} more entries", "left aside likewise; not listed"))
     return contents
 
 
@@ -286,20 +292,16 @@ def _write_documents(
 def _write(
     archive: zipfile.ZipFile, entry: zipfile.ZipInfo, name: DocumentName, directory: Path, target: Path, label: str
 ) -> ExtractedDocument:
-    """Inflate a document into `directory`. zipfile stops at the size that the entry declares, and checks its CRC."""
-    bounded = entry.compress_type in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
-    chunk = _CHUNK if bounded else _CHUNK_UNBOUNDED
+    """Inflate a document into `directory`, as many bytes as its entry declares; its CRC is checked."""
     digest = hashlib.md5(usedforsecurity=False)
     size = 0
     with _damage(label):
         descriptor = os.open(directory / name.file_name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with open(descriptor, "wb", buffering=0) as file, archive.open(entry) as content:  # noqa: PTH123
-            while data := content.read(chunk):
+        with open(descriptor, "wb", buffering=0) as file:  # noqa: PTH123
+            for data in read_member(archive, entry):
                 digest.update(data)
                 file.write(data)
                 size += len(data)
-        if size != entry.file_size:
-            raise EOFError
     return ExtractedDocument(name, target / name.file_name, size, digest.hexdigest())
 
 
@@ -324,6 +326,18 @@ def _decoded(entry: zipfile.ZipInfo) -> str:
         return name
 
 
+def _legible(name: str) -> str:
+    return printable(name.encode())
+
+
 def _shown(entry: zipfile.ZipInfo) -> str:
-    name = _decoded(entry)
-    return repr(name if len(name) <= 120 else f"{name[:117]}...")
+    return repr(_shortened(_decoded(entry), _LONGEST_SHOWN))
+
+
+def _short(reason: str) -> str:
+    """What zipfile says, which may hold a name of 64 kB."""
+    return _legible(_shortened(reason, _LONGEST_REASON))
+
+
+def _shortened(text: str, longest: int) -> str:
+    return text if len(text) <= longest else f"{text[: longest - 3]}..."

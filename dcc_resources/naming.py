@@ -60,6 +60,7 @@ _STEM = r"(?P<centre>[A-Za-z_]+)\.(?P<date>[0-9]{4}-[0-9]{2}-[0-9]{2})\.(?P<inc>
 DEFAULT_ZIP_PATTERN = _STEM + r"\.impc\.zip"
 DEFAULT_DOCUMENT_PATTERN = _STEM + r"\.(?P<kind>specimen|experiment)\.impc\.xml"
 _LONGEST_INCREMENT = 18
+_LONGEST_NAME = 255
 
 
 def _compile(pattern: str, groups: set[str], subject: str) -> re.Pattern[str]:
@@ -101,6 +102,7 @@ class NamingConvention:
 
         `centres` holds the short names of all registered centres. Raises BadFileNameError with the reason.
         """
+        _check_length(name)
         match = self._zip.fullmatch(name)
         if match is None:
             shape = "<centre>.<yyyy-mm-dd>.<increment>.impc.zip"
@@ -115,6 +117,7 @@ class NamingConvention:
 
         `centres` holds the short names of all registered centres. Raises BadFileNameError with the reason.
         """
+        _check_length(name)
         match = self._document.fullmatch(name)
         if match is None:
             shape = "<centre>.<yyyy-mm-dd>.<increment>.(specimen|experiment).impc.xml"
@@ -125,6 +128,14 @@ class NamingConvention:
             )
         centre, created, inc = _stem(name, match, centres)
         return DocumentName(name, centre, created, inc, _kind(name, match["kind"]))
+
+
+def _check_length(name: str) -> None:
+    if len(name) > _LONGEST_NAME:
+        raise BadFileNameError(
+            f"{name[:40]!r}... is a name of {len(name):,} characters; {_LONGEST_NAME} are the most that a file can "
+            "have. Rename it and submit it again."
+        )
 
 
 def _stem(name: str, match: re.Match[str], centres: Container[str]) -> tuple[str, date, int]:

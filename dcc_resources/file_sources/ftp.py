@@ -6,7 +6,6 @@ import contextlib
 import ftplib
 from collections.abc import Generator, Iterator
 from dataclasses import replace
-from itertools import islice
 
 from dcc_resources.errors import (
     ConfigurationError,
@@ -22,7 +21,7 @@ from dcc_resources.file_sources.base import ActionListing, SourceAddress
 from dcc_resources.file_sources.blockwise import BlockwiseConnection
 from dcc_resources.file_sources.ftp_listing import parse_list_line, parse_mlsd_line
 from dcc_resources.file_sources.ftp_session import FAILURES, FtpSession, describe, open_session
-from dcc_resources.file_sources.listing import MAX_ENTRIES, Entry, EntryKind, gather
+from dcc_resources.file_sources.listing import MAX_ENTRIES, Entry, EntryKind, gather, too_many
 from dcc_resources.file_sources.remote_names import join_base, printable, raw
 from dcc_resources.file_sources.sockets import time_limit
 from dcc_resources.naming import Action
@@ -76,8 +75,7 @@ class FtpConnection(BlockwiseConnection):
         ):
             if not self._enter(session, action):
                 return ActionListing(action, missing=True)
-            # Whole before links are followed: nothing else can be asked while a listing comes in.
-            entries = list(islice(self._entries(session), MAX_ENTRIES + 1))
+            entries = self._entries(session)
             listing = gather(self._label, action, entries, lambda link: self._follow(session, path, link))
             return self._with_times(session, path, listing)
 
@@ -114,8 +112,12 @@ class FtpConnection(BlockwiseConnection):
             # The same code says that it is not there and that it may not be entered.
             session.cwd(self._path() or "/")
             # To the listing's end, or its last reply would be taken for that to the next command.
-            names = {entry.name for entry in self._entries(session)}
-            if action.encode() in names:
+            found = False
+            for count, entry in enumerate(self._entries(session), 1):
+                found = found or entry.name == action.encode()
+                if count > MAX_ENTRIES:
+                    raise too_many(self._label, _shown(self._path() or "/"), f"{MAX_ENTRIES:,} entries") from None
+            if found:
                 raise
             return False
         return True

@@ -32,6 +32,9 @@ from dcc_resources.settings import Settings
 _BLOCK = 256 * 1024
 _MAX_LINE = 16 * 1024
 
+LONGEST_REPLY = 64 * 1024
+"""Characters of one reply on the control connection, all its lines together."""
+
 FAILURES = (*ftplib.all_errors, ValueError)
 """What ftplib raises when a server breaks off, refuses, or answers with rubbish."""
 
@@ -62,6 +65,19 @@ class FtpSession(ftplib.FTP_TLS):
         control.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self.data: socket.socket | None = None
         self.features: frozenset[str] = frozenset()
+
+    def getmultiline(self) -> str:
+        """A reply, whose lines may go on without end."""
+        lines = [self.getline()]
+        if lines[0][3:4] != "-":
+            return lines[0]
+        code, length = lines[0][:3], 0
+        while not lines[1:] or lines[-1][:3] != code or lines[-1][3:4] == "-":
+            lines.append(self.getline())
+            length += len(lines[-1]) + 1
+            if length > LONGEST_REPLY:
+                raise ftplib.error_proto(f"its reply is longer than {LONGEST_REPLY:,} characters")
+        return "\n".join(lines)
 
     def begin_tls(self) -> None:
         """Encrypt the control connection, and see that the server is the right one."""

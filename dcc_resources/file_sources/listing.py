@@ -6,7 +6,7 @@ and sub-directories are ignored without a row).
 
 from __future__ import annotations
 
-import heapq
+import bisect
 from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import NamedTuple
@@ -19,7 +19,14 @@ from dcc_resources.naming import Action
 MAX_ENTRIES = 2_000_000
 """Entries of one directory beyond which its listing is refused."""
 
+MAX_ZIPS = 500_000
+"""Archives and checksums of one directory beyond which its listing is refused."""
+
+LONGEST_NAME = 255
+"""Bytes of the longest name that file systems know; a longer one is no file's."""
+
 _EXAMPLES = 20
+_SHOWN_OF_LONG = 40
 _ZIP = b".zip"
 _MD5 = b".md5"
 
@@ -49,48 +56,85 @@ LinkResolver = Callable[[Entry], Entry | None]
 def gather(label: str, action: Action, entries: Iterable[Entry], resolve: LinkResolver) -> ActionListing:
     """Sort the entries of an action directory into archives and what is ignored.
 
-    `resolve` is asked only about links whose names matter. Raises ListingFailedError (naming `label`) for a directory
-    of more than MAX_ENTRIES entries.
+    `resolve` is asked only about links whose names matter, once all entries have been taken. What is ignored takes no
+    memory. Raises ListingFailedError (naming `label`) for a directory of more than MAX_ENTRIES entries, or more than
+    MAX_ZIPS archives and checksums.
     """
-    zips: dict[bytes, Entry] = {}
-    sidecars: set[bytes] = set()
-    ignored: list[tuple[str, str]] = []
+    found = _Found()
+    links: list[Entry] = []
     for count, entry in enumerate(entries, 1):
         if count > MAX_ENTRIES:
-            raise ListingFailedError(
-                f"{label}: the directory {action} holds more than {MAX_ENTRIES:,} entries. "
-                "Ask the centre to move old archives elsewhere."
-            )
-        if entry.name in (b".", b".."):
-            continue
-        reason = _reason_to_ignore(entry)
-        if reason is None and entry.kind is EntryKind.LINK:
-            target = resolve(entry)
-            entry = target if target is not None else entry._replace(kind=EntryKind.OTHER)
-            reason = None if entry.kind is EntryKind.FILE else "a link to no file that may be read"
-        if reason is not None:
-            ignored.append((printable(entry.name), reason))
-        elif entry.name.endswith(_MD5):
-            sidecars.add(entry.name.removesuffix(_MD5))
+            raise too_many(label, action, f"{MAX_ENTRIES:,} entries")
+        if entry.kind is EntryKind.LINK and _reason_to_ignore(entry) is None:
+            links.append(entry)
         else:
-            zips.setdefault(entry.name, entry)
-    ignored.extend((printable(name + _MD5), "no archive beside this checksum") for name in sidecars - zips.keys())
-    files = (
-        ListedFile(printable(name), entry.size, entry.modified, has_md5=name in sidecars)
-        for name, entry in zips.items()
-    )
-    return ActionListing(
-        action,
-        zips=tuple(sorted(files, key=lambda file: file.name)),
-        ignored=len(ignored),
-        ignored_examples=tuple(heapq.nsmallest(_EXAMPLES, ignored)),
+            found.add(entry)
+        if len(found.zips) + len(found.sidecars) + len(links) > MAX_ZIPS:
+            raise too_many(label, action, f"{MAX_ZIPS:,} archives and checksums")
+    for link in links:
+        target = resolve(link)
+        if target is None or target.kind is not EntryKind.FILE:
+            found.ignore(link.name, "a link to no file that may be read")
+        else:
+            found.add(target)
+    return found.listing(action)
+
+
+class _Found:
+    """What a directory holds: of what is ignored only its number, and the examples that come first by name."""
+
+    def __init__(self) -> None:
+        self.zips: dict[bytes, Entry] = {}
+        self.sidecars: set[bytes] = set()
+        self._ignored = 0
+        self._examples: list[tuple[str, str]] = []
+
+    def add(self, entry: Entry) -> None:
+        """Sort in one entry that is no link."""
+        if entry.name in (b".", b".."):
+            return
+        reason = _reason_to_ignore(entry)
+        if reason is not None:
+            self.ignore(entry.name, reason)
+        elif entry.name.endswith(_MD5):
+            self.sidecars.add(entry.name.removesuffix(_MD5))
+        else:
+            self.zips.setdefault(entry.name, entry)
+
+    def ignore(self, name: bytes, reason: str) -> None:
+        """Note one entry that is left aside."""
+        self._ignored += 1
+        shown = printable(name) if len(name) <= LONGEST_NAME else f"{printable(name[:_SHOWN_OF_LONG])}..."
+        bisect.insort(self._examples, (shown, reason))
+        del self._examples[_EXAMPLES:]
+
+    def listing(self, action: Action) -> ActionListing:
+        """The whole directory."""
+        for name in self.sidecars - self.zips.keys():
+            self.ignore(name + _MD5, "no archive beside this checksum")
+        files = (
+            ListedFile(printable(name), entry.size, entry.modified, has_md5=name in self.sidecars)
+            for name, entry in self.zips.items()
+        )
+        return ActionListing(
+            action,
+            zips=tuple(sorted(files, key=lambda file: file.name)),
+            ignored=self._ignored,
+            ignored_examples=tuple(self._examples),
+        )
+
+
+def too_many(label: str, directory: str, what: str) -> ListingFailedError:
+    """What to raise for a directory that holds more than `what`."""
+    return ListingFailedError(
+        f"{label}: the directory {directory} holds more than {what}. Ask the centre to move old archives elsewhere."
     )
 
 
 def _reason_to_ignore(entry: Entry) -> str | None:
     """Why an entry is no archive and no checksum of one, as far as can be told without following a link."""
     name = entry.name
-    if not name or b"/" in name or b"\0" in name:
+    if not name or len(name) > LONGEST_NAME or b"/" in name or b"\0" in name:
         return "no name that a file can have"
     if entry.kind is EntryKind.DIRECTORY:
         return "a directory"

@@ -17,8 +17,9 @@ from dcc_resources.errors import SourceTimeoutError, SourceUnreachableError
 from dcc_resources.file_sources.access import Endpoint, parse_hostname
 from dcc_resources.file_sources.host_keys import SSH_PORT, HostKey
 from dcc_resources.file_sources.remote_names import printable
-from dcc_resources.file_sources.sftp_client import Pipe, SftpClient
+from dcc_resources.file_sources.sftp_client import SftpClient
 from dcc_resources.file_sources.sockets import open_socket, shut_down
+from dcc_resources.file_sources.ssh_packets import BoundedPackets, Drain, Pipe
 from dcc_resources.settings import Settings
 
 # By far the cheapest cipher for both sides on today's processors; what paramiko prefers costs twice the time.
@@ -66,6 +67,7 @@ class _Transport(paramiko.ServiceRequestingTransport):  # type: ignore[misc, nam
     def __init__(self, connection: socket.socket) -> None:
         self._accepted = threading.Event()
         super().__init__(connection)
+        self.packetizer = BoundedPackets(self.sock)
 
     def get_auth_handler(self) -> _AuthHandler:
         """The dialogue of the login."""
@@ -153,7 +155,7 @@ class SshTransport:
         """
         channel = self.transport.open_session(timeout=timeout)
         channel.settimeout(timeout)
-        channel.in_buffer = Pipe()
+        channel.in_buffer, channel.in_stderr_buffer = Pipe(), Drain()
         channel.invoke_subsystem("sftp")
         return SftpClient(channel)
 
