@@ -1,0 +1,55 @@
+"""Statements are compiled once a test process, as they are in a process of the platform, which keeps its engines.
+
+SQLAlchemy keeps them with the engine, and nearly every test has engines of its own. Engines whose dialects are alike
+in all that can be compared share them here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import pytest
+from sqlalchemy import Engine
+from sqlalchemy.engine import Dialect
+from sqlalchemy.util import LRUCache
+
+_STATEMENTS = 5_000
+_COMPARED = (bool, int, str, tuple, type(None))
+
+
+class SharedStatements:
+    """What engines take for their own cache: those with dialects that are alike find each other's statements."""
+
+    def __init__(self) -> None:
+        self._compiled: LRUCache[Any, Any] = LRUCache(_STATEMENTS)
+        self._kinds: WeakKeyDictionary[Dialect, object] = WeakKeyDictionary()
+
+    def get(self, key: tuple[Any, ...]) -> Any:
+        """The statement compiled before, or None."""
+        return self._compiled.get((self._kind(key[0]), *key[1:]))
+
+    def __setitem__(self, key: tuple[Any, ...], compiled: Any) -> None:
+        self._compiled[(self._kind(key[0]), *key[1:])] = compiled
+
+    def _kind(self, dialect: Dialect) -> object:
+        kind = self._kinds.get(dialect)
+        if kind is None:
+            alike = {name: value for name, value in vars(dialect).items() if isinstance(value, _COMPARED)}
+            alike.pop("default_schema_name", None)
+            kind = (type(dialect), frozenset(alike.items()))
+            # Its first connection tells it the server's version, and more.
+            if "server_version_info" in alike:
+                self._kinds[dialect] = kind
+        return kind
+
+
+@pytest.fixture(scope="session", autouse=True)
+def shared_statements() -> Iterator[None]:
+    """Have all engines of the test process share the statements that they have compiled."""
+    shared = SharedStatements()
+    with pytest.MonkeyPatch.context() as patch:
+        # Which an engine sets when it is made.
+        patch.setattr(Engine, "_compiled_cache", property(lambda _: shared, lambda _, own: None), raising=False)
+        yield
