@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any, Final
 
 import yaml  # type: ignore[import-untyped]
 
 from dcc_resources.errors import ConfigurationError, DagsterStorageError
+from dcc_resources.private_files import PRIVATE_FILE, close_to_others, make_directory, open_new
 from dcc_resources.settings import Settings
 
 CONFIGURATION_FILE: Final = "dagster.yaml"
@@ -96,14 +98,18 @@ def write_configuration(settings: Settings, *, replace: bool = False) -> Path | 
     path = configuration_path(settings)
     kept: Path | None = None
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_directory(path.parent)
+        close_to_others(path.parent)
         if path.exists():
             if not replace:
                 return None
             kept = path.with_name(f"{path.name}.before")
             path.replace(kept)
         storage = _SQLITE if settings.dagster_url is None else _DATABASE
-        path.write_text(_BEGINNING + storage + _END, "utf-8")
+        draft = path.with_name(f".{path.name}.{os.getpid()}")
+        with os.fdopen(open_new(draft, PRIVATE_FILE), "w", encoding="utf-8") as file:
+            file.write(_BEGINNING + storage + _END)
+        draft.replace(path)
     except OSError as error:
         raise DagsterStorageError(
             f"The directory of the Dagster instance, {path.parent}, could not be made ({error}). See to the "

@@ -19,11 +19,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Protocol
 
-from dcc_resources.errors import ReportNotSentError
+from dcc_resources.errors import ConfigurationError, ReportNotSentError
 from dcc_resources.file_sources.certificates import tls_context
 from dcc_resources.file_sources.remote_names import printable
 from dcc_resources.file_sources.sockets import shut_down, time_limit
 from dcc_resources.mail_addresses import MailServer, parse_smtp_url
+from dcc_resources.private_files import SHARED_DIRECTORY, SHARED_FILE, make_directory, open_new
 from dcc_resources.redaction import redact
 from dcc_resources.settings import Settings
 
@@ -187,15 +188,17 @@ class DirectoryChannel:
         # Whole or not at all, for others may be watching the directory.
         unfinished = path.with_name(f".{path.name}.{os.getpid()}")
         try:
-            self._directory.mkdir(parents=True, exist_ok=True)
-            unfinished.write_text(f"{report.subject}\n\n{report.text}", "utf-8", errors="backslashreplace")
+            make_directory(self._directory, SHARED_DIRECTORY)
+            with os.fdopen(open_new(unfinished, SHARED_FILE), "w", encoding="utf-8", errors="backslashreplace") as file:
+                file.write(f"{report.subject}\n\n{report.text}")
             unfinished.replace(path)
-        except OSError as error:
+        except (OSError, ConfigurationError) as error:
             with contextlib.suppress(OSError):
                 unfinished.unlink()
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error).rstrip(".")
             raise ReportNotSentError(
-                f"The report of session {report.session_id} could not be written to {path} "
-                f"({error.strerror or error}). Correct DCC_REPORT_DIRECTORY or its permissions."
+                f"The report of session {report.session_id} could not be written to {path} ({reason}). "
+                "Correct DCC_REPORT_DIRECTORY or its permissions."
             ) from error
         return f"The report of session {report.session_id} was written to {path}."
 

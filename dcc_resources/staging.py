@@ -20,10 +20,9 @@ from pathlib import Path
 
 from dcc_resources.errors import BadFileNameError, ConfigurationError, DiskFullError
 from dcc_resources.outcomes import ZipKey
+from dcc_resources.private_files import make_directory
 
 log = logging.getLogger(__name__)
-
-_PRIVATE = 0o700
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +63,7 @@ class Staging:
     def make(self) -> None:
         """Make the staging area, readable by this user only. Raises ConfigurationError if it cannot be written to."""
         try:
-            self.root.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
+            make_directory(self.root)
             usable = os.access(self.root, os.R_OK | os.W_OK | os.X_OK)
         except OSError as error:
             raise _unusable(self.root, os.strerror(error.errno or 0)) from error
@@ -73,8 +72,7 @@ class Staging:
 
     def prepare(self, key: ZipKey) -> None:
         """Make the directory that the archive goes into, readable by this user only."""
-        self.root.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
-        (self.root / key.action).mkdir(mode=_PRIVATE, exist_ok=True)
+        make_directory(self.root / key.action)
 
     def resumable(self, key: ZipKey, origin: Origin) -> int:
         """How many bytes of this very archive are here already; 0 to begin at the beginning."""

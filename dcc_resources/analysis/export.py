@@ -39,6 +39,7 @@ from dcc_resources.analysis.measurements import (
     settle_past,
     summary_query,
 )
+from dcc_resources.private_files import SHARED_DIRECTORY, make_directory
 
 __all__ = ["ExportFormat", "ExportProgress", "ExportReport", "MeasurementFilter", "Partition", "export_measurements"]
 
@@ -185,7 +186,7 @@ class _Export:
         saved = time.monotonic()
         for partition, (path, summary) in due.items():
             file = self._directory / path
-            file.parent.mkdir(parents=True, exist_ok=True)
+            make_directory(file.parent, SHARED_DIRECTORY)
             with replacing(file) as temporary:
                 self._write_file(temporary, partition)
             self._manifest.files[path] = Written(summary.rows, file.stat().st_size, summary.fingerprint)

@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 from dcc_resources.errors import ExportActiveError, ExportError
+from dcc_resources.private_files import SHARED_DIRECTORY, SHARED_FILE, make_directory, open_new
 
 FORMAT_VERSION: Final = 1
 """Of the manifest and the files' columns; another one cannot be gone on with."""
@@ -86,8 +87,8 @@ def open_directory(directory: Path) -> Iterator[None]:
     Raises ExportError when it cannot be made, ExportActiveError when another export is at work in it.
     """
     try:
-        directory.mkdir(parents=True, exist_ok=True)
-        lock = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+        make_directory(directory, SHARED_DIRECTORY)
+        lock = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, SHARED_FILE)
     except OSError as error:
         raise unwritable(directory, error) from error
     try:
@@ -190,7 +191,7 @@ def save_manifest(directory: Path, manifest: Manifest) -> None:
 def replacing(path: Path) -> Iterator[Path]:
     """A path beside `path` to write to; what is there in the end takes its place at once."""
     temporary = path.with_name(f".{path.name}.part")
-    temporary.unlink(missing_ok=True)
+    os.close(open_new(temporary, SHARED_FILE))
     try:
         yield temporary
         with temporary.open("rb") as file:

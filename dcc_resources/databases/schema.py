@@ -20,6 +20,7 @@ from dcc_resources.databases.description import Database
 from dcc_resources.databases.engines import WRITES, database_label, open_url
 from dcc_resources.databases.servers import require_fit_server
 from dcc_resources.errors import ConfigurationError, DatabaseOutdatedError, StorageUnfinishedError
+from dcc_resources.private_files import PRIVATE_FILE, close_to_others, make_directory, refuse_links_of_others
 
 _INIT_LOCK: Final = "dcc_init"
 _LOCK_SECONDS: Final = 60
@@ -140,8 +141,10 @@ def _refuse_unfit(connection: Connection, database: Database, revision: str | No
 
 def _create_file(path: Path, database: Database) -> None:
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+        make_directory(path.parent)
+        refuse_links_of_others(path)
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, PRIVATE_FILE))
+        close_to_others(path)
     except OSError as error:
         raise database.unreachable(
             f"The {database.name} {path} could not be created: {error.strerror or error}. "
