@@ -1,0 +1,222 @@
+"""`dcc init --production` on MariaDB: Dagster's tables, its configuration, and accounts that may do what they must.
+
+The accounts are made from exactly what the command prints.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pymysql
+import pytest
+from sqlalchemy import make_url
+
+from dcc_resources.databases.grants import ACCOUNTS, unlock_statement
+from tests.cli.conftest import Dcc
+from tests.databases import MariaDb, is_sqlite, only_mariadb, only_sqlite
+from tests.installations import specimens
+
+ACCOUNT_PASSWORD = "Pa55'word\\ of an account"
+GOOD = "add/H.2013-10-31.1.impc.zip"
+
+
+@dataclass
+class Production:
+    """An installation all on MariaDB, with the accounts of its grants."""
+
+    dcc: Dcc
+    server: MariaDb
+    dagster_database: str
+
+    def as_account(self, name: str, *variables: str) -> Dcc:
+        """`dcc` as an account, with these database settings only (all three, if there are none)."""
+        wanted = variables or ("DCC_TRACKER_URL", "DCC_QC_URL", "DCC_DAGSTER_URL")
+        environment = {key: value for key, value in self.dcc.environment.items() if not key.endswith("_URL")}
+        for variable in wanted:
+            url = make_url(self.dcc.environment[variable]).set(username=name, password=ACCOUNT_PASSWORD)
+            environment[variable] = url.render_as_string(hide_password=False)
+        return replace(self.dcc, environment=environment, secrets=[*self.dcc.secrets, ACCOUNT_PASSWORD])
+
+    def database(self, variable: str) -> str:
+        """The name of a database."""
+        return str(make_url(self.dcc.environment[variable]).database)
+
+    def refused(self, account: str, statement: str, database: str) -> bool:
+        """Whether the server refuses an account a statement, for want of a right."""
+        try:
+            with (
+                pymysql.connect(
+                    host="127.0.0.1",
+                    port=self.server.port,
+                    user=account,
+                    password=ACCOUNT_PASSWORD,
+                    database=database,
+                ) as connection,
+                connection.cursor() as cursor,
+            ):
+                cursor.execute(statement)
+        except pymysql.err.OperationalError as error:
+            if error.args[0] not in {1044, 1142, 1227}:
+                raise
+            return True
+        return False
+
+
+@pytest.fixture
+def unmade(bare_dcc: Dcc, mariadb: MariaDb) -> Iterator[Production]:
+    """An installation of which nothing is made."""
+    name = f"dcc_dagster_{make_url(bare_dcc.environment['DCC_QC_URL']).database}"
+    environment = {**bare_dcc.environment, "DCC_DAGSTER_URL": mariadb.url(name)}
+    environment |= {"DCC_DAGSTER_EVENTS": "true", "DCC_UNTIL": "qc"}
+    yield Production(replace(bare_dcc, environment=environment), mariadb, name)
+    mariadb.query(f"DROP DATABASE IF EXISTS {name}")
+
+
+@pytest.fixture
+def production(unmade: Production) -> Iterator[Production]:
+    """The same with the accounts, as the server's administrator makes them from what is printed."""
+    with administrator(unmade.server) as connection, connection.cursor() as cursor:
+        for statement in statements(unmade.dcc("init", "--production", "--grants").stdout):
+            cursor.execute(statement)
+        for account in ACCOUNTS:
+            cursor.execute(unlock_statement(account.name, ACCOUNT_PASSWORD))
+        yield unmade
+        for account in ACCOUNTS:
+            cursor.execute(f"DROP USER IF EXISTS '{account.name}'@'%'")
+
+
+def administrator(server: MariaDb) -> pymysql.Connection[Any]:
+    """A connection of the one who looks after the server."""
+    return pymysql.connect(unix_socket=str(server.home / "socket"), user="root", charset="utf8mb4")
+
+
+def statements(printed: str) -> list[str]:
+    """The statements of a text of SQL with comments."""
+    lines = [line for line in printed.splitlines() if line and not line.startswith("--")]
+    assert all(line.endswith(";") for line in lines)
+    return lines
+
+
+@only_mariadb
+def test_each_account_can_do_its_work_and_nothing_else(production: Production) -> None:
+    as_init, as_sessions = production.as_account("dcc_init"), production.as_account("dcc_sessions")
+    assert "rights" in as_sessions.error("init", "--production", exit_code=4)
+    made = as_init.json("init", "--production")
+    assert (made["created"], made["qc_database"]["created"], made["dagster"]["created"]) == (True, True, True)
+
+    as_sessions("centre", "add", "H")
+    folder = as_sessions.add_folder()
+    folder.put(GOOD, specimens())
+    as_sessions("crawl")
+    assert [row["status"] for row in as_sessions.json("zips")] == ["done"]
+    as_sessions.json("instance", "rebuild")
+    assert as_init.json("init", "--production")["dagster"]["created"] is False
+
+    tracker, qc = production.database("DCC_TRACKER_URL"), production.database("DCC_QC_URL")
+    dagster = production.dagster_database
+    for database in (tracker, qc, dagster):
+        assert production.refused("dcc_sessions", "CREATE TABLE more (id INT)", database)
+        assert production.refused("dcc_sessions", "DROP TABLE alembic_version", database)
+        assert production.refused("dcc_sessions", "ALTER TABLE alembic_version ADD COLUMN more INT", database)
+        assert production.refused("dcc_init", f"CREATE DATABASE {database}_more", database)
+        assert production.refused("dcc_init", f"GRANT SELECT ON {database}.* TO 'dcc_ui'@'%'", database)
+        assert production.refused("dcc_sessions", "SELECT 1 FROM mysql.user", database)
+    for database in (tracker, qc):
+        assert production.refused("dcc_ui", "SELECT 1", database)
+    for database in (tracker, dagster):
+        assert production.refused("dcc_analyst", "SELECT 1", database)
+    for statement in ("DELETE FROM runs", "UPDATE runs SET status = 'x'", "CREATE TABLE more (id INT)"):
+        assert production.refused("dcc_ui", statement, dagster)
+    assert not production.refused("dcc_ui", "SELECT * FROM runs", dagster)
+    for statement in ("DELETE FROM specimen", "INSERT INTO specimen (id) VALUES (1)", "DROP TABLE specimen"):
+        assert production.refused("dcc_analyst", statement, qc)
+    assert not production.refused("dcc_analyst", "SELECT COUNT(*) FROM specimen", qc)
+
+
+@only_mariadb
+def test_accounts_are_locked_until_they_get_a_password(unmade: Production) -> None:
+    printed = unmade.dcc("init", "--production", "--grants").stdout
+    with administrator(unmade.server) as connection, connection.cursor() as cursor:
+        for statement in statements(printed):
+            cursor.execute(statement)
+        try:
+            for account in ACCOUNTS:
+                assert f"ALTER USER '{account.name}'@'%' IDENTIFIED BY '...' ACCOUNT UNLOCK;" in printed
+                with pytest.raises(pymysql.err.OperationalError, match="locked"):
+                    pymysql.connect(host="127.0.0.1", port=unmade.server.port, user=account.name, password="")
+        finally:
+            for account in ACCOUNTS:
+                cursor.execute(f"DROP USER '{account.name}'@'%'")
+    assert unmade.server.query(f"SHOW DATABASES LIKE '{unmade.dagster_database}'") == []
+
+
+@only_mariadb
+def test_a_configuration_that_is_there_is_never_overwritten_unless_asked(unmade: Production) -> None:
+    path = Path(unmade.dcc.environment["DCC_HOME"]) / "dagster" / "dagster.yaml"
+    path.parent.mkdir(parents=True)
+    path.write_text("telemetry:\n  enabled: false\n", "utf-8")
+    assert "dcc init --production --force" in unmade.dcc.error("init", "--production", exit_code=2)
+    assert unmade.server.query(f"SHOW DATABASES LIKE '{unmade.dagster_database}'") == []
+    made = unmade.dcc.json("init", "--production", "--force")
+    assert made["dagster_yaml"] == {"path": str(path), "written": True, "kept": f"{path}.before"}
+    assert Path(f"{path}.before").read_text("utf-8") == "telemetry:\n  enabled: false\n"
+    path.write_text(path.read_text("utf-8") + "# mine\n", "utf-8")
+    said = unmade.dcc("init", "--production").stdout
+    assert f"Kept {path} as it is." in said
+    assert path.read_text("utf-8").endswith("# mine\n")
+    assert "GRANT SELECT ON" in said
+
+
+@only_mariadb
+def test_dagsters_tables_are_asked_for_before_work_begins(unmade: Production) -> None:
+    unmade.dcc("init")
+    assert "Unknown database" in unmade.dcc.error("instance", "rebuild", exit_code=4)
+    unmade.server.query(f"CREATE DATABASE {unmade.dagster_database} CHARACTER SET utf8mb4 COLLATE utf8mb4_bin")
+    for command in (["crawl"], ["instance", "rebuild"], ["daemon"], ["ui", "--read-only"]):
+        assert "Make it with: dcc init --production" in unmade.dcc.error(*command, exit_code=2)
+
+
+@only_sqlite
+@pytest.mark.parametrize("missing", ["DCC_TRACKER_URL", "DCC_QC_URL", "DCC_DAGSTER_URL"])
+def test_production_needs_three_databases_on_a_server(bare_dcc: Dcc, missing: str) -> None:
+    for variable in ("DCC_TRACKER_URL", "DCC_QC_URL", "DCC_DAGSTER_URL"):
+        bare_dcc.environment[variable] = f"mysql://dcc:secret@127.0.0.1:1/{variable.lower()}"
+    bare_dcc.secrets.append("secret")
+    del bare_dcc.environment[missing]
+    assert missing in bare_dcc.error("init", "--production", exit_code=2)
+    assert missing in bare_dcc.error("init", "--production", "--grants", exit_code=2)
+    bare_dcc.environment[missing] = "mysql://dcc:secret@127.0.0.1:1/dcc_qc_url"
+    if missing != "DCC_QC_URL":
+        assert "the same database twice" in bare_dcc.error("init", "--production", exit_code=2)
+    assert not (Path(bare_dcc.environment["DCC_HOME"]) / "dagster").exists()
+
+
+@only_sqlite
+def test_grants_are_printed_for_other_hosts_and_servers_without_connecting(bare_dcc: Dcc) -> None:
+    bare_dcc.environment |= {
+        "DCC_TRACKER_URL": "mysql://x:secret@a.example.org/phenodcc_tracker",
+        "DCC_QC_URL": "mariadb://x:secret@b.example.org:3307/phenodcc_raw",
+        "DCC_DAGSTER_URL": "mysql://x:secret@a.example.org/phenodcc_dagster",
+    }
+    bare_dcc.secrets.append("secret")
+    printed = bare_dcc("init", "--production", "--grants", "--from-host", "10.0.0.%").stdout
+    assert bare_dcc.json("init", "--production", "--grants", "--from-host", "10.0.0.%")["grants"] == (
+        printed.removesuffix("\n").split("\n")
+    )
+    on_a, on_b = re.split(r"^-- On the server .*:$", printed, flags=re.MULTILINE)[1:]
+    assert "GRANT SELECT ON `phenodcc\\_dagster`.* TO 'dcc_ui'@'10.0.0.%';" in on_a
+    assert "phenodcc\\_raw" not in on_a
+    assert "GRANT SELECT ON `phenodcc\\_raw`.* TO 'dcc_analyst'@'10.0.0.%';" in on_b
+    assert "dcc_ui" not in on_b.partition("-- The accounts are locked")[0]
+    assert "--production" in bare_dcc("init", "--grants", exit_code=2).stderr
+
+
+def test_without_the_option_init_does_as_before(bare_dcc: Dcc) -> None:
+    made = bare_dcc.json("init")
+    assert set(made) == {"tracker", "created", "from", "to", "qc_database"}
+    assert not (Path(bare_dcc.environment["DCC_HOME"]) / "dagster").exists()
+    assert is_sqlite(bare_dcc.environment["DCC_TRACKER_URL"]) is not made["tracker"].startswith("mysql")
