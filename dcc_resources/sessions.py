@@ -172,7 +172,7 @@ def _logged(session: Session) -> Iterator[None]:
         yield
     except BaseException as error:
         reason = str(error) or type(error).__name__
-        progress.error("Session %d broke off after %.1f s: %s", session.id, time.monotonic() - began, reason)  # noqa: TRY400
+        progress.error("Session %d broke off after %.1f s: %s", session.id, time.monotonic() - began, reason)
         raise
     what = "waits for a run to go on with it" if session._handed_over else "ended"
     progress.info("Session %d %s after %.1f s", session.id, what, time.monotonic() - began)
@@ -230,6 +230,19 @@ def refuse_beside_session(connection: Connection, settings: Settings) -> None:
     lock = connection.execute(_LOCK.with_for_update()).one()
     if lock.holder is not None and _alive(lock, settings):
         raise _active_error(lock)
+
+
+def end_session_of_copy(connection: Connection) -> int | None:
+    """End the session that a copy of a tracker was made beside, as if its process had been killed then; its id.
+
+    None when there was none. For trackers that no process works with yet. Call inside a write transaction.
+    """
+    lock = connection.execute(_LOCK.with_for_update()).one()
+    if lock.session_id is not None:
+        _finish(connection, lock.session_id, completed=lock.holder is None)
+    connection.execute(update(SessionLock).values(holder=None, session_id=None))
+    session_id: int | None = lock.session_id
+    return session_id
 
 
 def _active_error(lock: Row[Any]) -> SessionActiveError:

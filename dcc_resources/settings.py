@@ -63,6 +63,16 @@ class Settings(BaseSettings):
         description="SQLAlchemy URL of the database that Dagster keeps runs and events in; by default SQLite in "
         "DCC_HOME/dagster. mysql://user:password@host/phenodcc_dagster for MySQL or MariaDB.",
     )
+    target_tracker_url: SecretStr | None = Field(
+        default=None,
+        description="SQLAlchemy URL of the database that `dcc migrate-storage` copies the tracker to; nothing else "
+        "reads it.",
+    )
+    target_qc_url: SecretStr | None = Field(
+        default=None,
+        description="SQLAlchemy URL of the database that `dcc migrate-storage` copies the QC database to; nothing else "
+        "reads it.",
+    )
     staging: Path | None = Field(
         default=None, description="Where archives and their contents are kept; by default DCC_HOME/staging."
     )

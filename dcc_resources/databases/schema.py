@@ -24,7 +24,8 @@ from dcc_resources.private_files import PRIVATE_FILE, close_to_others, make_dire
 
 _INIT_LOCK: Final = "dcc_init"
 _LOCK_SECONDS: Final = 60
-_MADE_FIRST: Final = "write_receipt"
+MADE_FIRST: Final = "write_receipt"
+"""The table that a first revision makes before all others."""
 UNFINISHED_COPY: Final = "unfinished_copy"
 """A table that is there for as long as rows are copied into a database: see `dcc_resources.backups`."""
 
@@ -58,7 +59,7 @@ def init_database(engine: Engine, database: Database, *, unfinished: bool = Fals
             require_fit_server(connection, database)
             before = _revision(connection)
             if not unfinished:
-                _refuse_unfinished(connection, database)
+                refuse_unfinished(connection, database)
             _refuse_unfit(connection, database, before)
             _upgrade(connection, database)
             if database.fill is not None:
@@ -81,7 +82,7 @@ def require_current(engine: Engine, database: Database) -> None:
     with engine.connect() as connection:
         require_fit_server(connection, database)
         revision = _revision(connection)
-        _refuse_unfinished(connection, database)
+        refuse_unfinished(connection, database)
         _refuse_other(connection, database, revision)
     if revision is None:
         raise database.outdated(f"The database {label} holds no {database.noun}. Create it with: dcc init.")
@@ -108,7 +109,8 @@ def _revision(connection: Connection) -> str | None:
     return revision
 
 
-def _refuse_unfinished(connection: Connection, database: Database) -> None:
+def refuse_unfinished(connection: Connection, database: Database) -> None:
+    """Raise StorageUnfinishedError for a database that rows are being copied into."""
     if inspect(connection).has_table(UNFINISHED_COPY):
         raise StorageUnfinishedError(
             f"The {database.name} {database_label(connection.engine.url)} was being restored or copied into when that "
@@ -132,7 +134,7 @@ def _refuse_unfit(connection: Connection, database: Database, revision: str | No
     if revision is None:
         present = set(inspect(connection).get_table_names())
         ours = present & set(database.metadata.tables)
-        if ours and _MADE_FIRST not in present:
+        if ours and MADE_FIRST not in present:
             raise ConfigurationError(
                 f"The database {label} has tables of another system ({', '.join(sorted(ours))}) which the "
                 f"{database.noun} would share. Name an empty database in {database.setting}."
