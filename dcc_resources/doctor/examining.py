@@ -7,7 +7,6 @@ import queue
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from typing import Final
 
 from dcc_resources.doctor.surroundings import NotReadyError, Surroundings
 from dcc_resources.doctor.verdicts import Check, Examined, Finding, failed, not_checked
@@ -15,8 +14,6 @@ from dcc_resources.redaction import redacted
 from dcc_resources.settings import Settings
 
 log = logging.getLogger(__name__)
-
-_GRACE_SECONDS: Final = 0.5
 
 
 def examine(settings: Settings, checks: Sequence[Check], *, seconds: float) -> Iterator[Examined]:
@@ -36,7 +33,7 @@ def examine(settings: Settings, checks: Sequence[Check], *, seconds: float) -> I
     turn = 0
     while turn < len(checks):
         while turn in waiting:
-            _take(answers, found, waiting, surroundings.left + _GRACE_SECONDS)
+            _take(answers, found, waiting, surroundings.left)
             if surroundings.left <= 0 and turn in waiting:
                 found[turn].append(_late(checks[turn], seconds))
                 break
@@ -79,15 +76,17 @@ def _take(
     waiting: set[int],
     timeout: float,
 ) -> None:
-    """Take one answer, if one comes in time."""
-    try:
-        number, finding = answers.get(timeout=timeout)
-    except queue.Empty:
-        return
-    if finding is None:
-        waiting.discard(number)
-    else:
-        found[number].append(finding)
+    """Take all answers that are there; wait for one, but not longer than `timeout`."""
+    while True:
+        try:
+            number, finding = answers.get(timeout=timeout)
+        except queue.Empty:
+            return
+        timeout = 0.0
+        if finding is None:
+            waiting.discard(number)
+        else:
+            found[number].append(finding)
 
 
 def _late(check: Check, seconds: float) -> Finding:

@@ -83,6 +83,7 @@ def _access_problems(surroundings: Surroundings, subject: str, address: SourceAd
     except ConfigurationError as error:
         said, advice = split_advice(str(error))
         yield failed(subject, said, advice or change)
+        return
     for path in _secret_files(address.accesskey.get_secret_value()):
         yield from _check_secret_file(subject, path)
     if address.protocol is SourceProtocol.SFTP:

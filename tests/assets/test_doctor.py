@@ -1,0 +1,121 @@
+"""`dcc doctor` on Dagster's instance, and in depth."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from datetime import timedelta
+
+import pytest
+from dagster import DagsterInstance, DagsterRunStatus
+from dagster._daemon.types import DaemonHeartbeat
+from dagster._utils.error import SerializableErrorInfo
+
+from dcc_assets import doctor
+from dcc_assets.doctor import check_dagster, check_depths
+from dcc_assets.instance import open_instance
+from dcc_assets.jobs import crawl_file_sources
+from dcc_resources.doctor.surroundings import Surroundings
+from dcc_resources.doctor.verdicts import Finding
+from dcc_resources.settings import Settings
+from tests.assets.conftest import Dagster
+from tests.data_installations import DataInstallation, specimens
+from tests.databases import only_sqlite
+from tests.installations import Installation
+
+ZIP = "add/H.2013-10-31.1.impc.zip"
+
+
+def _found(check: Callable[[Surroundings], Iterator[Finding]], settings: Settings) -> dict[str, tuple[str, str, str]]:
+    around = Surroundings(settings, time.monotonic() + 60)
+    try:
+        return {one.subject: (one.verdict.value, one.message, one.advice) for one in check(around)}
+    finally:
+        around.close()
+
+
+def _beat(instance: DagsterInstance, age: timedelta, *errors: str) -> None:
+    said = [SerializableErrorInfo(message=error, stack=[], cls_name=None) for error in errors]
+    beat = DaemonHeartbeat(time.time() - age.total_seconds(), "SENSOR", "daemon", said)
+    instance.add_daemon_heartbeat(beat)
+
+
+@only_sqlite
+def test_an_instance_that_was_not_made_or_is_not_used(settings: Settings) -> None:
+    assert _found(check_dagster, settings)["Dagster instance"][0] == "not checked"
+    assert not settings.dagster_home.exists()
+    without = settings.model_copy(update={"dagster_events": False})
+    assert "DCC_DAGSTER_EVENTS" in _found(check_dagster, without)["Dagster instance"][1]
+
+
+def test_a_daemon_that_runs_has_errors_stopped_or_was_replaced(installation: Installation, dagster: Dagster) -> None:
+    found = _found(check_dagster, installation.settings)
+    assert {subject: verdict for subject, (verdict, _, _) in found.items()} == {
+        "Dagster instance": "ok",
+        "Dagster daemon": "not checked",
+        "Dagster runs": "ok",
+    }
+    _beat(dagster.instance, timedelta(seconds=5))
+    assert _found(check_dagster, installation.settings)["Dagster daemon"][0] == "ok"
+    _beat(dagster.instance, timedelta(seconds=5), "no\ncode location")
+    verdict, message, _ = _found(check_dagster, installation.settings)["Dagster daemon"]
+    assert (verdict, "sensor met an error: no code location" in message) == ("warning", True)
+    _beat(dagster.instance, timedelta(hours=1))
+    verdict, _, advice = _found(check_dagster, installation.settings)["Dagster daemon"]
+    assert (verdict, "dcc daemon" in advice) == ("warning", True)
+    installation.run_session()
+    verdict, message, _ = _found(check_dagster, installation.settings)["Dagster daemon"]
+    assert (verdict, "Sessions have run since without it." in message) == ("ok", True)
+
+
+@only_sqlite
+def test_a_stuck_run_an_older_storage_and_a_broken_configuration(
+    installation: Installation, dagster: Dagster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = dagster.instance.create_run_for_job(crawl_file_sources, status=DagsterRunStatus.STARTED)
+    assert _found(check_dagster, installation.settings)["Dagster runs"][0] == "ok"
+    monkeypatch.setattr(doctor, "_STUCK", timedelta(seconds=-60))
+    verdict, message, _ = _found(check_dagster, installation.settings)["Dagster runs"]
+    assert (verdict, run.run_id in message) == ("warning", True)
+
+    runs = installation.settings.dagster_home / "history" / "runs.db"
+    with closing(sqlite3.connect(runs)) as connection:
+        (before,) = connection.execute("SELECT version_num FROM alembic_version").fetchone()
+        connection.execute("UPDATE alembic_version SET version_num = '567bc23fd1ac'")
+        connection.commit()
+    verdict, message, advice = _found(check_dagster, installation.settings)["Dagster instance"]
+    assert (verdict, "567bc23fd1ac" in message, before in message) == ("failed", True, True)
+    assert "dagster instance migrate" in advice
+
+    (installation.settings.dagster_home / "dagster.yaml").write_text("telemetry: [")
+    verdict, message, advice = _found(check_dagster, installation.settings)["Dagster instance"]
+    assert (verdict, "could not be opened" in message) == ("failed", True)
+    assert "dagster.yaml" in message + advice
+
+
+@only_sqlite
+def test_what_does_not_fit_together_is_found_in_depth(data: DataInstallation) -> None:
+    data.put(ZIP, specimens())
+    data.run()
+    settings = data.settings.model_copy(update={"dagster_events": False})
+    found = _found(check_depths, settings)
+    assert [verdict for verdict, _, _ in found.values()] == ["ok"]
+    assert "22 rules hold for tracker, staging and QC database" in found["consistency"][1]
+    (settings.staging_directory / ZIP).write_bytes(b"another")
+    found = _found(check_depths, settings)
+    (wrong,) = found.items()
+    assert wrong[0] == f"C9 {ZIP}"
+    assert (wrong[1][0], f"dcc retry {ZIP}" in wrong[1][1]) == ("failed", True)
+
+
+@only_sqlite
+def test_what_dagster_does_not_show_is_found_in_depth(data: DataInstallation) -> None:
+    data.put(ZIP, specimens())
+    data.validate()
+    with open_instance(data.settings):
+        pass
+    found = _found(check_depths, data.settings)
+    assert {subject.split()[0] for subject in found} >= {"C20", "C21"}
+    assert all("dcc instance rebuild" in message for _, message, _ in found.values())

@@ -1,0 +1,58 @@
+"""`dcc doctor`: what it prints and how it ends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Dcc
+from tests.databases import only_sqlite
+
+pytestmark = only_sqlite
+
+
+@pytest.fixture
+def well(dcc: Dcc) -> Dcc:
+    """An installation about which there is nothing to say."""
+    dcc.add_folder().put("add/H.2013-10-31.1.impc.zip")
+    dcc("crawl")
+    return dcc
+
+
+def test_an_installation_that_is_well_ends_with_0(well: Dcc) -> None:
+    report = well.json("doctor")
+    assert report["verdict"] in ("ok", "not checked"), report
+    assert {one["check"] for one in report["findings"]} >= {"databases", "schemas", "sources", "answers", "disks"}
+    assert all(one["advice"] == "" for one in report["findings"] if one["verdict"] == "ok")
+    printed = well("doctor", "--deep").stdout
+    assert "tracker database: SQLite" in printed
+    assert "22 rules hold" in printed
+    quiet = well("doctor", "--quiet", "--no-sources").stdout
+    assert "SQLite" not in quiet
+    assert "0 failed" in quiet
+
+
+def test_a_warning_ends_with_1_and_says_what_to_do(well: Dcc) -> None:
+    (well.root / "home" / "staging" / "notes.txt").touch()
+    result = well("doctor", "--no-sources", exit_code=1)
+    assert "-> dcc staging list --files" in result.stdout
+    assert well.json("doctor", "--no-sources", exit_code=1)["verdict"] == "warning"
+
+
+def test_a_failure_ends_with_4(well: Dcc) -> None:
+    (well.root / "centre").rename(well.root / "moved")
+    assert "failed " in well("doctor", exit_code=4).stdout
+    well("doctor", "--no-sources")
+
+
+def test_before_dcc_init_it_says_so(bare_dcc: Dcc) -> None:
+    report = bare_dcc.json("doctor", exit_code=4)
+    failed = {one["subject"] for one in report["findings"] if one["verdict"] == "failed"}
+    assert failed >= {"tracker database", "QC database", "tracker database schema"}
+    assert not Path(bare_dcc.environment["DCC_HOME"]).exists()
+
+
+def test_wrong_settings_are_an_error(bare_dcc: Dcc) -> None:
+    bare_dcc.environment["DCC_WORKERS"] = "none"
+    assert "DCC_WORKERS" in bare_dcc.error("doctor", exit_code=2)
