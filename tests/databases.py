@@ -261,7 +261,7 @@ _HOW_TO_MAKE = {"tracker": (_open_tracker, init_tracker), "qc_database": (_open_
 
 def _database_url(request: pytest.FixtureRequest, kind: str, path: Path, fixture: str) -> Iterator[str]:
     """URL of a database that does not exist yet; or is there, for a test that asks for the fixture that makes it."""
-    wanted = fixture in request.fixturenames
+    wanted = not {fixture, "databases_made"}.isdisjoint(request.fixturenames)
     if kind == "sqlite":
         if wanted:
             files: dict[str, PreparedFile] = request.getfixturevalue("prepared_files")
@@ -276,6 +276,11 @@ def _database_url(request: pytest.FixtureRequest, kind: str, path: Path, fixture
         name = f"{fixture}_{uuid4().hex[:12]}"
         yield server.url(name)
         server.query(f"DROP DATABASE IF EXISTS {name}")
+
+
+@pytest.fixture
+def databases_made() -> None:
+    """For a test that opens the databases itself: those of `tracker_url` and `qc_url` are there, with their schema."""
 
 
 @pytest.fixture(params=["sqlite", pytest.param("mariadb", marks=pytest.mark.servers)])

@@ -13,8 +13,12 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from pydantic import SecretStr
 
 from dcc_cli.main import dcc as command
+from dcc_resources.settings import Settings
+from dcc_resources.tracker import registry
+from dcc_resources.tracker.database import open_tracker, writing
 from tests.databases import PASSWORD
 from tests.installations import Folder
 
@@ -117,9 +121,13 @@ def bare_dcc(tracker_url: str, qc_url: str, tmp_path: Path, monkeypatch: pytest.
 
 
 @pytest.fixture
-def dcc(bare_dcc: Dcc) -> Dcc:
-    """`dcc` with a tracker in which the centres H and J are registered."""
-    bare_dcc("init")
-    bare_dcc("centre", "add", "H")
-    bare_dcc("centre", "add", "J")
+def dcc(bare_dcc: Dcc, databases_made: None) -> Dcc:
+    """`dcc` after `dcc init`, with a tracker in which the centres H and J are registered."""
+    tracker = open_tracker(Settings(tracker_url=SecretStr(bare_dcc.environment["DCC_TRACKER_URL"])))
+    try:
+        with writing(tracker) as connection:
+            for code in ("H", "J"):
+                registry.add_centre(connection, registry.NewCentre(code))
+    finally:
+        tracker.dispose()
     return bare_dcc
