@@ -1,0 +1,287 @@
+"""A long life of an installation: session after session in this process, beside a daemon, on servers of its own."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pydantic import SecretStr
+from sqlalchemy import Engine, NullPool, create_engine
+
+from dcc_assets.consistency import check_events
+from dcc_assets.instance import open_instance
+from dcc_assets.session_runs import run_session
+from dcc_resources.consistency.checking import check_consistency
+from dcc_resources.errors import SessionActiveError
+from dcc_resources.file_sources.base import SourceAddress, SourceProtocol
+from dcc_resources.file_sources.host_keys import HostKey
+from dcc_resources.qc_database.database import open_qc_database
+from dcc_resources.settings import Settings, load_settings
+from dcc_resources.tracker import registry
+from dcc_resources.tracker.database import open_tracker, require_current, writing
+from dcc_resources.tracker.pinned_keys import PinnedKey
+from tests.databases import MariaDb
+from tests.servers import FtpServer, SftpServer
+from tests.soak.sampling import Sample, count_rows, sample_process, sample_tree, server_connections, sizes
+from tests.soak.world import Site, World
+
+DCC = str(Path(sys.executable).with_name("dcc"))
+CENTRES = ("H", "J", "Tcp", "Wtsi")
+_DAEMON_SECONDS = 120
+_BUSY_SECONDS = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How long to run and on what. `sessions` ends it earlier; `archives` are published on a day."""
+
+    folder: Path
+    minutes: float
+    database: str = "sqlite"
+    seed: int = 1
+    archives: int = 12
+    sessions: int | None = None
+    daemon: bool = True
+    servers: bool = True
+
+
+@dataclass
+class Course:
+    """What was seen: a sample after each session, what the centres did, and what does not hold together at the end."""
+
+    plan: Plan
+    samples: list[Sample] = field(default_factory=list)
+    told: Mapping[str, int] = field(default_factory=dict)
+    crawls: int = 0
+    faults: list[str] = field(default_factory=list)
+    daemon_sessions: int = 0
+
+
+class Installation:
+    """The installation that is lived in, with its servers and its sites."""
+
+    def __init__(self, plan: Plan, stack: ExitStack) -> None:
+        self.plan = plan
+        self._served = plan.folder / "served"
+        self._served.mkdir(parents=True)
+        for part in (plan.folder, self._served):
+            part.chmod(0o755)
+        self._sftp: SftpServer | None = None
+        self._ftp: FtpServer | None = None
+        if plan.servers:
+            self._sftp = SftpServer(_made(plan.folder / "sshd"))
+            stack.callback(self._sftp.stop)
+            self._ftp = FtpServer(_made(plan.folder / "vsftpd"), self._served)
+            stack.callback(self._ftp.stop)
+        self.environment = {
+            name: text for name, text in os.environ.items() if not name.startswith(("DCC_", "DAGSTER_"))
+        }
+        self.environment |= {
+            "DCC_HOME": str(plan.folder / "home"),
+            "DCC_MIN_FREE_BYTES": "0",
+            "DCC_RETRY_DELAY": "0.05",
+            "DCC_CRAWL_INTERVAL": "* * * * *",
+            "DCC_LOG_FILE": str(plan.folder / "dcc.log"),
+            "DCC_LOG_FORMAT": "json",
+            "DCC_METRICS_FILE": str(plan.folder / "dcc.prom"),
+        }
+        if plan.database == "mariadb":
+            server = MariaDb()
+            stack.callback(server.remove)
+            self.environment |= {
+                "DCC_TRACKER_URL": server.url("phenodcc_tracker"),
+                "DCC_QC_URL": server.url("phenodcc_raw"),
+                "DCC_DAGSTER_URL": server.url("phenodcc_dagster"),
+            }
+        os.environ.update({name: text for name, text in self.environment.items() if name.startswith("DCC_")})
+        self.settings: Settings = load_settings()
+        subprocess.run([DCC, "init"], env=self.environment, check=True, stdout=subprocess.DEVNULL)
+        with self.tracker() as tracker, writing(tracker) as connection:
+            for code in CENTRES:
+                registry.add_centre(connection, registry.NewCentre(code, full_name=f"Centre {code}"))
+        protocols = ["sftp", "ftp", "sftp", "file", "sftp", "ftp"] if plan.servers else ["file"] * 4
+        first = [self._add_site(f"site{n}", CENTRES[n % 4], protocol) for n, protocol in enumerate(protocols)]
+        self.world = World(plan.seed, first, self._newcomer, self._remove)
+
+    def _newcomer(self, day: int) -> Site:
+        return self._add_site(f"newcomer{day}", CENTRES[day % len(CENTRES)], "sftp" if self._sftp else "file")
+
+    def _add_site(self, name: str, centre: str, protocol: str) -> Site:
+        folder = _made(self._served / name)
+        folder.chmod(0o755)
+        pins: list[PinnedKey] = []
+        hostname, username, accesskey, base_path = "localhost", "", "", str(folder)
+        if protocol == "sftp" and self._sftp is not None:
+            hostname, username, accesskey = self._sftp.hostname, getpass.getuser(), f"key:{self._sftp.key}"
+            keys = [HostKey.parse(line) for line in self._sftp.host_keys]
+            pins = [PinnedKey(key.type, key.base64, key.fingerprint) for key in keys]
+        elif protocol == "ftp" and self._ftp is not None:
+            hostname, base_path = self._ftp.hostname, f"/{folder.name}"
+        address = SourceAddress(
+            0, centre, SourceProtocol(protocol), hostname, username, SecretStr(accesskey), base_path
+        )
+        with self.tracker() as tracker, writing(tracker) as connection:
+            source_id = registry.add_source(connection, address, pins)
+        return Site(folder, address, source_id)
+
+    def _remove(self, site: Site) -> None:
+        with self.tracker() as tracker, writing(tracker) as connection:
+            registry.set_source_state(connection, site.source_id, registry.SourceState.REMOVED)
+
+    @contextmanager
+    def tracker(self) -> Iterator[Engine]:
+        """The tracker, opened as a command does."""
+        engine = open_tracker(self.settings)
+        try:
+            yield engine
+        finally:
+            engine.dispose()
+
+    @contextmanager
+    def qc(self) -> Iterator[Engine]:
+        """The QC database."""
+        engine = open_qc_database(self.settings)
+        try:
+            yield engine
+        finally:
+            engine.dispose()
+
+    def run_session(self) -> int:
+        """A session in this process, as `dcc crawl` and Dagster's processes run it; how many sources it crawled."""
+        crawled: list[object] = []
+        while True:
+            try:
+                with self.tracker() as tracker:
+                    require_current(tracker)
+                    with open_instance(self.settings) as instance:
+                        run_session(self.settings, tracker, instance, on_crawl=crawled.append)
+            except SessionActiveError:
+                # The daemon's turn.
+                time.sleep(_BUSY_SECONDS)
+            else:
+                return len(crawled)
+
+    def count_dagster_rows(self) -> dict[str, int]:
+        """How many rows Dagster's tables have, where they are on a server."""
+        url = self.environment.get("DCC_DAGSTER_URL")
+        if url is None:
+            return {}
+        engine = create_engine(url.replace("mysql://", "mysql+pymysql://", 1), poolclass=NullPool)
+        return count_rows(engine, "dagster")
+
+    def check(self) -> list[str]:
+        """What does not hold together."""
+        with self.tracker() as tracker, self.qc() as qc, open_instance(self.settings) as instance:
+            found = check_consistency(tracker, qc, self.settings)
+            found += check_events(tracker, self.settings, instance)
+        return [f"{one.rule}: {one.subject}: {one.message}" for one in found]
+
+
+def live(plan: Plan, say: Callable[[str], object] = str) -> Course:
+    """Run session after session until the time is over; `say` is called with a line now and then."""
+    course = Course(plan)
+    kept = {name: text for name, text in os.environ.items() if name.startswith("DCC_")}
+    try:
+        with ExitStack() as stack:
+            installation = Installation(plan, stack)
+            daemon = stack.enter_context(_daemon(installation)) if plan.daemon else None
+            _run_sessions(installation, course, daemon, say)
+            if daemon is not None:
+                _stop(daemon)
+            installation.run_session()
+            course.faults = installation.check()
+            course.told = vars(installation.world.told)
+    finally:
+        for name in [name for name in os.environ if name.startswith("DCC_")]:
+            del os.environ[name]
+        os.environ.update(kept)
+    return course
+
+
+def _run_sessions(
+    installation: Installation, course: Course, daemon: subprocess.Popen[bytes] | None, say: Callable[[str], object]
+) -> None:
+    plan = course.plan
+    began = time.monotonic()
+    number = 0
+    while time.monotonic() - began < plan.minutes * 60 and (plan.sessions is None or number < plan.sessions):
+        quiet = installation.world.day(number, plan.archives)
+        number += 1
+        started = time.monotonic()
+        course.crawls += installation.run_session()
+        seconds = time.monotonic() - started
+        course.samples.append(_sample(installation, number, began, seconds, quiet, daemon))
+        last = course.samples[-1]
+        say(
+            f"day {number}: {seconds:.1f} s, {last.zip_actions} zip actions, {last.process.rss / 1e6:.1f} MB, "
+            f"{last.process.files} files, {last.process.threads} threads"
+        )
+
+
+def _sample(
+    installation: Installation,
+    number: int,
+    began: float,
+    seconds: float,
+    quiet: bool,
+    daemon: subprocess.Popen[bytes] | None,
+) -> Sample:
+    process = sample_process()
+    tree = sample_tree(daemon.pid) if daemon is not None else {}
+    home = installation.settings.home
+    with installation.tracker() as tracker, installation.qc() as qc:
+        server = server_connections(tracker)
+        rows = count_rows(tracker, "tracker") | count_rows(qc, "qc") | installation.count_dagster_rows()
+        taken = sizes({"tracker": tracker, "qc": qc}, {"dagster": home / "dagster"})
+    staging = sizes({}, {"staging": installation.settings.staging_directory})["staging"]
+    count = sum(len(files) for _, _, files in os.walk(installation.settings.staging_directory))
+    return Sample(
+        session=number,
+        seconds_since_begin=time.monotonic() - began,
+        session_seconds=seconds,
+        quiet=quiet,
+        zip_actions=rows["tracker.zip_action"],
+        process=process,
+        daemon=tree,
+        server_connections=server,
+        staging_files=count,
+        staging_bytes=staging,
+        rows=rows,
+        sizes=taken,
+    )
+
+
+@contextmanager
+def _daemon(installation: Installation) -> Iterator[subprocess.Popen[bytes]]:
+    log = installation.plan.folder / "daemon.log"
+    with log.open("wb") as output:
+        environment = installation.environment | {"PYTHONUNBUFFERED": "1"}
+        process = subprocess.Popen([DCC, "daemon"], env=environment, stdout=output, stderr=output)
+    try:
+        deadline = time.monotonic() + _DAEMON_SECONDS
+        while b"The daemon runs" not in log.read_bytes():
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"dcc daemon did not start:\n{log.read_text(errors='replace')[-3000:]}")
+            time.sleep(0.2)
+        yield process
+    finally:
+        _stop(process)
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
+        process.send_signal(signal.SIGTERM)
+        process.wait(60)
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    return folder

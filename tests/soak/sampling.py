@@ -1,0 +1,144 @@
+"""What processes and databases take at a moment, from /proc and the databases themselves."""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sqlalchemy import Engine, func, inspect, select, table, text
+
+from dcc_resources.metrics.storage import database_bytes, tree_size
+
+_OF_USER = text("SELECT count(*) FROM information_schema.processlist WHERE user = 'dcc'")
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessSample:
+    """A process: resident bytes, open files, threads, children, and connections over TCP that are open."""
+
+    rss: int
+    files: int
+    threads: int
+    children: int
+    connections: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One moment after a session: `session` counts from 1; `rows` and `sizes` by table and database."""
+
+    session: int
+    seconds_since_begin: float
+    session_seconds: float
+    quiet: bool
+    zip_actions: int
+    process: ProcessSample
+    daemon: Mapping[str, ProcessSample]
+    server_connections: int | None
+    staging_files: int
+    staging_bytes: int
+    rows: Mapping[str, int] = field(default_factory=dict)
+    sizes: Mapping[str, int] = field(default_factory=dict)
+
+
+def sample_process(pid: int | None = None) -> ProcessSample:
+    """A process, this one by default."""
+    if pid is None:
+        gc.collect()
+    place = Path("/proc") / str(pid or os.getpid())
+    # What another thread closes meanwhile is not counted.
+    files = [_link(entry) for entry in place.joinpath("fd").iterdir()]
+    sockets = {name for name in files if name.startswith("socket:")}
+    return ProcessSample(
+        rss=int(place.joinpath("statm").read_text().split()[1]) * _PAGE,
+        # One is that of listing them.
+        files=sum(bool(name) and not name.endswith("/fd") for name in files),
+        threads=threading.active_count() if pid is None else len(list(place.joinpath("task").iterdir())),
+        children=len(children_of(pid or os.getpid())),
+        connections=len(sockets & _established(place)),
+    )
+
+
+def _link(entry: Path) -> str:
+    try:
+        return str(entry.readlink())
+    except OSError:
+        return ""
+
+
+def _established(place: Path) -> set[str]:
+    found = set()
+    for name in ("tcp", "tcp6"):
+        for line in place.joinpath("net", name).read_text().splitlines()[1:]:
+            words = line.split()
+            if words[3] == "01":
+                found.add(f"socket:[{words[9]}]")
+    return found
+
+
+def children_of(pid: int) -> list[int]:
+    """The processes that a process has started, and that are there."""
+    found: list[int] = []
+    for task in _listed(Path(f"/proc/{pid}/task")):
+        try:
+            found += map(int, task.joinpath("children").read_text().split())
+        except OSError:
+            continue
+    return found
+
+
+def sample_tree(pid: int) -> dict[str, ProcessSample]:
+    """A process and those below it that stay, by what they do: workers of single runs come and go."""
+    samples: dict[str, ProcessSample] = {}
+    pending = [pid]
+    while pending:
+        one = pending.pop()
+        try:
+            words = Path(f"/proc/{one}/cmdline").read_bytes().split(b"\0")
+            pending += children_of(one)
+            if b"execute_run" in words or b"multiprocessing" in b" ".join(words):
+                continue
+            samples[f"{_name(words)} {one}"] = sample_process(one)
+        except (OSError, IndexError):
+            continue
+    return samples
+
+
+def _name(words: list[bytes]) -> str:
+    told = [word.decode() for word in words if word and not word.startswith((b"/", b"-"))]
+    return " ".join(told[:3]) or "process"
+
+
+def _listed(folder: Path) -> list[Path]:
+    try:
+        return list(folder.iterdir())
+    except OSError:
+        return []
+
+
+def count_rows(engine: Engine, prefix: str) -> dict[str, int]:
+    """How many rows each table of a database has, by `<prefix>.<table>`."""
+    names = inspect(engine).get_table_names()
+    with engine.connect() as connection:
+        return {
+            f"{prefix}.{name}": connection.scalar(select(func.count()).select_from(table(name))) or 0 for name in names
+        }
+
+
+def server_connections(engine: Engine) -> int | None:
+    """How many connections its server has besides the one that asks; None where there is no server."""
+    if engine.dialect.name == "sqlite":
+        return None
+    with engine.connect() as connection:
+        return int(connection.execute(_OF_USER).scalar_one()) - 1
+
+
+def sizes(engines: Mapping[str, Engine], folders: Mapping[str, Path]) -> dict[str, int]:
+    """What databases and folders take on disk, by name."""
+    found = {name: database_bytes(engine) for name, engine in engines.items()}
+    return found | {name: tree_size(folder)[1] for name, folder in folders.items()}
