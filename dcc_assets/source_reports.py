@@ -84,5 +84,6 @@ def _counts(crawl: SourceCrawl) -> Metadata:
     if crawl.ignored_examples:
         counts["left aside"] = table(("entry", "reason"), crawl.ignored_examples)
     if crawl.findings:
-        counts["findings"] = MetadataValue.md("\n".join(f"- {finding}" for finding in crawl.findings))
+        # Not as Markdown, in which a file name could be a link or a picture.
+        counts["findings"] = table(("finding",), [(str(finding),) for finding in crawl.findings])
     return counts

@@ -106,6 +106,7 @@ def test_the_python_of_the_document_runs(
     assert names["changed"]["value"].tolist() == ["31.5"]
     assert names["rows"] > 2 * 143
     assert set(names["glucose"]["procedure_id"]) == {"IMPC_IPG_001"}
+    assert "the scale broke" in str(set(names["weights"]["status"]))
     names["qc"].dispose()
 
 

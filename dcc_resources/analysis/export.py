@@ -39,6 +39,7 @@ from dcc_resources.analysis.measurements import (
     settle_past,
     summary_query,
 )
+from dcc_resources.analysis.spreadsheets import guarded
 from dcc_resources.private_files import SHARED_DIRECTORY, make_directory
 
 __all__ = ["ExportFormat", "ExportProgress", "ExportReport", "MeasurementFilter", "Partition", "export_measurements"]
@@ -95,7 +96,8 @@ def export_measurements(
     The files are `centre=<centre>/procedure_id=<procedure>/part-0.parquet` (or `.csv`), of which only those are written
     that changed since the last export to the same directory; those whose measurements are gone are removed. All are of
     one moment. Memory is that of one chunk (`analysis.measurements.ROWS`). The columns are those of
-    `analysis.columns.COLUMNS`; in Parquet, centre and procedure_id are in the paths only.
+    `analysis.columns.COLUMNS`; in Parquet, centre and procedure_id are in the paths only; in CSV, texts are guarded
+    (`analysis.spreadsheets`).
 
     Raises ExportError for a directory that cannot be written or holds something else, ExportActiveError when another
     export writes to it, NotFoundError for a past document that there is none of, QcDatabaseUnreachableError.
@@ -203,7 +205,8 @@ class _Export:
         schema = _FILE_SCHEMA[format_]
         with _writer(path, format_) as writer:
             for batch in iterate_batches(self._connection, wanted):
-                writer.write_batch(batch.select(schema.names))
+                rows = batch.select(schema.names)
+                writer.write_batch(guarded(rows) if format_ is ExportFormat.CSV else rows)
                 self._done += batch.num_rows
                 if self._on_progress is not None:
                     self._on_progress(ExportProgress(self._done, self._due, partition))

@@ -21,9 +21,6 @@ from urllib.parse import quote
 from dcc_resources.errors import ExportActiveError, ExportError
 from dcc_resources.private_files import SHARED_DIRECTORY, SHARED_FILE, make_directory, open_new
 
-FORMAT_VERSION: Final = 1
-"""Of the manifest and the files' columns; another one cannot be gone on with."""
-
 MANIFEST: Final = "_manifest.json"
 _LOCK: Final = "_lock"
 _HIDDEN: Final = ("_", ".")
@@ -37,6 +34,10 @@ class ExportFormat(StrEnum):
 
     PARQUET = "parquet"
     CSV = "csv"
+
+
+FORMAT_VERSIONS: Final[Mapping[ExportFormat, int]] = {ExportFormat.PARQUET: 1, ExportFormat.CSV: 2}
+"""Of the manifest and the files' contents; another one cannot be gone on with. In CSV 1, texts were not guarded."""
 
 
 class Partition(NamedTuple):
@@ -140,7 +141,7 @@ def read_manifest(directory: Path, format_: ExportFormat, wanted: Mapping[str, o
 
 def _parse(text: str) -> Manifest:
     read: dict[str, Any] = json.loads(text)
-    if read["format_version"] != FORMAT_VERSION:
+    if read["format_version"] != FORMAT_VERSIONS[ExportFormat(read["format"])]:
         raise ValueError(f"Format version {read['format_version']}")
     files = {path: Written(**written) for path, written in read["files"].items()}
     unfinished = set(read["unfinished"])
@@ -177,7 +178,7 @@ def save_manifest(directory: Path, manifest: Manifest) -> None:
     """Replace the manifest of a directory."""
     said = {
         "made_by": "dcc data export",
-        "format_version": FORMAT_VERSION,
+        "format_version": FORMAT_VERSIONS[manifest.format],
         "format": manifest.format.value,
         "filter": manifest.wanted,
         "files": {path: asdict(written) for path, written in sorted(manifest.files.items())},

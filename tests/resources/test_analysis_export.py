@@ -92,6 +92,11 @@ def by_pandas(directory: Path, format_: ExportFormat) -> pd.DataFrame:
     return pd.concat(read).astype(PANDAS_TYPES).sort_values("id", ignore_index=True)
 
 
+def original(frame: pd.DataFrame, format_: ExportFormat) -> pd.DataFrame:
+    """The texts of a file as they were submitted, as docs/analysts.md says."""
+    return frame.replace(r"\A'", "", regex=True) if format_ is ExportFormat.CSV else frame
+
+
 @pytest.mark.parametrize("format_", list(ExportFormat))
 def test_an_export_read_back_equals_the_measurements(filled: Engine, tmp_path: Path, format_: ExportFormat) -> None:
     report = export_measurements(filled, tmp_path / "new" / "export", format_)
@@ -100,7 +105,7 @@ def test_an_export_read_back_equals_the_measurements(filled: Engine, tmp_path: P
     assert (report.files, report.unchanged, report.removed) == (6, 0, 0)
     assert Partition("J", WEIGHT) in report.written
     for read in (by_duckdb, by_pyarrow, by_pandas):
-        assert_frame_equal(read(report.directory, format_), frame)
+        assert_frame_equal(original(read(report.directory, format_), format_), frame)
 
 
 @pytest.mark.parametrize("format_", list(ExportFormat))
@@ -127,9 +132,8 @@ def test_values_are_exported_to_the_letter(
 ) -> None:
     apply(qc_database, Action.ADD, line("C1", value))
     export_measurements(qc_database, tmp_path / "export", format_, ALL)
-    assert by_pyarrow(tmp_path / "export", format_)["value"].tolist() == [value]
-    if len(value) < 1_000:
-        assert by_duckdb(tmp_path / "export", format_)["value"].tolist() == [value]
+    for read in (by_pyarrow, by_duckdb) if len(value) < 1_000 else (by_pyarrow,):
+        assert original(read(tmp_path / "export", format_), format_)["value"].tolist() == [value]
 
 
 def test_a_name_that_no_directory_can_have_is_refused(qc_database: Engine, tmp_path: Path) -> None:
