@@ -10,24 +10,18 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Iterator
-from typing import Any
 from urllib.parse import unquote_to_bytes
 
-from lxml import etree
-
 from dcc_resources.file_sources.http_client import Answer, Site, UnusableAnswerError
+from dcc_resources.file_sources.http_page import TooManyLinksError, read_page
 from dcc_resources.file_sources.listing import Entry, EntryKind
 
-MAX_PAGE_BYTES = 256 * 1024 * 1024
+MAX_PAGE_BYTES = 128 * 1024 * 1024
 """Size of an index page beyond which it is refused."""
 
-_TITLES = re.compile(r"index of|directory listing|directory:|parent directory|folder listing", re.IGNORECASE)
 _PLAIN = re.compile(r"[A-Za-z0-9_.~%-]+/?")
-_UP = ("..", "../", "./..", "./../")
 _END = re.compile(rb"</(html|body|pre|table|ul)\s*>", re.IGNORECASE)
-_TITLE_TAGS = ("title", "h1", "h2", "a")
 _TAIL_BYTES = 4096
-_TITLE_PIECES = 20
 
 
 def read_index(site: Site, answer: Answer) -> Iterator[Entry]:
@@ -39,9 +33,11 @@ def read_index(site: Site, answer: Answer) -> Iterator[Entry]:
     kind = answer.headers.get_content_type()
     if kind not in ("text/html", "application/xhtml+xml"):
         raise UnusableAnswerError(f"it answered with {kind[:60]!r} and not with an index page")
-    page = _Page()
-    parser = etree.HTMLParser(target=page, encoding=_encoding(answer), huge_tree=True)
-    _feed(parser, answer)
+    content = _content(answer)
+    try:
+        page = read_page(content, _encoding(answer))
+    except TooManyLinksError as error:
+        raise UnusableAnswerError(f"its index page has {error}") from error
     names: dict[bytes, EntryKind] = {}
     for link in page.links:
         found = _entry(site, answer.target, page.base, link)
@@ -52,60 +48,18 @@ def read_index(site: Site, answer: Answer) -> Iterator[Entry]:
     return (Entry(name, kind) for name, kind in names.items())
 
 
-class _Page:
-    """Gathers links while the parser goes through a page, of which nothing else is kept."""
-
-    def __init__(self) -> None:
-        self.links: dict[str, None] = {}
-        self.base = ""
-        self.is_index = False
-        self._titles: list[str] | None = None
-
-    def start(self, tag: str | bytes, attrib: dict[Any, Any]) -> None:
-        """Called for each start tag."""
-        link = str(attrib.get("href", "")).strip()
-        if tag == "a" and link:
-            self.links.setdefault(link)
-            self.is_index = self.is_index or link in _UP
-        elif tag == "base" and link and not self.base:
-            self.base = link
-        if tag in _TITLE_TAGS and not self.is_index:
-            self._titles = []
-
-    def data(self, data: str | bytes) -> None:
-        """Called for each piece of text."""
-        if self._titles is not None and len(self._titles) < _TITLE_PIECES:
-            self._titles.append(str(data))
-
-    def comment(self, text: str | bytes) -> None:
-        """Called for each comment."""
-
-    def end(self, tag: str | bytes) -> None:
-        """Called for each end tag."""
-        if tag in _TITLE_TAGS and self._titles is not None:
-            self.is_index = self.is_index or _TITLES.search("".join(self._titles)) is not None
-            self._titles = None
-
-    def close(self) -> None:
-        """Called at the end."""
-
-
-def _feed(parser: etree.HTMLParser, answer: Answer) -> None:
-    size, tail = 0, b""
+def _content(answer: Answer) -> bytes:
+    """The whole page; refused where it is too large, empty or cut off."""
+    content = bytearray()
     for block in answer.blocks():
-        size += len(block)
-        if size > MAX_PAGE_BYTES:
+        content += block
+        if len(content) > MAX_PAGE_BYTES:
             raise UnusableAnswerError(f"its index page is larger than {MAX_PAGE_BYTES:,} bytes")
-        tail = (tail + block)[-_TAIL_BYTES:]
-        parser.feed(block)
-    if size == 0:
+    if not content:
         raise UnusableAnswerError("it answered with an empty page")
-    if answer.length is None and _END.search(tail) is None:
+    if answer.length is None and _END.search(content[-_TAIL_BYTES:]) is None:
         raise UnusableAnswerError("its index page broke off")
-    try:
-        parser.close()
-    except etree.XMLSyntaxError as error:
-        raise UnusableAnswerError("it answered with a page that is no HTML") from error
+    return bytes(content)
 
 
 def _encoding(answer: Answer) -> str | None:
