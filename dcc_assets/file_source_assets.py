@@ -17,8 +17,10 @@ from dcc_assets.event_recorder import EventRecorder
 from dcc_assets.runs import session_to_resume, step_of, tag_session
 from dcc_assets.source_reports import found_zip_reports, source_report
 from dcc_assets.work import PLATFORM, Platform, Work, data_is_due
+from dcc_assets.zip_mirroring import note_crawled, show_unshown
 from dcc_resources.errors import NotFoundError
 from dcc_resources.outcomes import source_partition
+from dcc_resources.staging import Staging
 from dcc_resources.tracker.download_plan import count_not_arrived
 from dcc_resources.tracker.models import Centre, FileSource
 from dcc_resources.tracker.queries import waiting_zip_actions
@@ -57,6 +59,8 @@ def crawl(
         context.instance.add_dynamic_partitions(str(FILE_SOURCES.name), list(sources))
         wanted = None if partitions is None else _source_ids(sources, partitions)
         with EventRecorder(context.instance, step_of(context), planned) as recorder:
+            with work.tracker.connect() as connection:
+                show_unshown(context.instance, recorder, connection, Staging(work.settings.staging_directory))
             for outcome in work.crawl(wanted):
                 found = [key.partition for key in (*outcome.new_zips, *(key for key, _ in outcome.refused_zips))]
                 if found:
@@ -64,6 +68,8 @@ def crawl(
                 recorder.tell(source_report(outcome))
                 for report in found_zip_reports(outcome):
                     recorder.tell(report)
+        with work.tracker.connect() as connection:
+            note_crawled(context.instance, connection)
         if work.hands_over:
             _leave_to_others(work)
 

@@ -15,6 +15,7 @@ from dcc_assets.recorded_outcomes import recorded_crawls, recorded_zips
 from dcc_assets.runs import QUIET, finish_dead_runs, step_of
 from dcc_assets.source_reports import source_report
 from dcc_assets.work import open_qc
+from dcc_assets.zip_mirroring import newest_zip_mark, write_zip_mark
 from dcc_assets.zip_reports import whole_zip_report
 from dcc_resources.errors import DagsterStorageError, DccError, QcDatabaseOutdatedError
 from dcc_resources.qc_database.database import require_current
@@ -62,6 +63,7 @@ class _Rebuilding:
             for crawl in recorded_crawls(connection):
                 recorder.tell(source_report(crawl))
                 self.file_sources += 1
+            newest = newest_zip_mark(connection)
             total = connection.scalar(select(func.count()).select_from(ZipAction)) or 0
             partitions: list[str] = []
             for zip_ in recorded_zips(connection):
@@ -73,6 +75,7 @@ class _Rebuilding:
                     self.say(f"{self.zip_actions:,} of {total:,} zip actions")
             instance.add_dynamic_partitions(str(ZIP_ACTIONS.name), partitions)
             self._record_data(instance, recorder)
+        write_zip_mark(instance, newest)
 
     def _record_data(self, instance: DagsterInstance, recorder: EventRecorder) -> None:
         with self.tracker.connect() as connection:

@@ -63,6 +63,8 @@ only_mariadb = pytest.mark.parametrize(
 class MariaDb:
     """A MariaDB server of this test process's own, on a free port of 127.0.0.1 and a temporary data directory."""
 
+    flush_at_commit = 0
+
     def __init__(self) -> None:
         self.home = Path(tempfile.mkdtemp(prefix="dcc-mariadb-", dir=_memory()))
         self.port = _free_port()
@@ -122,7 +124,7 @@ class MariaDb:
             "--character-set-server=utf8mb4",
             "--innodb-buffer-pool-size=32M",
             "--innodb-log-file-size=16M",
-            "--innodb-flush-log-at-trx-commit=0",
+            f"--innodb-flush-log-at-trx-commit={self.flush_at_commit}",
             "--innodb-doublewrite=0",
             "--innodb-flush-method=fsync",
             "--performance-schema=OFF",

@@ -1,0 +1,121 @@
+"""What became of zip actions up to their validation, shown in Dagster where the session that did it was killed.
+
+A session tells of zip actions as they finish, a second after they are in the tracker. What one that died had not told
+is found by a mark: up to which zip action, download, refusal and re-opening everything had been shown at last. It goes
+by ids, which no clock can put out of order, and is kept in the Dagster instance, so that a new instance is shown
+everything.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from typing import Final
+
+from dagster import DagsterInstance
+from sqlalchemy import Connection, func, or_, select
+
+from dcc_assets.catalogue import ZIP_ACTIONS
+from dcc_assets.event_recorder import EventRecorder
+from dcc_assets.recorded_outcomes import recorded_zips
+from dcc_assets.zip_reports import whole_zip_report
+from dcc_resources.outcomes import ZipKey
+from dcc_resources.staging import Staging
+from dcc_resources.tracker.models import FileSourceHasZip, Reopening, ZipAction, ZipActionLog, ZipDownload, ZipFile
+from dcc_resources.tracker.reference import ACTION_IDS, Phase, Status
+
+_MARK: Final = "dcc/zip actions shown"
+_AT_ONCE: Final = 500
+_ACTIONS: Final = {number: action for action, number in ACTION_IDS.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class ZipMark:
+    """The newest ids of `zip_action`, `zip_download`, `zip_action_log` and `reopening` that had been shown."""
+
+    zip_actions: int = 0
+    downloads: int = 0
+    refusals: int = 0
+    reopenings: int = 0
+
+
+def show_unshown(instance: DagsterInstance, recorder: EventRecorder, connection: Connection, staging: Staging) -> None:
+    """Show what no session told of; the mark stays, since what is told is stored only when the recorder is left."""
+    mark = read_zip_mark(instance)
+    if newest_zip_mark(connection) == mark:
+        return
+    for keys in _unshown(connection, mark):
+        instance.add_dynamic_partitions(str(ZIP_ACTIONS.name), [key.partition for key in keys])
+        for outcome in recorded_zips(connection, keys):
+            recorder.tell(whole_zip_report(outcome, staging))
+
+
+def note_crawled(instance: DagsterInstance, connection: Connection) -> None:
+    """Note that all zip actions are shown, and whether their names were accepted; called when the recorder is left."""
+    newest = newest_zip_mark(connection)
+    write_zip_mark(instance, replace(newest, downloads=read_zip_mark(instance).downloads))
+
+
+def note_processed(instance: DagsterInstance, connection: Connection) -> None:
+    """Note that everything is shown; called when the recorder is left, and a session has done all that there was.
+
+    What is still unfinished will be told of by a session to come, which may be killed: downloads count as not shown.
+    """
+    unfinished = (
+        select(ZipAction.id)
+        .where(ZipAction.phase_id.between(int(Phase.ZIP_MD5), int(Phase.XSD)))
+        .where(ZipAction.status_id.in_([int(Status.PENDING), int(Status.RUNNING)]))
+    )
+    if connection.scalar(unfinished.limit(1)) is None:
+        write_zip_mark(instance, newest_zip_mark(connection))
+    else:
+        note_crawled(instance, connection)
+
+
+def newest_zip_mark(connection: Connection) -> ZipMark:
+    """How far there is anything to be shown."""
+    newest = (
+        connection.scalar(select(func.max(model.id))) or 0
+        for model in (ZipAction, ZipDownload, ZipActionLog, Reopening)
+    )
+    return ZipMark(*newest)
+
+
+def read_zip_mark(instance: DagsterInstance) -> ZipMark:
+    """The mark that an instance keeps; in a new one that of the beginning."""
+    kept = instance.daemon_cursor_storage.get_cursor_values({_MARK}).get(_MARK)
+    return ZipMark(**json.loads(kept)) if kept else ZipMark()
+
+
+def write_zip_mark(instance: DagsterInstance, mark: ZipMark) -> None:
+    """Have an instance keep the mark."""
+    instance.daemon_cursor_storage.set_cursor_values({_MARK: json.dumps(asdict(mark))})
+
+
+def _unshown(connection: Connection, mark: ZipMark) -> Iterator[list[ZipKey]]:
+    """The zip actions of which something is newer than the mark, a few hundred at a time."""
+    downloaded = (
+        select(FileSourceHasZip.za_id)
+        .join(ZipDownload, ZipDownload.zf_id == FileSourceHasZip.id)
+        .where(ZipDownload.id > mark.downloads)
+    )
+    refused = select(ZipActionLog.za_id).where(ZipActionLog.id > mark.refusals)
+    reopened = select(Reopening.za_id).where(Reopening.id > mark.reopenings)
+    newer = or_(
+        ZipAction.id > mark.zip_actions,
+        ZipAction.id.in_(downloaded),
+        ZipAction.id.in_(refused),
+        ZipAction.id.in_(reopened),
+    )
+    query = (
+        select(ZipAction.id, ZipAction.todo_id, ZipFile.file_name)
+        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+        .where(newer)
+        .order_by(ZipAction.id)
+        .limit(_AT_ONCE)
+    )
+    last = 0
+    while page := connection.execute(query.where(ZipAction.id > last)).all():
+        yield [ZipKey(_ACTIONS[row.todo_id], row.file_name) for row in page]
+        last = page[-1].id

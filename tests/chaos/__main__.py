@@ -1,0 +1,139 @@
+"""The long trial: `python -m tests.chaos`, see --help. Ends with 1 when anything came out otherwise than it must."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from tests.chaos.faults import KINDS
+from tests.chaos.installation import prepared_home, start_fork_server
+from tests.chaos.proxy import FaultProxy
+from tests.chaos.sequence import Outcome, World, run_sequence
+from tests.chaos.servers import running_servers
+from tests.databases import MariaDb
+
+_ROUNDS = 8
+_DATABASES = ("sqlite", "mariadb")
+_RESULTS = "CHAOS "
+
+
+class DurableMariaDb(MariaDb):
+    """A server that has what it said it has, also when it is killed."""
+
+    flush_at_commit = 2
+
+
+@contextmanager
+def world_of(database: str, *, own_disk: bool) -> Iterator[World]:
+    """The servers and the prepared home that sequences on a kind of database share."""
+    start_fork_server()
+    memory = Path("/dev/shm")
+    place = memory if memory.is_dir() and os.access(memory, os.W_OK) else None
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dcc-chaos-", dir=place)))
+        servers = stack.enter_context(running_servers())
+        proxy = stack.enter_context(FaultProxy(servers.ports))
+        home = stack.enter_context(prepared_home(folder))
+        mariadb = None
+        if database == "mariadb":
+            mariadb = DurableMariaDb()
+            stack.callback(mariadb.remove)
+        yield World(folder, servers, proxy, home, mariadb, own_disk)
+
+
+def _run(arguments: argparse.Namespace, database: str) -> list[Outcome]:
+    """The sequences on one kind of database, told as they go."""
+    outcomes: list[Outcome] = []
+
+    def heard(line: str) -> None:
+        print(f"{time.strftime('%H:%M:%S')} {database}: {line}", flush=True)
+
+    with world_of(database, own_disk=True) as world:
+        left = arguments.rounds
+        seed = arguments.seed
+        while left > 0:
+            rounds = min(_ROUNDS, left)
+            outcome = run_sequence(world, seed, rounds, arguments.kinds, heard)
+            outcomes.append(outcome)
+            if outcome.problems:
+                heard(_failure(outcome, database, arguments.kinds))
+            left -= rounds
+            seed += 1
+    return outcomes
+
+
+def _failure(outcome: Outcome, database: str, kinds: Sequence[str]) -> str:
+    chosen = "" if set(kinds) == set(KINDS) else f" --kinds {','.join(kinds)}"
+    again = f"python -m tests.chaos --seed {outcome.seed} --rounds {outcome.rounds} --database {database}{chosen}"
+    what = "\n".join(f"    {line}" for line in [*outcome.done, "", *outcome.problems])
+    return f"FAILED in round {outcome.rounds} ({outcome.last_kind}). Again: {again}\n{what}"
+
+
+def _summary(database: str, outcomes: Sequence[Outcome], seconds: float) -> dict[str, object]:
+    kills, faults = Counter[str](), Counter[str]()
+    for outcome in outcomes:
+        kills.update(outcome.kills)
+        faults.update(outcome.faults)
+    rounds = sum(outcome.rounds for outcome in outcomes)
+    return {
+        "database": database,
+        "rounds": rounds,
+        "rounds a minute": round(60 * rounds / seconds, 1),
+        "seconds": round(seconds),
+        "kills": sum(kills.values()),
+        "kills by process": dict(kills.most_common()),
+        "faults": dict(faults.most_common()),
+        "failed": [outcome.seed for outcome in outcomes if outcome.problems],
+    }
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        "python -m tests.chaos",
+        description="Disturb installations on real servers at random moments, and see that nothing comes of it.",
+    )
+    parser.add_argument("--seed", type=int, help="of the first sequence; those after it have the next ones")
+    parser.add_argument("--rounds", type=int, default=64, help="on each kind of database (default 64)")
+    parser.add_argument("--database", choices=_DATABASES, help="by default both, beside each other")
+    parser.add_argument("--kinds", type=lambda text: text.split(","), default=list(KINDS), help=", ".join(KINDS))
+    chosen = parser.parse_args(arguments)
+    unknown = set(chosen.kinds) - set(KINDS)
+    if unknown:
+        parser.error(f"There is no kind {min(unknown)}. There are: {', '.join(KINDS)}")
+    if chosen.seed is None:
+        chosen.seed = random.SystemRandom().randrange(1_000_000) * 1_000
+    return chosen
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the trial; the exit code."""
+    chosen = _parse(arguments)
+    if chosen.database is None:
+        return _both(chosen)
+    print(f"Seed {chosen.seed}, {chosen.rounds} rounds on {chosen.database}.", flush=True)
+    began = time.monotonic()
+    outcomes = _run(chosen, chosen.database)
+    summary = _summary(chosen.database, outcomes, time.monotonic() - began)
+    print(_RESULTS + json.dumps(summary), flush=True)
+    return 1 if summary["failed"] else 0
+
+
+def _both(chosen: argparse.Namespace) -> int:
+    command = [sys.executable, "-m", "tests.chaos", "--seed", str(chosen.seed), "--rounds", str(chosen.rounds)]
+    command += ["--kinds", ",".join(chosen.kinds)]
+    running = [subprocess.Popen([*command, "--database", database]) for database in _DATABASES]
+    return max(process.wait() for process in running)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

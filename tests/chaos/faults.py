@@ -1,0 +1,207 @@
+"""The faults of a trial: each kind makes a session, or several, go wrong at seeded moments."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from tests.chaos.installation import ChaosInstallation
+from tests.chaos.proxy import KINDS as NETWORK_KINDS
+from tests.chaos.proxy import FaultProxy, Faults
+from tests.databases import MariaDb
+
+_FAKETIME: Final = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
+_HURRIED: Final = {
+    "DCC_CONNECT_TIMEOUT": "3",
+    "DCC_LOGIN_TIMEOUT": "3",
+    "DCC_IDLE_TIMEOUT": "1.5",
+    "DCC_LIST_TIMEOUT": "5",
+    "DCC_DATABASE_RETRY": "3",
+}
+"""Time limits under which faults are soon noticed."""
+
+
+@dataclass
+class Trial:
+    """What faults are made with. `kills` counts processes killed, by what they were; `faults` all faults by kind."""
+
+    installation: ChaosInstallation
+    proxy: FaultProxy
+    mariadb: MariaDb | None
+    rng: random.Random
+    kills: Counter[str] = field(default_factory=Counter)
+    faults: Counter[str] = field(default_factory=Counter)
+
+    def note_kill(self, what: str) -> None:
+        """Count a process that was killed."""
+        self.kills[what] += 1
+        self.faults[f"kill of {what}"] += 1
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of fault. `keeps_order`: documents are applied in the order in which they would have been without it.
+
+    `needs`: what it cannot be made without. `large`: there must be a document that other processes read.
+    """
+
+    name: str
+    happen: Callable[[Trial], None]
+    keeps_order: bool = True
+    needs: Callable[[Trial], bool] = lambda _: True
+    large: bool = False
+
+
+def _kill_by_time(trial: Trial) -> None:
+    for _ in range(trial.rng.choice((1, 2, 2, 3))):
+        session = trial.installation.begin()
+        session.wait_or_until(trial.rng.uniform(0.0, trial.installation.took))
+        if session.kill():
+            trial.note_kill("session")
+
+
+def _kill_by_count(kind: str) -> Callable[[Trial], None]:
+    def happen(trial: Trial) -> None:
+        for _ in range(trial.rng.choice((1, 2, 2, 3))):
+            number = trial.rng.randint(1, trial.installation.counts[kind])
+            session = trial.installation.begin(die=(kind, number))
+            code = session.wait()
+            if code == -signal.SIGKILL:
+                trial.note_kill(f"session at a {kind}")
+
+    return happen
+
+
+def _kill_workers(trial: Trial) -> None:
+    """Kill processes that read documents for the session, as they come, then perhaps the session."""
+    session = trial.installation.begin(hurried=_HURRIED)
+    deadline = time.monotonic() + 60
+    left = trial.rng.randint(1, 2)
+    while left and not session.is_over and time.monotonic() < deadline:
+        for pid in session.children():
+            session.wait_or_until(trial.rng.uniform(0.0, 0.4))
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+                trial.note_kill("worker")
+                left -= 1
+                break
+        session.wait_or_until(0.005)
+    if trial.rng.random() < 0.5:
+        session.wait_or_until(trial.rng.uniform(0.0, 1.0))
+        if session.kill():
+            trial.note_kill("session")
+    session.wait()
+
+
+def _kill_database(trial: Trial) -> None:
+    assert trial.mariadb is not None
+    for _ in range(trial.rng.choice((1, 2))):
+        session = trial.installation.begin(hurried=_HURRIED | {"DCC_DATABASE_RETRY": trial.rng.choice(("0.5", "20"))})
+        session.wait_or_until(trial.rng.uniform(0.0, trial.installation.took))
+        trial.mariadb.kill()
+        trial.note_kill("database")
+        if trial.rng.random() < 0.3 and session.kill():
+            trial.note_kill("session")
+        session.wait_or_until(trial.rng.uniform(0.0, 1.0))
+        trial.mariadb.start()
+        session.wait()
+
+
+def _network(trial: Trial) -> None:
+    kinds = trial.rng.sample(NETWORK_KINDS, trial.rng.randint(1, 4))
+    trial.proxy.go_wrong(
+        Faults(kinds, trial.rng.choice((30, 60, 90)), trial.rng.choice((3_000, 100_000)), trial.rng.randrange(2**32))
+    )
+    try:
+        session = trial.installation.begin(hurried=_HURRIED)
+        if trial.rng.random() < 0.3:
+            session.wait_or_until(trial.rng.uniform(0.0, 2 * trial.installation.took))
+            if session.kill():
+                trial.note_kill("session")
+        session.wait()
+    finally:
+        trial.proxy.work_well()
+
+
+def _fill_disk(trial: Trial) -> None:
+    session = trial.installation.begin(hurried=_HURRIED)
+    session.wait_or_until(trial.rng.uniform(0.0, trial.installation.took * 0.7))
+    with full_disk(trial.installation.home, leave=trial.rng.randrange(0, 400_000)):
+        trial.faults["disk filled"] += 1
+        session.wait_or_until(trial.rng.uniform(1.0, 8.0))
+    if trial.rng.random() < 0.3 and session.kill():
+        trial.note_kill("session")
+    session.wait()
+
+
+@contextmanager
+def full_disk(folder: Path, *, leave: int) -> Iterator[None]:
+    """Fill the file system of a folder but for so many bytes, for as long as the block lasts."""
+    ballast = folder / "ballast"
+    with ballast.open("wb") as file:
+        block = b"\0" * 65_536
+        with suppress(OSError):
+            while True:
+                file.write(block)
+                file.flush()
+        free = os.statvfs(folder).f_bavail * os.statvfs(folder).f_frsize
+        file.truncate(max(file.tell() - max(leave - free, 0), 0))
+        try:
+            yield
+        finally:
+            ballast.unlink()
+
+
+def _move_clock(trial: Trial) -> None:
+    """Run a session whose clock is wrong, or is put right or wrong on the way; now and then it is killed."""
+    days = trial.rng.choice((-400, -31, -1, 1, 31, 400))
+    clock = trial.installation.home.parent / "clock"
+    clock.write_text(f"{days:+d}d\n")
+    environment = {
+        "LD_PRELOAD": str(_FAKETIME),
+        "FAKETIME_TIMESTAMP_FILE": str(clock),
+        "FAKETIME_NO_CACHE": "1",
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+        "FAKETIME_DONT_RESET": "1",
+    }
+    session = trial.installation.begin_command(environment, "crawl")
+    trial.faults["clock moved"] += 1
+    if trial.rng.random() < 0.5:
+        session.wait_or_until(trial.rng.uniform(0.0, 2 * trial.installation.took))
+        clock.write_text(f"{trial.rng.choice((-90, 0, 90)):+d}d\n")
+        trial.faults["clock moved"] += 1
+    if trial.rng.random() < 0.5:
+        session.wait_or_until(trial.rng.uniform(0.0, 2 * trial.installation.took))
+        if session.kill():
+            trial.note_kill("session")
+    session.wait()
+
+
+def _is_own_file_system(trial: Trial) -> bool:
+    return os.path.ismount(trial.installation.home.parent)
+
+
+KINDS: Final = {
+    kind.name: kind
+    for kind in (
+        Kind("time", _kill_by_time),
+        Kind("statement", _kill_by_count("statement")),
+        Kind("file", _kill_by_count("file")),
+        Kind("worker", _kill_workers, large=True),
+        Kind("database", _kill_database, needs=lambda trial: trial.mariadb is not None),
+        Kind("network", _network, keeps_order=False),
+        Kind("disk", _fill_disk, keeps_order=False, needs=_is_own_file_system),
+        Kind("clock", _move_clock, needs=lambda _: _FAKETIME.exists()),
+    )
+}
+"""By name. Those that kill sessions come up most often (`WEIGHTS`)."""
+
+WEIGHTS: Final = {"time": 4, "statement": 5, "file": 4, "worker": 2, "database": 4, "network": 4, "disk": 2, "clock": 2}

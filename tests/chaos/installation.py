@@ -1,0 +1,283 @@
+"""An installation of a trial: its databases, staging and Dagster instance, and sessions on it as processes."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any, Final
+
+from sqlalchemy import Engine
+
+from dcc_assets.consistency import check_events
+from dcc_assets.instance import open_instance
+from dcc_resources.consistency.checking import check_consistency
+from dcc_resources.consistency.inconsistencies import Inconsistency
+from dcc_resources.file_sources.base import SourceAddress
+from dcc_resources.file_sources.host_keys import HostKey
+from dcc_resources.qc_database.database import init_qc_database, open_qc_database, writing
+from dcc_resources.reference_data import store
+from dcc_resources.reference_data.loading import load_shipped
+from dcc_resources.settings import Settings, load_settings
+from dcc_resources.tracker import registry
+from dcc_resources.tracker.database import init_tracker, open_tracker
+from dcc_resources.tracker.database import writing as writing_tracker
+from dcc_resources.tracker.pinned_keys import PinnedKey
+from tests.chaos.session_process import run
+
+_LONGEST_SECONDS: Final = 240.0
+_PROCESSES: Final = multiprocessing.get_context("forkserver")
+_PRELOADED: Final = [
+    "dcc_cli.main",
+    "dcc_cli.crawl",
+    "dcc_cli.session_report",
+    "dcc_assets.session_runs",
+    "dcc_assets.instance",
+    "dcc_assets.event_storage",
+    "dcc_resources.zip_processing",
+    "dcc_resources.data_phases.session_data",
+    "dcc_resources.file_sources.connect",
+    "tests.chaos.session_process",
+]
+_FAITHFUL: Final = {
+    "DCC_CONNECT_TIMEOUT": "30",
+    "DCC_LOGIN_TIMEOUT": "30",
+    "DCC_IDLE_TIMEOUT": "30",
+    "DCC_LIST_TIMEOUT": "60",
+    "DCC_DATABASE_RETRY": "60",
+}
+"""Time limits that a busy machine keeps."""
+
+
+class SessionFailedError(Exception):
+    """An undisturbed session ended otherwise than well or with faulty data."""
+
+
+@dataclass
+class Session:
+    """A session under way."""
+
+    process: BaseProcess | subprocess.Popen[bytes]
+    output: Path
+    began: float = field(default_factory=time.monotonic)
+
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        pid = self.process.pid
+        assert pid is not None
+        return pid
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended."""
+        if isinstance(self.process, subprocess.Popen):
+            return self.process.poll() is not None
+        return not self.process.is_alive()
+
+    def kill(self) -> bool:
+        """Kill it as a crash would; whether it was still there."""
+        if self.is_over:
+            return False
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+        self.wait()
+        return True
+
+    def wait(self, seconds: float = _LONGEST_SECONDS) -> int:
+        """Its exit code; negative for a signal. Raises SessionFailedError if it does not end."""
+        if isinstance(self.process, subprocess.Popen):
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(seconds)
+            code = self.process.returncode
+        else:
+            self.process.join(seconds)
+            code = self.process.exitcode
+        if code is None:
+            os.kill(self.pid, signal.SIGKILL)
+            raise SessionFailedError(f"The session did not end within {seconds:.0f} seconds.\n{self.said()}")
+        return code
+
+    def wait_or_until(self, seconds: float) -> None:
+        """Wait until it ends, no longer than so many seconds."""
+        if isinstance(self.process, subprocess.Popen):
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(seconds)
+        else:
+            self.process.join(seconds)
+
+    def said(self) -> str:
+        """What it printed."""
+        return self.output.read_text("utf-8", "replace")[-6_000:] if self.output.exists() else ""
+
+    def children(self) -> list[int]:
+        """The processes that it has started and that are there."""
+        found: list[int] = []
+        with suppress(OSError):
+            for task in Path(f"/proc/{self.pid}/task").iterdir():
+                with suppress(OSError):
+                    found += map(int, (task / "children").read_text().split())
+        return found
+
+
+@dataclass
+class ChaosInstallation:
+    """An installation in `home`. `took` and `counts` are of its latest undisturbed session."""
+
+    home: Path
+    environment: dict[str, str]
+    took: float = 3.0
+    counts: dict[str, int] = field(default_factory=lambda: {"statement": 300, "file": 150})
+    _sessions: int = 0
+
+    def __post_init__(self) -> None:
+        self.settings = self._settings()
+        self.tracker: Engine = open_tracker(self.settings)
+        self.qc: Engine = open_qc_database(self.settings)
+
+    def _settings(self) -> Settings:
+        before = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith("DCC_")}
+        os.environ.update(self.environment)
+        try:
+            return load_settings()
+        finally:
+            for name in self.environment:
+                del os.environ[name]
+            os.environ.update(before)
+
+    def prepare(self) -> None:
+        """Make its databases, centres and reference data."""
+        init_tracker(self.tracker)
+        init_qc_database(self.qc)
+        with writing_tracker(self.tracker) as connection:
+            for code in ("H", "J"):
+                registry.add_centre(connection, registry.NewCentre(code, full_name=f"Centre {code}"))
+        shipped = load_shipped()
+        with writing(self.qc) as connection:
+            for snapshot in (
+                shipped.impress,
+                shipped.status_codes,
+                shipped.projects,
+                shipped.colonies,
+                shipped.strains,
+            ):
+                assert snapshot is not None
+                store.save(connection, snapshot)
+
+    def add_sources(self, addresses: Sequence[SourceAddress]) -> None:
+        """Register file sources, their host keys pinned."""
+        with writing_tracker(self.tracker) as connection:
+            for address in addresses:
+                keys = [HostKey.parse(line) for line in address.host_keys]
+                pins = [PinnedKey(key.type, key.base64, key.fingerprint) for key in keys]
+                registry.add_source(connection, address, pins)
+
+    def begin(self, *, die: tuple[str, int] | None = None, hurried: Mapping[str, str] | None = None) -> Session:
+        """Begin a session, forked; `die`: see `session_process.run`. `hurried` are settings for this one."""
+        output = self._next_output()
+        environment = {**self.environment, **(_FAITHFUL if hurried is None else hurried)}
+        process = _PROCESSES.Process(target=run, args=(environment, ["crawl"], str(output), die))
+        process.start()
+        return Session(process, output)
+
+    def begin_command(self, environment: Mapping[str, str], *arguments: str) -> Session:
+        """Begin a `dcc` command as a program of its own."""
+        output = self._next_output()
+        program = Path(sys.executable).parent / "dcc"
+        with output.open("ab") as file:
+            process = subprocess.Popen(
+                [program, *arguments],
+                env={**clean_environment(), **self.environment, **environment},
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=file,
+                start_new_session=True,
+            )
+        return Session(process, output)
+
+    def run_undisturbed(self) -> Session:
+        """Run a session; it must end well, or with faulty data. Raises SessionFailedError."""
+        session = self.begin()
+        self.conclude(session)
+        return session
+
+    def conclude(self, session: Session) -> None:
+        """Wait for an undisturbed session. Raises SessionFailedError."""
+        code = session.wait()
+        if code not in {0, 1}:
+            raise SessionFailedError(f"An undisturbed session ended with {code}:\n{session.said()}")
+        self.took = time.monotonic() - session.began
+        counts = Path(f"{session.output}.counts")
+        if counts.exists():
+            self.counts = json.loads(counts.read_text())
+
+    def inconsistencies(self) -> list[Inconsistency]:
+        """What does not hold together, in databases, staging and Dagster."""
+        found = check_consistency(self.tracker, self.qc, self.settings)
+        with open_instance(self.settings) as instance:
+            return found + check_events(self.tracker, self.settings, instance)
+
+    def close(self) -> None:
+        """Close its connections."""
+        self.tracker.dispose()
+        self.qc.dispose()
+
+    def _next_output(self) -> Path:
+        self._sessions += 1
+        folder = self.home.parent / "output"
+        folder.mkdir(exist_ok=True)
+        return folder / f"{self.home.name}-{self._sessions}.txt"
+
+
+def clean_environment() -> dict[str, str]:
+    """This process's environment without settings of the platform and of Dagster."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(("DCC_", "DAGSTER_"))}
+
+
+def start_fork_server() -> None:
+    """Have the process that sessions are forked from import what they need."""
+    _PROCESSES.set_forkserver_preload(_PRELOADED)
+
+
+@contextmanager
+def prepared_home(folder: Path) -> Iterator[Path]:
+    """A home on SQLite, with a Dagster instance, to be copied."""
+    home = folder / "prepared"
+    home.mkdir()
+    installation = ChaosInstallation(home, environment_of(home, None, None))
+    installation.prepare()
+    with open_instance(installation.settings):
+        pass
+    for engine in (installation.tracker, installation.qc):
+        with engine.connect() as connection:
+            connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
+    installation.close()
+    yield home
+    shutil.rmtree(home, ignore_errors=True)
+
+
+def environment_of(
+    home: Path, tracker_url: str | None, qc_url: str | None, ca_file: Path | None = None
+) -> dict[str, str]:
+    """The settings of an installation."""
+    settings: dict[str, Any] = {
+        "DCC_HOME": home,
+        "DCC_TRACKER_URL": tracker_url or f"sqlite:///{home / 'tracker.db'}",
+        "DCC_QC_URL": qc_url or f"sqlite:///{home / 'qc.db'}",
+        "DCC_MIN_FREE_BYTES": 0,
+        "DCC_RETRY_DELAY": 0.05,
+        "DCC_LEASE_TIMEOUT": 30,
+    }
+    if ca_file is not None:
+        settings["DCC_TLS_CA_FILE"] = ca_file
+    return {name: str(value) for name, value in settings.items()}

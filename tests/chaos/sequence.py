@@ -1,0 +1,161 @@
+"""A sequence of rounds on one installation and its undisturbed twin.
+
+A round: the centres put up something; sessions go wrong; one more runs undisturbed. Then everything must hold together,
+and be as in the twin, which is fed the same files and where nothing ever goes wrong.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import subprocess
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from uuid import uuid4
+
+from tests.chaos.comparing import differences, ending_of
+from tests.chaos.faults import KINDS, WEIGHTS, Kind, Trial
+from tests.chaos.installation import ChaosInstallation, SessionFailedError, environment_of
+from tests.chaos.proxy import FaultProxy
+from tests.chaos.servers import Servers
+from tests.chaos.submissions import Submissions
+from tests.databases import MariaDb
+
+_DISK = "size=96m"
+
+
+@dataclass
+class World:
+    """What sequences share: servers, the proxy before them, a prepared home, and the database server if there is one.
+
+    `own_disk`: installations have a file system of their own, which can be filled.
+    """
+
+    folder: Path
+    servers: Servers
+    proxy: FaultProxy
+    home: Path
+    mariadb: MariaDb | None = None
+    own_disk: bool = False
+
+
+@dataclass
+class Outcome:
+    """What a sequence came to. `problems`: of the first round with any, else none; `rounds` were begun."""
+
+    seed: int
+    rounds: int = 0
+    last_kind: str = ""
+    done: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    kills: Counter[str] = field(default_factory=Counter)
+    faults: Counter[str] = field(default_factory=Counter)
+
+
+def run_sequence(
+    world: World,
+    seed: int,
+    rounds: int,
+    kinds: Collection[str] = tuple(KINDS),
+    heard: Callable[[str], None] = lambda _: None,
+) -> Outcome:
+    """Run rounds until one ends otherwise than it must; a seed has the same rounds however many are asked for."""
+    rng = random.Random(seed)
+    outcome = Outcome(seed)
+    with _folder(world) as folder, _twins(world, folder) as (installation, twin):
+        served = world.servers.serve(world.servers.root / f"{seed}-{uuid4().hex[:8]}")
+        submissions = Submissions(random.Random(rng.randrange(2**32)), served)
+        installation.add_sources([one.through_proxy() for one in served])
+        twin.add_sources([one.at_hand() for one in served])
+        trial = Trial(installation, world.proxy, world.mariadb, random.Random())
+        trial.kills, trial.faults = outcome.kills, outcome.faults
+        before = Counter(world.proxy.happened)
+        possible = [KINDS[name] for name in KINDS if name in kinds and KINDS[name].needs(trial)]
+        in_order = True
+        while outcome.rounds < rounds and not outcome.problems:
+            trial.rng = random.Random(rng.randrange(2**32))
+            kind = trial.rng.choices(possible, [WEIGHTS[one.name] for one in possible])[0]
+            in_order = in_order and kind.keeps_order
+            outcome.rounds += 1
+            outcome.last_kind = kind.name
+            outcome.done = submissions.happen(large=kind.large)
+            outcome.problems = _round(trial, twin, kind, in_order=in_order)
+            heard(f"seed {seed}, round {outcome.rounds}: {kind.name}")
+        outcome.faults.update({f"network: {name}": n for name, n in (world.proxy.happened - before).items()})
+        shutil.rmtree(served[0].folder.parent, ignore_errors=True)
+    return outcome
+
+
+def _round(trial: Trial, twin: ChaosInstallation, kind: Kind, *, in_order: bool) -> list[str]:
+    """One round; what is wrong after it."""
+    installation = trial.installation
+    beside = twin.begin()
+    try:
+        try:
+            kind.happen(trial)
+        finally:
+            twin.conclude(beside)
+        session = installation.run_undisturbed()
+    except SessionFailedError as error:
+        return [str(error)]
+    problems = [str(one) for one in installation.inconsistencies()]
+    problems += differences(ending_of(installation, in_order=in_order), ending_of(twin, in_order=in_order))
+    if problems:
+        problems.append(f"The undisturbed session said:\n{session.said()}")
+    return problems
+
+
+@contextmanager
+def _folder(world: World) -> Iterator[Path]:
+    folder = world.folder / f"sequence-{uuid4().hex[:8]}"
+    folder.mkdir()
+    disk = folder / "disk"
+    disk.mkdir()
+    mounted = world.own_disk and _mount(disk)
+    try:
+        yield folder
+    finally:
+        if mounted:
+            subprocess.run(["umount", "--lazy", str(disk)], check=False)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _mount(folder: Path) -> bool:
+    """Give a folder a small file system of its own; False where that is not allowed."""
+    if os.geteuid() != 0:
+        return False
+    return subprocess.run(["mount", "-t", "tmpfs", "-o", _DISK, "tmpfs", str(folder)], check=False).returncode == 0
+
+
+@contextmanager
+def _twins(world: World, folder: Path) -> Iterator[tuple[ChaosInstallation, ChaosInstallation]]:
+    """An installation to be disturbed, and another."""
+    databases: list[str] = []
+    made = []
+    for home in (folder / "disk" / "home", folder / "twin"):
+        urls: list[str | None] = [None, None]
+        if world.mariadb is None:
+            shutil.copytree(world.home, home)
+        else:
+            home.mkdir()
+            shutil.copytree(world.home / "dagster", home / "dagster")
+            names = [f"chaos_{kind}_{uuid4().hex[:12]}" for kind in ("tracker", "qc")]
+            databases += names
+            urls = [world.mariadb.url(name) for name in names]
+        installation = ChaosInstallation(home, environment_of(home, *urls, world.servers.ca_file))
+        made.append(installation)
+        if world.mariadb is not None:
+            installation.prepare()
+    try:
+        yield made[0], made[1]
+    finally:
+        for installation in made:
+            installation.close()
+        for name in databases:
+            with suppress(Exception):
+                assert world.mariadb is not None
+                world.mariadb.query(f"DROP DATABASE IF EXISTS {name}")

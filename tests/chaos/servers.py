@@ -1,0 +1,192 @@
+"""The real file servers of a trial: OpenSSH, vsftpd and vsftpd with TLS, each before a folder of its own.
+
+All ports of a server are known before it starts, data ports of FTP included, so that a proxy can stand before it on
+another address of this machine with the same port numbers: then nothing in the conversation has to be rewritten, which
+under TLS could not be.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import shutil
+import socket
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from pydantic import SecretStr
+
+from dcc_resources.file_sources.base import SourceAddress, SourceProtocol
+from tests.servers import Authority, ServerProcess, SftpServer, server_program
+
+DIRECT: Final = "127.0.0.1"
+PROXIED: Final = "127.0.0.2"
+"""Where a proxy stands before the servers."""
+
+_DATA_PORTS: Final = 30
+_PORTS: Final = range(20_000, 32_000, _DATA_PORTS + 1)
+
+
+@dataclass(frozen=True)
+class Served:
+    """A folder that a server serves: `ports` are all of its server's, the first of them that of the protocol."""
+
+    name: str
+    centre: str
+    protocol: SourceProtocol
+    folder: Path
+    base_path: str
+    ports: tuple[int, ...]
+    username: str = ""
+    accesskey: str = ""
+    host_keys: tuple[str, ...] = ()
+
+    def through_proxy(self) -> SourceAddress:
+        """The file source as an installation reaches it that faults are made for."""
+        return SourceAddress(
+            0,
+            self.centre,
+            self.protocol,
+            f"{PROXIED}:{self.ports[0]}",
+            self.username,
+            SecretStr(self.accesskey),
+            self.base_path,
+            self.host_keys,
+        )
+
+    def at_hand(self) -> SourceAddress:
+        """The same folder without a server."""
+        return SourceAddress(0, self.centre, SourceProtocol.FILE, "localhost", "", SecretStr(""), str(self.folder))
+
+
+class _Vsftpd(ServerProcess):
+    """vsftpd for anonymous users, with data ports from a range; with a certificate, insisting on TLS throughout."""
+
+    def __init__(self, folder: Path, root: Path, ports: tuple[int, ...], certificate: Path | None) -> None:
+        folder.mkdir()
+        (folder / "empty").mkdir()
+        options: dict[str, object] = {
+            "listen": "YES",
+            "listen_address": DIRECT,
+            "listen_port": ports[0],
+            "pasv_min_port": ports[1],
+            "pasv_max_port": ports[-1],
+            "background": "NO",
+            "anonymous_enable": "YES",
+            "anon_root": root,
+            "anon_world_readable_only": "NO",
+            "port_enable": "NO",
+            "secure_chroot_dir": folder / "empty",
+            "seccomp_sandbox": "NO",
+            "xferlog_enable": "NO",
+        }
+        if certificate is not None:
+            options |= dict.fromkeys(
+                ("ssl_enable", "allow_anon_ssl", "force_anon_logins_ssl", "force_anon_data_ssl", "require_ssl_reuse"),
+                "YES",
+            )
+            options |= {"ssl_ciphers": "HIGH", "rsa_cert_file": certificate}
+        configuration = folder / "vsftpd.conf"
+        configuration.write_text("".join(f"{name}={value}\n" for name, value in options.items()))
+        super().__init__([server_program("vsftpd"), str(configuration)], ports[0], folder / "log")
+
+
+@dataclass(frozen=True)
+class Servers:
+    """The servers of a trial. Folders below `root` are served by all of them; `ca_file` signs the TLS certificate."""
+
+    root: Path
+    ca_file: Path
+    sftp: SftpServer
+    ftp_ports: tuple[int, ...]
+    ftps_ports: tuple[int, ...]
+
+    @property
+    def ports(self) -> dict[int, bool]:
+        """Every port, and whether what goes over it is plain FTP."""
+        return {self.sftp.port: False} | dict.fromkeys(self.ftps_ports, False) | dict.fromkeys(self.ftp_ports, True)
+
+    def serve(self, folder: Path) -> list[Served]:
+        """New folders below `folder`, which is below `root`: of centre H on SFTP and FTPS, of centre J on FTP."""
+        served = []
+        for name, centre, protocol in (
+            ("sftp", "H", SourceProtocol.SFTP),
+            ("ftps", "H", SourceProtocol.FTPS),
+            ("ftp", "J", SourceProtocol.FTP),
+        ):
+            path = folder / name
+            path.mkdir(parents=True)
+            for parent in (folder, path):
+                parent.chmod(0o755)
+            below = f"/{path.relative_to(self.root)}"
+            if protocol is SourceProtocol.SFTP:
+                served.append(
+                    Served(
+                        name,
+                        centre,
+                        protocol,
+                        path,
+                        str(path),
+                        (self.sftp.port,),
+                        getpass.getuser(),
+                        f"key:{self.sftp.key}",
+                        self.sftp.host_keys,
+                    )
+                )
+            else:
+                ports = self.ftp_ports if protocol is SourceProtocol.FTP else self.ftps_ports
+                served.append(Served(name, centre, protocol, path, below, ports))
+        return served
+
+
+@contextmanager
+def running_servers() -> Iterator[Servers]:
+    """The servers, for as long as the block lasts. vsftpd needs root."""
+    folder = Path(tempfile.mkdtemp(prefix="dcc-chaos-servers-", dir=_memory()))
+    folder.chmod(0o755)
+    root = folder / "served"
+    root.mkdir(mode=0o755)
+    running: list[ServerProcess] = []
+    try:
+        (folder / "sshd").mkdir()
+        sftp = SftpServer(folder / "sshd")
+        running.append(sftp)
+        authority = Authority(folder)
+        ftp_ports, ftps_ports = _ports(2)
+        running.append(_Vsftpd(folder / "ftp", root, ftp_ports, None))
+        running.append(_Vsftpd(folder / "ftps", root, ftps_ports, authority.issue(PROXIED)))
+        yield Servers(root, authority.ca_file, sftp, ftp_ports, ftps_ports)
+    finally:
+        for server in running:
+            server.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _memory() -> Path | None:
+    memory = Path("/dev/shm")
+    return memory if memory.is_dir() and os.access(memory, os.W_OK) else None
+
+
+def _ports(number: int) -> list[tuple[int, ...]]:
+    """Ranges of ports that nobody listens on, other than in use by a trial beside this one."""
+    found: list[tuple[int, ...]] = []
+    start = os.getpid() % len(_PORTS)
+    for first in (*_PORTS[start:], *_PORTS[:start]):
+        ports = tuple(range(first, first + _DATA_PORTS + 1))
+        if all(_is_free(port) for port in ports):
+            found.append(ports)
+            if len(found) == number:
+                return found
+    raise RuntimeError("There are no free ports for FTP servers between 20000 and 32000.")
+
+
+def _is_free(port: int) -> bool:
+    for address in (DIRECT, PROXIED):
+        with suppress(OSError), socket.create_server((address, port)):
+            continue
+        return False
+    return True
