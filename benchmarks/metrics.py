@@ -97,7 +97,8 @@ def _fill(settings: Settings, zips: int) -> None:
 
 def _add_zips(connection: Connection, numbers: range, centres: int) -> None:
     now = models.utc_now()
-    zips, actions, hostings, downloads, documents, problems = [], [], [], [], [], []
+    zips, actions, hostings, documents, problems = [], [], [], [], []
+    downloads: list[dict[str, object]] = []
     for number in numbers:
         centre = number % centres + 1
         phase, status = _STATES[number % len(_STATES)]
@@ -105,7 +106,7 @@ def _add_zips(connection: Connection, numbers: range, centres: int) -> None:
         zips.append({"id": number, "file_name": f"H.2013-10-31.{number}.impc.zip", "centre_id": centre})
         actions.append({"id": number, "zip_id": number, "todo_id": 1, **state})
         hostings.append({"id": number, "za_id": number, "file_source_id": centre})
-        times = {"request": now, "received": now, "downloaded_size_bytes": 1000}
+        times: dict[str, object] = {"request": now, "received": now, "downloaded_size_bytes": 1000}
         downloads.append({"id": number, "zf_id": number, **times, **state})
         for which in (0, 1):
             xml: dict[str, object] = {
