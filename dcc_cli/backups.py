@@ -131,7 +131,7 @@ def restore(directory: Path, replace: bool, yes: bool, as_json: bool) -> None:
     checked first; one of an older schema is brought up to date. Stop `dcc ui` before. When it is broken off, give the
     same command again: until it is done, no other command works with the databases. The session that was active at the
     time of the backup counts as killed; the next one goes on with its work. Of what was in staging, copies of the
-    backup are put back; what is missing is downloaded again by the next session where it is still needed.
+    backup are put back; what is missing is downloaded again by the next two sessions where it is still needed.
 
     \b
     Examples:
@@ -185,8 +185,8 @@ def _show_restored(report: RestoreReport, *, as_json: bool) -> None:
     )
     if staging.archives_missing:
         click.echo(
-            f"{count_of(staging.archives_missing, 'archive')} not there as at the time of the backup: the next session "
-            "downloads again what it still needs of them."
+            f"{count_of(staging.archives_missing, 'archive')} not there as at the time of the backup: the next "
+            "two sessions find out and download again what is still needed of them."
         )
     for source in report.sources_without_key:
         warn(f"The access key of file source {source} is not in the backup: dcc source change {source} --accesskey -")

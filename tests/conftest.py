@@ -12,6 +12,7 @@ pytest_plugins = [
     "tests.data_installations",
     "tests.healthy_installation",
     "tests.served_sources",
+    "tests.stores",
 ]
 
 

@@ -26,7 +26,7 @@ from dcc_resources.databases.schema import UNFINISHED_COPY
 from dcc_resources.databases.transactions import run_writing, writing
 from dcc_resources.errors import CopyFailedError, DatabaseUnreachableError
 
-_CHECKS: Final = "SET SESSION foreign_key_checks = {0}, unique_checks = {0}"
+_CHECKS: Final = "SET SESSION foreign_key_checks = {0}"
 
 
 def drop_tables(engine: Engine, database: Database) -> None:
@@ -79,7 +79,7 @@ def _insert(engine: Engine, database: Database, shape: TableShape, rows: list[Ro
     statement = shape.insertion("%s")
 
     def insert(connection: Connection) -> None:
-        # Parents came before their children, and what was read had its references and keys checked.
+        # What was read had its references checked where it was.
         connection.exec_driver_sql(_CHECKS.format(0))
         connection.exec_driver_sql(statement, rows)
         connection.exec_driver_sql(_CHECKS.format(1))
