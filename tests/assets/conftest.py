@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -68,9 +69,25 @@ def settings(settings: Settings, dagster_url: str | None) -> Settings:
     return settings if dagster_url is None else settings.model_copy(update={"dagster_url": SecretStr(dagster_url)})
 
 
+@pytest.fixture(scope="session")
+def prepared_dagster_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of a new Dagster instance that keeps files, to be copied: to make one takes a second."""
+    settings = Settings(home=tmp_path_factory.mktemp("dagster"), tracker_url=None, qc_url=None, dagster_url=None)
+    with open_instance(settings):
+        pass
+    return settings.dagster_home
+
+
+def put_prepared(prepared: Path, settings: Settings) -> None:
+    """Have the instance of `settings` there already, where it keeps files."""
+    if settings.dagster_url is None:
+        shutil.copytree(prepared, settings.dagster_home, dirs_exist_ok=True)
+
+
 @pytest.fixture
-def dagster(installation: Installation) -> Iterator[Dagster]:
+def dagster(installation: Installation, prepared_dagster_home: Path) -> Iterator[Dagster]:
     """The installation's Dagster instance, as `dcc crawl` opens it."""
+    put_prepared(prepared_dagster_home, installation.settings)
     with open_instance(installation.settings) as instance:
         yield Dagster(instance)
 
@@ -127,8 +144,9 @@ def heard() -> Heard:
 
 
 @pytest.fixture
-def data_dagster(data: DataInstallation) -> Iterator[Dagster]:
+def data_dagster(data: DataInstallation, prepared_dagster_home: Path) -> Iterator[Dagster]:
     """The Dagster instance of an installation with a QC database."""
+    put_prepared(prepared_dagster_home, data.settings)
     with open_instance(data.settings) as instance:
         yield Dagster(instance)
 
