@@ -35,7 +35,9 @@ from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetC
 from dagster._core.events import AssetObservationData, StepMaterializationData
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
 
+from dcc_assets.metadata import as_shown
 from dcc_resources.errors import DagsterStorageError
+from dcc_resources.legible_text import legible
 
 if TYPE_CHECKING:
     from dagster._core.definitions.metadata import RawMetadataValue
@@ -197,8 +199,8 @@ class EventRecorder:
         data = StepMaterializationData(
             AssetMaterialization(
                 materialised.asset,
-                description=materialised.description,
-                metadata=materialised.metadata,
+                description=None if materialised.description is None else _as_description(materialised.description),
+                metadata=as_shown(materialised.metadata),
                 partition=report.partition,
             )
         )
@@ -212,7 +214,7 @@ class EventRecorder:
             AssetObservation(
                 verdict.check.asset_key,
                 description=description,
-                metadata=verdict.metadata,
+                metadata=as_shown(verdict.metadata),
                 partition=report.partition,
             )
         )
@@ -224,7 +226,7 @@ class EventRecorder:
             verdict.check.asset_key,
             verdict.check.name,
             verdict.passed,
-            metadata=verdict.metadata,
+            metadata=as_shown(verdict.metadata),
             target_materialization_data=target,
             severity=verdict.severity,
             description=_as_description(verdict.description),
@@ -247,14 +249,14 @@ class EventRecorder:
             event_type_value=kind.value,
             job_name=step.job_name,
             event_specific_data=data,
-            message=message,
+            message=_line(message),
             pid=os.getpid(),
             step_key=step.step_key,
         )
         return EventLogEntry(  # type: ignore[no-untyped-call]
             error_info=None,
             level=logging.INFO,
-            user_message=message,
+            user_message=_line(message),
             run_id=step.run_id,
             timestamp=timestamp or time.time(),
             step_key=step.step_key,
@@ -272,9 +274,13 @@ _MARKUP = re.compile(r"([\\`*\[\]])")
 _QUOTES = str.maketrans("<>", "‹›")
 
 
+def _line(text: str) -> str:
+    return legible(" ".join(text.splitlines()))
+
+
 def _as_description(text: str) -> str:
     """Text that reads well on all pages: some take descriptions for Markdown, which would swallow `<mouse>`."""
-    return _MARKUP.sub(r"\\\1", text.translate(_QUOTES))
+    return _MARKUP.sub(r"\\\1", _line(text).translate(_QUOTES))
 
 
 def _batches(told: queue.SimpleQueue[Report | None]) -> Iterator[list[Report]]:

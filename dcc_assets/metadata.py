@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeAlias
 
 from dagster import MetadataValue, TableColumn, TableMetadataValue, TableRecord, TableSchema
+
+from dcc_resources.legible_text import legible
 
 if TYPE_CHECKING:
     from dagster._core.definitions.metadata import RawMetadataValue
@@ -19,12 +21,20 @@ else:
 def table(columns: Sequence[str], rows: Sequence[Sequence[str | int | None]]) -> TableMetadataValue:
     """A table of text and numbers; what is None is left empty."""
     return MetadataValue.table(
-        [
-            TableRecord({column: "" if cell is None else cell for column, cell in zip(columns, row, strict=True)})
-            for row in rows
-        ],
+        [TableRecord({column: _cell(cell) for column, cell in zip(columns, row, strict=True)}) for row in rows],
         TableSchema([TableColumn(column, "any") for column in columns]),
     )
+
+
+def _cell(value: str | int | None) -> str | int:
+    if value is None:
+        return ""
+    return legible(value) if isinstance(value, str) else value
+
+
+def as_shown(metadata: Mapping[str, RawMetadataValue]) -> Metadata:
+    """Metadata whose texts are legible, whatever centres put into them; none of them is a link or Markdown."""
+    return {name: legible(value) if isinstance(value, str) else value for name, value in metadata.items()}
 
 
 def utc_timestamp(time: datetime) -> float:

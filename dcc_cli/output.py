@@ -1,7 +1,7 @@
 """How `dcc` prints: JSON for programs, plain columns for people.
 
 Times are UTC: `2026-11-21T07:28:31Z` in JSON, `2026-11-21 07:28` in tables. Text from outside (names on a server,
-a server's answer) is printed with its control characters escaped, so that it cannot steer a terminal.
+a server's answer) is printed with its control characters escaped, so that it cannot steer a terminal; in JSON too.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import logging
-import re
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from enum import Enum, IntEnum
@@ -17,9 +16,9 @@ from pathlib import Path
 
 import click
 
+from dcc_resources.legible_text import legible, legible_json
 from dcc_resources.logging_setup import log_plan
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _COLOURS = {
     "failed": "red",
     "invalid": "red",
@@ -34,14 +33,14 @@ _COLOURS = {
 
 
 def printable(value: object) -> str:
-    """The text of a value on one line, its control characters as `\\xNN`; None is the empty text."""
+    """The text of a value on one line, what would not be seen of it as `\\xNN`; None is the empty text."""
     if value is None:
         return ""
     if isinstance(value, datetime):
         return value.strftime("%Y-%m-%d %H:%M")
     named = dataclasses.is_dataclass(value)
     text = " ".join(str(value if named else json_ready(value)).splitlines())
-    return _CONTROL.sub(lambda found: f"\\x{ord(found.group()):02x}", text)
+    return legible(text)
 
 
 def json_ready(value: object) -> object:
@@ -73,7 +72,7 @@ def json_object(value: object) -> dict[str, object]:
 
 def echo_json(value: object) -> None:
     """Print a value as indented JSON on standard output."""
-    click.echo(json.dumps(json_ready(value), indent=2, ensure_ascii=False))
+    click.echo(legible_json(json.dumps(json_ready(value), indent=2, ensure_ascii=False)))
 
 
 def echo_table(headers: Sequence[str], rows: Sequence[Sequence[object]], *, indent: str = "") -> None:

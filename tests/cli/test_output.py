@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import json
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from datetime import date, datetime
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from dcc_cli.context import parse_zip_key
 from dcc_cli.output import byte_size, count_of, echo_json, echo_table, json_object, printable
 from dcc_resources.errors import ConfigurationError
+from dcc_resources.legible_text import UNSEEN
 from dcc_resources.naming import Action
 from dcc_resources.outcomes import ZipKey
 from dcc_resources.tracker.reference import Phase, Status
 
 KEY = ZipKey(Action.ADD, "H.2013-10-31.1.impc.zip")
+HOSTILE = ["<script>alert(1)</script>", "[x](javascript:alert(1))", "=cmd()", "two\nlines", "\x1b[2J", "\x9b2J"]
 
 
 @dataclass
@@ -32,6 +38,9 @@ class Sample:
         (None, ""),
         ("two\nlines", "two lines"),
         ("bell\x07 and \x1b[31mred\x9b", "bell\\x07 and \\x1b[31mred\\x9b"),
+        ("piz\N{RIGHT-TO-LEFT OVERRIDE}.cod", "piz\\u202e.cod"),
+        ("zero\N{ZERO WIDTH SPACE}width \ufeff\ud800\U000e0041", "zero\\u200bwidth \\ufeff\\ud800\\U000e0041"),
+        ("naïve é Ж 語 \N{NO-BREAK SPACE}x", "naïve é Ж 語 \N{NO-BREAK SPACE}x"),
         (datetime(2026, 11, 21, 7, 28, 31), "2026-11-21 07:28"),
         (Phase.ZIP_NAME, "zip_name"),
         (Action.ADD, "add"),
@@ -52,6 +61,22 @@ def test_json_holds_names_and_times_in_utc(capsys: pytest.CaptureFixture[str]) -
     ]
     with pytest.raises(TypeError, match="Status"):
         json_object(Status.DONE)
+
+
+@given(
+    st.recursive(
+        st.text() | st.sampled_from(HOSTILE), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)
+    )
+)
+@example("\x9b31m\x1b]0;title\x07\N{RIGHT-TO-LEFT OVERRIDE}\ud800\U000e0041\x7f")
+def test_json_is_valid_and_steers_no_terminal(value: object) -> None:
+    printed = StringIO()
+    with redirect_stdout(printed):
+        echo_json(value)
+    shown = printed.getvalue()
+    assert json.loads(shown) == value
+    assert shown.encode("utf-8")
+    assert UNSEEN.sub("", shown) == shown.replace("\n", "")
 
 
 def test_a_table_lines_up_and_ends_without_blanks(capsys: pytest.CaptureFixture[str]) -> None:
