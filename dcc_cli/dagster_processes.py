@@ -16,6 +16,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Final
 
 from dcc_resources.errors import DaemonActiveError, DagsterStorageError, InternalFaultError
+from dcc_resources.logging_setup import log_plan
 
 if TYPE_CHECKING:
     from dcc_resources.settings import Settings
@@ -87,6 +88,12 @@ def write_workspace(directory: Path) -> Path:
     draft.write_text(json.dumps({"load_from": [{"python_module": module}]}) + "\n", "utf-8")
     draft.replace(path)
     return path
+
+
+def log_format() -> list[str]:
+    """The option by which Dagster's processes say what they do in the form of this process's log."""
+    plan = log_plan()
+    return ["--log-format", "json"] if plan is not None and plan.form == "json" else []
 
 
 @contextmanager

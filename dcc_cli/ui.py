@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING
 import click
 
 from dcc_cli.context import open_tracker, settings_from_environment
-from dcc_cli.dagster_processes import only_daemon, running, stop_signals, wait_for_end, wait_until, write_workspace
+from dcc_cli.dagster_processes import (
+    log_format,
+    only_daemon,
+    running,
+    stop_signals,
+    wait_for_end,
+    wait_until,
+    write_workspace,
+)
 from dcc_resources.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -53,7 +61,7 @@ def ui(host: str, port: int, without_daemon: bool, read_only: bool) -> None:
     home = _prepare(settings, needs_tracker=not read_only)
     _require_free(host, port)
     arguments = ["--host", host, "--port", str(port), "--workspace", str(write_workspace(home))]
-    arguments += ["--log-level", "warning"]
+    arguments += ["--log-level", "warning", *log_format()]
     with stop_signals(), ExitStack() as stack:
         if without_daemon or read_only:
             arguments += ["--dagster-log-level", "warning", *(["--read-only"] if read_only else [])]
@@ -87,7 +95,7 @@ def daemon() -> None:
     """
     settings = settings_from_environment()
     home = _prepare(settings, needs_tracker=True)
-    arguments = ["run", "--workspace", str(write_workspace(home)), "--log-level", "warning"]
+    arguments = ["run", "--workspace", str(write_workspace(home)), "--log-level", "warning", *log_format()]
     with stop_signals(), only_daemon(settings) as lock:
         began = time.time()
         with running(settings, "dagster._daemon", arguments, keep=[lock]) as process:

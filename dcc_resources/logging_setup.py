@@ -23,6 +23,7 @@ from typing import Final
 
 from dcc_resources.errors import ConfigurationError
 from dcc_resources.log_context import FIELDS, log_context
+from dcc_resources.redaction import redacted
 
 OWN_LOGGERS: Final = ("dcc", "dcc_resources", "dcc_assets", "dcc_sensors", "dcc_definitions", "dcc_cli")
 """The loggers that the level of the settings is about, with those below them."""
@@ -107,6 +108,10 @@ def _time(record: logging.LogRecord) -> str:
 
 
 def _message(record: logging.LogRecord) -> str:
+    return redacted(_said(record))
+
+
+def _said(record: logging.LogRecord) -> str:
     # Dagster, which hears of messages first, puts its run and step before them.
     meta = getattr(record, "dagster_meta", None)
     original = meta.get("orig_message") if isinstance(meta, Mapping) else None
@@ -115,16 +120,19 @@ def _message(record: logging.LogRecord) -> str:
 
 def _about() -> dict[str, str | int]:
     about = log_context()
-    return {name: about[name] for name in FIELDS if name in about}
+    said = {name: about[name] for name in FIELDS if name in about}
+    return {name: redacted(value) if isinstance(value, str) else value for name, value in said.items()}
 
 
 def _traceback(record: logging.LogRecord) -> str:
     if record.exc_text:
         # As `dcc_resources.redaction` leaves it where the exception held a secret.
         return record.exc_text
+    if record.exc_text:
+        return redacted(record.exc_text)
     if not record.exc_info or record.exc_info[0] is None:
         return ""
-    return logging.Formatter().formatException(record.exc_info)
+    return redacted(logging.Formatter().formatException(record.exc_info))
 
 
 def _escaped(text: str) -> str:

@@ -20,6 +20,7 @@ from dcc_resources.errors import ConfigurationError
 from dcc_resources.log_context import in_log_context, log_context, logging_about, progress_log
 from dcc_resources.logging_setup import LogPlan, log_plan, logging_as, plan_from_environment
 from dcc_resources.qc_database.helper_process import Helper
+from dcc_resources.redaction import keep_secret
 from tests.installations import Installation, specimens
 
 LINE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z [A-Z]+ [\w.]+\[\d+\] ")
@@ -144,6 +145,23 @@ def test_an_exception_comes_with_its_traceback_and_forges_nothing(kept: Callable
     else:
         assert [bool(LINE.match(line)) for line in lines if not line.startswith("    ")] == [True, True]
         assert f"    {FORGED}\\x1b[1A" in lines
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_secret_is_in_no_part_of_an_entry(kept: Callable[..., Any], form: str) -> None:
+    secret = "correct horse: battery/staple 1"
+    keep_secret(secret)
+    made = kept(form)
+    with logging_as(made.plan), logging_about(document=f"{secret}.xml", zip_action=secret):
+        log.info("Login with %s", secret)
+        try:
+            raise ValueError(secret)
+        except ValueError:
+            log.exception("It broke: %r", {"password": secret})
+    told = made.plan.file.read_text()
+    assert told.count("***") >= 6
+    assert "horse" not in told
+    assert "ValueError" in told
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,8 @@ class Installation:
             }
         os.environ.update({name: text for name, text in self.environment.items() if name.startswith("DCC_")})
         self.settings: Settings = load_settings()
-        subprocess.run([DCC, "init"], env=self.environment, check=True, stdout=subprocess.DEVNULL)
+        command = [DCC, "init", *(["--production"] if plan.database == "mariadb" else [])]
+        subprocess.run(command, env=self.environment, check=True, stdout=subprocess.DEVNULL)
         with self.tracker() as tracker, writing(tracker) as connection:
             for code in CENTRES:
                 registry.add_centre(connection, registry.NewCentre(code, full_name=f"Centre {code}"))
