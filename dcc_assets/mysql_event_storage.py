@@ -8,12 +8,13 @@ where those are not as expected, it does everything as Dagster's own class does,
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
-from dagster import EventLogEntry
+from dagster import AssetKey, EventLogEntry
 from dagster._core.events import ASSET_CHECK_EVENTS, ASSET_EVENTS
 from dagster._core.storage.event_log import SqlEventLogStorageTable
 from dagster._core.storage.event_log.base import EventLogStorage
@@ -22,6 +23,13 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError
 
 from dcc_assets.mysql_connections import Connections, PatientStorage, patient, url_for_dagster
+from dcc_resources.databases.engines import lacks_right
+from dcc_resources.errors import DagsterUnreachableError
+
+if TYPE_CHECKING:
+    from dagster._core.storage.partition_status_cache import AssetStatusCacheValue
+
+log = logging.getLogger(__name__)
 
 _LEANED_ON = {
     "_connect": ("self",),
@@ -116,6 +124,18 @@ class BatchingMysqlEventLogStorage(PatientStorage, MySQLEventLogStorage):
         if table_name not in self._known_tables and super().has_table(table_name):
             self._known_tables.add(table_name)
         return table_name in self._known_tables
+
+    def update_asset_cached_status_data(self, asset_key: AssetKey, cache_values: AssetStatusCacheValue) -> None:
+        """Keep what was found out about the partitions of an asset, for the next page that shows it.
+
+        Pages of an account that may only read find it out each time.
+        """
+        try:
+            super().update_asset_cached_status_data(asset_key, cache_values)
+        except DagsterUnreachableError as error:
+            if not lacks_right(error):
+                raise
+            log.debug("The status of %s is not kept: the account may only read", asset_key)
 
     def add_dynamic_partitions(self, partitions_def_name: str, partition_keys: Sequence[str]) -> None:
         """Add partitions; those that are there already, or come from another process meanwhile, are left."""

@@ -35,6 +35,7 @@ _SESSION = (
 )
 
 _MYSQL_CONTENTION = frozenset({1020, 1205, 1206, 1213, 1637})
+_MYSQL_NO_RIGHT = frozenset({1044, 1142, 1143})
 _MYSQL_REFUSED = {
     1044: "Check the user's rights in the database.",
     1045: "Check the user name and password in {setting}.",
@@ -214,6 +215,11 @@ def _reason(cause: BaseException) -> str:
 
 def _driver_failure(error: BaseException) -> BaseException | None:
     return error.orig if isinstance(error, DBAPIError) else error.__cause__
+
+
+def lacks_right(error: BaseException) -> bool:
+    """Whether the database refused a statement because the account may not do that."""
+    return _code(_driver_failure(error)) in _MYSQL_NO_RIGHT
 
 
 def is_contention(error: BaseException) -> bool:
