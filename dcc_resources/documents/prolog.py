@@ -5,6 +5,7 @@ Looked at before any other parser sees the document, so that a declaration of en
 
 from __future__ import annotations
 
+import codecs
 import pyexpat
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -56,6 +57,8 @@ def read_prolog(chunks: Iterable[bytes]) -> Root | Doctype | Unreadable:
 
     def on_declaration(_version: str, encoding: str | None, _standalone: int) -> None:
         declared[0] = encoding
+        if encoding is not None and not _keeps_ascii(encoding):
+            raise LookupError(encoding)
 
     def on_doctype() -> None:
         found.append(Doctype(*place()))
@@ -90,3 +93,11 @@ def read_prolog(chunks: Iterable[bytes]) -> Root | Doctype | Unreadable:
     except (LookupError, ValueError):
         return Unreadable("unknown encoding", 1, 1, declared[0] or "?")
     return Unreadable("no element found", *place())
+
+
+def _keeps_ascii(encoding: str) -> bool:
+    """Whether markup is the same bytes in it as in ASCII, or it is UTF-16: others two parsers may read differently."""
+    name = codecs.lookup(encoding).name
+    if name.startswith("utf-16"):
+        return True
+    return "escape" not in name and bytes(range(128)).decode(name) == "".join(map(chr, range(128)))

@@ -20,7 +20,8 @@ from dcc_resources.documents.prolog import Doctype, Root, Unreadable, read_prolo
 from dcc_resources.documents.schema_errors import find_schema_errors
 from dcc_resources.documents.schema_set import SchemaSet
 from dcc_resources.documents.streaming import CHUNK, stream
-from dcc_resources.documents.well_formedness import Chunks, Fault, find_fault
+from dcc_resources.documents.tags import LONGEST_TAG, TagTooLongError, with_short_tags
+from dcc_resources.documents.well_formedness import Chunks, Fault, find_fault, place_of
 from dcc_resources.errors import (
     DocumentError,
     ForbiddenMarkupError,
@@ -48,7 +49,18 @@ def validate_document(
     kinds differ is then no problem. Raises OSError when the file cannot be read.
     """
     content = _read_if_small(path, max_tree_bytes)
-    chunks: Chunks = partial(_pieces, path) if content is None else partial(_slices, content)
+    unbounded: Chunks = partial(_pieces, path) if content is None else partial(_slices, content)
+    try:
+        return _problems_of(content, lambda: with_short_tags(unbounded()), path, kind, schemas, max_errors)
+    except TagTooLongError as error:
+        message = f"A single tag is longer than {LONGEST_TAG:,} bytes, which is refused. Export the document again."
+        return [_problem(NotWellFormedError, message, *place_of(unbounded(), error.start))]
+
+
+def _problems_of(
+    content: bytes | None, chunks: Chunks, path: Path, kind: DocumentKind | None, schemas: SchemaSet, max_errors: int
+) -> list[Problem]:
+    """The problems of a document given in chunks, and whole as `content` if it is small. Raises TagTooLongError."""
     root = read_prolog(chunks())
     if not isinstance(root, Root):
         return [_prolog_problem(root, chunks, path)]
@@ -57,7 +69,7 @@ def validate_document(
     if actual is None or kind not in {actual, None}:
         return [_wrong_kind(root, actual, kind, schemas)]
     schema = schemas.schema(actual)
-    if content is not None and _is_valid(content, schema):
+    if content is not None and _is_valid(content, chunks, schema):
         return []
     streamed = stream(chunks(), tag, schema, max_errors + 1)
     if content is None and streamed.valid:
@@ -83,12 +95,12 @@ def _pieces(path: Path) -> Iterator[bytes]:
             yield piece
 
 
-def _is_valid(content: bytes, schema: etree.XMLSchema) -> bool:
+def _is_valid(content: bytes, chunks: Chunks, schema: etree.XMLSchema) -> bool:
     if len(content) <= _FINISHED_TREE_BYTES:
         return _is_valid_tree(content, schema)
     parser = etree.XMLParser(schema=schema, no_network=True, load_dtd=False, collect_ids=False)
     try:
-        for chunk in _slices(content):
+        for chunk in chunks():
             parser.feed(chunk)
             if len(parser.feed_error_log):
                 return False

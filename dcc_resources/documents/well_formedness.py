@@ -40,7 +40,7 @@ def find_fault(chunks: Chunks, root_tag: str) -> Fault | None:
     try:
         error = _parser_fault(chunks(), root_tag)
     except NoElementError as stuck:
-        return Fault(_TOO_LONG, *_place_of(chunks(), stuck.since))
+        return Fault(_TOO_LONG, *place_of(chunks(), stuck.since))
     if error is None:
         return None
     code, message, line, column = error
@@ -87,7 +87,7 @@ def _position(chunks: Iterable[bytes]) -> tuple[str, tuple[int, int] | None]:
     return "", None
 
 
-def _place_of(chunks: Iterable[bytes], byte: int) -> tuple[int, int]:
+def place_of(chunks: Iterable[bytes], byte: int) -> tuple[int, int]:
     """Line and column, counted from 1, of what stands at a byte of the document."""
     parser = pyexpat.ParserCreate(namespace_separator=" ")
     try:

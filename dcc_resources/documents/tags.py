@@ -1,0 +1,75 @@
+"""Tags of documents, kept to a length: one tag with a million attributes costs a gigabyte and many seconds.
+
+In a tag stands no other `<` (XML 1.0, 2.3 and 3.1), so that only what follows the last one of a chunk can be long.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Iterable, Iterator
+
+LONGEST_TAG = 256 * 1024
+"""Bytes that one tag may have, its attributes included."""
+
+_UTF_16 = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16", b"<\0": "utf-16-le", b"\0<": "utf-16-be"}
+_NO_TAG = (b"!", b"?", b"/")
+_QUOTE_OR_END = re.compile(rb"[\"'>]")
+
+
+class TagTooLongError(Exception):
+    """A tag is longer than any may be. `start` is the document's byte at which it begins, or one near it."""
+
+    def __init__(self, start: int) -> None:
+        super().__init__(start)
+        self.start = start
+
+
+def with_short_tags(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """The chunks as they are. Raises TagTooLongError in place of the one with which a tag becomes too long."""
+    base = 0
+    tag: _Tag | None = None
+    decoder: codecs.IncrementalDecoder | None = None
+    for chunk in chunks:
+        if base == 0 and chunk[:2] in _UTF_16:
+            decoder = codecs.getincrementaldecoder(_UTF_16[chunk[:2]])("replace")
+        text = chunk if decoder is None else decoder.decode(chunk).encode("utf-8", "replace")
+        if tag is not None and not tag.goes_on(text):
+            tag = None
+        last = text.rfind(b"<")
+        if last >= 0:
+            tag = _Tag(base + last)
+            if not tag.goes_on(text[last + 1 :]):
+                tag = None
+        if tag is not None and tag.length > LONGEST_TAG:
+            raise TagTooLongError(tag.start)
+        yield chunk
+        base += len(chunk)
+
+
+class _Tag:
+    """A tag that has begun and not ended."""
+
+    def __init__(self, start: int) -> None:
+        self.start = start
+        self.length = 0
+        self._quote = b""
+
+    def goes_on(self, text: bytes) -> bool:
+        """Take in what follows; False if it ends there, or is no tag."""
+        if self.length == 0 and text[:1] in _NO_TAG:
+            return False
+        self.length += len(text)
+        position = 0
+        while True:
+            if self._quote:
+                end = text.find(self._quote, position)
+                if end < 0:
+                    return b"<" not in text
+                self._quote, position = b"", end + 1
+            found = _QUOTE_OR_END.search(text, position)
+            if found is None:
+                return b"<" not in text
+            if found[0] == b">":
+                return False
+            self._quote, position = found[0], found.end()
