@@ -6,6 +6,7 @@ from dcc_resources import redaction
 
 pytest_plugins = [
     "tests.databases",
+    "tests.shared_migrations",
     "tests.shared_statements",
     "tests.servers",
     "tests.installations",
