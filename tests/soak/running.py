@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pydantic import SecretStr
-from sqlalchemy import Engine, NullPool, create_engine
+from sqlalchemy import Engine
 
 from dcc_assets.consistency import check_events
 from dcc_assets.instance import open_instance
@@ -170,14 +170,6 @@ class Installation:
             else:
                 return len(crawled)
 
-    def count_dagster_rows(self) -> dict[str, int]:
-        """How many rows Dagster's tables have, where they are on a server."""
-        url = self.environment.get("DCC_DAGSTER_URL")
-        if url is None:
-            return {}
-        engine = create_engine(url.replace("mysql://", "mysql+pymysql://", 1), poolclass=NullPool)
-        return count_rows(engine, "dagster")
-
     def check(self) -> list[str]:
         """What does not hold together."""
         with self.tracker() as tracker, self.qc() as qc, open_instance(self.settings) as instance:
@@ -240,7 +232,9 @@ def _sample(
     home = installation.settings.home
     with installation.tracker() as tracker, installation.qc() as qc:
         server = server_connections(tracker)
-        rows = count_rows(tracker, "tracker") | count_rows(qc, "qc") | installation.count_dagster_rows()
+        rows = count_rows(tracker, "tracker") | count_rows(qc, "qc")
+        if installation.plan.database == "mariadb":
+            rows |= count_rows(tracker, "dagster", schema="phenodcc_dagster")
         taken = sizes({"tracker": tracker, "qc": qc}, {"dagster": home / "dagster"})
     staging = sizes({}, {"staging": installation.settings.staging_directory})["staging"]
     count = sum(len(files) for _, _, files in os.walk(installation.settings.staging_directory))

@@ -121,12 +121,13 @@ def _listed(folder: Path) -> list[Path]:
         return []
 
 
-def count_rows(engine: Engine, prefix: str) -> dict[str, int]:
+def count_rows(engine: Engine, prefix: str, schema: str | None = None) -> dict[str, int]:
     """How many rows each table of a database has, by `<prefix>.<table>`."""
-    names = inspect(engine).get_table_names()
+    names = inspect(engine).get_table_names(schema=schema)
     with engine.connect() as connection:
         return {
-            f"{prefix}.{name}": connection.scalar(select(func.count()).select_from(table(name))) or 0 for name in names
+            f"{prefix}.{name}": connection.scalar(select(func.count()).select_from(table(name, schema=schema))) or 0
+            for name in names
         }
 
 
