@@ -75,6 +75,17 @@ def require_dagster_database(settings: Settings) -> None:
         engine.dispose()
 
 
+def storage_place(settings: Settings) -> str:
+    """What to see to when Dagster's storage fails, for messages: its database, without the password, or its disk."""
+    if settings.dagster_url is None:
+        return f"the disk of {settings.dagster_home}"
+    from dcc_assets.mysql_connections import DAGSTER, open_dagster_database
+    from dcc_resources.databases.engines import database_label
+
+    engine = open_dagster_database(settings.dagster_url.get_secret_value())
+    return f"the {DAGSTER.name} {database_label(engine.url)}"
+
+
 def dagster_environment(settings: Settings) -> dict[str, str]:
     """The environment variables by which Dagster's processes find the instance."""
     variables = {

@@ -96,6 +96,7 @@ class Connections:
         self.engine = open_dagster_database(url)
         self._patience_seconds = patience_seconds
         self._of_thread = threading.local()
+        self._was_in_vain = False
         self.users = 0
 
     @contextmanager
@@ -119,12 +120,23 @@ class Connections:
                 self._of_thread.held = None
 
     def patiently(self, work: Callable[[], T]) -> T:
-        """Do `work` as often as it takes, unless this thread is about to already; see `run_patiently`."""
+        """Do `work` as often as it takes, unless this thread is about to already; see `run_patiently`.
+
+        A database that was waited for in vain is not waited for again before it answers: what it would only show must
+        not hold up a session for each of its messages.
+        """
         if getattr(self._of_thread, "is_patient", False):
             return work()
         self._of_thread.is_patient = True
+        seconds = 0.0 if self._was_in_vain else self._patience_seconds
         try:
-            return run_patiently(self.engine, work, patience_seconds=self._patience_seconds)
+            result = run_patiently(self.engine, work, patience_seconds=seconds)
+        except DagsterUnreachableError:
+            self._was_in_vain = True
+            raise
+        else:
+            self._was_in_vain = False
+            return result
         finally:
             self._of_thread.is_patient = False
 

@@ -10,6 +10,7 @@ from sqlalchemy import Engine, func, select
 from dcc_assets.catalogue import FILE_SOURCES, ZIP_ACTIONS
 from dcc_assets.event_recorder import EventRecorder
 from dcc_assets.file_source_assets import source_partitions
+from dcc_assets.instance import storage_place
 from dcc_assets.mirroring import Mirror
 from dcc_assets.recorded_outcomes import recorded_crawls, recorded_zips
 from dcc_assets.runs import QUIET, finish_dead_runs, step_of
@@ -120,8 +121,8 @@ def rebuild_instance(
         if rebuilding.failure is not None:
             raise rebuilding.failure from None
         raise DagsterStorageError(
-            f"The Dagster instance in {settings.dagster_home} could not be written ({error}). See to its disk, delete "
-            "the directory, and try again."
+            f"The Dagster instance in {settings.dagster_home} could not be written ({error}). See to "
+            f"{storage_place(settings)}, delete the instance, and try again."
         ) from error
     report = RebuildReport(
         rebuilding.file_sources, rebuilding.zip_actions, rebuilding.failed, result.run_id, rebuilding.centres

@@ -15,6 +15,7 @@ from typing import Final
 from dagster import DagsterExecutionInterruptedError, DagsterInstance, JobDefinition
 from sqlalchemy import Engine
 
+from dcc_assets.instance import storage_place
 from dcc_assets.jobs import crawl_file_sources, load_data, process_zip_actions, show_changes
 from dcc_assets.runs import QUIET, finish_dead_runs, session_tags
 from dcc_assets.work import PLATFORM, HeldSession, NoSession, Work, open_qc, unheard
@@ -122,8 +123,8 @@ def show_changed_data(settings: Settings, tracker: Engine, instance: DagsterInst
         )
     except Exception as error:
         raise DagsterStorageError(
-            f"What was done is recorded, but Dagster could not be shown it ({error}). See to the disk of "
-            f"{settings.dagster_home}; the next session shows it."
+            f"What was done is recorded, but Dagster could not be shown it ({error}). See to "
+            f"{storage_place(settings)}; the next session shows it."
         ) from error
 
 
@@ -161,8 +162,8 @@ class _Runs:
         if self._storage_failure is not None:
             raise DagsterStorageError(
                 f"Session {self._work.session.id} is done and in the tracker, but Dagster could not store all of it "
-                f"({self._storage_failure}). See to the disk of {self._work.settings.dagster_home}, then bring "
-                "Dagster up to date: dcc instance rebuild."
+                f"({self._storage_failure}). See to {storage_place(self._work.settings)}; the next session shows it, "
+                "or all at once: dcc instance rebuild."
             ) from self._storage_failure
         session = self._work.session
         return SessionReport(session.id, session.notices, tuple(self._run_ids))

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dcc_cli.context import user_name
-from dcc_resources.errors import ConfigurationError
+from dcc_resources.errors import ConfigurationError, DagsterStorageError, DagsterUnreachableError
 
 if TYPE_CHECKING:
+    from dagster import DagsterInstance
     from sqlalchemy import Engine
 
     from dcc_resources.data_outcomes import DataOutcome
@@ -56,13 +57,13 @@ def crawl_and_process(
     """Run one whole session in this process; returns its id and what it has to say beside its work.
 
     Raises SessionActiveError, SessionLostError, DatabaseUnreachableError, DatabaseOutdatedError, InternalFaultError,
-    DagsterStorageError.
+    and, when everything is done, DagsterStorageError.
     """
-    if settings.dagster_events:
-        from dcc_assets.instance import open_instance
+    instance, away = _open_dagster(settings)
+    if instance is not None:
         from dcc_assets.session_runs import run_session
 
-        with open_instance(settings) as instance:
+        with instance:
             report = run_session(
                 settings,
                 tracker,
@@ -81,7 +82,31 @@ def crawl_and_process(
         for crawl in crawl_file_sources(tracker, settings, session, source_ids):
             heard.on_crawl(crawl)
         _process(tracker, settings, session, None, heard)
+    _raise_away(session, away)
     return session.id, session.notices
+
+
+def _open_dagster(settings: Settings) -> tuple[DagsterInstance | None, DagsterUnreachableError | None]:
+    """The Dagster instance, unless it is not wanted; or why there is none: its database is away.
+
+    The work does not wait for that, since the tracker has it in any case.
+    """
+    if not settings.dagster_events:
+        return None, None
+    from dcc_assets.instance import open_instance
+
+    try:
+        return open_instance(settings), None
+    except DagsterUnreachableError as error:
+        return None, error
+
+
+def _raise_away(session: Session, away: DagsterUnreachableError | None) -> None:
+    if away is not None:
+        raise DagsterStorageError(
+            f"Session {session.id} is done and in the tracker, but Dagster was not shown it: {away} The next session "
+            "shows it, or all at once: dcc instance rebuild."
+        ) from away
 
 
 def process_again(
@@ -92,11 +117,11 @@ def process_again(
     Raises what it raises, NotFoundError for a zip action that is not known, ConfigurationError for one whose name is
     refused.
     """
-    if settings.dagster_events:
-        from dcc_assets.instance import open_instance
+    instance, away = _open_dagster(settings)
+    if instance is not None:
         from dcc_assets.session_runs import run_zip_actions
 
-        with open_instance(settings) as instance:
+        with instance:
             report = run_zip_actions(
                 settings,
                 tracker,
@@ -112,6 +137,7 @@ def process_again(
 
     with open_session(tracker, settings) as session:
         _process(tracker, settings, session, keys, heard)
+    _raise_away(session, away)
     return session.id, session.notices
 
 
