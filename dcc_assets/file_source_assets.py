@@ -17,7 +17,7 @@ from dcc_assets.event_recorder import EventRecorder
 from dcc_assets.runs import session_to_resume, step_of, tag_session
 from dcc_assets.source_reports import found_zip_reports, source_report
 from dcc_assets.work import PLATFORM, Platform, Work, data_is_due
-from dcc_assets.zip_mirroring import note_crawled, show_unshown
+from dcc_assets.zip_mirroring import note_shown, show_unshown
 from dcc_resources.errors import NotFoundError
 from dcc_resources.outcomes import source_partition
 from dcc_resources.staging import Staging
@@ -69,7 +69,7 @@ def crawl(
                 for report in found_zip_reports(outcome):
                     recorder.tell(report)
         with work.tracker.connect() as connection:
-            note_crawled(context.instance, connection)
+            note_shown(context.instance, connection)
         if work.hands_over:
             _leave_to_others(work)
 

@@ -16,7 +16,7 @@ from dcc_assets.event_recorder import EventRecorder, Report
 from dcc_assets.recorded_outcomes import recorded_zips
 from dcc_assets.runs import session_to_resume, step_of, tag_session
 from dcc_assets.work import PLATFORM, Platform, data_is_due, known_keys
-from dcc_assets.zip_mirroring import note_processed, show_unshown
+from dcc_assets.zip_mirroring import note_shown, show_unshown
 from dcc_assets.zip_reports import whole_zip_report, zip_report
 from dcc_resources.outcomes import ZipOutcome
 from dcc_resources.staging import Staging
@@ -67,7 +67,7 @@ def process(
             for outcome in work.process(keys):
                 recorder.tell(report(outcome, staging))
         with work.tracker.connect() as connection:
-            note_processed(context.instance, connection)
+            note_shown(context.instance, connection)
         if work.hands_over and data_is_due(work.tracker, work.settings):
             work.session.hand_over()
 

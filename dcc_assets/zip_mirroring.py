@@ -51,26 +51,21 @@ def show_unshown(instance: DagsterInstance, recorder: EventRecorder, connection:
             recorder.tell(whole_zip_report(outcome, staging))
 
 
-def note_crawled(instance: DagsterInstance, connection: Connection) -> None:
-    """Note that all zip actions are shown, and whether their names were accepted; called when the recorder is left."""
-    newest = newest_zip_mark(connection)
-    write_zip_mark(instance, replace(newest, downloads=read_zip_mark(instance).downloads))
+def note_shown(instance: DagsterInstance, connection: Connection) -> None:
+    """Note that everything is shown; called when the recorder is left.
 
-
-def note_processed(instance: DagsterInstance, connection: Connection) -> None:
-    """Note that everything is shown; called when the recorder is left, and a session has done all that there was.
-
-    What is still unfinished will be told of by a session to come, which may be killed: downloads count as not shown.
+    What is unfinished will be told of by a session to come, which may be killed: as long as anything is, downloads
+    count as not shown.
     """
     unfinished = (
         select(ZipAction.id)
         .where(ZipAction.phase_id.between(int(Phase.ZIP_MD5), int(Phase.XSD)))
         .where(ZipAction.status_id.in_([int(Status.PENDING), int(Status.RUNNING)]))
     )
-    if connection.scalar(unfinished.limit(1)) is None:
-        write_zip_mark(instance, newest_zip_mark(connection))
-    else:
-        note_crawled(instance, connection)
+    newest = newest_zip_mark(connection)
+    if connection.scalar(unfinished.limit(1)) is not None:
+        newest = replace(newest, downloads=read_zip_mark(instance).downloads)
+    write_zip_mark(instance, newest)
 
 
 def newest_zip_mark(connection: Connection) -> ZipMark:

@@ -36,6 +36,10 @@ class InternalFaultError(DccError):
     """The platform itself is at fault."""
 
 
+class HelperEndedError(InternalFaultError):
+    """A process that reads documents for another one ended before its work was done."""
+
+
 class ConfigurationError(DccError):
     """A setting or an argument is missing or wrong."""
 

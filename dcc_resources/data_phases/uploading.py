@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from sqlalchemy import Engine
@@ -27,6 +28,7 @@ from dcc_resources.errors import (
     BadFileNameError,
     DatabaseUnreachableError,
     DccError,
+    HelperEndedError,
     QcDatabaseUnreachableError,
     StagedDocumentLostError,
 )
@@ -65,18 +67,25 @@ class Uploader:
     def upload(self, document: DueDocument) -> Fact:
         """Apply a document; what became of it, to be told to the tracker.
 
-        Raises StagedDocumentLostError when it is not in staging as it was, DatabaseUnreachableError, and what else is
-        no fault of the document.
+        Where the process that reads it ends, as when the machine is short of memory, it is read once more. Raises
+        StagedDocumentLostError when it is not in staging as it was, DatabaseUnreachableError, and what else is no fault
+        of the document.
         """
         began = time.monotonic()
         path = staged_path(Staging(self.settings.staging_directory), document)
         read = read_for_upload if self.ahead is None else self.ahead.read
-        applied = apply_document(
+        apply = partial(
+            apply_document,
             self.qc,
             document_to_apply(document),
             lambda: read(path, document.name.kind),
             hold_above=self.settings.hold_threshold,
         )
+        try:
+            applied = apply()
+        except HelperEndedError as error:
+            log.warning("%s: %s It is read once more.", document.key, error)
+            applied = apply()
         return self._fact(document, applied, time.monotonic() - began)
 
     def recall(self, document: DueDocument, document_id: int) -> Fact:

@@ -22,7 +22,7 @@ from queue import Queue
 from threading import Thread
 from typing import IO, Any, Final, Protocol, cast
 
-from dcc_resources.errors import DccError, InternalFaultError
+from dcc_resources.errors import DccError, HelperEndedError, InternalFaultError
 from dcc_resources.log_context import log_context, logging_about
 from dcc_resources.logging_setup import plan_from_environment, start_logging
 from dcc_resources.process_protection import environment_without_secrets, forbid_core_dumps
@@ -83,9 +83,9 @@ class Helper:
         self._in.close()
 
 
-def ended_early(name: str, code: int) -> InternalFaultError:
+def ended_early(name: str, code: int) -> HelperEndedError:
     """That a process which reads the document of that name has ended with `code`."""
-    return InternalFaultError(
+    return HelperEndedError(
         f"The process that reads {name} ended with {code} before its work was done. "
         "Nothing of the document was kept. Try again; see the memory of this machine if it happens again."
     )

@@ -61,7 +61,7 @@ class Kind:
 
 
 def _kill_by_time(trial: Trial) -> None:
-    for _ in range(trial.rng.choice((1, 2, 2, 3))):
+    for _ in range(trial.rng.choice((2, 3, 3, 4))):
         session = trial.installation.begin()
         session.wait_or_until(trial.rng.uniform(0.0, trial.installation.took))
         if session.kill():
@@ -70,7 +70,7 @@ def _kill_by_time(trial: Trial) -> None:
 
 def _kill_by_count(kind: str) -> Callable[[Trial], None]:
     def happen(trial: Trial) -> None:
-        for _ in range(trial.rng.choice((1, 2, 2, 3))):
+        for _ in range(trial.rng.choice((2, 3, 3, 4))):
             number = trial.rng.randint(1, trial.installation.counts[kind])
             session = trial.installation.begin(die=(kind, number))
             code = session.wait()
@@ -84,7 +84,7 @@ def _kill_workers(trial: Trial) -> None:
     """Kill processes that read documents for the session, as they come, then perhaps the session."""
     session = trial.installation.begin(hurried=_HURRIED)
     deadline = time.monotonic() + 60
-    left = trial.rng.randint(1, 2)
+    left = 1
     while left and not session.is_over and time.monotonic() < deadline:
         for pid in session.children():
             session.wait_or_until(trial.rng.uniform(0.0, 0.4))
@@ -146,18 +146,15 @@ def _fill_disk(trial: Trial) -> None:
 def full_disk(folder: Path, *, leave: int) -> Iterator[None]:
     """Fill the file system of a folder but for so many bytes, for as long as the block lasts."""
     ballast = folder / "ballast"
-    with ballast.open("wb") as file:
-        block = b"\0" * 65_536
-        with suppress(OSError):
-            while True:
-                file.write(block)
-                file.flush()
-        free = os.statvfs(folder).f_bavail * os.statvfs(folder).f_frsize
-        file.truncate(max(file.tell() - max(leave - free, 0), 0))
-        try:
-            yield
-        finally:
-            ballast.unlink()
+    try:
+        with suppress(OSError), ballast.open("wb", buffering=0) as file:
+            while file.write(b"\0" * 65_536):
+                pass
+        if ballast.exists():
+            os.truncate(ballast, max(ballast.stat().st_size - leave, 0))
+        yield
+    finally:
+        ballast.unlink(missing_ok=True)
 
 
 def _move_clock(trial: Trial) -> None:

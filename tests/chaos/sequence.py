@@ -25,7 +25,7 @@ from tests.chaos.servers import Servers
 from tests.chaos.submissions import Submissions
 from tests.databases import MariaDb
 
-_DISK = "size=96m"
+_DISK = "size=200m"
 
 
 @dataclass

@@ -14,9 +14,11 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
+from dcc_resources.data_phases import uploading
 from dcc_resources.data_phases.data_session import Fact
 from dcc_resources.data_phases.documents import load_due
 from dcc_resources.data_phases.uploading import Uploader
+from dcc_resources.errors import HelperEndedError
 from dcc_resources.qc_database import models
 from dcc_resources.qc_database.database import init_qc_database, open_qc_database
 from dcc_resources.settings import Settings
@@ -145,3 +147,25 @@ def test_two_that_upload_the_same_documents_at_once_apply_each_once(data: DataIn
     assert len(data.rows(models.Document, "id")) == len(due) == 8
     data.take_up()
     assert set(data.documents().values()) == {"qc pending", "qc done"}
+
+
+@only_sqlite
+@pytest.mark.parametrize(("deaths", "state"), [(1, "qc pending"), (2, "upload failed")])
+def test_a_document_whose_reading_process_is_killed_is_read_once_more(
+    deaths: int, state: str, data: DataInstallation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not the document that is at fault, unless it happens again: then it may be."""
+    read, left = uploading.read_for_upload, [HelperEndedError("ended with -9")] * deaths
+
+    def dying(*arguments: Any) -> Any:
+        if left:
+            raise left.pop()
+        return read(*arguments)
+
+    monkeypatch.setattr(uploading, "read_for_upload", dying)
+    data.put("add/H.2013-10-31.1.impc.zip", specimens())
+    data.put("add/H.2013-10-31.2.impc.zip", experiments("2013-10-31.2"))
+    data.run()
+
+    assert data.documents()["H.2013-10-31.1.specimen.impc.xml"] == state.replace("pending", "done")
+    assert left == []
