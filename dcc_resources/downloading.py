@@ -6,11 +6,12 @@ server never share a login (defect 33) and a slow source holds up no other. An A
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -28,6 +29,7 @@ from dcc_resources.errors import (
 )
 from dcc_resources.file_sources.base import Connection, SourceAddress
 from dcc_resources.file_sources.connect import connect
+from dcc_resources.file_sources.pace import Pace
 from dcc_resources.log_context import in_log_context, logging_about, progress_log
 from dcc_resources.outcomes import ZipKey
 from dcc_resources.settings import Settings
@@ -39,6 +41,7 @@ progress = progress_log(__name__)
 _BLOCK = 1024 * 1024
 _PROGRESS_SECONDS = 1.0
 _FRESH_SECONDS = 30.0
+_MOST_UNSIZED = 4 * 1024 * 1024 * 1024
 
 
 HOPELESS = (LoginRefusedError, HostKeyUnknownError, HostKeyChangedError, CertificateRefusedError)
@@ -89,13 +92,19 @@ class Stopped(Exception):  # noqa: N818 - not an error: the session is ending
 
 
 def receive(
-    connection: Connection, transfer: Transfer, staging: Staging, on_bytes: Callable[[int], object]
+    connection: Connection,
+    transfer: Transfer,
+    staging: Staging,
+    on_bytes: Callable[[int], object],
+    *,
+    pace: Pace | None = None,
+    most_unsized: int = _MOST_UNSIZED,
 ) -> Received:
     """Fetch an archive into staging, going on where an earlier attempt broke off, and check what arrived.
 
-    `on_bytes` is told the bytes received so far, about once a second. Raises SizeMismatchError and
-    ChecksumMismatchError (the part is dropped then), any SourceError of the connection (the part is kept), and
-    DiskFullError.
+    `on_bytes` is told the bytes received so far, about once a second. `most_unsized` bytes are taken of an archive
+    whose size is not known. Raises SizeMismatchError and ChecksumMismatchError (the part is dropped then), any
+    SourceError of the connection and SourceTimeoutError where `pace` is not kept (the part is kept), and DiskFullError.
     """
     key, hosting = transfer.key, transfer.hosting
     began = time.monotonic()
@@ -108,17 +117,18 @@ def receive(
             if offset == 0:
                 staging.begin_part(key, origin)
             with staging.part(key).open("ab") as part:
-                sink = _Sink(part, key, hosting.size_bytes, written, on_bytes)
+                sink = _Sink(part, key, hosting.size_bytes, most_unsized, written, on_bytes)
                 sink.take_in(staging.part(key), offset)
                 if hosting.size_bytes is None or offset < hosting.size_bytes:
-                    connection.fetch(
-                        key.action,
-                        key.file_name,
-                        sink,
-                        size=hosting.size_bytes,
-                        offset=offset,
-                        modified=hosting.modified,
-                    )
+                    with _kept(pace or Pace(), sink, connection):
+                        connection.fetch(
+                            key.action,
+                            key.file_name,
+                            sink,
+                            size=hosting.size_bytes,
+                            offset=offset,
+                            modified=hosting.modified,
+                        )
         sink.check_size()
         if hosting.has_md5:
             _check_md5(key, sink.digest.hexdigest(), connection.read_md5(key.action, key.file_name))
@@ -130,6 +140,18 @@ def receive(
     return Received(path, sink.received, sink.digest.hexdigest(), time.monotonic() - began, resumed=offset > 0)
 
 
+@contextlib.contextmanager
+def _kept(pace: Pace, sink: _Sink, connection: Connection) -> Iterator[None]:
+    try:
+        with pace.kept(lambda: sink.received, connection.close):
+            yield
+    except TimeoutError as error:
+        raise SourceTimeoutError(
+            f"{sink.key}: the download was given up ({error}). What arrived is kept; ask whoever runs the server "
+            "why it is so slow."
+        ) from error
+
+
 class _Sink:
     """Writes what arrives, and hashes and counts it on the way."""
 
@@ -138,12 +160,15 @@ class _Sink:
         part: BinaryIO,
         key: ZipKey,
         expected: int | None,
+        most: int,
         written: Callable[[int], object],
         on_bytes: Callable[[int], object],
     ) -> None:
         self.digest = hashlib.md5(usedforsecurity=False)
         self.received = 0
-        self._part, self._key, self._expected, self._written, self._on_bytes = part, key, expected, written, on_bytes
+        self.key = key
+        self._part, self._expected, self._written, self._on_bytes = part, expected, written, on_bytes
+        self._most = most if expected is None else expected
         self._told = time.monotonic()
 
     def take_in(self, part: Path, length: int) -> None:
@@ -160,7 +185,7 @@ class _Sink:
         self._written(len(block))
         self.digest.update(block)
         self.received += len(block)
-        if self._expected is not None and self.received > self._expected:
+        if self.received > self._most:
             self.check_size()
         now = time.monotonic()
         if now - self._told >= _PROGRESS_SECONDS:
@@ -168,10 +193,15 @@ class _Sink:
             self._on_bytes(self.received)
 
     def check_size(self) -> None:
-        """Raise SizeMismatchError when what was received has not the size that was listed."""
+        """Raise SizeMismatchError when what was received has not the size listed, or is too much without one."""
+        if self._expected is None and self.received > self._most:
+            raise SizeMismatchError(
+                f"{self.key}: more than {self._most:,} bytes arrived, and the file source does not tell the size. Ask "
+                "whoever runs the server why it does not; DCC_MAX_UNSIZED_BYTES sets the limit."
+            )
         if self._expected is not None and self.received != self._expected:
             raise SizeMismatchError(
-                f"{self._key}: {self.received:,} bytes arrived where {self._expected:,} were listed. The file is "
+                f"{self.key}: {self.received:,} bytes arrived where {self._expected:,} were listed. The file is "
                 "fetched anew; if this happens again, ask the centre whether it was still being uploaded."
             )
 
@@ -328,7 +358,14 @@ class SourceDownloads:
             if connection is None:
                 connection = connect(self.address, self._settings)
                 connecting = False
-            received = receive(connection, transfer, self._staging, on_bytes)
+            received = receive(
+                connection,
+                transfer,
+                self._staging,
+                on_bytes,
+                pace=Pace.from_settings(self._settings),
+                most_unsized=self._settings.max_unsized_bytes,
+            )
         except Stopped:
             pass
         except Exception as error:  # whatever it is, the coordinator must hear of it: nobody else waits for the thread

@@ -128,6 +128,21 @@ class Settings(BaseSettings):
     login_timeout: float = Field(default=20.0, gt=0, description="Seconds for a server to accept a login.")
     list_timeout: float = Field(default=120.0, gt=0, description="Seconds for one directory listing, in all.")
     idle_timeout: float = Field(default=60.0, gt=0, description="Seconds without a byte before a transfer is given up.")
+    slowest_download: int = Field(
+        default=100,
+        ge=0,
+        description="Bytes per second, over five minutes, below which a download is given up; what arrived is kept.",
+    )
+    download_timeout: float = Field(
+        default=12 * 3600.0,
+        gt=0,
+        description="Seconds for one download, in all; what arrived is kept, and a later session goes on with it.",
+    )
+    max_unsized_bytes: int = Field(
+        default=4096 * _MEGABYTE,
+        gt=0,
+        description="Bytes that may arrive of an archive whose size its file source does not tell.",
+    )
     known_hosts: Path | None = Field(
         default=None, description="Further host keys to trust, in OpenSSH's known_hosts format."
     )

@@ -24,6 +24,8 @@ from dcc_resources.private_files import make_directory
 
 log = logging.getLogger(__name__)
 
+_UNFORESEEN = 64 * 1024 * 1024
+
 
 @dataclass(frozen=True, slots=True)
 class Origin:
@@ -121,18 +123,32 @@ class Staging:
                 )
             self._held += needed
         left = needed
+        unforeseen = 0
 
         def written(count: int) -> None:
-            nonlocal left
-            count = min(count, left)
-            left -= count
+            nonlocal left, unforeseen
+            held = min(count, left)
+            left -= held
+            unforeseen += count - held
             with self._lock:
-                self._held -= count
+                self._held -= held
+            if unforeseen >= _UNFORESEEN:
+                unforeseen = 0
+                self._check_free(key)
 
         try:
             yield written
         finally:
             written(left)
+
+    def _check_free(self, key: ZipKey) -> None:
+        with self._lock:
+            free = shutil.disk_usage(self.root).free - self._held
+        if free < self._min_free:
+            raise DiskFullError(
+                f"{key} is larger than was told, and {max(free, 0):,} bytes are free in staging ({self.root}), where "
+                f"{self._min_free:,} must stay so. Free some space; the next session takes the archive up again."
+            )
 
     def holds(self, key: ZipKey, size_bytes: int, md5: str | None) -> bool:
         """Whether the archive in staging is the one that arrived: the same size and, where known, the same MD5.
