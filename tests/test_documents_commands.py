@@ -165,3 +165,10 @@ def test_blocks_are_read_with_their_marks_output_and_continued_lines() -> None:
     (block,) = blocks(text)
     assert block.marks == ["run", "exit=1"]
     assert block.commands == [Command("one --two", ["printed"]), Command("three", [], 1)]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_the_commands_in_the_text_of_a_document_exist(document: Path) -> None:
+    text = re.sub(r"^```.*?^```$", "", document.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+    for command in re.findall(r"`((?:\.venv/bin/)?dcc [^`]+|make [^`]+)`", text):
+        look_up(Command(command.replace("...", "")))
