@@ -1,0 +1,175 @@
+"""Archives of every hostile kind: refused with a reason or read without harm, in little memory, time and disk."""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+import subprocess
+import sys
+import time
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from dcc_resources.archive_members import LARGEST_DICTIONARY
+from dcc_resources.archives import ArchiveLimits, extract_archive
+from dcc_resources.errors import ArchiveError, BadFileNameError
+from dcc_resources.naming import NamingConvention
+from tests.hostile.archives import Member, accepted_archives, archive, bz2_bomb, document, refused_archives
+
+LIMITS = ArchiveLimits(max_bytes=100 << 30, max_ratio=200, max_entries=100_000)
+NAME = "H.2013-10-31.1.impc.zip"
+SECONDS = 5.0
+"""How long one archive may take on a machine that is busy with other things."""
+
+
+def tree(directory: Path) -> set[str]:
+    return {str(path.relative_to(directory)) for path in directory.rglob("*")}
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A folder three levels down, so that what leads out of it would be found."""
+    folder = tmp_path / "a" / "b" / "c"
+    folder.mkdir(parents=True)
+    return folder
+
+
+def is_legible(text: str) -> bool:
+    return text.isprintable() and len(text) < 1_000
+
+
+@pytest.mark.parametrize(
+    ("kind", "content", "reason"), [pytest.param(*case, id=case[0]) for case in refused_archives()]
+)
+def test_a_hostile_archive_is_refused_with_a_legible_reason_and_leaves_nothing(
+    place: Path, kind: str, content: bytes, reason: str
+) -> None:
+    """existing_system_defects row 31"""
+    path = place / NAME
+    path.write_bytes(content)
+    before = tree(place.parents[2])
+    began = time.monotonic()
+    with pytest.raises(ArchiveError, match=reason) as raised:
+        extract_archive(path, place / "contents", limits=LIMITS, naming=NamingConvention(), centres={"H"})
+    assert time.monotonic() - began < SECONDS
+    assert NAME in str(raised.value)
+    assert is_legible(str(raised.value))
+    assert tree(place.parents[2]) == before
+
+
+@pytest.mark.parametrize(
+    ("kind", "content", "documents"), [pytest.param(*case, id=case[0]) for case in accepted_archives()]
+)
+def test_an_odd_archive_gives_its_documents_and_all_its_names_are_legible(
+    place: Path, kind: str, content: bytes, documents: int
+) -> None:
+    path = place / NAME
+    path.write_bytes(content)
+    before = tree(place.parents[2])
+    found = extract_archive(path, place / "contents", limits=LIMITS, naming=NamingConvention(), centres={"H"})
+    written = {f"a/b/c/contents/{item.name.file_name}" for item in found.documents}
+    assert len(found.documents) == documents
+    assert tree(place.parents[2]) - before == {*written, "a/b/c/contents"}
+    assert all(name.isprintable() and is_legible(reason) for name, _, reason in found.refused)
+    assert all(is_legible(name) for name, _ in found.ignored)
+
+
+def test_every_entry_with_an_odd_name_is_accounted_for(place: Path) -> None:
+    for kind, content, documents in accepted_archives():
+        path = place / NAME
+        path.write_bytes(content)
+        with zipfile.ZipFile(path) as opened:
+            entries = len(opened.infolist())
+        found = extract_archive(path, place / "contents", limits=LIMITS, naming=NamingConvention(), centres={"H"})
+        listed = len(found.ignored) if entries < 100 else 0
+        if listed:
+            assert documents + len(found.refused) + listed == entries, kind
+
+
+_MEASURED = """
+import resource, sys
+from pathlib import Path
+from dcc_resources.archives import ArchiveLimits, extract_archive
+from dcc_resources.errors import ArchiveError
+from dcc_resources.naming import NamingConvention
+import lzma
+path = Path(sys.argv[1])
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+try:
+    limits = ArchiveLimits(100 << 30, 200, 100_000)
+    extract_archive(path, path.parent / "out", limits=limits, naming=NamingConvention(), centres={"H"})
+except ArchiveError as error:
+    print(error)
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
+"""
+
+
+def further_megabytes(path: Path) -> int:
+    """How much memory the extraction of an archive takes beyond that of the program."""
+    command = [sys.executable, "-c", _MEASURED, str(path)]
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120, env=environment)
+    return int(done.stdout.split()[-1])
+
+
+def test_a_bzip2_bomb_of_a_gigabyte_takes_little_memory(tmp_path: Path) -> None:
+    content = bz2_bomb()
+    assert len(content) < 1_000
+    path = tmp_path / NAME
+    path.write_bytes(archive([Member(document(1), bytes(1_000_000), zipfile.ZIP_BZIP2, stored=content)]))
+    assert further_megabytes(path) < 40
+
+
+def test_a_directory_of_100_000_long_names_takes_bounded_memory(tmp_path: Path) -> None:
+    path = tmp_path / NAME
+    path.write_bytes(archive(Member(b"%07d" % n + b"\xf0\x9f\x90\x80" * 100, b"", 0, 0x800) for n in range(100_000)))
+    assert further_megabytes(path) < 400
+
+
+def test_lzma_may_not_ask_for_more_memory_than_the_limit(place: Path) -> None:
+    path = place / NAME
+    for size, refused in ((LARGEST_DICTIONARY, False), (LARGEST_DICTIONARY + 1, True)):
+        entry = Member(document(1), b"<a/>", zipfile.ZIP_LZMA)
+        data = bytearray(entry.data())
+        struct.pack_into("<L", data, 5, size)
+        path.write_bytes(archive([Member(document(1), b"<a/>", zipfile.ZIP_LZMA, stored=bytes(data))]))
+        if refused:
+            with pytest.raises(ArchiveError, match="134,217,729 bytes of memory"):
+                extract_archive(path, place / "out", limits=LIMITS, naming=NamingConvention(), centres={"H"})
+        else:
+            extract_archive(path, place / "out", limits=LIMITS, naming=NamingConvention(), centres={"H"})
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_the_checksum_and_size_of_every_method_are_held_to(place: Path, method: int) -> None:
+    path = place / NAME
+    for wrong in (Member(document(1), b"<a/>", method, crc=1), Member(document(1), b"<a/>", method, size=5)):
+        path.write_bytes(archive([wrong]))
+        with pytest.raises(ArchiveError, match="is damaged"):
+            extract_archive(path, place / "out", limits=LIMITS, naming=NamingConvention(), centres={"H"})
+        assert not (place / "out").exists()
+
+
+@pytest.mark.parametrize("kind", ["zip", "document"])
+def test_a_name_longer_than_any_file_has_is_refused_before_it_is_matched(kind: str) -> None:
+    slow = NamingConvention(
+        r"(?P<centre>(a+)+)\.(?P<date>x)(?P<inc>x)", r"(?P<centre>(a+)+)\.(?P<date>)(?P<inc>)(?P<kind>)"
+    )
+    parse = slow.parse_zip_name if kind == "zip" else slow.parse_document_name
+    with pytest.raises(BadFileNameError, match="is a name of 60,000 characters") as raised:
+        parse("a" * 60_000, {"H"})
+    assert len(str(raised.value)) < 300
+
+
+@pytest.mark.parametrize("name", ["H" * 255, "H." * 127, "." * 255, "H.2013-10-31." + "9" * 200, "_" * 250 + ".zip"])
+def test_the_name_patterns_take_no_time_with_any_name(name: str) -> None:
+    naming = NamingConvention()
+    began = time.process_time()
+    for parse in (naming.parse_zip_name, naming.parse_document_name):
+        with pytest.raises(BadFileNameError):
+            parse(name, {"H"})
+    assert time.process_time() - began < 0.1
+    assert re.fullmatch(naming.zip_pattern, name) is None
