@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import struct
 import subprocess
 import sys
@@ -41,40 +42,53 @@ def is_legible(text: str) -> bool:
     return text.isprintable() and len(text) < 1_000
 
 
-@pytest.mark.parametrize(
-    ("kind", "content", "reason"), [pytest.param(*case, id=case[0]) for case in refused_archives()]
-)
-def test_a_hostile_archive_is_refused_with_a_legible_reason_and_leaves_nothing(
-    place: Path, kind: str, content: bytes, reason: str
-) -> None:
-    """existing_system_defects row 31"""
+def judge_refused(place: Path, content: bytes, reason: str) -> str | None:
+    """What is amiss with how an archive is refused; None if nothing is."""
     path = place / NAME
     path.write_bytes(content)
-    before = tree(place.parents[2])
-    began = time.monotonic()
-    with pytest.raises(ArchiveError, match=reason) as raised:
+    before, began = tree(place.parents[2]), time.monotonic()
+    try:
         extract_archive(path, place / "contents", limits=LIMITS, naming=NamingConvention(), centres={"H"})
-    assert time.monotonic() - began < SECONDS
-    assert NAME in str(raised.value)
-    assert is_legible(str(raised.value))
-    assert tree(place.parents[2]) == before
+    except ArchiveError as error:
+        said = str(error)
+    else:
+        return "it was read"
+    if time.monotonic() - began > SECONDS:
+        return "it took too long"
+    if not re.search(reason, said) or NAME not in said or not is_legible(said):
+        return said
+    return None if tree(place.parents[2]) == before else "it left something"
 
 
-@pytest.mark.parametrize(
-    ("kind", "content", "documents"), [pytest.param(*case, id=case[0]) for case in accepted_archives()]
-)
-def test_an_odd_archive_gives_its_documents_and_all_its_names_are_legible(
-    place: Path, kind: str, content: bytes, documents: int
-) -> None:
+def test_hostile_archives_are_refused_with_a_legible_reason_and_leave_nothing(place: Path) -> None:
+    """existing_system_defects row 31"""
+    judged = {kind: judge_refused(place, content, reason) for kind, content, reason in refused_archives()}
+    assert len(judged) > 60
+    assert {kind: fault for kind, fault in judged.items() if fault} == {}
+
+
+def judge_accepted(place: Path, content: bytes, documents: int) -> str | None:
+    """What is amiss with how an archive is read; None if nothing is."""
     path = place / NAME
     path.write_bytes(content)
     before = tree(place.parents[2])
     found = extract_archive(path, place / "contents", limits=LIMITS, naming=NamingConvention(), centres={"H"})
     written = {f"a/b/c/contents/{item.name.file_name}" for item in found.documents}
-    assert len(found.documents) == documents
-    assert tree(place.parents[2]) - before == {*written, "a/b/c/contents"}
-    assert all(name.isprintable() and is_legible(reason) for name, _, reason in found.refused)
-    assert all(is_legible(name) for name, _ in found.ignored)
+    if len(found.documents) != documents or tree(place.parents[2]) - before - {f"a/b/c/{NAME}"} != {
+        *written,
+        "a/b/c/contents",
+    }:
+        return f"it left {written}"
+    shutil.rmtree(place / "contents")
+    told = [*(name for name, _ in found.ignored), *(reason for _, _, reason in found.refused)]
+    names = [name for name, _, _ in found.refused]
+    return None if all(map(is_legible, told)) and all(name.isprintable() for name in names) else repr(told)[:300]
+
+
+def test_odd_archives_give_their_documents_and_all_their_names_are_legible(place: Path) -> None:
+    judged = {kind: judge_accepted(place, content, documents) for kind, content, documents in accepted_archives()}
+    assert len(judged) > 40
+    assert {kind: fault for kind, fault in judged.items() if fault} == {}
 
 
 def test_every_entry_with_an_odd_name_is_accounted_for(place: Path) -> None:
@@ -123,10 +137,10 @@ def test_a_bzip2_bomb_of_a_gigabyte_takes_little_memory(tmp_path: Path) -> None:
     assert further_megabytes(path) < 40
 
 
-def test_a_directory_of_100_000_long_names_takes_bounded_memory(tmp_path: Path) -> None:
+def test_a_directory_of_long_names_takes_a_few_kilobytes_for_each(tmp_path: Path) -> None:
     path = tmp_path / NAME
-    path.write_bytes(archive(Member(b"%07d" % n + b"\xf0\x9f\x90\x80" * 100, b"", 0, 0x800) for n in range(100_000)))
-    assert further_megabytes(path) < 400
+    path.write_bytes(archive(Member(b"%07d" % n + b"\xf0\x9f\x90\x80" * 100, b"", 0, 0x800) for n in range(10_000)))
+    assert further_megabytes(path) < 40
 
 
 def test_lzma_may_not_ask_for_more_memory_than_the_limit(place: Path) -> None:
