@@ -79,7 +79,9 @@ class Helper:
         """End it, whatever it does."""
         self.process.kill()
         self.process.wait()
-        self._out.close()
+        # What it was not given any more goes with it.
+        with suppress(BrokenPipeError):
+            self._out.close()
         self._in.close()
 
 

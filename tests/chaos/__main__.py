@@ -4,51 +4,20 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import random
 import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
+from collections.abc import Sequence
 
 from tests.chaos.faults import KINDS
-from tests.chaos.installation import prepared_home, start_fork_server
-from tests.chaos.proxy import FaultProxy
-from tests.chaos.sequence import Outcome, World, run_sequence
-from tests.chaos.servers import running_servers
-from tests.databases import MariaDb
+from tests.chaos.sequence import Outcome, run_sequence
+from tests.chaos.worlds import world_of
 
 _ROUNDS = 8
 _DATABASES = ("sqlite", "mariadb")
 _RESULTS = "CHAOS "
-
-
-class DurableMariaDb(MariaDb):
-    """A server that has what it said it has, also when it is killed."""
-
-    flush_at_commit = 2
-
-
-@contextmanager
-def world_of(database: str, *, own_disk: bool) -> Iterator[World]:
-    """The servers and the prepared home that sequences on a kind of database share."""
-    start_fork_server()
-    memory = Path("/dev/shm")
-    place = memory if memory.is_dir() and os.access(memory, os.W_OK) else None
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dcc-chaos-", dir=place)))
-        servers = stack.enter_context(running_servers())
-        proxy = stack.enter_context(FaultProxy(servers.ports))
-        home = stack.enter_context(prepared_home(folder))
-        mariadb = None
-        if database == "mariadb":
-            mariadb = DurableMariaDb()
-            stack.callback(mariadb.remove)
-        yield World(folder, servers, proxy, home, mariadb, own_disk)
 
 
 def _run(arguments: argparse.Namespace, database: str) -> list[Outcome]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from tests.chaos.daemon import kill_daemon
 from tests.chaos.installation import ChaosInstallation
 from tests.chaos.proxy import KINDS as NETWORK_KINDS
 from tests.chaos.proxy import FaultProxy, Faults
@@ -61,7 +62,7 @@ class Kind:
 
 
 def _kill_by_time(trial: Trial) -> None:
-    for _ in range(trial.rng.choice((2, 3, 3, 4))):
+    for _ in range(trial.rng.randint(2, 5)):
         session = trial.installation.begin()
         session.wait_or_until(trial.rng.uniform(0.0, trial.installation.took))
         if session.kill():
@@ -70,7 +71,7 @@ def _kill_by_time(trial: Trial) -> None:
 
 def _kill_by_count(kind: str) -> Callable[[Trial], None]:
     def happen(trial: Trial) -> None:
-        for _ in range(trial.rng.choice((2, 3, 3, 4))):
+        for _ in range(trial.rng.randint(2, 5)):
             number = trial.rng.randint(1, trial.installation.counts[kind])
             session = trial.installation.begin(die=(kind, number))
             code = session.wait()
@@ -193,6 +194,7 @@ KINDS: Final = {
         Kind("statement", _kill_by_count("statement")),
         Kind("file", _kill_by_count("file")),
         Kind("worker", _kill_workers, large=True),
+        Kind("daemon", kill_daemon),
         Kind("database", _kill_database, needs=lambda trial: trial.mariadb is not None),
         Kind("network", _network, keeps_order=False),
         Kind("disk", _fill_disk, keeps_order=False, needs=_is_own_file_system),
@@ -201,4 +203,14 @@ KINDS: Final = {
 }
 """By name. Those that kill sessions come up most often (`WEIGHTS`)."""
 
-WEIGHTS: Final = {"time": 4, "statement": 5, "file": 4, "worker": 2, "database": 4, "network": 4, "disk": 2, "clock": 2}
+WEIGHTS: Final = {
+    "time": 5,
+    "statement": 6,
+    "file": 5,
+    "worker": 2,
+    "daemon": 1,
+    "database": 4,
+    "network": 4,
+    "disk": 2,
+    "clock": 2,
+}

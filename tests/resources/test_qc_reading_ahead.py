@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy import Engine, select
 
 from dcc_cli.demo.submissions import experiment_document
-from dcc_resources.errors import NotWellFormedError
+from dcc_resources.errors import HelperEndedError, NotWellFormedError
 from dcc_resources.naming import Action, DocumentKind
 from dcc_resources.qc_database import reading_ahead
 from dcc_resources.qc_database.applying import Applied, DocumentToApply, apply_document
@@ -152,6 +152,19 @@ def test_a_process_that_is_killed_is_started_again_for_the_next_document(
     started[0].process.wait()
     started[0]._in.read()
     for path in paths[1:]:
+        apply(qc_database, path, ahead)
+    assert len(started) == 2
+    assert animals_by_document(qc_database) == expected(*paths)
+
+
+def test_a_process_that_is_killed_before_it_was_asked_is_said_to_have_ended_and_another_is_started(
+    qc_database: Engine, paths: list[Path], ahead: ReadingAhead, started: list[Helper]
+) -> None:
+    os.kill(started[0].process.pid, signal.SIGKILL)
+    started[0].process.wait()
+    with pytest.raises(HelperEndedError, match="0.xml ended with -9"):
+        apply(qc_database, paths[0], ahead)
+    for path in paths:
         apply(qc_database, path, ahead)
     assert len(started) == 2
     assert animals_by_document(qc_database) == expected(*paths)

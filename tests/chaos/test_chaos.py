@@ -1,0 +1,50 @@
+"""A short form of the trial: a few rounds of fixed seeds, of the kinds that come out alike on any machine."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from tests.chaos.comparing import differences
+from tests.chaos.faults import KINDS
+from tests.chaos.sequence import World, run_sequence
+from tests.chaos.worlds import world_of
+
+_SEED = 2_026
+_ROUNDS = 2
+
+
+@pytest.fixture(scope="module", params=["sqlite", "mariadb"])
+def world(request: pytest.FixtureRequest) -> Iterator[World]:
+    """Real servers behind a proxy, on each kind of database."""
+    with world_of(request.param, own_disk=False) as made:
+        yield made
+
+
+@pytest.mark.servers
+@pytest.mark.parametrize("kind", ["statement", "file", "network"])
+def test_sessions_that_were_disturbed_come_out_as_if_nothing_had_been(world: World, kind: str) -> None:
+    """Again and longer: python -m tests.chaos --seed 2026 --kinds KIND --database DATABASE."""
+    outcome = run_sequence(world, _SEED, _ROUNDS, [kind])
+
+    assert outcome.problems == [], "\n".join(outcome.problems)
+    assert outcome.rounds == _ROUNDS
+    assert outcome.faults.total() > 0
+
+
+def test_what_differs_from_the_twin_is_said() -> None:
+    here = {"findings": Counter([("a", "E4"), ("a", "E4")]), "staging": Counter([("add/a.zip", "1")])}
+    twin = {"findings": Counter([("a", "E4")]), "staging": Counter([("add/a.zip", "2")])}
+
+    assert differences(here, here) == []
+    assert differences(here, twin) == [
+        "findings, only here: a | E4",
+        "staging, only here: add/a.zip | 1",
+        "staging, only in the twin: add/a.zip | 2",
+    ]
+
+
+def test_every_kind_of_fault_is_named_once() -> None:
+    assert {"time", "statement", "file", "worker", "daemon", "database", "network", "disk", "clock"} == set(KINDS)

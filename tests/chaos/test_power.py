@@ -1,0 +1,156 @@
+"""The consistency checker finds what the platform would do wrong without its care: faults put in on purpose."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection
+
+from dcc_resources import downloading
+from dcc_resources.consistency.checking import check_consistency
+from dcc_resources.data_phases import data_session
+from dcc_resources.qc_database import applying
+from dcc_resources.staging import Staging
+from dcc_resources.tracker import progress
+from dcc_resources.zip_recording import Batch
+from tests.data_installations import DataInstallation, experiments, specimens
+from tests.databases import only_sqlite
+from tests.healthy_installation import FAULTY, GOOD
+
+Mutation = Callable[[pytest.MonkeyPatch], None]
+
+
+class _KilledError(BaseException):
+    """Ends a session at once, as a kill would: nobody catches it."""
+
+
+def _archive_under_its_name_before_it_is_whole(patch: pytest.MonkeyPatch) -> None:
+    finish = Staging.finish_part
+
+    def too_early(self: Staging, key: Any) -> Any:
+        path = finish(self, key)
+        with path.open("r+b") as archive:
+            archive.truncate(100)
+        return path
+
+    patch.setattr(Staging, "finish_part", too_early)
+
+
+def _documents_unchecked_against_what_was_extracted(patch: pytest.MonkeyPatch) -> None:
+    write = Batch._write_documents
+
+    def halved(self: Batch, connection: Connection) -> Any:
+        for job in self.extracted:
+            for document in job.documents:
+                if document.path is not None:
+                    document.path.write_bytes(document.path.read_bytes()[:-10])
+        return write(self, connection)
+
+    patch.setattr(Batch, "_write_documents", halved)
+
+
+def _upload_in_two_transactions(patch: pytest.MonkeyPatch) -> None:
+    def split(self: Any) -> Any:
+        self._settle()
+        self._connection.commit()
+        raise _KilledError
+
+    patch.setattr(applying._Application, "finish", split)
+
+
+def _states_not_rolled_up(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(progress, "_rolled_up", lambda _connection, _download_ids: {})
+
+
+def _findings_not_logged(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(data_session, "rewrite_log", lambda _connection, _wanted: None)
+
+
+def _tracker_told_first(patch: pytest.MonkeyPatch) -> None:
+    write = data_session.Recorder.write
+
+    def then_killed(self: Any) -> Any:
+        told = write(self)
+        if told:
+            with self._work.qc.begin() as connection:
+                connection.exec_driver_sql("DELETE FROM finding WHERE rule = 'E4'")
+                connection.exec_driver_sql("UPDATE document SET tracker_id = NULL")
+        return told
+
+    patch.setattr(data_session.Recorder, "write", then_killed)
+
+
+def _lease_ignored(patch: pytest.MonkeyPatch) -> None:
+    """Downloads are begun by two sessions at once: each makes rows of its own for the same archives."""
+    add = progress.add_downloads
+
+    def twice(connection: Connection, hosting_ids: Any, requested: Any) -> list[int]:
+        ids = add(connection, hosting_ids, requested)
+        patch.setattr(progress, "add_downloads", add)
+        others = add(connection, hosting_ids, requested)
+        later = progress.State(progress.Phase.XSD, progress.Status.DONE)
+        progress.report(connection, [progress.Proposal(progress.Subject.ZIP_DOWNLOAD, one, later) for one in others])
+        return ids
+
+    patch.setattr(progress, "add_downloads", twice)
+
+
+def _session_never_closed(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("dcc_resources.sessions._finish", lambda *_arguments, **_named: None)
+
+
+MUTATIONS: dict[str, tuple[Mutation, set[str]]] = {
+    "an archive gets its name before it is whole": (_archive_under_its_name_before_it_is_whole, {"C9"}),
+    "documents change after they were extracted": (_documents_unchecked_against_what_was_extracted, {"C10"}),
+    "a document is applied in two transactions": (_upload_in_two_transactions, {"C15"}),
+    "states are not rolled up": (_states_not_rolled_up, {"C4"}),
+    "findings are not logged": (_findings_not_logged, {"C8", "C18"}),
+    "the tracker is told of what the QC database loses": (_tracker_told_first, {"C12"}),
+    "two sessions download the same": (_lease_ignored, {"C7"}),
+    "sessions are not closed": (_session_never_closed, {"C6"}),
+}
+
+
+@only_sqlite
+@pytest.mark.parametrize("mutation", MUTATIONS)
+def test_a_platform_without_this_care_is_found_out(
+    mutation: str, data: DataInstallation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mutate, rules = MUTATIONS[mutation]
+    data.put(GOOD, specimens(), experiments())
+    data.put(FAULTY, experiments("2013-11-02.1", first=50))
+    mutate(monkeypatch)
+
+    with suppress(_KilledError):
+        data.run()
+    monkeypatch.undo()
+
+    found = {one.rule for one in check_consistency(data.tracker, data.qc, data.settings)}
+    assert rules <= found, found
+
+
+@only_sqlite
+def test_a_size_that_nobody_checks_ends_otherwise_than_in_the_twin(
+    data: DataInstallation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half an archive that is taken for whole is consistent in itself; the twin tells that it should not be."""
+    data.put(GOOD, specimens(), experiments())
+    write = downloading._Sink.__call__
+    monkeypatch.setattr(downloading._Sink, "__call__", lambda self, block: write(self, block[: len(block) // 2]))
+    monkeypatch.setattr(downloading._Sink, "check_size", lambda _self: None)
+
+    data.run()
+
+    assert data.states() == {GOOD: "unzip failed"}
+
+
+@only_sqlite
+def test_a_healthy_session_is_not_found_out(data: DataInstallation) -> None:
+    data.put(GOOD, specimens(), experiments())
+    data.put(FAULTY, experiments("2013-11-02.1", first=50))
+    data.run()
+
+    assert check_consistency(data.tracker, data.qc, data.settings) == []
