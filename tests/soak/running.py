@@ -23,6 +23,7 @@ from dcc_resources.consistency.checking import check_consistency
 from dcc_resources.errors import SessionActiveError
 from dcc_resources.file_sources.base import SourceAddress, SourceProtocol
 from dcc_resources.file_sources.host_keys import HostKey
+from dcc_resources.naming import Action
 from dcc_resources.qc_database.database import open_qc_database
 from dcc_resources.settings import Settings, load_settings
 from dcc_resources.tracker import registry
@@ -117,7 +118,8 @@ class Installation:
 
     def _add_site(self, name: str, centre: str, protocol: str) -> Site:
         folder = _made(self._served / name)
-        folder.chmod(0o755)
+        for part in (folder, *(_made(folder / action) for action in Action)):
+            part.chmod(0o755)
         pins: list[PinnedKey] = []
         hostname, username, accesskey, base_path = "localhost", "", "", str(folder)
         if protocol == "sftp" and self._sftp is not None:

@@ -127,7 +127,7 @@ def _connections(settled: Sequence[Sample]) -> Iterator[Finding]:
 
 
 def _per(count: str, times: float, why: str) -> Bound:
-    return Bound(f"{why}: at most {times:g} × {count}", lambda known: times * known[count])
+    return Bound(f"{why}: at most {times:g} × {count}", lambda known: times * known.get(count, 0))
 
 
 BOUNDS: dict[str, Bound] = {
@@ -156,8 +156,8 @@ BOUNDS: dict[str, Bound] = {
     "tracker.file_source": Bound("those of the beginning, and newcomers", lambda known: 6 + known["newcomers"]),
     "tracker.file_source_statistics": _per("tracker.file_source", 1, "a row for each source"),
     "tracker.host_key": _per("tracker.file_source", 3, "three keys of a server"),
-    "tracker.write_receipt": Bound("a row for each writer that lives: 40", lambda _: 40),
-    "qc.write_receipt": Bound("a row for each writer that lives: 40", lambda _: 40),
+    "tracker.write_receipt": _per("sessions", 3, "a row for each writer of the last day"),
+    "qc.write_receipt": _per("sessions", 3, "a row for each writer of the last day"),
     "qc.document": _per("tracker.xml_file", 1, "a row for each document that was valid"),
     "qc.centre_block": _per("qc.document", 1, "one block in a document"),
     "qc.specimen": _per("qc.document", 2, "two animals in a document"),
