@@ -11,6 +11,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from tests.cli.conftest import PROGRAM, Dcc
 from tests.databases import only_sqlite
@@ -22,8 +23,15 @@ LOCATIONS = "{ repositoriesOrError { ... on RepositoryConnection { nodes { name 
 
 @contextmanager
 def running_ui(dcc: Dcc, folder: Path, port: int) -> Iterator[subprocess.Popen[str]]:
+    with running(dcc, "ui", "--port", port, folder=folder) as process:
+        yield process
+
+
+@contextmanager
+def running(dcc: Dcc, *arguments: object, folder: Path | None = None) -> Iterator[subprocess.Popen[str]]:
+    """A command that stays until it is stopped."""
     process = subprocess.Popen(
-        [PROGRAM, "ui", "--port", str(port)],
+        [PROGRAM, *map(str, arguments)],
         env=dcc.process_environment(),
         cwd=folder,
         stdin=subprocess.DEVNULL,
@@ -37,6 +45,17 @@ def running_ui(dcc: Dcc, folder: Path, port: int) -> Iterator[subprocess.Popen[s
         if process.poll() is None:
             process.terminate()
             process.communicate(timeout=90)
+
+
+def ask(port: int, query: str) -> Any:
+    """What the web server answers to a GraphQL query."""
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{port}/graphql",
+        json.dumps({"query": query}).encode(),
+        {"Content-Type": "application/json"},
+    )
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        return json.load(answer)["data"]
 
 
 def descendants(pid: int) -> set[int]:
@@ -65,13 +84,7 @@ def test_the_ui_answers_where_it_says_and_nothing_of_it_is_left_when_it_is_stopp
     with running_ui(dcc, elsewhere, port) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == f"The UI is at http://127.0.0.1:{port} (Ctrl-C stops it).\n"
-        request = urllib.request.Request(
-            f"http://127.0.0.1:{port}/graphql",
-            json.dumps({"query": LOCATIONS}).encode(),
-            {"Content-Type": "application/json"},
-        )
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            found = json.load(answer)["data"]["repositoriesOrError"]["nodes"]
+        found = ask(port, LOCATIONS)["repositoriesOrError"]["nodes"]
         assert [node["location"]["name"] for node in found] == ["dcc"]
         children = descendants(process.pid)
         assert len(children) >= 3
