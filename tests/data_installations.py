@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -213,8 +214,12 @@ class DataInstallation:
 @pytest.fixture
 def reference() -> list[Snapshot]:
     """The sets of reference data that `data` begins with: those that come with the platform."""
-    shipped = load_shipped()
-    return [shipped.impress, shipped.status_codes, shipped.projects, shipped.colonies, shipped.strains]  # type: ignore[list-item]
+    return list(_shipped())
+
+
+@cache
+def _shipped() -> tuple[Snapshot, ...]:
+    return tuple(load_shipped())
 
 
 @pytest.fixture

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,10 +11,10 @@ from sqlalchemy import Engine, select
 from dcc_cli.demo import submissions
 from dcc_resources.settings import Settings
 from dcc_resources.tracker.models import CrawlingSession, SessionLock, XmlFile, XmlLog, ZipDownload, ZipLog
+from tests import dying_session
 from tests.dying_session import POINTS
 from tests.installations import Folder, Installation, experiments, specimens
-
-ROOT = Path(__file__).parents[2]
+from tests.prepared_processes import run_in_process
 
 
 def fill(folders: list[Folder]) -> None:
@@ -71,19 +67,14 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return ending(installation)
 
 
-def run_dying(settings: Settings, point: str) -> int:
+def run_dying(settings: Settings, point: str) -> int | None:
     environment = {
-        name: value for name, value in os.environ.items() if not name.startswith("DCC_") and "COVERAGE" not in name
-    }
-    environment |= {
         "DCC_HOME": str(settings.home),
         "DCC_TRACKER_URL": settings.tracker_database_url,
         "DCC_MIN_FREE_BYTES": "0",
         "DCC_RETRY_DELAY": "0.05",
     }
-    return subprocess.run(
-        [sys.executable, "-m", "tests.dying_session", point], cwd=ROOT, env=environment, check=False, timeout=60
-    ).returncode
+    return run_in_process(dying_session.main, point, environment)
 
 
 @pytest.mark.parametrize("point", POINTS)

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,11 +21,12 @@ from dcc_resources.settings import Settings
 from dcc_resources.tracker.database import init_tracker, open_tracker
 from dcc_resources.tracker.models import XmlLog
 from dcc_resources.tracker.reference import Phase
+from tests import dying_data_session
 from tests.data_installations import DataInstallation, experiments, specimens
 from tests.databases import only_mariadb, only_sqlite
 from tests.installations import Installation
+from tests.prepared_processes import run_in_process
 
-ROOT = Path(__file__).parents[2]
 HEALS = "add/H.2013-10-01.1.impc.zip"
 
 
@@ -60,17 +57,13 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return ending
 
 
-def run_dying(settings: Settings, point: str) -> int:
+def run_dying(settings: Settings, point: str) -> int | None:
     environment = {
-        name: value for name, value in os.environ.items() if not name.startswith("DCC_") and "COVERAGE" not in name
-    }
-    environment |= {
         "DCC_HOME": str(settings.home),
         "DCC_TRACKER_URL": settings.tracker_database_url,
         "DCC_QC_URL": settings.qc_database_url,
     }
-    command = [sys.executable, "-m", "tests.dying_data_session", point]
-    return subprocess.run(command, cwd=ROOT, env=environment, check=False, timeout=60).returncode
+    return run_in_process(dying_data_session.main, point, environment)
 
 
 @only_sqlite
