@@ -54,10 +54,9 @@ def migrate_storage(
     for source, other in ((tracker, to_tracker), (qc, to_qc)):
         if database_label(source.url) == database_label(other.url):
             raise ConfigurationError(f"The target {database_label(other.url)} is the source. Name another database.")
-    targets = Target(to_tracker, settings), Target(to_qc, settings)
+    targets = of_tracker, of_qc = Target(to_tracker, settings), Target(to_qc, settings)
     _refuse_session(tracker, settings)
-    refuse_filled(list(targets), "Name an empty database, or remove that one.")
-    of_tracker, of_qc = targets
+    refuse_filled(of_tracker, of_qc, "Name an empty database, or remove that one.")
     with _disk_errors():
         for target in targets:
             target.begin()

@@ -61,11 +61,10 @@ def restore_backup(
     found = find_set(directory)
     manifest = read_manifest(found)
     _refuse_newer(manifest)
-    targets = Target(tracker, settings), Target(qc, settings)
+    targets = of_tracker, of_qc = Target(tracker, settings), Target(qc, settings)
     if not replace:
         advice = "Restore into empty databases, or have it replaced: dcc restore --replace. Back it up first."
-        refuse_filled(list(targets), advice)
-    of_tracker, of_qc = targets
+        refuse_filled(of_tracker, of_qc, advice)
     of_tracker.refuse_session()
     check_files(found, manifest, on_progress)
     with _disk_errors():

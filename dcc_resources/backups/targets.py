@@ -213,10 +213,16 @@ class Target:
                 raise
 
 
-def refuse_filled(targets: list[Target], advice: str) -> None:
-    """Raise StorageNotEmptyError for the first that has rows of its own; `advice` is what to do."""
-    for target in targets:
-        if target.look() is Found.FILLED:
+def refuse_filled(tracker: Target, qc: Target, advice: str) -> None:
+    """Raise StorageNotEmptyError for the first that has rows of its own; `advice` is what to do.
+
+    Where the tracker was left by a copy that broke off, so was the QC database, which takes effect before it.
+    """
+    found = tracker.look()
+    if found is Found.UNFINISHED:
+        return
+    for target, state in ((tracker, found), (qc, qc.look())):
+        if state is Found.FILLED:
             raise StorageNotEmptyError(f"The {target.label} holds data. {advice}")
 
 
