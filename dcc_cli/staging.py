@@ -68,7 +68,9 @@ def _settings(
 @_policy_options
 @json_option
 def list_staging(files: bool, as_json: bool, **policy: object) -> None:
-    """Say what lies in staging, by centre and phase, and how much of it may go.
+    """Say what lies in staging, and how much of it may go.
+
+    By the centres and phases of the archives.
 
     \b
     Examples:
