@@ -1,7 +1,7 @@
 # Everything here makes its own environment in .venv first, and works offline once that is there.
 BIN := .venv/bin
 
-.PHONY: help install demo ui test bench clean
+.PHONY: help install demo ui test bench soak clean
 
 help: ## What can be made
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 10
@@ -22,6 +22,10 @@ test: install ## Style, types and tests, against real servers where they are ins
 bench: install ## The platform beside sftp, unzip, md5sum and xmllint, as a table
 	@.ci/install-servers
 	@$(BIN)/python -m benchmarks $(BENCH_ARGS)
+
+soak: install ## Weeks of an installation's life in a quarter of an hour: what grows, and whether all holds together
+	@.ci/install-servers
+	@$(BIN)/python -m tests.soak $(SOAK_ARGS)
 
 clean: ## Remove the demonstration, results and caches; .venv stays
 	rm -rf .demo .bench build .pytest_cache .mypy_cache .ruff_cache .hypothesis

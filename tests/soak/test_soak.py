@@ -51,6 +51,7 @@ def sample(number: int, **changes: object) -> Sample:
         "tracker.file_source": 6,
         "tracker.xml_file": 100 * number,
         "qc.document": 100 * number,
+        "qc.experiment": 100 * number,
         "qc.procedure_run": 100 * number,
     }
     well = Sample(
