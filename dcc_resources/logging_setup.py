@@ -170,14 +170,18 @@ class _LogFile(logging.Handler):
         super().__init__()
         self._path = path
         self._complained = False
+        # The library closes this handler in the end, also if the file cannot be opened.
+        self._opened = -1
         self._opened = self._open()
 
     def emit(self, record: logging.LogRecord) -> None:
         """Append one message."""
         try:
             data = f"{self.format(record)}\n".encode("utf-8", "backslashreplace")
-            if self._is_gone():
+            if self._opened >= 0 and self._is_gone():
                 os.close(self._opened)
+                self._opened = -1
+            if self._opened < 0:
                 self._opened = self._open()
             while data:
                 data = data[os.write(self._opened, data) :]
@@ -194,9 +198,19 @@ class _LogFile(logging.Handler):
             sys.stderr.write(f"Warning: The log {self._path} could not be written ({_escaped(str(reason))}).\n")
 
     def close(self) -> None:
-        """Close the file."""
-        with suppress(OSError):
-            os.close(self._opened)
+        """Close the file; a message that comes later opens it again.
+
+        Dagster has the library close all handlers there are, and goes on logging. A number that is closed twice, or
+        written to after it, may be another file's by then: of a database, say.
+        """
+        self.acquire()
+        try:
+            opened, self._opened = self._opened, -1
+            if opened >= 0:
+                with suppress(OSError):
+                    os.close(opened)
+        finally:
+            self.release()
         super().close()
 
     def _open(self) -> int:

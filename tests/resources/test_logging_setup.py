@@ -303,3 +303,20 @@ def test_a_session_says_what_it_does_and_about_what(installation: Installation, 
     assert told["add/H.2013-10-31.2.impc.zip"]["phase"] == "unzip"
     assert "CorruptArchiveError" in told["add/H.2013-10-31.2.impc.zip"]["message"]
     assert all(entry["source"] == folder.source_id and entry["centre"] == "H" for entry in told.values())
+
+
+def test_a_log_that_the_library_closed_writes_to_no_other_file_and_goes_on(tmp_path: Path) -> None:
+    """Dagster configures logging anew, by which all handlers are closed; their file's number is soon another's."""
+    path, other = tmp_path / "dcc.log", tmp_path / "a database"
+    with logging_as(LogPlan("text", logging.INFO, path)):
+        log.info("before")
+        (handler,) = [one for one in logging.getLogger().handlers if type(one).__name__ == "_LogFile"]
+        handler.close()
+        number = os.open(other, os.O_RDWR | os.O_CREAT)
+        log.info("after")
+        handler.close()
+        handler.close()
+        assert os.fstat(number).st_size == 0
+    assert os.fstat(number).st_size == 0
+    os.close(number)
+    assert [line.rpartition(" ")[2] for line in path.read_text().splitlines()] == ["before", "after"]
