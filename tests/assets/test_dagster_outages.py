@@ -9,17 +9,22 @@ from types import SimpleNamespace
 import pytest
 from dagster import AssetKey, AssetRecordsFilter
 from pydantic import SecretStr
+from sqlalchemy import func, select
 
 from dcc_assets.catalogue import VALIDATED_DOCUMENTS
 from dcc_assets.instance import open_instance
 from dcc_assets.session_runs import run_session
 from dcc_cli.session_work import Listeners, crawl_and_process
+from dcc_resources.data_outcomes import DataOutcome
 from dcc_resources.errors import DagsterStorageError
 from dcc_resources.naming import Action
 from dcc_resources.outcomes import ZipOutcome
+from dcc_resources.qc_database.models import Specimen
 from dcc_resources.tracker.reference import Phase
 from tests.assets.conftest import Dagster, Heard
 from tests.assets.test_event_storage import some_events
+from tests.data_installations import DataInstallation
+from tests.data_installations import specimens as data_specimens
 from tests.databases import MariaDb, only_mariadb, only_sqlite
 from tests.installations import Folder, Installation, specimens
 from tests.prepared_databases import PreparedDatabases
@@ -59,6 +64,31 @@ def test_a_server_that_restarts_in_mid_session_loses_nothing_and_doubles_nothing
     assert Counter(str(outcome.key) for outcome in heard.zips) == dict.fromkeys(keys, 1)
     assert materialisations(dagster) == dict.fromkeys(keys, 1)
     assert {status.value for status in dagster.statuses()} == {"SUCCESS"}
+
+
+@only_mariadb
+def test_a_server_that_restarts_while_data_are_taken_over_loses_nothing_and_doubles_nothing(
+    data: DataInstallation, data_dagster: Dagster, mariadb: MariaDb
+) -> None:
+    """The QC database goes away too, between the documents of a session and between its phases."""
+    keys = [f"add/H.2013-10-31.{number}.impc.zip" for number in (1, 2, 3)]
+    for number, key in enumerate(keys, 1):
+        data.put(key, data_specimens(f"2013-10-31.{number}", first=10 * number))
+    heard: list[DataOutcome] = []
+
+    def restart(outcome: DataOutcome) -> None:
+        heard.append(outcome)
+        if len(heard) in {2, 5}:
+            mariadb.stop()
+            mariadb.start()
+
+    report = run_session(data.settings, data.tracker, data_dagster.instance, until=Phase.QC, on_data=restart)
+    assert len(report.run_ids) == 3
+    assert data.base.states() == dict.fromkeys(keys, "qc done")
+    with data.qc.connect() as connection:
+        assert connection.scalar(select(func.count()).select_from(Specimen)) == 9
+    assert set(materialisations(data_dagster, VALIDATED_DOCUMENTS)) == set(keys)
+    assert {status.value for status in data_dagster.statuses()} == {"SUCCESS"}
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 import sqlalchemy as sa
-from dagster import AssetMaterialization, DagsterEventType, DagsterInstance
+from dagster import AssetCheckEvaluation, AssetMaterialization, DagsterEventType, DagsterInstance
 from dagster._core.events import StepMaterializationData
 from dagster_mysql import MySQLEventLogStorage
 from sqlalchemy.exc import OperationalError
@@ -15,7 +15,7 @@ from sqlalchemy.exc import OperationalError
 from dcc_assets import mysql_event_storage
 from dcc_assets.mysql_connections import Connections, borrow_connections, url_for_dagster
 from dcc_assets.mysql_event_storage import BatchingMysqlEventLogStorage
-from tests.assets.test_event_storage import ASSETS, RUNS, answers, entry, run_all, some_events
+from tests.assets.test_event_storage import ASSETS, CHECK, RUNS, answers, entry, run_all, some_events
 from tests.databases import only_mariadb
 
 pytestmark = only_mariadb
@@ -237,3 +237,14 @@ def test_partitions_that_begin_alike_are_told_apart_and_two_processes_may_add_th
     storage.add_dynamic_partitions("zip_actions", names)
     storage.add_dynamic_partitions("zip_actions", ["add/a.zip", "add/A.zip", "add/\N{GRINNING FACE}.zip"])
     assert len(storage.get_dynamic_partitions("zip_actions")) == 6
+
+
+def test_a_verdict_with_thousands_of_findings_is_stored_whole(storage: BatchingMysqlEventLogStorage) -> None:
+    """Dagster's own tables on MySQL hold 65,535 bytes of a check's evaluation."""
+    long = "a finding of a document " * 10_000
+    verdict = AssetCheckEvaluation(ASSETS[0], CHECK.name, False, description=long, partition="add/H.1")
+    storage.store_event_batch([entry(RUNS[0], DagsterEventType.ASSET_CHECK_EVALUATION, verdict, 1.0)])
+    (found,) = storage.get_asset_check_execution_history(CHECK, limit=10)
+    assert found.event is not None
+    assert found.event.dagster_event is not None
+    assert found.event.dagster_event.asset_check_evaluation_data.description == long
