@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -30,9 +32,10 @@ def _run(arguments: argparse.Namespace, database: str) -> list[Outcome]:
     with world_of(database, own_disk=True) as world:
         left = arguments.rounds
         seed = arguments.seed
-        while left > 0:
+        until = time.monotonic() + 60 * arguments.minutes
+        while left > 0 and time.monotonic() < until:
             rounds = min(_ROUNDS, left)
-            outcome = run_sequence(world, seed, rounds, arguments.kinds, heard)
+            outcome = run_sequence(world, seed, rounds, arguments.kinds, heard, until=until)
             outcomes.append(outcome)
             if outcome.problems:
                 heard(_failure(outcome, database, arguments.kinds))
@@ -73,6 +76,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--seed", type=int, help="of the first sequence; those after it have the next ones")
     parser.add_argument("--rounds", type=int, default=64, help="on each kind of database (default 64)")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="after which no round begins (no limit)")
     parser.add_argument("--database", choices=_DATABASES, help="by default both, beside each other")
     parser.add_argument("--kinds", type=lambda text: text.split(","), default=list(KINDS), help=", ".join(KINDS))
     chosen = parser.parse_args(arguments)
@@ -87,6 +91,8 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the trial; the exit code."""
     chosen = _parse(arguments)
+    # So that servers are stopped and file systems given back.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     if chosen.database is None:
         return _both(chosen)
     print(f"Seed {chosen.seed}, {chosen.rounds} rounds on {chosen.database}.", flush=True)
@@ -99,9 +105,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _both(chosen: argparse.Namespace) -> int:
     command = [sys.executable, "-m", "tests.chaos", "--seed", str(chosen.seed), "--rounds", str(chosen.rounds)]
-    command += ["--kinds", ",".join(chosen.kinds)]
+    command += ["--minutes", str(chosen.minutes), "--kinds", ",".join(chosen.kinds)]
     running = [subprocess.Popen([*command, "--database", database]) for database in _DATABASES]
-    return max(process.wait() for process in running)
+    try:
+        return max(process.wait() for process in running)
+    finally:
+        for process in running:
+            process.terminate()
 
 
 if __name__ == "__main__":

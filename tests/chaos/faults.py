@@ -32,12 +32,16 @@ _HURRIED: Final = {
 
 @dataclass
 class Trial:
-    """What faults are made with. `kills` counts processes killed, by what they were; `faults` all faults by kind."""
+    """What faults are made with: `at_once` sessions are killed in a round, one after the other, at least and at most.
+
+    `kills` counts processes killed, by what they were; `faults` all faults by kind.
+    """
 
     installation: ChaosInstallation
     proxy: FaultProxy
     mariadb: MariaDb | None
     rng: random.Random
+    at_once: tuple[int, int] = (4, 8)
     kills: Counter[str] = field(default_factory=Counter)
     faults: Counter[str] = field(default_factory=Counter)
 
@@ -62,7 +66,7 @@ class Kind:
 
 
 def _kill_by_time(trial: Trial) -> None:
-    for _ in range(trial.rng.randint(2, 5)):
+    for _ in range(trial.rng.randint(*trial.at_once)):
         session = trial.installation.begin()
         session.wait_or_until(trial.rng.uniform(0.0, trial.installation.took))
         if session.kill():
@@ -71,7 +75,7 @@ def _kill_by_time(trial: Trial) -> None:
 
 def _kill_by_count(kind: str) -> Callable[[Trial], None]:
     def happen(trial: Trial) -> None:
-        for _ in range(trial.rng.randint(2, 5)):
+        for _ in range(trial.rng.randint(*trial.at_once)):
             number = trial.rng.randint(1, trial.installation.counts[kind])
             session = trial.installation.begin(die=(kind, number))
             code = session.wait()
@@ -204,9 +208,9 @@ KINDS: Final = {
 """By name. Those that kill sessions come up most often (`WEIGHTS`)."""
 
 WEIGHTS: Final = {
-    "time": 5,
-    "statement": 6,
-    "file": 5,
+    "time": 7,
+    "statement": 8,
+    "file": 7,
     "worker": 2,
     "daemon": 1,
     "database": 4,

@@ -6,10 +6,12 @@ and be as in the twin, which is fed the same files and where nothing ever goes w
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import shutil
 import subprocess
+import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
@@ -62,8 +64,16 @@ def run_sequence(
     rounds: int,
     kinds: Collection[str] = tuple(KINDS),
     heard: Callable[[str], None] = lambda _: None,
+    *,
+    at_once: tuple[int, int] = (4, 8),
+    in_turn: bool = False,
+    until: float = math.inf,
 ) -> Outcome:
-    """Run rounds until one ends otherwise than it must; a seed has the same rounds however many are asked for."""
+    """Run rounds until one ends otherwise than it must; a seed has the same rounds however many are asked for.
+
+    `heard` is told of each round, `at_once` is as in `Trial`; `in_turn`: the kinds come one after the other, not at
+    random; `until`: no round begins after this moment of the monotonic clock.
+    """
     rng = random.Random(seed)
     outcome = Outcome(seed)
     with _folder(world) as folder, _twins(world, folder) as (installation, twin):
@@ -71,20 +81,22 @@ def run_sequence(
         submissions = Submissions(random.Random(rng.randrange(2**32)), served)
         installation.add_sources([one.through_proxy() for one in served])
         twin.add_sources([one.at_hand() for one in served])
-        trial = Trial(installation, world.proxy, world.mariadb, random.Random())
+        trial = Trial(installation, world.proxy, world.mariadb, random.Random(), at_once)
         trial.kills, trial.faults = outcome.kills, outcome.faults
         before = Counter(world.proxy.happened)
         possible = [KINDS[name] for name in KINDS if name in kinds and KINDS[name].needs(trial)]
         in_order = True
-        while outcome.rounds < rounds and not outcome.problems:
+        while outcome.rounds < rounds and not outcome.problems and time.monotonic() < until:
             trial.rng = random.Random(rng.randrange(2**32))
             kind = trial.rng.choices(possible, [WEIGHTS[one.name] for one in possible])[0]
+            if in_turn:
+                kind = possible[outcome.rounds % len(possible)]
             in_order = in_order and kind.keeps_order
             outcome.rounds += 1
             outcome.last_kind = kind.name
             outcome.done = submissions.happen(large=kind.large)
             outcome.problems = _round(trial, twin, kind, in_order=in_order)
-            heard(f"seed {seed}, round {outcome.rounds}: {kind.name}")
+            heard(f"seed {seed}, round {outcome.rounds}: {kind.name}, {outcome.kills.total()} kills so far")
         outcome.faults.update({f"network: {name}": n for name, n in (world.proxy.happened - before).items()})
         shutil.rmtree(served[0].folder.parent, ignore_errors=True)
     return outcome

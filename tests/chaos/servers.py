@@ -21,7 +21,7 @@ from typing import Final
 from pydantic import SecretStr
 
 from dcc_resources.file_sources.base import SourceAddress, SourceProtocol
-from tests.servers import Authority, ServerProcess, SftpServer, server_program
+from tests.servers import Authority, ServerProcess, SftpServer, server_program, unavailable
 
 DIRECT: Final = "127.0.0.1"
 PROXIED: Final = "127.0.0.2"
@@ -67,6 +67,8 @@ class _Vsftpd(ServerProcess):
     """vsftpd for anonymous users, with data ports from a range; with a certificate, insisting on TLS throughout."""
 
     def __init__(self, folder: Path, root: Path, ports: tuple[int, ...], certificate: Path | None) -> None:
+        if os.geteuid() != 0:
+            unavailable("vsftpd needs root.")
         folder.mkdir()
         (folder / "empty").mkdir()
         options: dict[str, object] = {

@@ -13,24 +13,25 @@ from tests.chaos.sequence import World, run_sequence
 from tests.chaos.worlds import world_of
 
 _SEED = 2_026
-_ROUNDS = 2
 
 
-@pytest.fixture(scope="module", params=["sqlite", "mariadb"])
+@pytest.fixture
 def world(request: pytest.FixtureRequest) -> Iterator[World]:
-    """Real servers behind a proxy, on each kind of database."""
+    """Real servers behind a proxy, on a kind of database."""
     with world_of(request.param, own_disk=False) as made:
         yield made
 
 
 @pytest.mark.servers
-@pytest.mark.parametrize("kind", ["statement", "file", "network"])
-def test_sessions_that_were_disturbed_come_out_as_if_nothing_had_been(world: World, kind: str) -> None:
-    """Again and longer: python -m tests.chaos --seed 2026 --kinds KIND --database DATABASE."""
-    outcome = run_sequence(world, _SEED, _ROUNDS, [kind])
+@pytest.mark.parametrize(
+    ("world", "kinds"), [("sqlite", ["statement", "file", "network"]), ("mariadb", ["statement"])], indirect=["world"]
+)
+def test_sessions_that_were_disturbed_come_out_as_if_nothing_had_been(world: World, kinds: list[str]) -> None:
+    """Longer, and all kinds on both: python -m tests.chaos."""
+    outcome = run_sequence(world, _SEED, len(kinds), kinds, at_once=(2, 2), in_turn=True)
 
     assert outcome.problems == [], "\n".join(outcome.problems)
-    assert outcome.rounds == _ROUNDS
+    assert outcome.rounds == len(kinds)
     assert outcome.faults.total() > 0
 
 
