@@ -22,7 +22,7 @@ pytest.importorskip("asyncssh", reason="The demonstration's servers are not inst
 pytest.importorskip("pyftpdlib", reason="The demonstration's servers are not installed: pip install 'dcc[demo]'")
 
 DCC = str(Path(sys.executable).with_name("dcc"))
-END_SECONDS = 10.0
+END_SECONDS = 60.0
 
 
 def environment(**variables: str) -> dict[str, str]:
@@ -52,7 +52,7 @@ def demo_with_servers(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A demonstration whose servers are running."""
     with subprocess.Popen([DCC, "demo"], cwd=folder, env=environment(), stdout=subprocess.DEVNULL) as demo:
         try:
-            end = time.monotonic() + 30
+            end = time.monotonic() + END_SECONDS
             while time.monotonic() < end and demo.poll() is None:
                 commands = processes_in(folder)
                 if all(any(name in command for command in commands) for name in ("sftp_server", ".ftp_server")):
