@@ -101,7 +101,7 @@ def test_a_line_of_text_says_the_same(kept: Callable[..., Any]) -> None:
     assert line.endswith(f" WARNING dcc.tests[{os.getpid()}] [session=7 zip_action=add/x.zip] 12 bytes")
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", NAMES, ids=ascii)
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_no_name_can_forge_a_line(kept: Callable[..., Any], form: str, name: str) -> None:
     made = kept(form)
