@@ -78,10 +78,12 @@ class Manifest:
 
 
 def write_manifest(directory: Path, manifest: Manifest) -> None:
-    """Write the manifest of a set."""
+    """Write the manifest of a set, for this user only."""
     said = {"made_by": _MADE_BY, "format_version": FORMAT_VERSION} | asdict(manifest)
     said["created"] = f"{manifest.created:%Y-%m-%dT%H:%M:%SZ}"
-    (directory / MANIFEST).write_text(json.dumps(said, indent=1, ensure_ascii=False) + "\n", "utf-8")
+    path = directory / MANIFEST
+    path.touch(mode=0o600, exist_ok=False)
+    path.write_text(json.dumps(said, indent=1, ensure_ascii=False) + "\n", "utf-8")
 
 
 def read_manifest(directory: Path) -> Manifest:

@@ -94,8 +94,7 @@ def _take(staging: Path, path: Path, copy_to: Path | None) -> StagedFile | None:
             while block := file.read(1 << 20):
                 md5.update(block)
         else:
-            place = copy_to / relative
-            place.parent.mkdir(mode=_PRIVATE_FOLDER, parents=True, exist_ok=True)
+            place = _place(copy_to, relative)
             with open(place, "xb", opener=_private) as copy:
                 while block := file.read(1 << 20):
                     md5.update(block)
@@ -104,6 +103,14 @@ def _take(staging: Path, path: Path, copy_to: Path | None) -> StagedFile | None:
                 os.fsync(copy.fileno())
             os.utime(place, ns=(known.st_mtime_ns, known.st_mtime_ns))
         return StagedFile(relative.as_posix(), file.tell(), md5.hexdigest(), known.st_mtime_ns)
+
+
+def _place(root: Path, relative: PurePosixPath | Path) -> Path:
+    """Where a file goes below `root`, whose folders are made, private to this user."""
+    root.mkdir(mode=_PRIVATE_FOLDER, parents=True, exist_ok=True)
+    for folder in reversed(relative.parents[:-1]):
+        (root / folder).mkdir(mode=_PRIVATE_FOLDER, exist_ok=True)
+    return root / relative
 
 
 def _private(path: str, flags: int) -> int:
@@ -161,7 +168,7 @@ def compare_staging(index: Path, staging: Path, copies: Path | None, told: Told)
         if present == file.md5:
             report.same += 1
         elif copies is not None:
-            _put_back(copies / file.path, place, file)
+            _put_back(copies / file.path, staging, file)
             report.put_back += 1
         else:
             report.different += present is not None
@@ -183,10 +190,11 @@ def _no_link(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
 
 
-def _put_back(copy: Path, place: Path, file: StagedFile) -> None:
+def _put_back(copy: Path, staging: Path, file: StagedFile) -> None:
+    place = staging / file.path
     temporary = place.with_name(f".{place.name[:200]}.restored")
     try:
-        place.parent.mkdir(mode=_PRIVATE_FOLDER, parents=True, exist_ok=True)
+        _place(staging, PurePosixPath(file.path))
         temporary.unlink(missing_ok=True)
         with open(copy, "rb", opener=_no_link) as source, open(temporary, "xb", opener=_private) as target:
             shutil.copyfileobj(source, target, 1 << 20)

@@ -1,0 +1,117 @@
+"""`dcc backup`, `dcc restore` and `dcc migrate-storage`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dcc_resources.sessions import open_session
+from dcc_resources.settings import load_settings
+from dcc_resources.tracker.database import open_tracker
+from tests.cli.conftest import Dcc
+from tests.databases import only_sqlite
+from tests.stores import Store
+
+
+def other_home(dcc: Dcc) -> Dcc:
+    """`dcc` on another, empty installation on SQLite."""
+    environment = {name: value for name, value in dcc.environment.items() if not name.endswith("_URL")}
+    return Dcc(environment | {"DCC_HOME": str(dcc.root / "other")}, dcc.root)
+
+
+def test_an_installation_is_backed_up_checked_and_restored_elsewhere(dcc: Dcc) -> None:
+    folder = dcc.add_folder()
+    folder.put("add/H.2013-10-31.1.impc.zip")
+    dcc("crawl")
+    sets = dcc.root / "sets"
+    told = dcc.json("backup", sets, "--with-staging")
+    assert told["session"] is None
+    assert told["staging"]["files"] == 2
+    assert told["staging"]["copied"] is True
+    assert told["removed"] == []
+    assert Path(told["directory"]).parent == sets
+    checked = dcc("backup", "--verify", sets)
+    assert checked.stdout.startswith(f"{told['directory']} is whole: ")
+    other = other_home(dcc)
+    report = other.json("restore", sets)
+    assert report["rows"] == told["tracker"]["rows"] + told["qc"]["rows"]
+    assert report["staging"] == {"same": 0, "put_back": 2, "different": 0, "missing": 0, "archives_missing": 0}
+    for command in (["status"], ["zips"], ["show", "add/H.2013-10-31.1.impc.zip"], ["source", "list"]):
+        assert other.json(*command) == dcc.json(*command)
+    other("crawl")
+    assert other.json("zips") == dcc.json("zips")
+
+
+@only_sqlite
+def test_what_is_said_of_a_backup_and_a_restoration(dcc: Dcc) -> None:
+    sets = dcc.root / "sets"
+    made = dcc("backup", sets)
+    assert made.stdout.startswith(f"Backed up to {sets}/dcc-")
+    assert "The access keys of file sources are in it" in made.stderr
+    kept = dcc("backup", sets, "--keep", 1, "--without-secrets")
+    assert "Removed 1 older backup." in kept.stdout
+    assert "access keys" not in kept.stderr
+    assert "holds data" in dcc.error("restore", sets, exit_code=2)
+    assert dcc("restore", sets, "--replace", exit_code=130, input="n\n").stdout == ""
+    assert dcc.json("centre", "list")
+    done = dcc("restore", sets, "--replace", "--yes")
+    assert done.stdout.startswith("Restored ")
+    assert done.stdout.endswith("Next: dcc instance rebuild, then dcc crawl.\n")
+
+
+@only_sqlite
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["backup", "--verify", "SETS", "--keep", "1"], "--verify goes with none of the other options"),
+        (["restore", "SETS", "--yes"], "--yes goes with --replace"),
+        (["restore", "SETS"], "holds no whole backup"),
+        (["backup", "--verify", "SETS"], "holds no whole backup"),
+        (["migrate-storage"], "Set DCC_TARGET_TRACKER_URL and DCC_TARGET_QC_URL"),
+    ],
+)
+def test_wrong_use_is_said(dcc: Dcc, arguments: list[str], message: str) -> None:
+    sets = dcc.root / "sets"
+    sets.mkdir()
+    result = dcc(*(str(sets) if word == "SETS" else word for word in arguments), exit_code=2)
+    assert message in result.stderr
+
+
+@only_sqlite
+def test_nothing_is_replaced_or_moved_beside_a_session(dcc: Dcc, monkeypatch: pytest.MonkeyPatch) -> None:
+    sets = dcc.root / "sets"
+    dcc("backup", sets)
+    for name, value in dcc.environment.items():
+        monkeypatch.setenv(name, value)
+    settings = load_settings()
+    tracker = open_tracker(settings)
+    dcc.environment["DCC_TARGET_TRACKER_URL"] = f"sqlite:///{dcc.root}/t.db"
+    dcc.environment["DCC_TARGET_QC_URL"] = f"sqlite:///{dcc.root}/q.db"
+    with open_session(tracker, settings) as session:
+        assert dcc.json("backup", sets)["session"] == session.id
+        assert "is active" in dcc.error("restore", sets, "--replace", "--yes", exit_code=3)
+        assert "is active" in dcc.error("migrate-storage", exit_code=3)
+    tracker.dispose()
+
+
+def test_storage_is_moved_to_databases_that_the_environment_names(
+    dcc: Dcc, new_store: Callable[[str], Store], request: pytest.FixtureRequest
+) -> None:
+    on_sqlite = dcc.environment["DCC_TRACKER_URL"].startswith("sqlite")
+    kind = "sqlite" if not on_sqlite or "mariadb" not in request.fixturenames else "mariadb"
+    target = new_store(kind).settings
+    dcc.environment["DCC_TARGET_TRACKER_URL"] = target.tracker_database_url
+    dcc.environment["DCC_TARGET_QC_URL"] = target.qc_database_url
+    moved = dcc("migrate-storage")
+    assert "every table is the same" in moved.stdout
+    assert "set DCC_TRACKER_URL to " in moved.stdout
+    there = Dcc(
+        dcc.environment | {"DCC_TRACKER_URL": target.tracker_database_url, "DCC_QC_URL": target.qc_database_url},
+        dcc.root,
+    )
+    assert there.json("centre", "list") == dcc.json("centre", "list")
+    assert "holds data" in dcc.error("migrate-storage", exit_code=2)
+    assert "***" in json.dumps([one for one in dcc.json("settings") if one["name"] == "target_qc_url"])
