@@ -89,7 +89,7 @@ class Installation:
             "DCC_HOME": str(plan.folder / "home"),
             "DCC_MIN_FREE_BYTES": "0",
             "DCC_RETRY_DELAY": "0.05",
-            "DCC_CRAWL_INTERVAL": "* * * * *",
+            "DCC_CRAWL_INTERVAL": "*/3 * * * *",
             "DCC_LOG_FILE": str(plan.folder / "dcc.log"),
             "DCC_LOG_FORMAT": "json",
             "DCC_METRICS_FILE": str(plan.folder / "dcc.prom"),
