@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Final
 
@@ -43,7 +43,8 @@ _CONTEXT: Final = DataContext.__table__
 class Mark:
     """How far changes had been shown: the newest `last_update` of zip actions, and id of `context_history`.
 
-    `is_open`: more may have changed within that second.
+    `is_open`: more may have changed within that second. What changed by a clock that was ahead is not counted: it is
+    shown again until then.
     """
 
     zips: str = ""
@@ -130,6 +131,9 @@ class Mirror:
     def catch_up(self) -> None:
         """Show what has changed since the mark but for what a session told through this mirror; set the mark."""
         mark = read_mark(self._instance)
+        if mark.zips and datetime.fromisoformat(mark.zips) > utc_now():
+            # The clock was put back: what has changed since then cannot be told.
+            mark = replace(mark, zips="")
         with self._tracker.connect() as tracker, self._qc.connect() as qc:
             newest = _newest(tracker, qc)
             changes = changes_since(tracker, qc, mark)
@@ -177,18 +181,23 @@ def write_mark(instance: DagsterInstance, mark: Mark) -> None:
     instance.daemon_cursor_storage.set_cursor_values({_MARK: json.dumps(asdict(mark))})
 
 
-def changes_since(tracker: Connection, qc: Connection, mark: Mark) -> Changes:
-    """What has changed since a mark: zip actions that were uploaded, and centres with data contexts."""
+def changes_since(tracker: Connection, qc: Connection, mark: Mark, until: datetime | None = None) -> Changes:
+    """What has changed since a mark: zip actions that were uploaded, and centres with data contexts.
+
+    `until` leaves out zip actions that changed later: by a clock that was ahead.
+    """
     query = (
         select(ZipAction.todo_id, ZipFile.file_name)
         .join(ZipFile, ZipFile.id == ZipAction.zip_id)
         .where(ZipAction.phase_id >= int(Phase.UPLOAD))
     )
+    # As the databases keep times: to the second.
+    changed = type_coerce(ZipAction.last_update, UtcDateTime())
     if mark.zips:
         since = datetime.fromisoformat(mark.zips)
-        # As the databases keep times: to the second.
-        changed = type_coerce(ZipAction.last_update, UtcDateTime())
         query = query.where(changed >= since if mark.is_open else changed > since)
+    if until is not None:
+        query = query.where(changed <= until)
     keys = frozenset(ZipKey(_ACTIONS[todo], name) for todo, name in tracker.execute(query))
     of_contexts = (
         select(_CONTEXT.c.centre, func.max(_HISTORY.c.id))
@@ -204,7 +213,9 @@ def _newest(tracker: Connection, qc: Connection) -> Mark:
     now = utc_now()
     newest = tracker.scalar(select(func.max(ZipAction.last_update)))
     contexts = _newest_history(qc)
-    return Mark("" if newest is None else newest.isoformat(), newest is not None and newest >= now, contexts)
+    if newest is None:
+        return Mark("", False, contexts)
+    return Mark(min(newest, now).isoformat(), newest >= now, contexts)
 
 
 def _newest_history(qc: Connection) -> int:

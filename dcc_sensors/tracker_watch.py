@@ -12,6 +12,7 @@ from dcc_resources.contexts.touched import count_due
 from dcc_resources.data_phases.checking import documents_to_judge_now
 from dcc_resources.data_phases.documents import count_waiting, load_due
 from dcc_resources.data_phases.qc_documents import in_state
+from dcc_resources.databases.columns import utc_now
 from dcc_resources.qc_database.database import open_qc_database
 from dcc_resources.qc_database.database import require_current as require_current_qc
 from dcc_resources.qc_database.vocabulary import DocumentState
@@ -62,14 +63,14 @@ def look_at_tracker(settings: Settings) -> TrackerView:
 def look_for_changes(settings: Settings, mark: Mark) -> int:
     """How many zip actions and centres have changed since a mark of what Dagster shows.
 
-    What changed in the second of the mark itself is left to the next session. Raises DatabaseOutdatedError and
-    DatabaseUnreachableError.
+    What changed in the second of the mark itself, or by a clock that was ahead, is left to the next session. Raises
+    DatabaseOutdatedError and DatabaseUnreachableError.
     """
     tracker, qc = open_tracker(settings), open_qc_database(settings)
     try:
         require_current_qc(qc)
         with tracker.connect() as asked, qc.connect() as asked_qc:
-            changes = changes_since(asked, asked_qc, replace(mark, is_open=False))
+            changes = changes_since(asked, asked_qc, replace(mark, is_open=False), until=utc_now())
         return len(changes.keys) + len(changes.centres)
     finally:
         qc.dispose()

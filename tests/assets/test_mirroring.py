@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -11,7 +13,7 @@ from sqlalchemy import update
 
 from dcc_assets.data_catalogue import CHECK_OF_GROUP, UPLOAD_CHECK
 from dcc_assets.instance import open_instance
-from dcc_assets.mirroring import read_mark
+from dcc_assets.mirroring import read_mark, write_mark
 from dcc_assets.rebuilding import rebuild_instance
 from dcc_assets.session_runs import run_session, show_changed_data
 from dcc_resources.data_phases import checking
@@ -20,6 +22,7 @@ from dcc_resources.data_phases.settling import settle_qc
 from dcc_resources.qc_database.database import writing
 from dcc_resources.qc_database.models import DataContext, ReferenceSnapshot
 from dcc_resources.tracker.models import ZipAction
+from dcc_sensors.tracker_watch import look_for_changes
 from tests.assets.conftest import Dagster, lose_instance
 from tests.assets.test_data_session import (
     ARRIVAL,
@@ -32,7 +35,7 @@ from tests.assets.test_data_session import (
     run,
 )
 from tests.data_installations import DataInstallation, experiments, key_of, specimens
-from tests.databases import only_sqlite
+from tests.databases import one_database
 
 
 def show(data: DataInstallation, dagster: Dagster) -> None:
@@ -87,7 +90,7 @@ def test_a_submission_that_was_withdrawn_is_shown_in_yellow(data: DataInstallati
     assert data_dagster.checks(EXPERIMENT_CHECK) == {ORPHANS: "passed"}
 
 
-@only_sqlite
+@one_database
 def test_what_changed_beside_a_session_is_shown_by_the_next_one(data: DataInstallation, data_dagster: Dagster) -> None:
     data.put(GOOD, specimens(), experiments())
     run(data, data_dagster)
@@ -96,7 +99,7 @@ def test_what_changed_beside_a_session_is_shown_by_the_next_one(data: DataInstal
     assert metadata(data_dagster, "qc", GOOD)["status"] == "done"
 
 
-@only_sqlite
+@one_database
 def test_what_could_not_be_checked_is_a_warning_until_it_can_be(
     data: DataInstallation, data_dagster: Dagster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -142,7 +145,7 @@ def test_a_rebuild_shows_what_the_lost_instance_showed(data: DataInstallation) -
     assert report.centres == 1
 
 
-@only_sqlite
+@one_database
 @pytest.mark.parametrize("asset", ["uploaded_data", "data_integrity"])
 def test_a_zip_action_is_judged_again_alone(
     data: DataInstallation, data_dagster: Dagster, data_job: JobDefinition, asset: str
@@ -159,7 +162,7 @@ def test_a_zip_action_is_judged_again_alone(
     }
 
 
-@only_sqlite
+@one_database
 def test_contexts_and_quality_control_are_brought_up_to_date_from_the_page(
     data: DataInstallation, data_dagster: Dagster, data_job: JobDefinition
 ) -> None:
@@ -172,7 +175,7 @@ def test_contexts_and_quality_control_are_brought_up_to_date_from_the_page(
     assert metadata(data_dagster, "qc", GOOD)["status"] == "done"
 
 
-@only_sqlite
+@one_database
 @pytest.mark.parametrize(("partition", "asset"), [("J", "contexts"), (ARRIVAL, "data_integrity"), ("add/no.zip", "qc")])
 def test_a_partition_without_data_fails_the_run_and_says_so(
     data: DataInstallation, data_dagster: Dagster, data_job: JobDefinition, partition: str, asset: str
@@ -196,3 +199,32 @@ def test_a_mark_is_kept_with_the_instance(data: DataInstallation, data_dagster: 
             == connection.scalar(ZipAction.__table__.select().with_only_columns(ZipAction.last_update)).isoformat()
         )  # type: ignore[union-attr]
     assert mark.contexts > 0
+
+
+@one_database
+def test_what_changed_is_shown_after_the_clock_was_put_back(data: DataInstallation, data_dagster: Dagster) -> None:
+    """A session by a clock that was ahead left a mark in the future."""
+    run(data, data_dagster)
+    write_mark(data_dagster.instance, replace(read_mark(data_dagster.instance), zips="2099-01-01T00:00:00"))
+    data.put("add/H.2013-11-06.1.impc.zip", specimens("2013-11-06.1", first=20))
+    data.run()
+
+    show(data, data_dagster)
+
+    assert "add/H.2013-11-06.1.impc.zip" in data_dagster.materialised("qc")
+    assert read_mark(data_dagster.instance).zips < "2099"
+
+
+@one_database
+def test_no_mark_is_set_in_the_future(data: DataInstallation, data_dagster: Dagster) -> None:
+    data.put(GOOD, specimens())
+    run(data, data_dagster)
+    with writing(data.tracker) as connection:
+        connection.execute(update(ZipAction).values(last_update=datetime(2099, 1, 1)))
+
+    show(data, data_dagster)
+
+    mark = read_mark(data_dagster.instance)
+    assert mark.zips < "2099"
+    assert mark.is_open
+    assert look_for_changes(data.settings, mark) == 0

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final, Self
 
-from tests.chaos.servers import DIRECT, PROXIED
+from tests.chaos.servers import DIRECT
 
 KINDS: Final = ("delay", "cut", "reset", "stall", "truncate", "corrupt")
 _BLOCK: Final = 16 * 1024
@@ -56,24 +56,23 @@ class _Conversation:
 
 @dataclass
 class FaultProxy:
-    """The proxy; `ports` says of each port whether plain FTP goes over it. `happened` counts the faults made."""
+    """The proxy; `ports` says of each port whether plain FTP goes over it. `happened` counts the faults made.
+
+    `listeners` are sockets that listen on the same ports of its own address, closed by whoever made them.
+    """
 
     ports: Mapping[int, bool]
+    listeners: Mapping[int, socket.socket]
     happened: Counter[str] = field(default_factory=Counter)
     _faults: Faults | None = None
     _random: random.Random = field(default_factory=random.Random)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _released: threading.Event = field(default_factory=threading.Event)
-    _listeners: list[socket.socket] = field(default_factory=list)
     _open: set[socket.socket] = field(default_factory=set)
     _conversations: dict[int, _Conversation] = field(default_factory=dict)
     _closed: bool = False
 
     def __enter__(self) -> Self:
-        for port in self.ports:
-            listener = socket.create_server((PROXIED, port), backlog=50)
-            listener.setblocking(False)
-            self._listeners.append(listener)
         threading.Thread(target=self._accept, name="proxy", daemon=True).start()
         return self
 
@@ -82,8 +81,6 @@ class FaultProxy:
     ) -> None:
         self._closed = True
         self.work_well()
-        for listener in self._listeners:
-            listener.close()
 
     def go_wrong(self, faults: Faults) -> None:
         """Have connections made from here on go wrong."""
@@ -103,7 +100,8 @@ class FaultProxy:
 
     def _accept(self) -> None:
         with selectors.DefaultSelector() as selector:
-            for listener, port in zip(self._listeners, self.ports, strict=True):
+            for port, listener in self.listeners.items():
+                listener.setblocking(False)
                 selector.register(listener, selectors.EVENT_READ, port)
             while not self._closed:
                 for key, _ in selector.select(timeout=0.2):

@@ -13,7 +13,7 @@ import shutil
 import socket
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -99,13 +99,17 @@ class _Vsftpd(ServerProcess):
 
 @dataclass(frozen=True)
 class Servers:
-    """The servers of a trial. Folders below `root` are served by all of them; `ca_file` signs the TLS certificate."""
+    """The servers of a trial. Folders below `root` are served by all of them; `ca_file` signs the TLS certificate.
+
+    `listeners` are for a proxy before them, by port: that they are there keeps other trials from these ports.
+    """
 
     root: Path
     ca_file: Path
     sftp: SftpServer
     ftp_ports: tuple[int, ...]
     ftps_ports: tuple[int, ...]
+    listeners: dict[int, socket.socket]
 
     @property
     def ports(self) -> dict[int, bool]:
@@ -153,18 +157,21 @@ def running_servers() -> Iterator[Servers]:
     root = folder / "served"
     root.mkdir(mode=0o755)
     running: list[ServerProcess] = []
+    stack = ExitStack()
     try:
         (folder / "sshd").mkdir()
         sftp = SftpServer(folder / "sshd")
         running.append(sftp)
         authority = Authority(folder)
-        ftp_ports, ftps_ports = _ports(2)
+        listeners = {sftp.port: stack.enter_context(socket.create_server((PROXIED, sftp.port), backlog=50))}
+        ftp_ports, ftps_ports = (_take_ports(stack, listeners) for _ in range(2))
         running.append(_Vsftpd(folder / "ftp", root, ftp_ports, None))
         running.append(_Vsftpd(folder / "ftps", root, ftps_ports, authority.issue(PROXIED)))
-        yield Servers(root, authority.ca_file, sftp, ftp_ports, ftps_ports)
+        yield Servers(root, authority.ca_file, sftp, ftp_ports, ftps_ports, listeners)
     finally:
         for server in running:
             server.stop()
+        stack.close()
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -173,22 +180,15 @@ def _memory() -> Path | None:
     return memory if memory.is_dir() and os.access(memory, os.W_OK) else None
 
 
-def _ports(number: int) -> list[tuple[int, ...]]:
-    """Ranges of ports that nobody listens on, other than in use by a trial beside this one."""
-    found: list[tuple[int, ...]] = []
-    start = os.getpid() % len(_PORTS)
-    for first in (*_PORTS[start:], *_PORTS[:start]):
+def _take_ports(stack: ExitStack, listeners: dict[int, socket.socket]) -> tuple[int, ...]:
+    """A range of ports that nobody listens on, on either address; adds listeners before them, closed with `stack`."""
+    for first in _PORTS:
         ports = tuple(range(first, first + _DATA_PORTS + 1))
-        if all(_is_free(port) for port in ports):
-            found.append(ports)
-            if len(found) == number:
-                return found
-    raise RuntimeError("There are no free ports for FTP servers between 20000 and 32000.")
-
-
-def _is_free(port: int) -> bool:
-    for address in (DIRECT, PROXIED):
-        with suppress(OSError), socket.create_server((address, port)):
-            continue
-        return False
-    return True
+        with ExitStack() as trial, suppress(OSError):
+            taken = {port: trial.enter_context(socket.create_server((PROXIED, port), backlog=50)) for port in ports}
+            for port in ports:
+                socket.create_server((DIRECT, port)).close()
+            stack.push(trial.pop_all())
+            listeners.update(taken)
+            return ports
+    raise RuntimeError(f"There are no free ports for an FTP server between {_PORTS.start} and {_PORTS.stop}.")

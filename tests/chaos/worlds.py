@@ -30,7 +30,7 @@ def world_of(database: str, *, own_disk: bool) -> Iterator[World]:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dcc-chaos-", dir=place)))
         servers = stack.enter_context(running_servers())
-        proxy = stack.enter_context(FaultProxy(servers.ports))
+        proxy = stack.enter_context(FaultProxy(servers.ports, servers.listeners))
         home = stack.enter_context(prepared_home(folder))
         mariadb = None
         if database == "mariadb":
