@@ -1,7 +1,7 @@
 # Everything here makes its own environment in .venv first, and works offline once that is there.
 BIN := .venv/bin
 
-.PHONY: help install demo ui test bench soak clean
+.PHONY: help install demo ui test bench soak clean fuzz
 
 help: ## What can be made
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 10
@@ -19,6 +19,10 @@ test: install ## Style, types and tests, against real servers where they are ins
 	@.ci/install-servers
 	@.ci/checks $(PYTEST_ARGS)
 
+fuzz: install ## Hostile input made by a coverage-guided fuzzer for ten minutes: make fuzz FUZZ_SECONDS=60
+	@$(BIN)/python -c 'import atheris' 2>/dev/null || $(BIN)/python -m pip install -qq --constraint constraints.txt atheris
+	@$(BIN)/python -m tests.fuzzing $(FUZZ_TARGETS)
+
 bench: install ## The platform beside sftp, unzip, md5sum and xmllint, as a table
 	@.ci/install-servers
 	@$(BIN)/python -m benchmarks $(BENCH_ARGS)
@@ -28,5 +32,5 @@ soak: install ## Weeks of an installation's life in a quarter of an hour: what g
 	@$(BIN)/python -m tests.soak $(SOAK_ARGS)
 
 clean: ## Remove the demonstration, results and caches; .venv stays
-	rm -rf .demo .bench build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .demo .bench .fuzz build .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -path ./.venv -prune -o -name __pycache__ -type d -exec rm -rf {} +

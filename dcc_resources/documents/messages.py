@@ -80,10 +80,14 @@ def _subject(element: str, attribute: str | None) -> str:
     return f"Element <{element}>" if attribute is None else f'Attribute "{attribute}" of <{element}>'
 
 
-def _plain(text: str) -> str:
-    text = _NAMESPACE.sub("", text)
-    text = text if len(text) <= 500 else f"{text[:497]}..."
+def legible(text: str, longest: int) -> str:
+    """A text, shortened, with what cannot be printed escaped."""
+    text = text if len(text) <= longest else f"{text[: longest - 3]}..."
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def _plain(text: str) -> str:
+    return legible(_NAMESPACE.sub("", text), 500)
 
 
 def _is(value: str) -> str:

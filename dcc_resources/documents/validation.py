@@ -16,6 +16,7 @@ from pathlib import Path
 from lxml import etree
 
 from dcc_resources.documents.locating import Located
+from dcc_resources.documents.messages import legible
 from dcc_resources.documents.prolog import Doctype, Root, Unreadable, read_prolog
 from dcc_resources.documents.schema_errors import find_schema_errors
 from dcc_resources.documents.schema_set import SchemaSet
@@ -35,6 +36,7 @@ from dcc_resources.outcomes import Problem
 _FINISHED_TREE_BYTES = 128 * 1024
 _READINGS_IN_MEMORY = 10
 _READINGS_OF_FILE = 4
+_LONGEST_MESSAGE = 1_500
 
 _own = threading.local()
 
@@ -182,4 +184,5 @@ def _problems(errors: Sequence[Located], fault: Fault | None, max_errors: int, *
 
 
 def _problem(kind: type[DocumentError], message: str, line: int, column: int) -> Problem:
-    return Problem(kind.short_name(), message, line, column)
+    # Names of elements and namespaces stand in messages as they are, of any length.
+    return Problem(kind.short_name(), legible(message, _LONGEST_MESSAGE), line, column)

@@ -1,0 +1,274 @@
+"""What is fuzzed: each target takes any bytes and fails only for a fault of the platform.
+
+A target may raise nothing: what the code promises to raise for bad input is caught here, and what it promises beside is
+asserted. `TARGETS` has them by name.
+"""
+
+from __future__ import annotations
+
+import functools
+import http.client
+import io
+import shutil
+import tempfile
+from collections import deque
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import paramiko
+from paramiko.sftp import CMD_HANDLE, CMD_NAME, CMD_STATUS
+from pydantic import SecretStr
+
+from dcc_resources.archives import ArchiveLimits, extract_archive
+from dcc_resources.documents.schema_set import SchemaSet
+from dcc_resources.documents.validation import validate_document
+from dcc_resources.errors import ArchiveError, BadFileNameError, DocumentError, ReferenceDataError, TransferFailedError
+from dcc_resources.file_sources.access import Credential, Endpoint
+from dcc_resources.file_sources.ftp_listing import parse_list_line, parse_mlsd_line
+from dcc_resources.file_sources.http_client import FAILURES, Site
+from dcc_resources.file_sources.http_facts import read_facts
+from dcc_resources.file_sources.http_index import read_index
+from dcc_resources.file_sources.listing import Entry, EntryKind, gather
+from dcc_resources.file_sources.md5_sidecar import parse_md5
+from dcc_resources.file_sources.remote_names import printable, raw
+from dcc_resources.file_sources.sftp import _entry
+from dcc_resources.file_sources.sftp_client import SftpClient
+from dcc_resources.naming import Action, DocumentKind, NamingConvention
+from dcc_resources.qc_database.reading import read_document
+from dcc_resources.reference_data.loading import read_set
+from dcc_resources.reference_data.snapshots import Provenance
+from dcc_resources.tracker.listings import stored_name
+
+ARCHIVE = "H.2013-10-31.1.impc.zip"
+CENTRES = {"H", "J", "a" * 200}
+_NAMING = NamingConvention()
+_LIMITS = ArchiveLimits(max_bytes=10_000_000, max_ratio=200, max_entries=100)
+_SITE = Site("a source", "http", Endpoint("127.0.0.1", 80), "u", Credential(password=SecretStr("s3cret")))
+_SETS = ("impress", "status_codes", "projects", "colonies", "strains")
+
+
+@functools.cache
+def _schemas() -> SchemaSet:
+    return SchemaSet.load(None)
+
+
+@functools.cache
+def _folder() -> Path:
+    memory = Path("/dev/shm")
+    return Path(tempfile.mkdtemp(prefix="dcc-fuzz-", dir=memory if memory.is_dir() else None))
+
+
+def forget_files() -> None:
+    """Remove what the targets keep on disk."""
+    shutil.rmtree(_folder(), ignore_errors=True)
+    _folder.cache_clear()
+
+
+def _legible(text: str, longest: int = 2_000) -> None:
+    assert text.isprintable(), text[:200]
+    assert len(text) <= longest, len(text)
+
+
+def archive(data: bytes) -> None:
+    """An archive: extracted whole into its folder, or refused with nothing left."""
+    folder = _folder() / "archive"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    path, target = folder / ARCHIVE, folder / "contents"
+    path.write_bytes(data)
+    try:
+        found = extract_archive(path, target, limits=_LIMITS, naming=_NAMING, centres=CENTRES)
+    except ArchiveError as error:
+        _legible(str(error))
+        assert {entry.name for entry in folder.iterdir()} == {ARCHIVE}
+        return
+    assert {entry.name for entry in target.iterdir()} == {document.path.name for document in found.documents}
+    assert {entry.name for entry in folder.iterdir()} == {ARCHIVE, "contents"}
+    assert sum(document.path.stat().st_size for document in found.documents) <= _LIMITS.max_bytes
+    for name, _, reason in found.refused:
+        _legible(stored_name(name))
+        _legible(reason)
+    for name, reason in found.ignored:
+        _legible(f"{name}: {reason}")
+
+
+def document(data: bytes) -> None:
+    """A document: the same problems whether read as a tree or as a stream; a valid one can be taken over."""
+    path = _folder() / "document.xml"
+    path.write_bytes(data)
+    for kind in DocumentKind:
+        tree, stream = (
+            validate_document(path, kind, _schemas(), max_errors=50, max_tree_bytes=limit) for limit in (1 << 20, 0)
+        )
+        assert tree == stream
+        for problem in tree:
+            _legible(problem.message)
+            assert problem.line is not None
+            assert problem.line >= 1
+        if tree:
+            continue
+        try:
+            for _ in read_document(path, kind):
+                pass
+        except DocumentError as error:
+            _legible(str(error))
+
+
+def ftp_list(data: bytes) -> None:
+    """Lines of LIST and MLSD, gathered to a listing."""
+    for parse in (parse_list_line, parse_mlsd_line):
+        entries = []
+        for line in data.splitlines():
+            try:
+                entry = parse(line)
+            except ValueError as error:
+                _legible(str(error), 100_000)
+            else:
+                entries.extend([entry] if entry is not None else [])
+        _gathered(entries)
+
+
+def _gathered(entries: list[Entry]) -> None:
+    listing = gather("a source", Action.ADD, iter(entries), lambda link: Entry(link.name, EntryKind.FILE))
+    for file in listing.zips:
+        _legible(file.name, 1_100)
+        assert file.name.endswith(".zip")
+        assert b"/" not in raw(file.name)
+        assert len(stored_name(file.name)) <= 128
+    for name, reason in listing.ignored_examples:
+        _legible(name + reason)
+
+
+def index_page(data: bytes) -> None:
+    """An index page of a web server: only names directly below the directory."""
+    charset, _, page = data.partition(b"\n")
+    answer = SimpleNamespace(
+        headers=SimpleNamespace(
+            get_content_type=lambda: "text/html", get_content_charset=lambda: charset[:20].decode("latin-1") or None
+        ),
+        length=len(page),
+        target="/data/add/",
+        blocks=lambda: iter([page] if page else []),
+    )
+    try:
+        entries = list(read_index(_SITE, answer))  # type: ignore[arg-type]
+    except FAILURES as error:
+        _legible(str(error))
+        return
+    for entry in entries:
+        assert entry.name
+    _gathered(entries)
+
+
+def http_headers(data: bytes) -> None:
+    """Headers of an answer of a web server."""
+    try:
+        headers = http.client.parse_headers(io.BytesIO(data))
+    except http.client.HTTPException:
+        return
+    facts = read_facts(headers)
+    assert facts.size is None or facts.size >= 0
+    for name in headers:
+        try:
+            target = _SITE.resolve("/data/add/", headers[name])
+        except ValueError:
+            continue
+        assert target is None or target.startswith("/")
+
+
+class _Answered(SftpClient):
+    """A client whose server has answered already."""
+
+    def __init__(self, answers: list[tuple[int, bytes]]) -> None:
+        self._answered = deque(answers)
+        self._waiting: deque[tuple[Any, int]] = deque()
+
+    def _request(self, *request: Any) -> tuple[int, paramiko.Message]:
+        message = paramiko.Message()
+        message.add_string(b"handle")
+        message.rewind()
+        return CMD_HANDLE, message
+
+    def _async_request(self, answers: Any, *request: Any) -> int:
+        self._waiting.append((answers, len(self._waiting)))
+        return len(self._waiting) - 1
+
+    def _read_response(self, waitfor: Any = None) -> Any:
+        answers, number = self._waiting.popleft()
+        self._waiting.appendleft((None, -1))
+        self._waiting.rotate(-1)
+        kind, content = self._answered.popleft() if self._answered else (CMD_STATUS, b"\0\0\0\1")
+        answers._async_response(kind, paramiko.Message(content), number)
+
+
+def sftp_names(data: bytes) -> None:
+    """An answer with names of an SFTP server: no more entries than there are bytes."""
+    client = _Answered([(CMD_NAME, data)])
+    entries: list[Entry] = []
+    try:
+        for name, attributes in client.entries(b"/add"):
+            entries.append(_entry(name, attributes))
+            assert len(entries) <= len(data)
+    except (paramiko.SSHException, paramiko.SFTPError, EOFError, OSError):
+        return
+    finally:
+        _gathered(entries)
+
+
+def names(data: bytes) -> None:
+    """Names: readable and back, and taken apart or refused."""
+    text = printable(data)
+    _legible(text, 4 * len(data) + 1)
+    assert raw(text) == data
+    for parse in (_NAMING.parse_zip_name, _NAMING.parse_document_name):
+        try:
+            name = parse(text, CENTRES)
+        except BadFileNameError as error:
+            _legible(str(error))
+        else:
+            assert name.centre in CENTRES
+            assert "/" not in name.file_name
+
+
+def md5_file(data: bytes) -> None:
+    """A checksum file."""
+    try:
+        found = parse_md5(data, ARCHIVE, "a source")
+    except TransferFailedError as error:
+        _legible(str(error))
+    else:
+        assert len(found) == 32
+        assert set(found) <= set("0123456789abcdef")
+
+
+def reference(data: bytes) -> None:
+    """Reference data: a table, or IMPReSS's answers, by the first byte."""
+    name = _SETS[data[0] % len(_SETS)] if data else "impress"
+    try:
+        read_set(name, data[1:], Provenance("a source", datetime(2026, 1, 1, tzinfo=UTC), ""))
+    except ReferenceDataError as error:
+        said = str(error)
+        assert said
+
+
+TARGETS: dict[str, Callable[[bytes], None]] = {
+    "archive": archive,
+    "document": document,
+    "ftp_list": ftp_list,
+    "http_headers": http_headers,
+    "index_page": index_page,
+    "md5_file": md5_file,
+    "names": names,
+    "reference": reference,
+    "sftp_names": sftp_names,
+}
+CORPUS = Path(__file__).parent / "corpus"
+
+
+def seeds(name: str) -> Iterator[tuple[str, bytes]]:
+    """The corpus that is shipped for a target: what it is called and its bytes. Crashes of old are among it."""
+    for path in sorted((CORPUS / name).iterdir()):
+        yield path.name, path.read_bytes()
