@@ -112,8 +112,8 @@ def check_staging(surroundings: Surroundings) -> Iterator[Finding]:
     settings = surroundings.settings
     with surroundings.reading(TRACKER) as connection:
         active = read_lease(connection, settings).active
-    decisions = look_over(surroundings.tracker(), surroundings.hurried_settings, Policy.from_settings(settings))
-    total = sum(one.staged.bytes for one in decisions)
+    policy = Policy.from_settings(settings)
+    decisions = look_over(surroundings.tracker(), surroundings.hurried_settings, policy, within=False)
     unknown = [one for one in decisions if one.verdict is Verdict.UNKNOWN]
     parts = [one for one in decisions if one.staged.of(Kind.PART, Kind.ORIGIN) and one.verdict is Verdict.REMOVE]
     left = [one for one in decisions if one.staged.of(Kind.LEFT_OVER)]
@@ -131,8 +131,8 @@ def check_staging(surroundings: Surroundings) -> Iterator[Finding]:
             "dcc staging clean, then with --yes",
         )
     if not unknown and not ((parts or left) and active is None):
-        going = sum(one.staged.bytes for one in decisions if one.verdict is Verdict.REMOVE)
-        yield ok("staging contents", f"It holds {total:,} bytes, of which {going:,} may go.")
+        going = sum(one.verdict is Verdict.REMOVE for one in decisions)
+        yield ok("staging contents", f"It holds something of {len(decisions):,} archives; that of {going:,} may go.")
 
 
 def check_reports(surroundings: Surroundings) -> Iterator[Finding]:

@@ -43,12 +43,12 @@ class Cleaned:
         return sum(decision.staged.bytes for decision in self.removed)
 
 
-def look_over(tracker: Engine, settings: Settings, policy: Policy) -> list[Decision]:
-    """What lies in staging, by place, with what becomes of it; changes nothing.
+def look_over(tracker: Engine, settings: Settings, policy: Policy, *, within: bool = True) -> list[Decision]:
+    """What lies in staging, by place, with what becomes of it; changes nothing. `within` as of `look_at_staging`.
 
     Raises ConfigurationError for a staging area that cannot be read, TrackerUnreachableError.
     """
-    staged = look_at_staging(settings.staging_directory)
+    staged = look_at_staging(settings.staging_directory, within=within)
     keys = {one.key for one in staged if one.key is not None}
     known = run_reading(
         tracker, lambda connection: known_archives(connection, keys), patience_seconds=settings.database_retry

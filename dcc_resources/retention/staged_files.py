@@ -99,13 +99,14 @@ class StagedArchive:
         return StagedArchive(self.key, entries) if entries else None
 
 
-def look_at_staging(root: Path) -> list[StagedArchive]:
+def look_at_staging(root: Path, *, within: bool = True) -> list[StagedArchive]:
     """All that lies in staging, by zip action; nothing if there is no staging area yet. Links are not followed.
 
-    Raises ConfigurationError if it cannot be read.
+    Without `within`, what is in directories is not counted: they have 0 bytes. Raises ConfigurationError if it cannot
+    be read.
     """
     try:
-        entries = list(_entries(root))
+        entries = list(_entries(root, within))
     except FileNotFoundError:
         return []
     except OSError as error:
@@ -128,21 +129,22 @@ def look_at_staging(root: Path) -> list[StagedArchive]:
     return archives + sorted(others, key=lambda other: other.place)
 
 
-def _entries(root: Path) -> Iterator[StagedEntry]:
+def _entries(root: Path, within: bool) -> Iterator[StagedEntry]:
     with os.scandir(root) as there:
         for found in sorted(there, key=lambda entry: entry.name):
             if found.name in _FILE_SYSTEMS_OWN:
                 continue
             if found.name in set(Action) and found.is_dir(follow_symlinks=False):
-                yield from _entries_of(root / found.name, found.name)
+                yield from _entries_of(root / found.name, found.name, within)
             else:
-                yield from _entry(found, "", Kind.LEFT_OVER if _is_left_over(found.name) else Kind.UNKNOWN)
+                kind = Kind.LEFT_OVER if _is_left_over(found.name) else Kind.UNKNOWN
+                yield from _entry(found, "", kind, within)
 
 
-def _entries_of(directory: Path, folder: str) -> Iterator[StagedEntry]:
+def _entries_of(directory: Path, folder: str, within: bool) -> Iterator[StagedEntry]:
     with os.scandir(directory) as there:
         for found in there:
-            yield from _entry(found, folder, _kind(found))
+            yield from _entry(found, folder, _kind(found), within)
 
 
 def _is_left_over(name: str) -> bool:
@@ -162,11 +164,13 @@ def _kind(found: os.DirEntry[str]) -> Kind:
     return Kind.PART if name.endswith(".part") else Kind.ARCHIVE
 
 
-def _entry(found: os.DirEntry[str], folder: str, kind: Kind) -> Iterator[StagedEntry]:
+def _entry(found: os.DirEntry[str], folder: str, kind: Kind, within: bool) -> Iterator[StagedEntry]:
     # A session at work may have taken it away since the directory was read.
     with suppress(FileNotFoundError):
         status = found.stat(follow_symlinks=False)
-        size = _bytes_below(found.path) if stat.S_ISDIR(status.st_mode) else status.st_size
+        size = status.st_size
+        if stat.S_ISDIR(status.st_mode):
+            size = _bytes_below(found.path) if within else 0
         yield StagedEntry(folder, found.name, kind, size, status.st_mtime, (status.st_dev, status.st_ino))
 
 
