@@ -162,7 +162,7 @@ def test_a_process_that_is_killed_before_it_was_asked_is_said_to_have_ended_and_
 ) -> None:
     os.kill(started[0].process.pid, signal.SIGKILL)
     started[0].process.wait()
-    with pytest.raises(HelperEndedError, match="0.xml ended with -9"):
+    with pytest.raises(HelperEndedError, match=r"0\.xml ended with -9"):
         apply(qc_database, paths[0], ahead)
     for path in paths:
         apply(qc_database, path, ahead)

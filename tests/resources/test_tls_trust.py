@@ -206,7 +206,7 @@ def test_versions_of_tls_below_1_2_are_refused_however_openssl_is_set_up(
         address = source(SourceProtocol.HTTPS, web.hostname, **trust)
         context = ServerCertificates.of_source(address, Settings(tls_ca_file=right.ca_file)).context
         context.set_ciphers("ALL:@SECLEVEL=0")
-        with pytest.raises(ssl.SSLError, match="PROTOCOL_VERSION|UNSUPPORTED_PROTOCOL|NO_PROTOCOLS"):
+        with pytest.raises(ssl.SSLError, match=r"PROTOCOL_VERSION|UNSUPPORTED_PROTOCOL|NO_PROTOCOLS"):
             agreed_version(context, web)
         # The two agree as soon as the older version is allowed.
         context.minimum_version = ssl.TLSVersion.TLSv1
