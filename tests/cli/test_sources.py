@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +15,7 @@ from dcc_resources.file_sources.base import SourceProtocol
 from dcc_resources.file_sources.host_keys import HostKey
 from tests.cli.conftest import PROGRAM, Dcc
 from tests.databases import only_sqlite
-from tests.servers import Share
+from tests.servers import Authority, Share
 
 pytestmark = only_sqlite
 SECRET = "hunter2 with blanks"
@@ -282,3 +283,51 @@ def test_what_is_changed_of_a_source_is_checked(dcc: Dcc) -> None:
     assert "no host name" in dcc.error("source", "change", 1, "--hostname", "ho st", exit_code=2)
     assert "no file source 9" in dcc.error("source", "change", 9, "--username", "x", exit_code=2)
     assert "no file source 9" in dcc.error("source", "test", 9, exit_code=2)
+
+
+@pytest.mark.servers
+def test_a_certificate_is_shown_when_it_is_refused_and_trusted_on_request(
+    dcc: Dcc, ftps_server: Share, authority: Authority
+) -> None:
+    """The command that the refusal names makes the source usable; so does the authority; both can be taken back."""
+    added = dcc.json("source", "add", *place(ftps_server))
+    (warning,) = added["warnings"]
+    accept = re.search(r"dcc (source change 1 --tls-fingerprint (SHA256:[0-9A-F:]{95}))", warning)
+    assert accept is not None
+    assert "could not be verified" in warning
+    dcc(*accept[1].split())
+    assert dcc.json("source", "test", 1)["ok"] is True
+    (entry,) = dcc.json("source", "list")
+    assert (entry["tls_fingerprints"], entry["tls_authorities"]) == ([accept[2]], [])
+    assert accept[2] in dcc("source", "list").stdout
+    dcc("source", "change", 1, "--tls-ca", authority.ca_file, "--tls-fingerprint", "")
+    assert dcc.json("source", "test", 1)["ok"] is True
+    (entry,) = dcc.json("source", "list")
+    assert entry["tls_fingerprints"] == []
+    assert f"CA {entry['tls_authorities'][0]}" in dcc("source", "list").stdout
+    dcc("source", "change", 1, "--username", "anonymous")
+    assert len(dcc.json("source", "list")[0]["tls_authorities"]) == 1
+    dcc("source", "change", 1, "--tls-ca", "")
+    assert "could not be verified" in dcc.error("source", "test", 1, exit_code=4)
+
+
+@pytest.mark.servers
+def test_a_source_is_added_with_its_authority(dcc: Dcc, ftps_server: Share, authority: Authority) -> None:
+    added = dcc.json("source", "add", *place(ftps_server), "--tls-ca", authority.ca_file)
+    assert (added["warnings"], dcc.json("source", "test", 1)["ok"]) == ([], True)
+    assert len(dcc.json("source", "list")[0]["tls_authorities"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--protocol", "sftp", "--tls-ca", "ca.pem"], "shows no TLS certificate"),
+        (["--protocol", "ftps", "--tls-ca", "/none.pem"], "/none.pem cannot be read"),
+        (["--protocol", "https", "--tls-fingerprint", "SHA256:00"], "no SHA-256 fingerprint"),
+    ],
+)
+def test_trust_that_makes_no_sense_is_refused_before_anyone_is_connected_to(
+    dcc: Dcc, options: list[str], said: str
+) -> None:
+    assert said in dcc.error("source", "add", "--centre", "H", "--hostname", "host.invalid", *options, exit_code=2)
+    assert dcc.json("source", "list") == []
