@@ -23,6 +23,7 @@ from dcc_resources.consistency.checking import check_consistency
 from dcc_resources.errors import SessionActiveError
 from dcc_resources.file_sources.base import SourceAddress, SourceProtocol
 from dcc_resources.file_sources.host_keys import HostKey
+from dcc_resources.logging_setup import logging_as, plan_from_environment
 from dcc_resources.naming import Action
 from dcc_resources.qc_database.database import open_qc_database
 from dcc_resources.settings import Settings, load_settings
@@ -187,6 +188,7 @@ def live(plan: Plan, say: Callable[[str], object] = str) -> Course:
     try:
         with ExitStack() as stack:
             installation = Installation(plan, stack)
+            stack.enter_context(logging_as(plan_from_environment()))
             daemon = stack.enter_context(_daemon(installation)) if plan.daemon else None
             _run_sessions(installation, course, daemon, say)
             if daemon is not None:
