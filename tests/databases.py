@@ -54,10 +54,12 @@ _START_SECONDS = 60
 _STOP_SECONDS = 20
 _DATA_BYTES = 500_000_000
 
-only_sqlite = pytest.mark.parametrize("tracker_url", ["sqlite"], indirect=True)
-only_mariadb = pytest.mark.parametrize(
-    "tracker_url", [pytest.param("mariadb", marks=pytest.mark.servers)], indirect=True
-)
+_SQLITE, _MARIADB = "sqlite", pytest.param("mariadb", marks=pytest.mark.servers)
+only_sqlite = pytest.mark.parametrize("tracker_url", [_SQLITE], indirect=True)
+only_mariadb = pytest.mark.parametrize("tracker_url", [_MARIADB], indirect=True)
+_both = pytest.mark.parametrize("tracker_url", [_SQLITE, _MARIADB], indirect=True)
+one_database = _both if os.environ.get("DCC_TESTS_EVERYWHERE") else only_sqlite
+"""Marks a test of which one database says enough in `make test`; with DCC_TESTS_EVERYWHERE=1 it runs on both."""
 
 
 class MariaDb:
@@ -289,7 +291,7 @@ def databases_made() -> None:
     """For a test that opens the databases itself: those of `tracker_url` and `qc_url` are there, with their schema."""
 
 
-@pytest.fixture(params=["sqlite", pytest.param("mariadb", marks=pytest.mark.servers)])
+@pytest.fixture(params=[_SQLITE, _MARIADB])
 def tracker_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """URL of a tracker database, on each kind of database; it exists where the test asks for `tracker`."""
     yield from _database_url(request, request.param, tmp_path / "home" / "tracker.db", "tracker")

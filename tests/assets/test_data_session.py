@@ -14,6 +14,7 @@ from dagster import AssetCheckKey, AssetKey, DagsterRunStatus
 
 from dcc_assets.data_catalogue import CHECK_OF_GROUP, QC_DATABASE_POOL, UPLOAD_CHECK
 from dcc_assets.event_recorder import EventRecorder
+from dcc_assets.instance import dagster_environment
 from dcc_assets.runs import finish_dead_runs
 from dcc_assets.session_runs import run_session, run_zip_actions
 from dcc_resources.data_outcomes import DataOutcome, ZipData
@@ -21,7 +22,7 @@ from dcc_resources.errors import DagsterStorageError, QcDatabaseOutdatedError
 from dcc_resources.tracker.reference import Phase
 from tests.assets.conftest import Dagster
 from tests.data_installations import DataInstallation, experiments, key_of, specimens
-from tests.databases import only_sqlite
+from tests.databases import one_database
 
 GOOD = "add/H.2013-10-31.1.impc.zip"
 ORPHANS = "add/H.2013-10-31.2.impc.zip"
@@ -136,7 +137,7 @@ def test_a_failing_check_turns_green_when_its_cause_goes(data: DataInstallation,
     assert ORPHANS in data_dagster.materialised("qc")
 
 
-@only_sqlite
+@one_database
 def test_a_check_stays_red_while_another_document_of_the_archive_is_faulty(
     data: DataInstallation, data_dagster: Dagster
 ) -> None:
@@ -149,7 +150,7 @@ def test_a_check_stays_red_while_another_document_of_the_archive_is_faulty(
     assert "in 1 of 2 documents" in data_dagster.evaluation(EXPERIMENT_CHECK, ORPHANS).description
 
 
-@only_sqlite
+@one_database
 @pytest.mark.parametrize(
     ("until", "state", "jobs"),
     [(Phase.ZIP_NAME, "zip_name done", 1), (Phase.XSD, "xsd done", 2), (Phase.DATA, "data done", 3)],
@@ -166,7 +167,7 @@ def test_a_session_goes_no_further_than_asked(
     assert all(data_dagster.materialised(asset) == {GOOD} for asset in DATA_ASSETS)
 
 
-@only_sqlite
+@one_database
 def test_a_retry_goes_on_to_quality_control_alone(data: DataInstallation, data_dagster: Dagster) -> None:
     data.put(GOOD, specimens(), experiments())
     put_orphans(data)
@@ -176,7 +177,7 @@ def test_a_retry_goes_on_to_quality_control_alone(data: DataInstallation, data_d
     assert data_dagster.materialised("qc") == {GOOD}
 
 
-@only_sqlite
+@one_database
 def test_the_data_are_taken_up_when_dagster_cannot_store_events(
     data: DataInstallation, data_dagster: Dagster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -190,7 +191,7 @@ def test_the_data_are_taken_up_when_dagster_cannot_store_events(
     assert data.states() == {GOOD: "qc pending"}
 
 
-@only_sqlite
+@one_database
 def test_a_missing_qc_database_is_said_as_it_is(data: DataInstallation, data_dagster: Dagster) -> None:
     data.put(GOOD, specimens(), experiments())
     elsewhere = data.with_settings(qc_url=None, home=data.settings.home / "other")
@@ -199,7 +200,7 @@ def test_a_missing_qc_database_is_said_as_it_is(data: DataInstallation, data_dag
     assert data.states() == {GOOD: "xsd done"}
 
 
-@only_sqlite
+@one_database
 def test_one_step_at_a_time_has_the_qc_database(data: DataInstallation, data_dagster: Dagster) -> None:
     storage = data_dagster.instance.event_log_storage
     assert storage.get_concurrency_info(QC_DATABASE_POOL).slot_count == 1
@@ -232,14 +233,14 @@ with open_instance(settings) as instance:
 """
 
 
-@only_sqlite
+@one_database
 def test_a_holder_that_is_killed_frees_its_place_and_the_next_session_shows_what_it_left(
     data: DataInstallation, data_dagster: Dagster
 ) -> None:
     data.put(GOOD, specimens(), experiments())
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith(("DCC_", "DAGSTER_"))},
-        "DCC_HOME": str(data.settings.home),
+        **dagster_environment(data.settings),
         "DCC_QC_URL": data.settings.qc_database_url,
         "DCC_TRACKER_URL": data.settings.tracker_database_url,
         "DCC_MIN_FREE_BYTES": "0",

@@ -10,7 +10,7 @@ from dcc_resources.sessions import open_session
 from dcc_resources.tracker.models import Reopening, SessionLock
 from dcc_resources.tracker.reference import Phase
 from tests.assets.conftest import Dagster
-from tests.databases import only_sqlite
+from tests.databases import one_database
 from tests.installations import Installation, specimens
 
 ZIP = "add/H.2013-10-31.1.impc.zip"
@@ -53,7 +53,7 @@ def test_a_zip_action_is_processed_again_alone(
     assert dagster.instance.get_runs(limit=1)[0].tags[SESSION_TAG] == "2"
 
 
-@only_sqlite
+@one_database
 def test_one_asset_alone_processes_the_zip_action_all_the_same(
     installation: Installation, dagster: Dagster, asset_job: JobDefinition
 ) -> None:
@@ -69,7 +69,7 @@ def test_one_asset_alone_processes_the_zip_action_all_the_same(
     assert dagster.checks(UNZIP) == {ZIP: "passed"}
 
 
-@only_sqlite
+@one_database
 def test_faulty_data_fail_checks_and_not_the_run(
     installation: Installation, dagster: Dagster, asset_job: JobDefinition
 ) -> None:
@@ -80,7 +80,7 @@ def test_faulty_data_fail_checks_and_not_the_run(
     assert dagster.materialised("xml_documents") == set()
 
 
-@only_sqlite
+@one_database
 def test_a_file_source_is_crawled_and_its_session_left_open_for_what_it_found(
     installation: Installation, dagster: Dagster, asset_job: JobDefinition
 ) -> None:
@@ -98,7 +98,7 @@ def test_a_file_source_is_crawled_and_its_session_left_open_for_what_it_found(
         assert connection.execute(select(SessionLock.session_id, SessionLock.holder)).one() == (2, None)
 
 
-@only_sqlite
+@one_database
 def test_a_crawl_that_found_nothing_to_do_finishes_its_session(
     installation: Installation, dagster: Dagster, asset_job: JobDefinition
 ) -> None:
@@ -109,7 +109,7 @@ def test_a_crawl_that_found_nothing_to_do_finishes_its_session(
         assert connection.execute(select(SessionLock.session_id, SessionLock.holder)).one() == (None, None)
 
 
-@only_sqlite
+@one_database
 def test_the_zip_action_itself_is_shown_as_the_tracker_has_it(
     installation: Installation, dagster: Dagster, asset_job: JobDefinition
 ) -> None:
@@ -124,7 +124,7 @@ def test_the_zip_action_itself_is_shown_as_the_tracker_has_it(
     assert len(installation.attempts(ZIP)) == 1
 
 
-@only_sqlite
+@one_database
 def test_while_another_session_is_active_the_run_fails_and_says_so(
     installation: Installation, dagster: Dagster, asset_job: JobDefinition
 ) -> None:
@@ -136,7 +136,7 @@ def test_while_another_session_is_active_the_run_fails_and_says_so(
     assert installation.states() == {ZIP: "xsd done"}
 
 
-@only_sqlite
+@one_database
 @pytest.mark.parametrize(
     ("partition", "asset", "reason"),
     [
@@ -153,7 +153,7 @@ def test_a_partition_that_the_tracker_does_not_know_fails_the_run_and_says_so(
     assert reason in failure(dagster)
 
 
-@only_sqlite
+@one_database
 def test_a_zip_action_with_an_odd_name_is_found_by_its_partition(
     installation: Installation, dagster: Dagster, asset_job: JobDefinition
 ) -> None:

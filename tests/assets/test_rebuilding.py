@@ -13,7 +13,7 @@ from dcc_resources.outcomes import ZipOutcome
 from dcc_resources.tracker.reference import Phase
 from tests.assets.conftest import Dagster, lose_instance
 from tests.assets.test_session_runs import ALL, INVALID, put_all_kinds
-from tests.databases import only_sqlite
+from tests.databases import one_database
 from tests.installations import Installation
 
 ASSETS = ("file_source_listings", "zip_actions", "zip_downloads", "xml_documents", "validated_documents")
@@ -56,7 +56,7 @@ def test_it_shows_what_the_lost_one_showed(installation: Installation) -> None:
     assert said == [f"Dagster shows 2 file sources and {len(ALL)} zip actions, {len(ALL) - 1} of them failed."]
 
 
-@only_sqlite
+@one_database
 def test_after_it_sessions_go_on(installation: Installation) -> None:
     folder = installation.add_folder()
     folder.put("add/H.2013-10-31.1.impc.zip")
@@ -70,7 +70,7 @@ def test_after_it_sessions_go_on(installation: Installation) -> None:
     assert [outcome.key.file_name for outcome in heard] == ["H.2013-10-31.2.impc.zip"]
 
 
-@only_sqlite
+@one_database
 @pytest.mark.parametrize(
     ("broken", "error", "expected"),
     [

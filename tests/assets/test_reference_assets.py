@@ -26,7 +26,7 @@ from dcc_resources.qc_database.database import init_qc_database, open_qc_databas
 from dcc_resources.reference_data.loading import SETS
 from dcc_resources.settings import Settings
 from dcc_sensors.reference_watch import REFRESH_TIME, reference_automation, refresh_reference
-from tests.databases import only_sqlite
+from tests.databases import one_database, only_sqlite
 from tests.reference_server import ReferenceServer
 
 NAMES = [f"reference_{name}" for name in SETS]
@@ -93,7 +93,7 @@ def test_materialising_refreshes_and_tells_what_came_of_it(instance: DagsterInst
     assert again.asset_materializations_for_node("refresh_reference")[0].metadata["outcome"].value == "unchanged"
 
 
-@only_sqlite
+@one_database
 @pytest.mark.usefixtures("_environment", "qc_database")
 def test_what_cannot_be_refreshed_fails_its_check_and_does_not_keep_the_others(
     instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
@@ -114,7 +114,7 @@ def test_what_cannot_be_refreshed_fails_its_check_and_does_not_keep_the_others(
         assert "503" in message
 
 
-@only_sqlite
+@one_database
 @pytest.mark.usefixtures("_environment", "qc_database")
 def test_what_is_old_fails_its_check(
     instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

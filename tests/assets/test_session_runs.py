@@ -27,7 +27,7 @@ from dcc_resources.sessions import open_session
 from dcc_resources.tracker.models import CrawlingSession
 from dcc_resources.tracker.reference import Phase
 from tests.assets.conftest import Dagster, Heard
-from tests.databases import only_sqlite
+from tests.databases import one_database
 from tests.installations import Installation, experiments, specimens
 
 GOOD = "add/H.2013-10-31.1.impc.zip"
@@ -103,7 +103,7 @@ def test_what_dagster_shows_agrees_with_the_tracker(installation: Installation, 
     assert [run.tags[SESSION_TAG] for run in dagster.instance.get_runs()] == [str(report.session_id)] * 2
 
 
-@only_sqlite
+@one_database
 def test_a_failed_check_names_the_zip_the_documents_and_the_lines(
     installation: Installation, dagster: Dagster, heard: Heard
 ) -> None:
@@ -130,7 +130,7 @@ def test_a_failed_check_names_the_zip_the_documents_and_the_lines(
     assert "does not follow" in dagster.evaluation(ZIP_NAME, BAD_NAME).description
 
 
-@only_sqlite
+@one_database
 def test_a_zip_that_is_right_again_turns_its_check_green(
     installation: Installation, dagster: Dagster, heard: Heard
 ) -> None:
@@ -158,7 +158,7 @@ def test_a_zip_that_is_right_again_turns_its_check_green(
     assert target.run_id == report.run_ids[-1]
 
 
-@only_sqlite
+@one_database
 def test_a_source_that_cannot_be_reached_fails_its_check_and_holds_up_no_other(
     installation: Installation, dagster: Dagster, heard: Heard
 ) -> None:
@@ -176,7 +176,7 @@ def test_a_source_that_cannot_be_reached_fails_its_check_and_holds_up_no_other(
     assert installation.states() == {GOOD: "xsd done"}
 
 
-@only_sqlite
+@one_database
 def test_only_the_sources_asked_for_are_crawled(installation: Installation, dagster: Dagster, heard: Heard) -> None:
     installation.add_folder("H", "one").put(GOOD)
     other = installation.add_folder("H", "two")
@@ -185,7 +185,7 @@ def test_only_the_sources_asked_for_are_crawled(installation: Installation, dags
     assert dagster.checks(REACHABLE) == {"H-2": "passed"}
 
 
-@only_sqlite
+@one_database
 def test_a_session_is_finished_when_it_is_done(installation: Installation, dagster: Dagster, heard: Heard) -> None:
     installation.add_folder().put(GOOD)
     report = run(installation, dagster, heard)
@@ -195,7 +195,7 @@ def test_a_session_is_finished_when_it_is_done(installation: Installation, dagst
     assert sessions[0].finish_time is not None
 
 
-@only_sqlite
+@one_database
 def test_another_active_session_is_said_before_any_run(
     installation: Installation, dagster: Dagster, heard: Heard
 ) -> None:
@@ -207,7 +207,7 @@ def test_another_active_session_is_said_before_any_run(
     assert dagster.statuses() == []
 
 
-@only_sqlite
+@one_database
 @pytest.mark.parametrize("error", [SessionLostError, TrackerUnreachableError])
 def test_what_the_work_raises_reaches_the_caller_as_it_was(
     installation: Installation,
@@ -228,7 +228,7 @@ def test_what_the_work_raises_reaches_the_caller_as_it_was(
     assert capfd.readouterr() == ("", "")
 
 
-@only_sqlite
+@one_database
 def test_an_interrupt_reaches_the_caller_as_one_and_the_next_session_goes_on(
     installation: Installation, dagster: Dagster, heard: Heard
 ) -> None:
@@ -245,7 +245,7 @@ def test_an_interrupt_reaches_the_caller_as_one_and_the_next_session_goes_on(
     assert installation.states() == {GOOD: "xsd done"}
 
 
-@only_sqlite
+@one_database
 def test_the_work_is_done_when_dagster_cannot_store_events(
     installation: Installation, dagster: Dagster, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -260,7 +260,7 @@ def test_the_work_is_done_when_dagster_cannot_store_events(
     assert set(heard.by_zip) == set(ALL) - {BAD_NAME}
 
 
-@only_sqlite
+@one_database
 def test_the_work_is_done_when_dagster_cannot_make_a_run(
     installation: Installation, dagster: Dagster, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -275,7 +275,7 @@ def test_the_work_is_done_when_dagster_cannot_make_a_run(
     assert len(heard.crawls) == 1
 
 
-@only_sqlite
+@one_database
 def test_a_zip_action_that_nobody_knows_is_said(installation: Installation, dagster: Dagster) -> None:
     with pytest.raises(NotFoundError, match=r"H\.2020-01-01\.1\.impc\.zip"):
         run_zip_actions(
