@@ -266,15 +266,19 @@ class TestMachine:
 
     def test_text_that_is_no_utf_8_is_found(self) -> None:
         code = "from dcc_resources.doctor.machine import check_text\nprint(*(one.verdict for one in check_text(None)))"
-        for variables, verdict in (
-            ({"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, "failed"),
-            ({"LC_ALL": "C.UTF-8"}, "ok"),
-        ):
-            environment = {name: value for name, value in os.environ.items() if not name.startswith(("LC_", "LANG"))}
-            ended = subprocess.run(
-                [sys.executable, "-c", code], env=environment | variables, capture_output=True, text=True, check=True
-            )
-            assert ended.stdout.strip() == verdict
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(("LC_", "LANG"))}
+        ended = subprocess.run(
+            [sys.executable, "-c", code],
+            env=environment | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert ended.stdout.strip() == "failed"
+
+    def test_text_in_utf_8_is_well(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(machine.locale, "getpreferredencoding", lambda do_setlocale: "UTF-8")
+        assert _verdicts(machine.check_text, Settings()) == {"text": "ok"}
 
     def test_versions_are_compared_with_those_tested(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         around = Surroundings(Settings(), time.monotonic() + 20)
