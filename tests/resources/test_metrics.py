@@ -219,10 +219,11 @@ def test_when_a_database_is_away_the_others_are_told_of(mixed: DataInstallation,
 def test_a_part_that_does_not_end_holds_up_nothing_and_is_begun_once(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun, end = [], threading.Event()
+    begun, beginning, end = [], threading.Event(), threading.Event()
 
     def endless(_settings: Settings) -> Iterator[Metric]:
         begun.append(threading.current_thread())
+        beginning.set()
         end.wait()
         yield gauge("slow", "Slow.", values=1)
 
@@ -232,6 +233,7 @@ def test_a_part_that_does_not_end_holds_up_nothing_and_is_begun_once(
         figures = read(exposition(collection.collect()))
         assert figure(figures, "metrics_part_up", part="slow") == 0
         assert figure(figures, "slow") is None
+    assert beginning.wait(60)
     assert len(begun) == 1
     end.set()
     begun[0].join()
