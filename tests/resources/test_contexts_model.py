@@ -64,8 +64,11 @@ class Contexts(RuleBasedStateMachine):
         self.documents: list[int] = []
 
     def teardown(self) -> None:
-        if hasattr(self, "engine"):
+        if not hasattr(self, "engine"):
+            return
+        try:
             self.compare_overviews()
+        finally:
             self.engine.dispose()
             shutil.rmtree(self.home)
 

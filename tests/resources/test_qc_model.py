@@ -91,10 +91,12 @@ class Documents(RuleBasedStateMachine):
         self.applied: dict[int, tuple[DocumentToApply, list[Content]]] = {}
 
     def teardown(self) -> None:
-        if hasattr(self, "model"):
+        if not hasattr(self, "model"):
+            return
+        try:
             for document_id, past in self.model.pasts.items():
                 assert present_of(self.engine, document_id) == worth(past)
-        if hasattr(self, "engine"):
+        finally:
             self.engine.dispose()
             shutil.rmtree(self.home)
 
