@@ -1,0 +1,352 @@
+"""Servers that send without end, lie about lengths and numbers, or point to another host."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+import time
+import tracemalloc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import paramiko
+import pytest
+from pydantic import SecretStr
+
+from dcc_resources.downloading import Hosting, Transfer, receive
+from dcc_resources.errors import (
+    DiskFullError,
+    ListingFailedError,
+    SizeMismatchError,
+    SourceError,
+    SourceTimeoutError,
+    SourceUnreachableError,
+)
+from dcc_resources.file_sources import listing
+from dcc_resources.file_sources.base import SourceAddress, SourceProtocol
+from dcc_resources.file_sources.connect import connect
+from dcc_resources.file_sources.http_page import MAX_TAGS, TooManyLinksError, read_page
+from dcc_resources.file_sources.listing import LONGEST_NAME, Entry, EntryKind, gather
+from dcc_resources.file_sources.pace import Pace
+from dcc_resources.file_sources.ssh_packets import LARGEST_BACKLOG, Drain, Pipe, StrictMessage
+from dcc_resources.naming import Action
+from dcc_resources.outcomes import ZipKey
+from dcc_resources.settings import Settings
+from dcc_resources.staging import Staging
+from tests.hostile.servers import FLOOD, flooding, ftp, serving, sftp
+
+NAME = "H.2013-10-31.1.impc.zip"
+KEY = ZipKey(Action.ADD, NAME)
+SERVER_KEY = paramiko.ECDSAKey.generate()
+PINNED = f"{SERVER_KEY.get_name()} {SERVER_KEY.get_base64()}"
+
+
+def address(protocol: SourceProtocol, hostname: str, **changes: Any) -> SourceAddress:
+    fields: dict[str, Any] = {"username": "centre", "accesskey": SecretStr("a password"), "base_path": "/data"}
+    return SourceAddress(1, "H", protocol, hostname, **(fields | changes))
+
+
+@contextmanager
+def little_memory(megabytes: int = 30) -> Iterator[None]:
+    """What Python holds at any moment within stays below this."""
+    tracemalloc.start()
+    try:
+        yield
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < megabytes * 1_000_000
+
+
+class TestFtp:
+    @pytest.mark.parametrize("command", ["greeting", "PASS", "FEAT", "CWD"])
+    def test_a_reply_without_end_ends_the_listing(self, command: str, source_settings: Settings) -> None:
+        talk = ftp(endless=[command]) if command != "greeting" else flooding(b"220-well\r\n", b"220-x\r\n" * 10_000)
+        with (
+            serving(talk) as (hostname, _),
+            little_memory(),
+            pytest.raises(SourceError, match="reply is longer than 65,536"),
+            connect(address(SourceProtocol.FTP, hostname), source_settings) as connection,
+        ):
+            connection.list_action(Action.ADD)
+
+    @pytest.mark.parametrize("command", ["RETR", "TYPE"])
+    def test_a_reply_without_end_ends_a_transfer(self, command: str, source_settings: Settings) -> None:
+        with (
+            serving(ftp(endless=[command])) as (hostname, _),
+            connect(address(SourceProtocol.FTP, hostname), source_settings) as connection,
+            pytest.raises(SourceError, match="reply is longer than 65,536"),
+        ):
+            connection.fetch(Action.ADD, NAME, lambda _: None, size=9)
+
+    @pytest.mark.parametrize("missing", [False, True])
+    def test_a_listing_without_end_is_refused_in_little_memory(
+        self, missing: bool, source_settings: Settings, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The names are of ten kilobytes each; where an action directory is missing, its parent is listed."""
+        monkeypatch.setattr(listing, "MAX_ENTRIES", 3_000)
+        monkeypatch.setattr("dcc_resources.file_sources.ftp.MAX_ENTRIES", 3_000)
+        line = b"type=file;size=1; " + b"n" * 10_000 + b".zip\r\n"
+        there, gone = (b"250 so", b"550 no")
+        replies = {"CWD /data/add": gone if missing else there, "CWD": there}
+        with (
+            serving(ftp(listing=flooding(b"", line * 10), replies=replies)) as (hostname, _),
+            little_memory(),
+            connect(address(SourceProtocol.FTP, hostname), source_settings) as connection,
+            pytest.raises(ListingFailedError, match="more than 3,000 entries"),
+        ):
+            connection.list_action(Action.ADD)
+
+    def test_a_data_connection_goes_to_no_other_host(self, source_settings: Settings) -> None:
+        """A server that names another host in its answer to PASV would have us reach into a network of ours."""
+        with serving(lambda _: None, "127.0.0.2") as (other, reached):
+            port = int(other.rpartition(":")[2])
+            passive = b"227 at (127,0,0,2,%d,%d)" % divmod(port, 256)
+            with (
+                serving(ftp(passive=passive)) as (hostname, _),
+                connect(address(SourceProtocol.FTP, hostname), source_settings) as connection,
+                pytest.raises(SourceError),
+            ):
+                connection.list_action(Action.ADD)
+            assert reached == []
+
+
+class TestSsh:
+    @pytest.mark.parametrize("piece", [b"x" * 60_000, FLOOD * 60], ids=["one line", "many lines"])
+    def test_a_greeting_without_end_ends_the_connection(self, piece: bytes, source_settings: Settings) -> None:
+        with (
+            serving(flooding(b"", piece)) as (hostname, _),
+            little_memory(),
+            pytest.raises(SourceUnreachableError, match="no SSH session"),
+        ):
+            connect(address(SourceProtocol.SFTP, hostname, host_keys=(PINNED,)), source_settings)
+
+    @pytest.mark.parametrize("length", [300_000, 0x7FFFFFF4, 0xFFFFFFF4])
+    def test_a_packet_of_any_length_is_not_waited_for(self, length: int, source_settings: Settings) -> None:
+        began = time.monotonic()
+        with (
+            serving(flooding(b"SSH-2.0-x\r\n" + struct.pack(">IB", length, 4))) as (hostname, _),
+            little_memory(),
+            pytest.raises(SourceUnreachableError, match="no SSH session"),
+        ):
+            connect(address(SourceProtocol.SFTP, hostname, host_keys=(PINNED,)), source_settings)
+        assert time.monotonic() - began < source_settings.login_timeout + 5
+
+    @pytest.mark.parametrize(
+        "names",
+        [
+            struct.pack(">I", 0xFFFFFFFF),
+            struct.pack(">II", 1, 1_000_000) + b"x",
+            struct.pack(">IIII", 1, 0, 0, 0x80000000) + struct.pack(">I", 0xFFFFFFFF),
+            b"",
+        ],
+        ids=["four thousand million names", "a name of a megabyte", "four thousand million attributes", "nothing"],
+    )
+    def test_a_listing_holds_no_more_than_arrived(self, names: bytes, source_settings: Settings) -> None:
+        """paramiko fills up what is missing with zeros: a name of a megabyte for each 40 bytes that arrive."""
+        with (
+            serving(sftp(SERVER_KEY, names)) as (hostname, _),
+            little_memory(),
+            connect(address(SourceProtocol.SFTP, hostname, host_keys=(PINNED,)), source_settings) as connection,
+            pytest.raises(ListingFailedError, match="ends before what it announces"),
+        ):
+            connection.list_action(Action.ADD)
+
+    def test_the_attributes_of_a_link_hold_no_more_than_arrived(self) -> None:
+        message = StrictMessage(struct.pack(">II", 0x80000000, 0xFFFFFFFF))
+        with pytest.raises(paramiko.SSHException, match="ends before"):
+            paramiko.SFTPAttributes._from_msg(message)
+
+    def test_what_is_said_beside_a_session_is_not_kept(self, source_settings: Settings) -> None:
+        one = struct.pack(">II", 1, 1) + b"x" + struct.pack(">II", 0, 0)
+        impatient = source_settings.model_copy(update={"list_timeout": 2.0})
+        with (
+            serving(sftp(SERVER_KEY, one, noise=20_000)) as (hostname, _),
+            little_memory(),
+            connect(address(SourceProtocol.SFTP, hostname, host_keys=(PINNED,)), impatient) as connection,
+            pytest.raises(SourceError),
+        ):
+            connection.list_action(Action.ADD)
+        drain = Drain()
+        drain.feed(b"x" * 1000)
+        assert len(drain) == 0
+
+    def test_a_server_that_heeds_no_window_is_cut_off(self) -> None:
+        pipe = Pipe()
+        with pytest.raises(paramiko.SSHException, match="more than it was allowed"):
+            for _ in range(LARGEST_BACKLOG // 100_000 + 2):
+                pipe.feed(b"x" * 100_000)
+
+
+class TestHttp:
+    def test_an_index_page_of_tags_that_never_close_takes_no_time(self) -> None:
+        """libxml2's parser of HTML takes minutes for it, and hours for a page of 10 MB."""
+        began = time.process_time()
+        assert read_page(b"<b>" * 100_000 + b"</i>" * 20_000, None).links == {}
+        assert time.process_time() - began < 4
+
+    def test_a_page_of_too_many_tags_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        assert MAX_TAGS > 1_000_000
+        monkeypatch.setattr("dcc_resources.file_sources.http_page.MAX_TAGS", 1_000)
+        with pytest.raises(TooManyLinksError, match="more than 1,000 tags"):
+            read_page(b"<b>" * 1_001, None)
+
+    def test_a_page_of_too_many_links_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("dcc_resources.file_sources.http_page.MAX_LINKS", 10)
+        with pytest.raises(TooManyLinksError, match="more than 10 links"):
+            read_page(b"".join(b"<a href=%d>" % number for number in range(11)), None)
+
+    @pytest.mark.parametrize(
+        "page",
+        [
+            b'<a b="' * 300_000,
+            b"<a b='" * 300_000,
+            b"<!--" * 300_000,
+            b"<a " + b"=" * 900_000,
+            b"<" * 900_000,
+            b"<a " + b" " * 900_000,
+            b'<a href="' + b"&#" * 300_000 + b'">',
+            b"<script>" * 99_000,
+            b"<a>" * 99_000,
+        ],
+        ids=range(9),
+    )
+    def test_no_page_takes_more_than_time_in_proportion(self, page: bytes) -> None:
+        began = time.process_time()
+        read_page(page, None)
+        assert time.process_time() - began < 5
+
+    @pytest.mark.parametrize(
+        "answer",
+        [
+            b"HTTP/1.1 200 OK\r\n" + b"X: " + b"y" * 70_000,
+            b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 500,
+            b"HTTP/1.1 200 OK" + b"x" * 70_000,
+            b"HTTP/1.1 200 OK\r\nContent-Length: " + b"9" * 5_000 + b"\r\n\r\n",
+        ],
+        ids=["a long header", "many headers", "a long status", "a long length"],
+    )
+    def test_headers_without_end_are_refused(self, answer: bytes, source_settings: Settings) -> None:
+        with (
+            serving(flooding(answer)) as (hostname, _),
+            little_memory(),
+            pytest.raises(SourceError),
+            connect(address(SourceProtocol.HTTP, hostname), source_settings) as connection,
+        ):
+            connection.list_action(Action.ADD)
+
+    @pytest.mark.parametrize("length", [b"", b"Transfer-Encoding: chunked\r\n"], ids=["no length", "chunks"])
+    def test_a_page_without_end_is_refused(
+        self, length: bytes, source_settings: Settings, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("dcc_resources.file_sources.http_index.MAX_PAGE_BYTES", 1_000_000)
+        piece = b"ea60\r\n" + b"x" * 60_000 + b"\r\n" if length else b"x" * 60_000
+
+        def talk(connection: socket.socket) -> None:
+            while (request := connection.recv(65_536)).startswith(b"HEAD"):
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+            assert request
+            flooding(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n" + length + b"\r\n", piece)(connection)
+
+        with (
+            serving(talk) as (hostname, _),
+            little_memory(),
+            connect(address(SourceProtocol.HTTP, hostname), source_settings) as connection,
+            pytest.raises(ListingFailedError, match="larger than 1,000,000 bytes"),
+        ):
+            connection.list_action(Action.ADD)
+
+
+class TestListings:
+    def test_what_is_ignored_takes_no_memory(self) -> None:
+        entries = (Entry(b"%d" % number + b"\0" * 100_000, EntryKind.FILE) for number in range(500))
+        with little_memory(5):
+            found = gather("a source", Action.ADD, entries, lambda _: None)
+        assert found.ignored == 500
+        assert len(found.ignored_examples) == 20
+        assert all(len(name) < 300 for name, _ in found.ignored_examples)
+
+    def test_too_many_archives_are_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(listing, "MAX_ZIPS", 10)
+        kinds = (EntryKind.FILE, EntryKind.LINK)
+        for kind in kinds:
+            entries = (Entry(b"%d.zip" % number, kind) for number in range(11))
+            with pytest.raises(ListingFailedError, match="more than 10 archives"):
+                gather("a source", Action.ADD, entries, lambda link: link._replace(kind=EntryKind.FILE))
+
+    def test_a_name_that_no_file_can_have_is_left_aside(self) -> None:
+        names = [b"x" * (LONGEST_NAME - 4) + b".zip", b"x" * (LONGEST_NAME - 3) + b".zip"]
+        found = gather("a source", Action.ADD, [Entry(n, EntryKind.FILE) for n in names], lambda _: None)
+        assert (len(found.zips), found.ignored) == (1, 1)
+
+
+class Trickle:
+    """A connection that passes on these blocks, and then waits until it is closed."""
+
+    def __init__(self, blocks: Iterator[bytes]) -> None:
+        self._blocks = blocks
+        self._closed = threading.Event()
+
+    def fetch(self, action: Action, name: str, sink: Callable[[bytes], object], **_: object) -> None:
+        for block in self._blocks:
+            sink(block)
+        assert self._closed.wait(30)
+        raise OSError("closed")
+
+    def close(self) -> None:
+        self._closed.set()
+
+
+@pytest.fixture
+def staging(tmp_path: Path) -> Staging:
+    return Staging(tmp_path / "staging")
+
+
+def transfer(size: int | None) -> Transfer:
+    return Transfer(1, KEY, Hosting(1, 1, size, None, has_md5=False))
+
+
+class TestTransfers:
+    @pytest.mark.parametrize(
+        ("pace", "reason"),
+        [
+            (Pace(slowest=1_000, over=0.2), "10 bytes arrived in 0.2 seconds; DCC_SLOWEST_DOWNLOAD|0 bytes arrived"),
+            (Pace(longest=0.2), "not done within 0.2 seconds; DCC_DOWNLOAD_TIMEOUT"),
+        ],
+    )
+    def test_a_transfer_that_trickles_is_given_up_and_what_arrived_is_kept(
+        self, pace: Pace, reason: str, staging: Staging
+    ) -> None:
+        connection: Any = Trickle(iter([b"0123456789"]))
+        with pytest.raises(SourceTimeoutError, match=reason):
+            receive(connection, transfer(1_000), staging, lambda _: None, pace=pace)
+        assert staging.part(KEY).read_bytes() == b"0123456789"
+
+    def test_a_transfer_without_a_size_ends_at_the_limit_and_leaves_nothing(self, staging: Staging) -> None:
+        endless: Any = Trickle(iter(lambda: b"x" * 100_000, b""))
+        with pytest.raises(SizeMismatchError, match="more than 1,000,000 bytes arrived") as raised:
+            receive(endless, transfer(None), staging, lambda _: None, most_unsized=1_000_000)
+        assert "DCC_MAX_UNSIZED_BYTES" in str(raised.value)
+        assert not staging.part(KEY).exists()
+
+    def test_a_transfer_without_a_size_leaves_room_on_the_disk(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Each look at the disk finds less of it free."""
+        monkeypatch.setattr("dcc_resources.staging._UNFORESEEN", 1_000_000)
+        monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=5_000_000 - sum(arrived)))
+        arrived: list[int] = []
+
+        def blocks() -> Iterator[bytes]:
+            while True:
+                arrived.append(100_000)
+                yield b"x" * 100_000
+
+        endless: Any = Trickle(blocks())
+        with pytest.raises(DiskFullError, match="larger than was told"):
+            receive(endless, transfer(None), Staging(tmp_path, min_free_bytes=1_000_000), lambda _: None)
+        assert sum(arrived) == 5_000_000
