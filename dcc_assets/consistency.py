@@ -112,5 +112,7 @@ class _Shown:
         if check not in self._failing:
             infos = self._instance.event_log_storage.get_asset_check_partition_info([check])
             failed = AssetCheckExecutionRecordStatus.FAILED
-            self._failing[check] = {info.partition_key for info in infos if info.latest_execution_status is failed and info.partition_key}
+            self._failing[check] = {
+                info.partition_key for info in infos if info.latest_execution_status is failed and info.partition_key
+            }
         return self._failing[check]

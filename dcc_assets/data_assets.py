@@ -78,15 +78,17 @@ def load(context: OpExecutionContext) -> None:
     platform: Platform = context.resources.platform
     with platform.work(session_to_resume(context)) as work:
         tag_session(context, work.session)
-        with work.open_qc() as qc, EventRecorder(context.instance, step_of(context)) as recorder:
-            mirror = Mirror(context.instance, recorder, work.tracker, qc)
-            mirror.catch_up()
-            try:
-                for outcome in work.take_up_data(qc):
-                    mirror.tell(outcome)
-            finally:
-                mirror.flush()
-            mirror.catch_up()
+        with work.open_qc() as qc:
+            with EventRecorder(context.instance, step_of(context)) as recorder:
+                mirror = Mirror(context.instance, recorder, work.tracker, qc)
+                mirror.catch_up()
+                try:
+                    for outcome in work.take_up_data(qc):
+                        mirror.tell(outcome)
+                finally:
+                    mirror.flush()
+                mirror.catch_up()
+            mirror.note_shown()
 
 
 def load_chosen(

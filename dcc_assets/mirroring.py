@@ -61,7 +61,10 @@ class Changes:
 
 
 class Mirror:
-    """Shows in a Dagster instance, through a recorder, what the two databases hold. Both are only read."""
+    """Shows in a Dagster instance, through a recorder, what the two databases hold. Both are only read.
+
+    What a recorder was told is stored when it is left, and not before: only then may the mark be set (`note_shown`).
+    """
 
     def __init__(self, instance: DagsterInstance, recorder: EventRecorder, tracker: Engine, qc: Engine) -> None:
         self._instance, self._recorder = instance, recorder
@@ -69,6 +72,7 @@ class Mirror:
         self._judged: list[ZipKey] = []
         self._told: set[ZipKey] = set()
         self._told_contexts: dict[str, int] = {}
+        self._mark: Mark | None = None
 
     def tell(self, outcome: DataOutcome) -> None:
         """Have what a session told stored soon."""
@@ -109,11 +113,11 @@ class Mirror:
         return shown, {*(counts.centre for counts in contexts.centres), *overviews.centres}
 
     def show_everything(self) -> int:
-        """Show all that is recorded, and set the mark; returns how many centres have data."""
+        """Show all that is recorded; returns how many centres have data."""
         with self._tracker.connect() as tracker, self._qc.connect() as qc:
             newest = _newest(tracker, qc)
         _, centres = self.show_all()
-        write_mark(self._instance, newest)
+        self._mark = newest
         return len(centres)
 
     def show_contexts(self, built: ContextsBuilt) -> None:
@@ -129,8 +133,8 @@ class Mirror:
             self._recorder.tell(report)
 
     def catch_up(self) -> None:
-        """Show what has changed since the mark but for what a session told through this mirror; set the mark."""
-        mark = read_mark(self._instance)
+        """Show what has changed since the mark, or since this was done before, but for what a session told."""
+        mark = self._mark or read_mark(self._instance)
         if mark.zips and datetime.fromisoformat(mark.zips) > utc_now():
             # The clock was put back: what has changed since then cannot be told.
             mark = replace(mark, zips="")
@@ -141,7 +145,12 @@ class Mirror:
         centres = {centre for centre, change in changes.centres.items() if change > self._told_contexts.get(centre, 0)}
         if keys or centres:
             self.show_all(keys, centres)
-        write_mark(self._instance, newest)
+        self._mark = newest
+
+    def note_shown(self) -> None:
+        """Set the mark, once the recorder has been left: a process that is killed has left it where it was."""
+        if self._mark is not None:
+            write_mark(self._instance, self._mark)
 
     def _show(self, outcomes: Iterable[ZipData]) -> set[ZipKey]:
         keys = set()
@@ -161,13 +170,12 @@ class Mirror:
 def show_changes(context: OpExecutionContext) -> None:
     """Show what has changed since the mark. Opens no session. Raises what Platform.tracker and the databases raise."""
     platform: Platform = getattr(context.resources, PLATFORM)
-    with (
-        platform.tracker() as (settings, tracker),
-        open_qc(settings) as qc,
-        EventRecorder(context.instance, step_of(context)) as recorder,
-    ):
+    with platform.tracker() as (settings, tracker), open_qc(settings) as qc:
         require_current(qc)
-        Mirror(context.instance, recorder, tracker, qc).catch_up()
+        with EventRecorder(context.instance, step_of(context)) as recorder:
+            mirror = Mirror(context.instance, recorder, tracker, qc)
+            mirror.catch_up()
+        mirror.note_shown()
 
 
 def read_mark(instance: DagsterInstance) -> Mark:

@@ -75,10 +75,12 @@ class _Rebuilding:
                 if self.zip_actions % _SHOWN_EVERY == 0:
                     self.say(f"{self.zip_actions:,} of {total:,} zip actions")
             instance.add_dynamic_partitions(str(ZIP_ACTIONS.name), partitions)
-            self._record_data(instance, recorder)
+            mirror = self._record_data(instance, recorder)
         write_zip_mark(instance, newest)
+        if mirror is not None:
+            mirror.note_shown()
 
-    def _record_data(self, instance: DagsterInstance, recorder: EventRecorder) -> None:
+    def _record_data(self, instance: DagsterInstance, recorder: EventRecorder) -> Mirror | None:
         with self.tracker.connect() as connection:
             taken_up = connection.scalar(select(ZipAction.id).where(ZipAction.phase_id >= int(Phase.UPLOAD)).limit(1))
         with open_qc(self.settings) as qc:
@@ -87,8 +89,10 @@ class _Rebuilding:
             except QcDatabaseOutdatedError as error:
                 if taken_up is not None:
                     self.say(f"What became of documents after validation is not shown: {error}")
-                return
-            self.centres = Mirror(instance, recorder, self.tracker, qc).show_everything()
+                return None
+            mirror = Mirror(instance, recorder, self.tracker, qc)
+            self.centres = mirror.show_everything()
+            return mirror
 
 
 def rebuild_instance(

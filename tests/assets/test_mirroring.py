@@ -12,13 +12,15 @@ from dagster import AssetKey, DagsterRunStatus, JobDefinition
 from sqlalchemy import update
 
 from dcc_assets.data_catalogue import CHECK_OF_GROUP, UPLOAD_CHECK
+from dcc_assets.event_recorder import EventRecorder
 from dcc_assets.instance import open_instance
-from dcc_assets.mirroring import read_mark, write_mark
+from dcc_assets.mirroring import Mark, read_mark, write_mark
 from dcc_assets.rebuilding import rebuild_instance
 from dcc_assets.session_runs import run_session, show_changed_data
 from dcc_resources.data_phases import checking
 from dcc_resources.data_phases.corrections import recheck, withdraw_submission
 from dcc_resources.data_phases.settling import settle_qc
+from dcc_resources.errors import DagsterStorageError
 from dcc_resources.qc_database.database import writing
 from dcc_resources.qc_database.models import DataContext, ReferenceSnapshot
 from dcc_resources.tracker.models import ZipAction
@@ -228,3 +230,25 @@ def test_no_mark_is_set_in_the_future(data: DataInstallation, data_dagster: Dags
     assert mark.zips < "2099"
     assert mark.is_open
     assert look_for_changes(data.settings, mark) == 0
+
+
+@one_database
+def test_the_mark_is_not_set_before_everything_is_stored(
+    data: DataInstallation, data_dagster: Dagster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A session that is killed between the two would have nothing shown of what it told."""
+    data.put(GOOD, specimens(), experiments())
+    data.run()
+    with monkeypatch.context() as patch:
+        patch.setattr(EventRecorder, "_write", _killed)
+        with pytest.raises(DagsterStorageError):
+            show(data, data_dagster)
+    assert read_mark(data_dagster.instance) == Mark()
+
+    show(data, data_dagster)
+
+    assert GOOD in data_dagster.materialised("uploaded_data")
+
+
+def _killed(_recorder: EventRecorder, _reports: object) -> None:
+    raise RuntimeError("killed")
