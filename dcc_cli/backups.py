@@ -125,13 +125,14 @@ def _manifest_json(directory: Path, manifest: Manifest) -> dict[str, object]:
 @click.option("--yes", is_flag=True, help="With --replace: do not ask.")
 @json_option
 def restore(directory: Path, replace: bool, yes: bool, as_json: bool) -> None:
-    """Put both databases back from the backup DIRECTORY, or from the newest one in DIRECTORY.
+    """Put both databases back from the backup in DIRECTORY.
 
-    Into the databases that the settings name, of either kind, which must be empty unless --replace. The backup is
-    checked first; one of an older schema is brought up to date. Stop `dcc ui` before. When it is broken off, give the
-    same command again: until it is done, no other command works with the databases. The session that was active at the
-    time of the backup counts as killed; the next one goes on with its work. Of what was in staging, copies of the
-    backup are put back; what is missing is downloaded again by the next two sessions where it is still needed.
+    DIRECTORY is a backup, or holds backups, of which the newest is taken. Into the databases that the settings name, of
+    either kind, which must be empty unless --replace. The backup is checked first; one of an older schema is brought up
+    to date. Stop `dcc ui` before. When it is broken off, give the same command again: until it is done, no other
+    command works with the databases. The session that was active at the time of the backup counts as killed; the next
+    one goes on with its work. Of what was in staging, copies of the backup are put back; what is missing is downloaded
+    again by the next two sessions where it is still needed.
 
     \b
     Examples:
@@ -196,12 +197,12 @@ def _show_restored(report: RestoreReport, *, as_json: bool) -> None:
 @click.command("migrate-storage")
 @json_option
 def migrate_storage(as_json: bool) -> None:
-    """Copy both databases to others: from SQLite to MariaDB or MySQL, or back.
+    """Copy both databases to others, on SQLite or MariaDB.
 
-    The targets are named by DCC_TARGET_TRACKER_URL and DCC_TARGET_QC_URL, so that no password is seen in the list of
-    processes. They must have no rows; where they are missing they are made. The databases in use are only read, and
-    compared table by table with what was written. Stop `dcc ui` before. When it is broken off, give the command again:
-    it begins anew.
+    From SQLite to MariaDB or MySQL, or back. The targets are named by DCC_TARGET_TRACKER_URL and DCC_TARGET_QC_URL, so
+    that no password is seen in the list of processes. They must have no rows; where they are missing they are made. The
+    databases in use are only read, and compared table by table with what was written. Stop `dcc ui` before. When it is
+    broken off, give the command again: it begins anew.
 
     \b
     Example:

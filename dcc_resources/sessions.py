@@ -172,7 +172,9 @@ def _logged(session: Session) -> Iterator[None]:
         yield
     except BaseException as error:
         reason = str(error) or type(error).__name__
-        progress.error("Session %d broke off after %.1f s: %s", session.id, time.monotonic() - began, reason)
+        # Whoever interrupts a session knows of it.
+        level = logging.ERROR if isinstance(error, Exception) else logging.WARNING
+        progress.log(level, "Session %d broke off after %.1f s: %s", session.id, time.monotonic() - began, reason)
         raise
     what = "waits for a run to go on with it" if session._handed_over else "ended"
     progress.info("Session %d %s after %.1f s", session.id, what, time.monotonic() - began)
