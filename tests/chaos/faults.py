@@ -55,7 +55,8 @@ class Trial:
 class Kind:
     """A kind of fault. `keeps_order`: documents are applied in the order in which they would have been without it.
 
-    `needs`: what it cannot be made without. `large`: there must be a document that other processes read.
+    `needs`: what it cannot be made without. `large`: there must be a document that other processes read. `spares_twin`:
+    the twin does not notice.
     """
 
     name: str
@@ -63,6 +64,7 @@ class Kind:
     keeps_order: bool = True
     needs: Callable[[Trial], bool] = lambda _: True
     large: bool = False
+    spares_twin: bool = True
 
 
 def _kill_by_time(trial: Trial) -> None:
@@ -199,7 +201,7 @@ KINDS: Final = {
         Kind("file", _kill_by_count("file")),
         Kind("worker", _kill_workers, large=True),
         Kind("daemon", kill_daemon),
-        Kind("database", _kill_database, needs=lambda trial: trial.mariadb is not None),
+        Kind("database", _kill_database, needs=lambda trial: trial.mariadb is not None, spares_twin=False),
         Kind("network", _network, keeps_order=False),
         Kind("disk", _fill_disk, keeps_order=False, needs=_is_own_file_system),
         Kind("clock", _move_clock, needs=lambda _: _FAKETIME.exists()),

@@ -105,12 +105,16 @@ def run_sequence(
 def _round(trial: Trial, twin: ChaosInstallation, kind: Kind, *, in_order: bool) -> list[str]:
     """One round; what is wrong after it."""
     installation = trial.installation
-    beside = twin.begin()
     try:
-        try:
+        if kind.spares_twin:
+            beside = twin.begin()
+            try:
+                kind.happen(trial)
+            finally:
+                twin.conclude(beside)
+        else:
             kind.happen(trial)
-        finally:
-            twin.conclude(beside)
+            twin.run_undisturbed()
         session = installation.run_undisturbed()
     except SessionFailedError as error:
         return [str(error)]
