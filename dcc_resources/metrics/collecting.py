@@ -29,8 +29,8 @@ from dcc_resources.tracker import database as tracker_database
 
 log = logging.getLogger(__name__)
 
-PART_SECONDS: Final = 20.0
-"""How long a part may take."""
+PART_SECONDS: Final = 60.0
+"""How long a part may take where nobody waits for an answer."""
 
 Part = Callable[[Settings], Iterable[Metric]]
 

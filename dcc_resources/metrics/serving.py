@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 FRESH_SECONDS: Final = 5.0
 """How long what was collected is served again."""
 
+_ANSWER_SECONDS: Final = 20.0
 _SILENT_SECONDS: Final = 10.0
 _TEXT: Final = "text/plain; charset=utf-8"
 
@@ -45,7 +46,7 @@ class Answers:
     @classmethod
     def of(cls, settings: Settings) -> Answers:
         """Those of the installation that the settings name."""
-        return cls(Collection(settings).collect)
+        return cls(Collection(settings, _ANSWER_SECONDS).collect)
 
     def metrics(self) -> bytes:
         """The metrics, as text."""
