@@ -70,6 +70,11 @@ def troubled(installation: Installation) -> Troubled:
     return Troubled(installation, folder, result.id, gone.source_id)
 
 
+def until_the_next_second() -> None:
+    """Times are kept to the second: what happens from here on is later than what happened before."""
+    time.sleep(1.01 - time.time() % 1)
+
+
 def test_the_report_gives_a_wrangler_every_reason(troubled: Troubled) -> None:
     """existing_system_defects row 43: the report is rendered."""
     with troubled.installation.tracker.connect() as connection:
@@ -142,7 +147,7 @@ def test_the_report_tells_of_data_that_fail_that_are_held_and_that_came_late(dat
 
 def test_a_later_session_reports_what_it_did_itself(troubled: Troubled) -> None:
     installation = troubled.installation
-    time.sleep(1.1)
+    until_the_next_second()
     troubled.folder.put("add/H.2013-10-31.1.impc.zip", b"another")
     again = installation.run_session([troubled.folder.source_id])
     with installation.tracker.connect() as connection:
@@ -150,7 +155,7 @@ def test_a_later_session_reports_what_it_did_itself(troubled: Troubled) -> None:
     assert report.subject == f"DCC session {again.id}: 1 finding"
     assert "dcc retry add/H.2013-10-31.1.impc.zip" in one_line(report.text)
     assert "What failed ----------- Nothing." in one_line(report.text)
-    time.sleep(1.1)
+    until_the_next_second()
     retried = installation.process_again("edit/H.2013-10-31.3.impc.zip")
     with installation.tracker.connect() as connection:
         report = render_session_report(connection, retried.id)
@@ -387,7 +392,7 @@ def test_no_report_is_sent_by_default_or_of_quiet_sessions_unless_wanted(trouble
     assert sent(troubled, report_to="") == []
     quiet = troubled.installation.with_settings(report_directory=tmp_path / "reports", report_quiet_sessions=False)
     assert len(send_session_report(quiet.tracker, quiet.settings, troubled.session)) == 1
-    time.sleep(1.1)
+    until_the_next_second()
     session = quiet.run_session([troubled.folder.source_id]).id
     assert send_session_report(quiet.tracker, quiet.settings, session) == []
     wanted = quiet.with_settings(report_quiet_sessions=True)
