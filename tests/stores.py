@@ -18,6 +18,7 @@ from dcc_resources.qc_database.database import init_qc_database, open_qc_databas
 from dcc_resources.settings import Settings
 from dcc_resources.tracker.database import init_tracker, open_tracker
 from tests.databases import MariaDb
+from tests.prepared_databases import PreparedFile
 
 BOTH_KINDS = ["sqlite", pytest.param("mariadb", marks=pytest.mark.servers)]
 
@@ -27,6 +28,7 @@ class Store:
     """A tracker and a QC database with a home of their own."""
 
     settings: Settings
+    prepared: dict[str, PreparedFile] | None = None
 
     def __post_init__(self) -> None:
         self.tracker = open_tracker(self.settings)
@@ -34,6 +36,10 @@ class Store:
 
     def init(self) -> Store:
         """Make both databases."""
+        if self.prepared is not None:
+            self.prepared["tracker"].copy_to(self.settings.home / "tracker.db")
+            self.prepared["qc_database"].copy_to(self.settings.home / "qc.db")
+            return self
         init_tracker(self.tracker)
         init_qc_database(self.qc)
         return self
@@ -60,6 +66,7 @@ def new_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callab
     def make(kind: str) -> Store:
         name = uuid4().hex[:12]
         urls: dict[str, SecretStr] = {}
+        prepared = request.getfixturevalue("prepared_files") if kind == "sqlite" else None
         if kind == "mariadb":
             server: MariaDb = request.getfixturevalue("mariadb")
             names.extend((f"to_tracker_{name}", f"to_qc_{name}"))
@@ -68,7 +75,8 @@ def new_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callab
                 "qc_url": SecretStr(server.url(names[-1])),
             }
         home = tmp_path / f"store-{name}"
-        stores.append(Store(Settings(home=home, min_free_bytes=0, retry_delay=0.05, database_retry=10.0, **urls)))
+        settings = Settings(home=home, min_free_bytes=0, retry_delay=0.05, database_retry=10.0, **urls)
+        stores.append(Store(settings, prepared))
         return stores[-1]
 
     yield make

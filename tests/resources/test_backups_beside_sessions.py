@@ -15,7 +15,6 @@ from dcc_resources.backups.making import Wanted, make_backup
 from dcc_resources.backups.restoring import restore_backup
 from dcc_resources.consistency.checking import check_consistency
 from dcc_resources.data_phases import checking, settling, uploading
-from dcc_resources.data_phases.data_session import Recorder
 from dcc_resources.zip_coordination import Coordinator
 from tests.data_installations import DataInstallation, experiments, specimens
 from tests.databases import only_sqlite
@@ -27,14 +26,12 @@ POINTS: dict[str, tuple[Any, str, int, bool]] = {
     "when archives arrived that the tracker has not heard of": (Coordinator, "_write_batch", 2, True),
     "within the transaction of a document": (uploading, "read_for_upload", 2, False),
     "when a document is applied that the tracker has not heard of": (uploading, "apply_document", 2, False),
-    "when uploads are recorded": (Recorder, "write", 1, False),
     "within the transaction of a judgement": (checking, "judge_document", 2, False),
     "when contexts are built that no document was told of": (settling, "build_contexts", 1, False),
 }
 """Owner and name of a function, the number of the call, and whether the backup comes before or after it."""
 
 ON_SERVERS = {
-    "within the transaction of a document",
     "when a document is applied that the tracker has not heard of",
     "when contexts are built that no document was told of",
 }

