@@ -1,0 +1,110 @@
+"""A crawling session that tells of every connection it makes and every file that it opens, makes, moves or removes.
+
+    python -m tests.hostile.audited_session HOME OUTPUT ALLOWED_READS...
+
+Python's audit events are noted from before the session's first step. Written to OUTPUT, as JSON: the addresses that
+were connected to or looked up, the files written outside HOME, those read beside HOME, the ALLOWED_READS, the program
+and the system, the programs that were started, the peak of memory in MB, the seconds taken.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import sys
+import sysconfig
+import time
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+SYSTEM = ("/etc", "/usr", "/lib", "/proc", "/dev", "/sys", "/opt")
+WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+CHANGES = {
+    "os.mkdir",
+    "os.remove",
+    "os.rmdir",
+    "os.rename",
+    "os.link",
+    "os.symlink",
+    "os.chmod",
+    "os.chown",
+    "os.utime",
+}
+CHANGES |= {"os.truncate", "os.mkfifo", "os.mknod", "shutil.rmtree"}
+STARTS = {"subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.fork", "os.spawn", "pty.spawn"}
+
+
+class Auditor:
+    """Notes what happens once it is `watching`."""
+
+    def __init__(self, home: Path, reads: list[str]) -> None:
+        paths = [sys.prefix, sys.base_prefix, sysconfig.get_path("stdlib"), str(ROOT), *SYSTEM]
+        self._written = str(home.resolve())
+        self._read = tuple(os.path.realpath(path) for path in [*paths, *reads, self._written])
+        self.watching = False
+        self.seen: dict[str, set[str]] = {"hosts": set(), "writes": set(), "reads": set(), "programs": set()}
+
+    def __call__(self, event: str, arguments: tuple[Any, ...]) -> None:
+        """Python calls this for each event."""
+        if not self.watching:
+            return
+        if event == "socket.connect":
+            self.seen["hosts"].add(str(arguments[1]))
+        elif event in ("socket.getaddrinfo", "socket.gethostbyname", "socket.sendto"):
+            self.seen["hosts"].add(str(arguments[:2]))
+        elif event in STARTS:
+            self.seen["programs"].add(str(arguments[0]))
+        elif event == "open":
+            self._note(arguments[0], bool((arguments[2] or 0) & WRITING))
+        elif event in CHANGES:
+            for path in arguments[: 2 if event in ("os.rename", "os.link") else 1]:
+                self._note(path, True)
+
+    def _note(self, path: object, writes: bool) -> None:
+        if not isinstance(path, str | bytes | os.PathLike):
+            return
+        self.watching = False
+        real = os.path.realpath(os.fsdecode(path))
+        self.watching = True
+        if writes:
+            if not _is_in(real, (self._written,)) and not real.startswith("/dev/"):
+                self.seen["writes"].add(real)
+        elif not _is_in(real, self._read):
+            self.seen["reads"].add(real)
+
+
+def _is_in(path: str, folders: tuple[str, ...]) -> bool:
+    return any(path == folder or path.startswith(f"{folder}/") for folder in folders)
+
+
+def main(home: str, output: str, reads: list[str]) -> None:
+    """Run the session and tell."""
+    auditor = Auditor(Path(home), reads)
+    sys.addaudithook(auditor)
+
+    from dcc_resources.crawling import crawl_file_sources
+    from dcc_resources.sessions import open_session
+    from dcc_resources.settings import load_settings
+    from dcc_resources.tracker.database import open_tracker
+    from dcc_resources.zip_processing import process_zip_actions
+
+    settings = load_settings(home=Path(home))
+    tracker = open_tracker(settings)
+    began = time.monotonic()
+    auditor.watching = True
+    with open_session(tracker, settings) as session:
+        for _ in crawl_file_sources(tracker, settings, session):
+            pass
+        for _ in process_zip_actions(tracker, settings, session):
+            pass
+    auditor.watching = False
+    told: dict[str, object] = {name: sorted(found) for name, found in auditor.seen.items()}
+    told["megabytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    told["seconds"] = time.monotonic() - began
+    Path(output).write_text(json.dumps(told))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], sys.argv[3:])
