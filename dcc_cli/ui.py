@@ -124,7 +124,8 @@ def _wait_for_heartbeats(settings: Settings, process: subprocess.Popen[bytes], b
     from dcc_assets.instance import open_instance
 
     def beats() -> bool:
-        return any(beat.timestamp >= began for beat in instance.get_daemon_heartbeats().values())
+        heard = {kind for kind, beat in instance.get_daemon_heartbeats().items() if beat.timestamp >= began}
+        return heard >= set(instance.get_required_daemon_types())
 
     with open_instance(settings) as instance:
         wait_until(process, beats)
