@@ -102,11 +102,12 @@ class Target:
                 self._refuse_session(connection)
 
     def begin(self) -> None:
-        """Mark a database of a server; the file of an earlier copy goes.
+        """Mark a database of a server, which is made where it is missing; the file of an earlier copy goes.
 
         Raises SessionActiveError, and ConfigurationError for a database with tables of another system.
         """
         if self._on_server:
+            create_database(self.engine.url, self.database)
             self._mark()
         else:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
