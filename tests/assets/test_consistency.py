@@ -20,6 +20,7 @@ from dcc_assets.session_runs import run_session
 from dcc_resources.consistency.inconsistencies import RULES
 from dcc_resources.sessions import open_session
 from tests.data_installations import DataInstallation, experiments, specimens
+from tests.databases import one_database
 from tests.healthy_installation import FAULTY, GOOD, INVALID, MISNAMED
 
 
@@ -35,6 +36,7 @@ def shown(data: DataInstallation) -> Iterator[DagsterInstance]:
         yield instance
 
 
+@one_database
 def test_what_dagster_does_not_show_is_said_and_nothing_else(data: DataInstallation, shown: DagsterInstance) -> None:
     """One test, since a session takes seconds: each step damages what the one before left."""
 
