@@ -401,3 +401,28 @@ def test_a_database_that_is_being_copied_into_is_neither_initialised_nor_backed_
     with pytest.raises(StorageUnfinishedError):
         make_backup(store.tracker, store.qc, store.settings, tmp_path / "sets")
     assert not list((tmp_path / "sets").glob("dcc-*"))
+
+
+@pytest.mark.servers
+def test_a_row_that_the_other_kind_of_database_cannot_hold_is_named_and_nothing_taken_over(
+    new_store: MakeStore, mariadb: MariaDb
+) -> None:
+    on_sqlite, on_server = new_store("sqlite").init(), new_store("mariadb")
+    seed_centre(on_sqlite.tracker, "C" * 33)
+
+    def move(source: Store, target: Store) -> None:
+        migrate_storage(source.tracker, source.qc, target.tracker, target.qc, source.settings)
+
+    with pytest.raises(CopyFailedError, match=r"table centre of the tracker database .*too long"):
+        move(on_sqlite, on_server)
+    assert not usable(on_server)
+    with writing(on_sqlite.tracker) as connection:
+        connection.exec_driver_sql("UPDATE centre SET short_name = 'C'")
+    move(on_sqlite, on_server)
+    largest = 2**64 - 1
+    mariadb.query(f"INSERT INTO zip_file (file_name, inc) VALUES ('a', {largest})", on_server.tracker.url.database)
+    back = new_store("sqlite")
+    with pytest.raises(CopyFailedError, match=r"table zip_file of the tracker database .*SQLite cannot hold"):
+        move(on_server, back)
+    assert not (back.settings.home / "tracker.db").exists()
+    assert not list(back.settings.home.iterdir())
