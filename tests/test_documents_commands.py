@@ -18,6 +18,7 @@ import re
 import shlex
 import subprocess
 import sys
+import textwrap
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -28,7 +29,9 @@ from dcc_cli.main import dcc
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").glob("**/*.md")])
-BLOCK = re.compile(r"^```console(?P<marks>[^\n]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(
+    r"^(?P<indent> *)```console(?P<marks>[^\n]*)\n(?P<body>.*?)^(?P=indent)```$", re.MULTILINE | re.DOTALL
+)
 COMMAND_SECONDS = 120
 
 
@@ -54,7 +57,7 @@ def blocks(document: str) -> list[Block]:
     found = []
     for match in BLOCK.finditer(document):
         commands: list[Command] = []
-        for line in match["body"].splitlines():
+        for line in textwrap.dedent(match["body"]).splitlines():
             if line.startswith("$ "):
                 commands.append(Command(line[2:]))
             elif commands and commands[-1].text.endswith("\\"):
@@ -158,6 +161,11 @@ def test_commands_that_exist_are_found() -> None:
     look_up(Command("DCC_HOME=.demo/home .venv/bin/dcc status --json | head"))
     look_up(Command("dcc source add --centre H --protocol sftp"))
     look_up(Command("make install && make test"))
+
+
+def test_a_block_in_a_list_is_read_too() -> None:
+    (block,) = blocks("1. Do:\n\n   ```console shown\n   $ dcc \\\n     init\n   Made.\n   ```\n")
+    assert block.commands == [Command("dcc init", ["Made."])]
 
 
 def test_blocks_are_read_with_their_marks_output_and_continued_lines() -> None:
