@@ -34,6 +34,7 @@ from tests.servers import ServerProcess, SftpServer, Share, free_port, server_pr
 pytestmark = pytest.mark.servers
 
 PASSPHRASE = "open sesame"
+PATIENCE = 30.0
 
 
 def listed(address: SourceAddress, settings: Settings) -> list[str]:
@@ -299,6 +300,14 @@ def test_a_server_without_sftp(openssh: SftpServer, sftp_server: Share, source_s
         connect(sftp_server.address(accesskey=SecretStr(f"key:{key}")), source_settings)
 
 
+def wait_for_line(log: Path, text: str) -> None:
+    """A server writes down why it ended a connection after it has ended it."""
+    end = time.monotonic() + PATIENCE
+    while text not in (said := log.read_text()):
+        assert time.monotonic() < end, said
+        time.sleep(0.02)
+
+
 class TestAlgorithms:
     """What OpenSSH itself does not offer any more is not agreed to."""
 
@@ -324,6 +333,6 @@ class TestAlgorithms:
         try:
             with pytest.raises(SourceUnreachableError, match="no SSH session could be begun"):
                 fetch_host_key(server.hostname, source_settings)
+            wait_for_line(tmp_path / "log", "no matching")
         finally:
             server.stop()
-        assert "no matching" in (tmp_path / "log").read_text()
