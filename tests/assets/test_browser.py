@@ -6,6 +6,7 @@ Screenshots of the pages go to the directory DCC_TEST_SCREENSHOTS, if it is set:
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -22,6 +23,8 @@ from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webdriver import WebDriver
 from selenium.webdriver.support.wait import WebDriverWait
+
+from dcc_cli.demo import submissions
 
 BROWSERS, DRIVERS = ("chromium", "google-chrome"), ("chromedriver",)
 GOOD = "add/H.2013-10-31.1.impc.zip"
@@ -65,7 +68,13 @@ def browser() -> Iterator[WebDriver]:
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def installation_of_ui() -> dict[str, str]:
+    """The environment of the installation that `served` shows, once it does."""
+    return {}
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory, installation_of_ui: dict[str, str]) -> Iterator[str]:
     """The URL of a UI on the installation that the demonstration leaves."""
     folder = tmp_path_factory.mktemp("served")
     environment = {
@@ -76,7 +85,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         [dcc, "demo"], cwd=folder, env=environment, check=False, capture_output=True, text=True, timeout=180
     )
     assert shown.returncode == 0, shown.stdout + shown.stderr
-    environment["DCC_HOME"] = str(folder / ".demo" / "home")
+    installation_of_ui |= environment | {"DCC_HOME": str(folder / ".demo" / "home")}
+    environment = installation_of_ui
     with _ui([dcc, "ui", "--port", str(port := _free_port())], environment):
         yield f"http://127.0.0.1:{port}"
 
@@ -192,3 +202,62 @@ def test_nothing_is_asked_of_anybody_else(served: str) -> None:
         info = answer.read().decode()
     assert "telemetry" in info
     assert "enabled: false" in info
+
+
+HOSTILE = {
+    "<img src=x onerror=document.title='owned'>.zip": None,
+    "[here](javascript:document.title='owned').zip": None,
+    "![](javascript:document.title='owned')<svg onload=document.title='owned'>.zip": None,
+    "=cmd|' C calc'!A0.zip": None,
+    "two\nlines \N{RIGHT-TO-LEFT OVERRIDE}piz.zip": None,
+    "J.2013-11-05.77.impc.zip": "<img src=x onerror=document.title='owned'>",
+}
+"""Names of archives, and what one of them holds in place of a true value."""
+
+
+@pytest.fixture(scope="module")
+def hostile(served: str, tmp_path_factory: pytest.TempPathFactory, installation_of_ui: dict[str, str]) -> str:
+    """The page of the partition of a file source with hostile archives, which was crawled beside the UI."""
+    folder = tmp_path_factory.mktemp("hostile")
+    (folder / "add").mkdir()
+    for name, value in HOSTILE.items():
+        documents = {"J.2013-11-05.77.specimen.impc.xml": submissions.specimen_document("J")}
+        if value is not None:
+            written = value.replace("<", "&lt;").encode()
+            documents = {
+                key: re.sub(rb'isBaseline="[^"]*"', b'isBaseline="%s"' % written, text, count=1)
+                for key, text in documents.items()
+            }
+        (folder / "add" / name).write_bytes(submissions.archive(documents))
+    dcc = str(Path(sys.executable).with_name("dcc"))
+    place = ["--centre", "J", "--protocol", "file", "--base-path", str(folder)]
+    added = subprocess.run(
+        [dcc, "source", "add", *place], env=installation_of_ui, check=True, capture_output=True, text=True
+    )
+    number = added.stdout.strip()
+    crawled = subprocess.run(
+        [dcc, "crawl", "--source", number], env=installation_of_ui, check=False, capture_output=True, text=True
+    )
+    assert crawled.returncode == 1, crawled.stdout + crawled.stderr
+    return f"J-{number}"
+
+
+def harmless(browser: WebDriver) -> None:
+    """No script has run, and nothing on the page would load or run what a centre has named."""
+    assert "owned" not in browser.title
+    assert browser.find_elements(By.CSS_SELECTOR, "img[src='x'], a[href^='javascript:'], svg[onload]") == []
+
+
+@pytest.mark.servers
+def test_what_centres_name_their_archives_is_text_on_every_page(browser: WebDriver, served: str, hostile: str) -> None:
+    see(browser, f"{served}/assets/file_source_listings?view=partitions&partition={quote(hostile, safe='')}", hostile)
+    harmless(browser)
+    for name in list(HOSTILE)[:2]:
+        key = f"add/{name}"
+        see(browser, f"{served}/assets/zip_actions?view=partitions&partition={quote(key, safe='')}", key)
+        harmless(browser)
+    see(browser, f"{served}/assets/validated_documents?view=checks&checkDetail=xsd", "xsd", "Partitions")
+    click(browser, "//*[text()='Partitions']", last=True)
+    click(browser, "//*[contains(text(), 'J.2013-11-05.77')]")
+    wait_for(browser, "Latest execution", "onerror=")
+    harmless(browser)
