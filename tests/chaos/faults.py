@@ -77,12 +77,14 @@ def _kill_by_time(trial: Trial) -> None:
 
 def _kill_by_count(kind: str) -> Callable[[Trial], None]:
     def happen(trial: Trial) -> None:
+        most = trial.installation.counts[kind]
         for _ in range(trial.rng.randint(*trial.at_once)):
-            number = trial.rng.randint(1, trial.installation.counts[kind])
-            session = trial.installation.begin(die=(kind, number))
-            code = session.wait()
-            if code == -signal.SIGKILL:
+            session = trial.installation.begin(die=(kind, trial.rng.randint(1, most)))
+            if session.wait() == -signal.SIGKILL:
                 trial.note_kill(f"session at a {kind}")
+            else:
+                # It had less to do; those that follow have nothing new.
+                most = session.counts().get(kind, most)
 
     return happen
 

@@ -120,6 +120,11 @@ class Session:
         """What it printed."""
         return self.output.read_text("utf-8", "replace")[-6_000:] if self.output.exists() else ""
 
+    def counts(self) -> dict[str, int]:
+        """How many operations of each kind it did, if it lived: see `session_process.run`."""
+        counts = Path(f"{self.output}.counts")
+        return dict(json.loads(counts.read_text())) if counts.exists() else {}
+
     def children(self) -> list[int]:
         """The processes that it has started and that are there."""
         found: list[int] = []
@@ -137,7 +142,7 @@ class ChaosInstallation:
     home: Path
     environment: dict[str, str]
     took: float = 3.0
-    counts: dict[str, int] = field(default_factory=lambda: {"statement": 300, "file": 150})
+    counts: dict[str, int] = field(default_factory=lambda: {"statement": 200, "file": 40})
     _sessions: int = 0
 
     def __post_init__(self) -> None:
@@ -217,9 +222,7 @@ class ChaosInstallation:
         if code not in {0, 1}:
             raise SessionFailedError(f"An undisturbed session ended with {code}:\n{session.said()}")
         self.took = time.monotonic() - session.began
-        counts = Path(f"{session.output}.counts")
-        if counts.exists():
-            self.counts = json.loads(counts.read_text())
+        self.counts = session.counts() or self.counts
 
     def inconsistencies(self) -> list[Inconsistency]:
         """What does not hold together, in databases, staging and Dagster."""
