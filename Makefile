@@ -1,7 +1,7 @@
 # Everything here makes its own environment in .venv first, and works offline once that is there.
 BIN := .venv/bin
 
-.PHONY: help install demo ui test bench soak clean fuzz
+.PHONY: help install demo ui test chaos fuzz soak bench clean
 
 help: ## What can be made
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 10
@@ -18,6 +18,10 @@ ui: install ## The Dagster UI on DCC_HOME: make ui DCC_HOME=.demo/home
 test: install ## Style, types and tests, against real servers where they are installed
 	@.ci/install-servers
 	@.ci/checks $(PYTEST_ARGS)
+
+chaos: install ## Real servers, processes, disks and clocks that fail at seeded moments, for an hour: CHAOS_ARGS="--rounds 8"
+	@.ci/install-servers
+	@$(BIN)/python -m tests.chaos $(CHAOS_ARGS)
 
 fuzz: install ## Hostile input made by a coverage-guided fuzzer for ten minutes: make fuzz FUZZ_SECONDS=60
 	@$(BIN)/python -c 'import atheris' 2>/dev/null || $(BIN)/python -m pip install -qq --constraint constraints.txt atheris
