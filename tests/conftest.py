@@ -1,5 +1,7 @@
 """Fixtures shared by all tests: real databases and real file servers."""
 
+from collections.abc import Generator
+
 import pytest
 
 from dcc_resources import redaction
@@ -21,3 +23,15 @@ pytest_plugins = [
 def no_secrets_known(monkeypatch: pytest.MonkeyPatch) -> None:
     """The passwords of one test's servers are ordinary words to the next test."""
     monkeypatch.setattr(redaction, "_known", redaction._Known())
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A worker of the test run ends, and the run with it, when what a test logged holds half a surrogate pair."""
+    report = yield
+    report.sections = [
+        (title, text.encode("utf-8", "backslashreplace").decode("utf-8")) for title, text in report.sections
+    ]
+    return report
