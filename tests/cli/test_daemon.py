@@ -1,4 +1,4 @@
-"""`dcc daemon`, `dcc ui --read-only` and `dcc crawl`, all at once on MariaDB."""
+"""`dcc daemon` and the pages beside it: with `dcc crawl`, all at once on MariaDB, and on SQLite."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dcc_resources.databases.grants import ACCOUNTS, grant_statements, unlock_st
 from tests.cli.conftest import Dcc
 from tests.cli.test_production import administrator, statements
 from tests.cli.test_ui import alive, ask, descendants, running
-from tests.databases import MariaDb, only_mariadb
+from tests.databases import MariaDb, only_mariadb, only_sqlite
 from tests.installations import specimens
 from tests.servers import free_port
 
@@ -103,6 +103,30 @@ def test_pages_daemon_and_command_line_work_at_once(production: Dcc, reader: Dcc
             assert complained.splitlines()[-1] == "Stopped."
             assert "Traceback" not in complained
             production.check(complained)
+    deadline = time.monotonic() + 10
+    while alive(children) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert alive(children) == set()
+
+
+@only_sqlite
+def test_a_daemon_and_pages_without_one_share_an_installation_on_sqlite(dcc: Dcc) -> None:
+    alone, port = replace(dcc, environment={**dcc.environment, "DCC_CRAWL_INTERVAL": NEVER}), free_port()
+    with running(alone, "daemon") as daemon, running(alone, "ui", "--port", port, "--without-daemon") as ui:
+        assert line_of(daemon) == "The daemon runs (Ctrl-C stops it).\n"
+        assert line_of(ui) == f"The UI is at http://127.0.0.1:{port} (Ctrl-C stops it).\n"
+        assert "runs already" in alone.error("ui", "--port", free_port(), exit_code=3)
+        beats = ask(port, DAEMONS)["instance"]["daemonHealth"]["allDaemonStatuses"]
+        assert "SCHEDULER" in {status["daemonType"] for status in beats if status["healthy"]}
+        assert ask(port, CHANGE)["deletePipelineRun"]["__typename"] == "RunNotFoundError"
+        children = descendants(daemon.pid) | descendants(ui.pid)
+        for process in (daemon, ui):
+            process.send_signal(signal.SIGTERM)
+        for process in (daemon, ui):
+            _, complained = process.communicate(timeout=90)
+            assert process.returncode == 0
+            assert complained.splitlines()[-1] == "Stopped."
+            assert "Traceback" not in complained
     deadline = time.monotonic() + 10
     while alive(children) and time.monotonic() < deadline:
         time.sleep(0.05)
