@@ -5,11 +5,13 @@ from dagster import Definitions
 from dcc_assets.jobs import asset_definitions
 from dcc_assets.reference_assets import reference_definitions
 from dcc_resources.logging_setup import plan_from_environment, start_logging
+from dcc_resources.process_memory import keep_freed_memory_together
 from dcc_resources.process_protection import forbid_core_dumps
 from dcc_sensors.automation import automation_definitions
 from dcc_sensors.reference_watch import reference_automation
 
 # Dagster loads this into each process that works for it.
+keep_freed_memory_together()
 forbid_core_dumps()
 start_logging(plan_from_environment())
 defs = Definitions.merge(asset_definitions(), reference_definitions(), automation_definitions(), reference_automation())

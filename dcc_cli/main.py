@@ -9,6 +9,7 @@ from typing import NoReturn
 import click
 
 from dcc_cli.group import EXIT_CODES, INTERRUPTED, RootGroup
+from dcc_resources.process_memory import keep_freed_memory_together
 from dcc_resources.process_protection import forbid_core_dumps, keep_files_private
 
 _COMMANDS = {
@@ -82,6 +83,7 @@ def main() -> NoReturn:
     """Run the command line of this process."""
     # Imports make many objects that stay: looking through them again and again costs a tenth of a short command.
     gc.set_threshold(50_000, 20, 100)
+    keep_freed_memory_together()
     forbid_core_dumps()
     keep_files_private()
     try:

@@ -8,6 +8,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from dcc_resources.process_memory import keep_freed_memory_together
 from tests.soak.report import as_markdown, write_report
 from tests.soak.running import Plan, live
 from tests.soak.verdict import verdict
@@ -23,6 +24,7 @@ def main() -> int:
     parser.add_argument("--without-daemon", action="store_true", help="Run sessions in this process alone.")
     parser.add_argument("--out", type=Path, default=Path(".bench/soak"), help="Where the report goes. [.bench/soak]")
     given = parser.parse_args()
+    keep_freed_memory_together()
     began = time.monotonic()
 
     def say(line: str) -> None:
