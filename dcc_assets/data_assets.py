@@ -80,7 +80,7 @@ def load(context: OpExecutionContext) -> None:
         tag_session(context, work.session)
         with work.open_qc() as qc:
             with EventRecorder(context.instance, step_of(context)) as recorder:
-                mirror = Mirror(context.instance, recorder, work.tracker, qc)
+                mirror = Mirror(context.instance, recorder, work.tracker, qc, work.settings)
                 mirror.catch_up()
                 try:
                     for outcome in work.take_up_data(qc):
@@ -106,9 +106,9 @@ def load_chosen(
     platform: Platform = context.resources.platform
     with platform.work(session_to_resume(context)) as work:
         tag_session(context, work.session)
-        keys = known_keys(work.tracker, partitions)
+        keys = known_keys(work.tracker, work.settings, partitions)
         with work.open_qc() as qc, EventRecorder(context.instance, step_of(context), planned) as recorder:
-            mirror = Mirror(context.instance, recorder, work.tracker, qc)
+            mirror = Mirror(context.instance, recorder, work.tracker, qc, work.settings)
             chosen = frozenset(keys)
             for outcome in work.take_up_data(qc, keys, again=again):
                 # The chosen ones are shown whole when everything is done.
@@ -128,7 +128,7 @@ def build_chosen(context: OpExecutionContext, centres: Sequence[str]) -> None:
     with platform.work(session_to_resume(context)) as work:
         tag_session(context, work.session)
         with work.open_qc() as qc, EventRecorder(context.instance, step_of(context)) as recorder:
-            mirror = Mirror(context.instance, recorder, work.tracker, qc)
+            mirror = Mirror(context.instance, recorder, work.tracker, qc, work.settings)
             for outcome in work.take_up_data(qc, ()):
                 mirror.tell(outcome)
             mirror.flush()

@@ -20,7 +20,7 @@ from dcc_assets.work import PLATFORM, Platform, Work, data_is_due
 from dcc_assets.zip_mirroring import note_shown, show_unshown
 from dcc_resources.errors import NotFoundError
 from dcc_resources.outcomes import source_partition
-from dcc_resources.staging import Staging
+from dcc_resources.tracker.database import run_reading
 from dcc_resources.tracker.download_plan import count_not_arrived
 from dcc_resources.tracker.models import Centre, FileSource
 from dcc_resources.tracker.queries import waiting_zip_actions
@@ -54,13 +54,11 @@ def crawl(
     platform: Platform = context.resources.platform
     with platform.work(session_to_resume(context)) as work:
         tag_session(context, work.session)
-        with work.tracker.connect() as connection:
-            sources = source_partitions(connection)
+        sources = run_reading(work.tracker, source_partitions, patience_seconds=work.settings.database_retry)
         context.instance.add_dynamic_partitions(str(FILE_SOURCES.name), list(sources))
         wanted = None if partitions is None else _source_ids(sources, partitions)
         with EventRecorder(context.instance, step_of(context), planned) as recorder:
-            with work.tracker.connect() as connection:
-                show_unshown(context.instance, recorder, connection, Staging(work.settings.staging_directory))
+            show_unshown(context.instance, recorder, work.tracker, work.settings)
             for outcome in work.crawl(wanted):
                 found = [key.partition for key in (*outcome.new_zips, *(key for key, _ in outcome.refused_zips))]
                 if found:
@@ -68,8 +66,7 @@ def crawl(
                 recorder.tell(source_report(outcome))
                 for report in found_zip_reports(outcome):
                     recorder.tell(report)
-        with work.tracker.connect() as connection:
-            note_shown(context.instance, connection)
+        note_shown(context.instance, work.tracker, work.settings)
         if work.hands_over:
             _leave_to_others(work)
 
@@ -92,8 +89,8 @@ def _source_ids(sources: dict[str, int], partitions: Sequence[str]) -> list[int]
 
 def _leave_to_others(work: Work) -> None:
     """Keep the session open for the run that will process what is to be done, if there is anything."""
-    with work.tracker.connect() as connection:
-        due = work.until >= Phase.XSD and work_is_due(connection)
+    patience = work.settings.database_retry
+    due = work.until >= Phase.XSD and run_reading(work.tracker, work_is_due, patience_seconds=patience)
     if due or data_is_due(work.tracker, work.settings):
         work.session.hand_over()
 

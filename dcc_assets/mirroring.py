@@ -8,10 +8,11 @@ shown at last. It is kept in the Dagster instance, so that a new instance is sho
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
-from typing import Final
+from functools import partial
+from typing import Final, TypeVar
 
 from dagster import DagsterInstance, OpExecutionContext
 from sqlalchemy import Connection, Engine, func, select, type_coerce
@@ -21,16 +22,20 @@ from dcc_assets.data_catalogue import CENTRES
 from dcc_assets.data_reports import data_report
 from dcc_assets.event_recorder import EventRecorder
 from dcc_assets.recorded_contexts import recorded_contexts, recorded_overviews
-from dcc_assets.recorded_data import recorded_data, recorded_judgements
+from dcc_assets.recorded_data import AT_ONCE, documented_zip_actions, recorded_page
 from dcc_assets.runs import step_of
 from dcc_assets.work import PLATFORM, Platform, open_qc
 from dcc_resources.data_outcomes import ContextsBuilt, DataOutcome, OverviewsBuilt, ZipData
 from dcc_resources.databases.columns import UtcDateTime, utc_now
+from dcc_resources.databases.transactions import run_patiently
 from dcc_resources.outcomes import ZipKey
 from dcc_resources.qc_database.database import require_current
 from dcc_resources.qc_database.models import ContextHistory, DataContext
+from dcc_resources.settings import Settings
 from dcc_resources.tracker.models import ZipAction, ZipFile
 from dcc_resources.tracker.reference import ACTION_IDS, Phase
+
+T = TypeVar("T")
 
 _MARK: Final = "dcc/data shown"
 _JUDGED_AT_ONCE: Final = 100
@@ -66,9 +71,11 @@ class Mirror:
     What a recorder was told is stored when it is left, and not before: only then may the mark be set (`note_shown`).
     """
 
-    def __init__(self, instance: DagsterInstance, recorder: EventRecorder, tracker: Engine, qc: Engine) -> None:
+    def __init__(
+        self, instance: DagsterInstance, recorder: EventRecorder, tracker: Engine, qc: Engine, settings: Settings
+    ) -> None:
         self._instance, self._recorder = instance, recorder
-        self._tracker, self._qc = tracker, qc
+        self._tracker, self._qc, self._settings = tracker, qc, settings
         self._judged: list[ZipKey] = []
         self._told: set[ZipKey] = set()
         self._told_contexts: dict[str, int] = {}
@@ -85,8 +92,7 @@ class Mirror:
         self.flush()
         if isinstance(outcome, ContextsBuilt):
             self.show_contexts(outcome)
-            with self._qc.connect() as qc:
-                newest = _newest_history(qc)
+            newest = self._read(lambda _, qc: _newest_history(qc))
             self._told_contexts.update({counts.centre: newest for counts in outcome.centres})
         elif isinstance(outcome, OverviewsBuilt):
             self.show_overviews(outcome)
@@ -98,24 +104,23 @@ class Mirror:
         """Tell of the zip actions that were judged, by all that is recorded of them."""
         keys, self._judged = self._judged, []
         if keys:
-            with self._tracker.connect() as tracker, self._qc.connect() as qc:
-                self._show(recorded_judgements(tracker, qc, keys))
+            self._show(outcome for outcome in self._recorded(keys) if outcome.reached is Phase.DATA)
 
     def show_all(
         self, keys: Collection[ZipKey] | None = None, centres: Collection[str] | None = None
     ) -> tuple[set[ZipKey], set[str]]:
         """Show what is recorded of all zip actions and centres, or of these; those of which there was anything."""
-        with self._tracker.connect() as tracker, self._qc.connect() as qc:
-            shown = self._show(recorded_data(tracker, qc, keys))
-            contexts, overviews = recorded_contexts(qc, centres), recorded_overviews(qc, centres)
+        shown = self._show(self._recorded(keys))
+        contexts, overviews = self._read(
+            lambda _, qc: (recorded_contexts(qc, centres), recorded_overviews(qc, centres))
+        )
         self.show_contexts(contexts)
         self.show_overviews(overviews)
         return shown, {*(counts.centre for counts in contexts.centres), *overviews.centres}
 
     def show_everything(self) -> int:
         """Show all that is recorded; returns how many centres have data."""
-        with self._tracker.connect() as tracker, self._qc.connect() as qc:
-            newest = _newest(tracker, qc)
+        newest = self._read(_newest)
         _, centres = self.show_all()
         self._mark = newest
         return len(centres)
@@ -138,9 +143,7 @@ class Mirror:
         if mark.zips and datetime.fromisoformat(mark.zips) > utc_now():
             # The clock was put back: what has changed since then cannot be told.
             mark = replace(mark, zips="")
-        with self._tracker.connect() as tracker, self._qc.connect() as qc:
-            newest = _newest(tracker, qc)
-            changes = changes_since(tracker, qc, mark)
+        newest, changes = self._read(lambda tracker, qc: (_newest(tracker, qc), changes_since(tracker, qc, mark)))
         keys = changes.keys - self._told
         centres = {centre for centre, change in changes.centres.items() if change > self._told_contexts.get(centre, 0)}
         if keys or centres:
@@ -151,6 +154,19 @@ class Mirror:
         """Set the mark, once the recorder has been left: a process that is killed has left it where it was."""
         if self._mark is not None:
             write_mark(self._instance, self._mark)
+
+    def _recorded(self, keys: Collection[ZipKey] | None) -> Iterator[ZipData]:
+        """As `recorded_data`. What was read at once is told when it is whole, so that nothing is told twice."""
+        ids = self._read(lambda tracker, _: documented_zip_actions(tracker, keys))
+        for start in range(0, len(ids), AT_ONCE):
+            yield from self._read(partial(recorded_page, ids=ids[start : start + AT_ONCE]))
+
+    def _read(self, work: Callable[[Connection, Connection], T]) -> T:
+        def read() -> T:
+            with self._tracker.connect() as tracker, self._qc.connect() as qc:
+                return work(tracker, qc)
+
+        return run_patiently(self._tracker, read, patience_seconds=self._settings.database_retry)
 
     def _show(self, outcomes: Iterable[ZipData]) -> set[ZipKey]:
         keys = set()
@@ -171,9 +187,9 @@ def show_changes(context: OpExecutionContext) -> None:
     """Show what has changed since the mark. Opens no session. Raises what Platform.tracker and the databases raise."""
     platform: Platform = getattr(context.resources, PLATFORM)
     with platform.tracker() as (settings, tracker), open_qc(settings) as qc:
-        require_current(qc)
+        require_current(qc, patience_seconds=settings.database_retry)
         with EventRecorder(context.instance, step_of(context)) as recorder:
-            mirror = Mirror(context.instance, recorder, tracker, qc)
+            mirror = Mirror(context.instance, recorder, tracker, qc, settings)
             mirror.catch_up()
         mirror.note_shown()
 

@@ -90,7 +90,7 @@ class _Rebuilding:
                 if taken_up is not None:
                     self.say(f"What became of documents after validation is not shown: {error}")
                 return None
-            mirror = Mirror(instance, recorder, self.tracker, qc)
+            mirror = Mirror(instance, recorder, self.tracker, qc, self.settings)
             self.centres = mirror.show_everything()
             return mirror
 

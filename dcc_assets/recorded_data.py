@@ -27,7 +27,8 @@ from dcc_resources.tracker.models import AnException, Centre, XmlFile, XmlLog, Z
 from dcc_resources.tracker.reference import ACTION_IDS, Phase, Status
 
 _ACTIONS: Final = {number: action for action, number in ACTION_IDS.items()}
-_CHUNK: Final = 500
+AT_ONCE: Final = 500
+"""How many zip actions are read together."""
 _DOCUMENT: Final = Document.__table__
 _FINDING: Final = Finding.__table__
 _SNAPSHOT: Final = ReferenceSnapshot.__table__
@@ -59,22 +60,22 @@ def recorded_data(tracker: Connection, qc: Connection, keys: Collection[ZipKey] 
 
     A phase is told of that some document has come to; with all documents that have come to it or stopped before it.
     """
-    ids = _zip_actions(tracker, keys)
-    for start in range(0, len(ids), _CHUNK):
-        found = list(_documents(tracker, ids[start : start + _CHUNK]))
-        xml_ids = [document.id for recorded in found for document in recorded.documents]
-        reasons = _reasons(tracker, [d.id for recorded in found for d in recorded.documents if _failed_upload(d)])
-        judged = _judged(qc, xml_ids)
-        for recorded in found:
-            yield from _told(recorded, judged, reasons)
+    ids = documented_zip_actions(tracker, keys)
+    for start in range(0, len(ids), AT_ONCE):
+        yield from recorded_page(tracker, qc, ids[start : start + AT_ONCE])
 
 
-def recorded_judgements(tracker: Connection, qc: Connection, keys: Collection[ZipKey]) -> Iterator[ZipData]:
-    """What `recorded_data` tells of the phase data."""
-    return (outcome for outcome in recorded_data(tracker, qc, keys) if outcome.reached is Phase.DATA)
+def recorded_page(tracker: Connection, qc: Connection, ids: Sequence[int]) -> list[ZipData]:
+    """What `recorded_data` tells of zip actions by their ids, of which there are `AT_ONCE` at most."""
+    found = list(_documents(tracker, ids))
+    xml_ids = [document.id for recorded in found for document in recorded.documents]
+    reasons = _reasons(tracker, [d.id for recorded in found for d in recorded.documents if _failed_upload(d)])
+    judged = _judged(qc, xml_ids)
+    return [outcome for recorded in found for outcome in _told(recorded, judged, reasons)]
 
 
-def _zip_actions(tracker: Connection, keys: Collection[ZipKey] | None) -> list[int]:
+def documented_zip_actions(tracker: Connection, keys: Collection[ZipKey] | None) -> list[int]:
+    """The ids of all zip actions that may have documents, or of those of `keys`."""
     query = select(ZipAction.id, ZipAction.todo_id, ZipFile.file_name).join(ZipFile, ZipFile.id == ZipAction.zip_id)
     # Where the name alone, or the download, came to nothing there is no document.
     query = query.where(ZipAction.phase_id >= int(Phase.XML_NAME)).order_by(ZipAction.id)
@@ -83,8 +84,8 @@ def _zip_actions(tracker: Connection, keys: Collection[ZipKey] | None) -> list[i
     wanted, names = frozenset(keys), sorted({key.file_name for key in keys})
     found = (
         row
-        for start in range(0, len(names), _CHUNK)
-        for row in tracker.execute(query.where(ZipFile.file_name.in_(names[start : start + _CHUNK])))
+        for start in range(0, len(names), AT_ONCE)
+        for row in tracker.execute(query.where(ZipFile.file_name.in_(names[start : start + AT_ONCE])))
     )
     return sorted(row.id for row in found if ZipKey(_ACTIONS[row.todo_id], row.file_name) in wanted)
 
@@ -135,8 +136,8 @@ def _reasons(tracker: Connection, xml_ids: Sequence[int]) -> dict[int, str]:
         .where(XmlLog.xml_id.in_(IDS), XmlLog.cleared.is_(None))
         .order_by(XmlLog.id)
     )
-    for start in range(0, len(xml_ids), _CHUNK):
-        for xml_id, kind, message in tracker.execute(query, {"ids": xml_ids[start : start + _CHUNK]}):
+    for start in range(0, len(xml_ids), AT_ONCE):
+        for xml_id, kind, message in tracker.execute(query, {"ids": xml_ids[start : start + AT_ONCE]}):
             reasons.setdefault(xml_id, message or kind)
     return reasons
 
@@ -145,8 +146,8 @@ def _judged(qc: Connection, xml_ids: Sequence[int]) -> _Judged:
     rows: dict[int, Row[Any]] = {}
     counts: dict[int, dict[tuple[str, Severity], int]] = defaultdict(dict)
     findings: dict[int, list[FindingEntry]] = {}
-    for start in range(0, len(xml_ids), _CHUNK):
-        of_documents = _DOCUMENT.c.tracker_id.in_(xml_ids[start : start + _CHUNK])
+    for start in range(0, len(xml_ids), AT_ONCE):
+        of_documents = _DOCUMENT.c.tracker_id.in_(xml_ids[start : start + AT_ONCE])
         there = select(_DOCUMENT).where(of_documents, _DOCUMENT.c.action != DocumentAction.UNDO.value)
         by_id = {row.id: row for row in qc.execute(there)}
         rows |= {row.tracker_id: row for row in by_id.values()}

@@ -25,7 +25,7 @@ from sqlalchemy import Engine
 
 from dcc_assets.metadata import Metadata, table, utc_timestamp
 from dcc_resources.databases.columns import utc_now
-from dcc_resources.qc_database.database import open_qc_database, require_current
+from dcc_resources.qc_database.database import open_qc_database, require_current, run_reading
 from dcc_resources.reference_data.freshness import Freshness, freshness
 from dcc_resources.reference_data.loading import SETS
 from dcc_resources.reference_data.refreshing import Refreshed, RefreshOutcome, refresh, setting_of
@@ -94,8 +94,10 @@ def reference_data(context: AssetExecutionContext) -> Iterator[MaterializeResult
     checked = [name for name, key in _KEYS.items() if AssetCheckKey(key, FRESH) in context.selected_asset_check_keys]
     with _qc_database(settings) as qc:
         refreshed = {each.name: each for each in refresh(qc, settings, names)} if names else {}
-        with qc.connect() as connection:
-            ages = {each.name: each for each in freshness(connection, settings, utc_now())}
+        found = run_reading(
+            qc, lambda asked: freshness(asked, settings, utc_now()), patience_seconds=settings.database_retry
+        )
+    ages = {each.name: each for each in found}
     for each in refreshed.values():
         context.log.log("ERROR" if each.outcome is RefreshOutcome.FAILED else "INFO", each.message)
         if each.outcome is not RefreshOutcome.FAILED:
@@ -145,7 +147,7 @@ def _check(age: Freshness, refreshed: Refreshed | None) -> AssetCheckResult:
 def _qc_database(settings: Settings) -> Iterator[Engine]:
     engine = open_qc_database(settings)
     try:
-        require_current(engine)
+        require_current(engine, patience_seconds=settings.database_retry)
         yield engine
     finally:
         engine.dispose()

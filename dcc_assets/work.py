@@ -22,7 +22,7 @@ from dcc_resources.qc_database.database import require_current as require_curren
 from dcc_resources.redaction import clean
 from dcc_resources.sessions import Session, open_session
 from dcc_resources.settings import Settings, load_settings
-from dcc_resources.tracker.database import open_tracker, require_current
+from dcc_resources.tracker.database import open_tracker, require_current, run_reading
 from dcc_resources.tracker.queries import find_zips
 from dcc_resources.tracker.reference import Phase
 
@@ -125,7 +125,7 @@ class Work:
         """The QC database. Raises QcDatabaseOutdatedError and QcDatabaseUnreachableError."""
         with open_qc(self.settings) as qc:
             with self._noting_failure():
-                require_current_qc(qc)
+                require_current_qc(qc, patience_seconds=self.settings.database_retry)
             yield qc
 
     @contextmanager
@@ -172,7 +172,7 @@ class OwnSession(Platform):
         settings = load_settings()
         tracker = open_tracker(settings)
         try:
-            require_current(tracker)
+            require_current(tracker, patience_seconds=settings.database_retry)
             yield settings, tracker
         finally:
             tracker.dispose()
@@ -216,17 +216,23 @@ def data_is_due(tracker: Engine, settings: Settings) -> bool:
     until = settings.last_phase
     if until < Phase.UPLOAD:
         return False
-    with tracker.connect() as connection:
+
+    def look(connection: Connection) -> bool:
         if until is Phase.QC:
             return count_waiting(connection) > 0
         due = (phase for phase in Phase if Phase.UPLOAD <= phase <= until)
         return any(load_due(connection, phase, settings.naming) for phase in due)
 
+    return run_reading(tracker, look, patience_seconds=settings.database_retry)
 
-def known_keys(tracker: Engine, partitions: Sequence[str]) -> list[ZipKey]:
+
+def known_keys(tracker: Engine, settings: Settings, partitions: Sequence[str]) -> list[ZipKey]:
     """The zip actions of partition keys. Raises NotFoundError for one that the tracker does not know."""
-    with tracker.connect() as connection:
-        keys = keys_of_partitions(connection, partitions)
+    keys = run_reading(
+        tracker,
+        lambda connection: keys_of_partitions(connection, partitions),
+        patience_seconds=settings.database_retry,
+    )
     missing = set(partitions) - {key.partition for key in keys}
     if missing:
         raise NotFoundError(

@@ -13,10 +13,9 @@ from dagster import (
 
 from dcc_assets.catalogue import ZIP_ACTIONS_ASSET, ZIP_CHECK_SPECS, ZIP_SPECS
 from dcc_assets.event_recorder import EventRecorder, Report
-from dcc_assets.recorded_outcomes import recorded_zips
 from dcc_assets.runs import session_to_resume, step_of, tag_session
 from dcc_assets.work import PLATFORM, Platform, data_is_due, known_keys
-from dcc_assets.zip_mirroring import note_shown, show_unshown
+from dcc_assets.zip_mirroring import note_shown, show_recorded, show_unshown
 from dcc_assets.zip_reports import whole_zip_report, zip_report
 from dcc_resources.outcomes import ZipOutcome
 from dcc_resources.staging import Staging
@@ -59,23 +58,20 @@ def process(
     platform: Platform = context.resources.platform
     with platform.work(session_to_resume(context)) as work:
         tag_session(context, work.session)
-        keys = None if partitions is None else known_keys(work.tracker, partitions)
+        keys = None if partitions is None else known_keys(work.tracker, work.settings, partitions)
         staging = Staging(work.settings.staging_directory)
         with EventRecorder(context.instance, step_of(context), planned) as recorder:
-            with work.tracker.connect() as connection:
-                show_unshown(context.instance, recorder, connection, staging)
+            show_unshown(context.instance, recorder, work.tracker, work.settings)
             for outcome in work.process(keys):
                 recorder.tell(report(outcome, staging))
-        with work.tracker.connect() as connection:
-            note_shown(context.instance, connection)
+        note_shown(context.instance, work.tracker, work.settings)
         if work.hands_over and data_is_due(work.tracker, work.settings):
             work.session.hand_over()
 
 
 def _show_recorded(context: OpExecutionContext, partitions: Sequence[str], planned: Collection[AssetCheckKey]) -> None:
     platform: Platform = context.resources.platform
-    with platform.tracker() as (settings, tracker), tracker.connect() as connection:
-        staging = Staging(settings.staging_directory)
+    with platform.tracker() as (settings, tracker):
+        keys = known_keys(tracker, settings, partitions)
         with EventRecorder(context.instance, step_of(context), planned) as recorder:
-            for outcome in recorded_zips(connection, known_keys(tracker, partitions)):
-                recorder.tell(whole_zip_report(outcome, staging))
+            show_recorded(recorder, tracker, settings, keys)

@@ -9,19 +9,22 @@ everything.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Final
 
 from dagster import DagsterInstance
-from sqlalchemy import Connection, func, or_, select
+from sqlalchemy import Connection, Engine, func, or_, select
 
 from dcc_assets.catalogue import ZIP_ACTIONS
 from dcc_assets.event_recorder import EventRecorder
 from dcc_assets.recorded_outcomes import recorded_zips
 from dcc_assets.zip_reports import whole_zip_report
-from dcc_resources.outcomes import ZipKey
+from dcc_resources.outcomes import ZipKey, ZipOutcome
+from dcc_resources.settings import Settings
 from dcc_resources.staging import Staging
+from dcc_resources.tracker.database import run_reading
 from dcc_resources.tracker.models import FileSourceHasZip, Reopening, ZipAction, ZipActionLog, ZipDownload, ZipFile
 from dcc_resources.tracker.reference import ACTION_IDS, Phase, Status
 
@@ -40,32 +43,51 @@ class ZipMark:
     reopenings: int = 0
 
 
-def show_unshown(instance: DagsterInstance, recorder: EventRecorder, connection: Connection, staging: Staging) -> None:
-    """Show what no session told of; the mark stays, since what is told is stored only when the recorder is left."""
+def show_unshown(instance: DagsterInstance, recorder: EventRecorder, tracker: Engine, settings: Settings) -> None:
+    """Show what no session told of; the mark stays, since what is told is stored only when the recorder is left.
+
+    Raises TrackerUnreachableError, as `note_shown` and `show_recorded` do.
+    """
     mark = read_zip_mark(instance)
-    if newest_zip_mark(connection) == mark:
+    if run_reading(tracker, newest_zip_mark, patience_seconds=settings.database_retry) == mark:
         return
-    for keys in _unshown(connection, mark):
+    last = 0
+    while page := run_reading(
+        tracker, partial(_unshown, mark=mark, after=last), patience_seconds=settings.database_retry
+    ):
+        last, keys = max(page), list(page.values())
         instance.add_dynamic_partitions(str(ZIP_ACTIONS.name), [key.partition for key in keys])
-        for outcome in recorded_zips(connection, keys):
+        show_recorded(recorder, tracker, settings, keys)
+
+
+def show_recorded(recorder: EventRecorder, tracker: Engine, settings: Settings, keys: Sequence[ZipKey]) -> None:
+    """Show what the tracker has recorded of zip actions."""
+    staging = Staging(settings.staging_directory)
+    for start in range(0, len(keys), _AT_ONCE):
+        load = partial(_recorded, keys=keys[start : start + _AT_ONCE])
+        for outcome in run_reading(tracker, load, patience_seconds=settings.database_retry):
             recorder.tell(whole_zip_report(outcome, staging))
 
 
-def note_shown(instance: DagsterInstance, connection: Connection) -> None:
+def note_shown(instance: DagsterInstance, tracker: Engine, settings: Settings) -> None:
     """Note that everything is shown; called when the recorder is left.
 
     What is unfinished will be told of by a session to come, which may be killed: as long as anything is, downloads
     count as not shown.
     """
+    newest, unfinished = run_reading(tracker, _newest_and_unfinished, patience_seconds=settings.database_retry)
+    if unfinished:
+        newest = replace(newest, downloads=read_zip_mark(instance).downloads)
+    write_zip_mark(instance, newest)
+
+
+def _newest_and_unfinished(connection: Connection) -> tuple[ZipMark, bool]:
     unfinished = (
         select(ZipAction.id)
         .where(ZipAction.phase_id.between(int(Phase.ZIP_MD5), int(Phase.XSD)))
         .where(ZipAction.status_id.in_([int(Status.PENDING), int(Status.RUNNING)]))
     )
-    newest = newest_zip_mark(connection)
-    if connection.scalar(unfinished.limit(1)) is not None:
-        newest = replace(newest, downloads=read_zip_mark(instance).downloads)
-    write_zip_mark(instance, newest)
+    return newest_zip_mark(connection), connection.scalar(unfinished.limit(1)) is not None
 
 
 def newest_zip_mark(connection: Connection) -> ZipMark:
@@ -88,8 +110,12 @@ def write_zip_mark(instance: DagsterInstance, mark: ZipMark) -> None:
     instance.daemon_cursor_storage.set_cursor_values({_MARK: json.dumps(asdict(mark))})
 
 
-def _unshown(connection: Connection, mark: ZipMark) -> Iterator[list[ZipKey]]:
-    """The zip actions of which something is newer than the mark, a few hundred at a time."""
+def _recorded(connection: Connection, keys: Sequence[ZipKey]) -> list[ZipOutcome]:
+    return list(recorded_zips(connection, keys))
+
+
+def _unshown(connection: Connection, mark: ZipMark, after: int) -> dict[int, ZipKey]:
+    """The zip actions by ids greater than `after` of which something is newer than the mark, a few hundred of them."""
     downloaded = (
         select(FileSourceHasZip.za_id)
         .join(ZipDownload, ZipDownload.zf_id == FileSourceHasZip.id)
@@ -106,11 +132,8 @@ def _unshown(connection: Connection, mark: ZipMark) -> Iterator[list[ZipKey]]:
     query = (
         select(ZipAction.id, ZipAction.todo_id, ZipFile.file_name)
         .join(ZipFile, ZipFile.id == ZipAction.zip_id)
-        .where(newer)
+        .where(newer, ZipAction.id > after)
         .order_by(ZipAction.id)
         .limit(_AT_ONCE)
     )
-    last = 0
-    while page := connection.execute(query.where(ZipAction.id > last)).all():
-        yield [ZipKey(_ACTIONS[row.todo_id], row.file_name) for row in page]
-        last = page[-1].id
+    return {row.id: ZipKey(_ACTIONS[row.todo_id], row.file_name) for row in connection.execute(query)}

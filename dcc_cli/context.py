@@ -49,16 +49,17 @@ def open_tracker(settings: Settings) -> Iterator[Engine]:
 
 
 @contextmanager
-def open_qc(settings: Settings) -> Iterator[Engine]:
+def open_qc(settings: Settings, *, patience_seconds: float | None = None) -> Iterator[Engine]:
     """The QC database, which must have this version's schema; its connections are closed afterwards.
 
+    One that is away is asked again for `patience_seconds`, or not at all.
     Raises QcDatabaseOutdatedError, QcDatabaseUnreachableError.
     """
     from dcc_resources.qc_database import database
 
     engine = database.open_qc_database(settings)
     try:
-        database.require_current(engine)
+        database.require_current(engine, patience_seconds=patience_seconds)
         yield engine
     finally:
         engine.dispose()

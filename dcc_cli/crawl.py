@@ -15,6 +15,8 @@ from dcc_cli.session_work import Listeners, crawl_and_process, process_again, so
 if TYPE_CHECKING:
     from sqlalchemy import Engine
 
+    from dcc_resources.settings import Settings
+
 _downloaders_option = click.option(
     "--downloaders", type=click.IntRange(1, 64), help="Downloads under way at once. [DCC_DOWNLOADERS, else 4]"
 )
@@ -92,12 +94,12 @@ def crawl(
     """
     settings = settings_from_environment(downloaders=downloaders, workers=workers, max_retries=max_retries, until=until)
     with open_tracker(settings) as tracker:
-        crawlable = sources_to_crawl(tracker, source_ids)
+        crawlable = sources_to_crawl(tracker, settings, source_ids)
         if not crawlable:
             warn(
                 "There is no available file source of an active centre. See `dcc source list`; `dcc source add --help`."
             )
-        with session_display(len(crawlable), partial(_count_waiting, tracker), as_json=as_json) as display:
+        with session_display(len(crawlable), partial(_count_waiting, tracker, settings), as_json=as_json) as display:
             session_id, notices = crawl_and_process(tracker, settings, list(source_ids) or None, _listeners(display))
     _conclude(display, session_id, notices, as_json)
     ctx.exit(display.report.exit_code)
@@ -146,11 +148,11 @@ def _listeners(display: SessionDisplay) -> Listeners:
     return Listeners(display.on_crawl, display.on_zip, display.on_data)
 
 
-def _count_waiting(tracker: Engine) -> int:
+def _count_waiting(tracker: Engine, settings: Settings) -> int:
+    from dcc_resources.tracker.database import run_reading
     from dcc_resources.tracker.queries import waiting_zip_actions
 
-    with tracker.connect() as connection:
-        return len(waiting_zip_actions(connection))
+    return len(run_reading(tracker, waiting_zip_actions, patience_seconds=settings.database_retry))
 
 
 def _conclude(display: SessionDisplay, session_id: int | None, notices: tuple[str, ...], as_json: bool) -> None:

@@ -11,12 +11,13 @@ from dcc_resources.errors import ConfigurationError, DagsterStorageError, Dagste
 
 if TYPE_CHECKING:
     from dagster import DagsterInstance
-    from sqlalchemy import Engine
+    from sqlalchemy import Connection, Engine
 
     from dcc_resources.data_outcomes import DataOutcome
     from dcc_resources.outcomes import SourceCrawl, ZipKey, ZipOutcome
     from dcc_resources.sessions import Session
     from dcc_resources.settings import Settings
+    from dcc_resources.tracker.registry import SourceEntry
 
 Notices = tuple[str, ...]
 
@@ -30,17 +31,20 @@ class Listeners:
     on_data: Callable[[DataOutcome], None]
 
 
-def sources_to_crawl(tracker: Engine, source_ids: Sequence[int]) -> list[int]:
+def sources_to_crawl(tracker: Engine, settings: Settings, source_ids: Sequence[int]) -> list[int]:
     """Ids of the file sources that a crawl of `source_ids` (all, if there are none) will list.
 
     Raises NotFoundError for one that does not exist, ConfigurationError for one that may not be crawled.
     """
     from dcc_resources.tracker import registry
+    from dcc_resources.tracker.database import run_reading
     from dcc_resources.tracker.sources import load_addresses
 
-    with tracker.connect() as connection:
+    def look(connection: Connection) -> tuple[list[int], list[SourceEntry]]:
         crawlable = [address.id for address in load_addresses(connection, ids=source_ids or None)]
-        wanted = registry.list_sources(connection, source_ids) if source_ids else []
+        return crawlable, registry.list_sources(connection, source_ids) if source_ids else []
+
+    crawlable, wanted = run_reading(tracker, look, patience_seconds=settings.database_retry)
     for entry in wanted:
         if entry.id not in crawlable:
             state = f"in the state {entry.state}" if entry.centre_active else f"of centre {entry.centre}, not active,"
@@ -156,6 +160,6 @@ def _process(
     from dcc_cli.context import open_qc
     from dcc_resources.data_phases.session_data import take_up_data
 
-    with open_qc(settings) as qc:
+    with open_qc(settings, patience_seconds=settings.database_retry) as qc:
         for data in take_up_data(tracker, qc, settings, session, until=settings.last_phase, keys=keys):
             heard.on_data(data)

@@ -17,6 +17,7 @@ from datetime import datetime
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
+from dcc_resources.databases.transactions import run_reading
 from dcc_resources.errors import DccError, NotFoundError
 from dcc_resources.file_sources.base import SourceAddress
 from dcc_resources.outcomes import HELD, Problem, ZipKey
@@ -51,8 +52,9 @@ def send_session_report(tracker: Engine, settings: Settings, session_id: int) ->
         channels = open_channels(settings)
         if not channels:
             return said
-        with tracker.connect() as connection:
-            facts = _load(connection, session_id, None)
+        facts = run_reading(
+            tracker, lambda connection: _load(connection, session_id, None), patience_seconds=settings.database_retry
+        )
         if facts.quiet and not settings.report_quiet_sessions:
             return said
         report = _render(facts)

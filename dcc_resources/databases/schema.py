@@ -19,6 +19,7 @@ from sqlalchemy.exc import OperationalError, ProgrammingError
 from dcc_resources.databases.description import Database
 from dcc_resources.databases.engines import WRITES, database_label, open_url
 from dcc_resources.databases.servers import require_fit_server
+from dcc_resources.databases.transactions import run_reading
 from dcc_resources.errors import ConfigurationError, DatabaseOutdatedError, StorageUnfinishedError
 from dcc_resources.private_files import PRIVATE_FILE, close_to_others, make_directory, refuse_links_of_others
 
@@ -70,20 +71,29 @@ def init_database(engine: Engine, database: Database, *, unfinished: bool = Fals
     return InitReport(created=before is None, from_revision=before, to_revision=database.head)
 
 
-def require_current(engine: Engine, database: Database) -> None:
+def require_current(engine: Engine, database: Database, *, patience_seconds: float | None = None) -> None:
     """Raise the database's `outdated` error unless it has the schema of this version; changes nothing.
 
-    Raises DatabaseServerUnfitError for a server that is too old or not set up for it, StorageUnfinishedError for a
-    database that rows are being copied into.
+    A database that is away is asked again for `patience_seconds`, as by `run_reading`; None: it is said at once. Raises
+    its `unreachable` error, DatabaseServerUnfitError for a server that is too old or not set up for it, and
+    StorageUnfinishedError for a database that rows are being copied into.
     """
     label = database_label(engine.url)
     if engine.dialect.name == "sqlite" and not Path(str(engine.url.database)).exists():
         raise database.outdated(f"There is no {database.name} at {label}. Create it with: dcc init.")
-    with engine.connect() as connection:
+
+    def look(connection: Connection) -> str | None:
         require_fit_server(connection, database)
         revision = _revision(connection)
         refuse_unfinished(connection, database)
         _refuse_other(connection, database, revision)
+        return revision
+
+    if patience_seconds is None:
+        with engine.connect() as connection:
+            revision = look(connection)
+    else:
+        revision = run_reading(engine, look, patience_seconds=patience_seconds)
     if revision is None:
         raise database.outdated(f"The database {label} holds no {database.noun}. Create it with: dcc init.")
     if revision not in database.revisions:

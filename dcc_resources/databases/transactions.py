@@ -158,7 +158,7 @@ def run_patiently(engine: Engine, work: Callable[[], T], *, patience_seconds: fl
     """Run `work`, which makes connections of `engine` itself, as often as it takes for `patience_seconds`; its result.
 
     It is run again as by `run_writing`, which see for the errors raised. Whether a commit whose answer was lost took
-    place is for `work` to find out.
+    place is for `work` to find out. It may read another database of ours beside it, which is waited for as this one is.
     """
     patience = _Patience(engine, patience_seconds)
     while True:
@@ -205,7 +205,9 @@ class _Patience:
 def _out_of_patience(engine: Engine, error: BaseException, patience_seconds: float) -> DatabaseUnreachableError:
     database = database_of(engine)
     if not is_contention(error):
-        return database.unreachable(f"{error} It was tried again for {patience_seconds:.0f} seconds.")
+        # Of two databases that are read together, the other one may be away.
+        unreachable = type(error) if isinstance(error, DatabaseUnreachableError) else database.unreachable
+        return unreachable(f"{error} It was tried again for {patience_seconds:.0f} seconds.")
     return database.unreachable(
         f"The {database.name} {database_label(engine.url)} could not be written for {patience_seconds:.0f} seconds: "
         "other writers were in the way. Try again when they are done."

@@ -52,9 +52,12 @@ def init_qc_database(engine: Engine) -> InitReport:
     return schema.init_database(engine, QC_DATABASE)
 
 
-def require_current(engine: Engine) -> None:
-    """Raise QcDatabaseOutdatedError unless the database has the schema of this version; changes nothing."""
-    schema.require_current(engine, QC_DATABASE)
+def require_current(engine: Engine, *, patience_seconds: float | None = None) -> None:
+    """Raise QcDatabaseOutdatedError unless the database has the schema of this version; changes nothing.
+
+    As `dcc_resources.databases.schema.require_current`.
+    """
+    schema.require_current(engine, QC_DATABASE, patience_seconds=patience_seconds)
 
 
 QC_DATABASE: Final = Database(

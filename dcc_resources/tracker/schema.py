@@ -37,9 +37,12 @@ def init_tracker(engine: Engine) -> InitReport:
     return schema.init_database(engine, TRACKER)
 
 
-def require_current(engine: Engine) -> None:
-    """Raise TrackerOutdatedError unless the database has the schema of this version; changes nothing."""
-    schema.require_current(engine, TRACKER)
+def require_current(engine: Engine, *, patience_seconds: float | None = None) -> None:
+    """Raise TrackerOutdatedError unless the database has the schema of this version; changes nothing.
+
+    As `dcc_resources.databases.schema.require_current`.
+    """
+    schema.require_current(engine, TRACKER, patience_seconds=patience_seconds)
 
 
 def _add_reference_rows(connection: Connection) -> None:

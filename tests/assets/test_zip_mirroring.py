@@ -47,7 +47,7 @@ def test_an_archive_that_is_not_finished_counts_as_not_shown(data: DataInstallat
         with writing(data.tracker) as connection:
             stuck = ZipAction.__table__.update().where(ZipAction.id == 2).values(phase_id=4, status_id=2)
             connection.execute(stuck)
-            note_shown(instance, connection)
+        note_shown(instance, data.tracker, data.settings)
 
         mark = read_zip_mark(instance)
         assert (mark.zip_actions, mark.downloads) == (2, 1)
