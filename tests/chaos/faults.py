@@ -19,7 +19,9 @@ from tests.chaos.proxy import KINDS as NETWORK_KINDS
 from tests.chaos.proxy import FaultProxy, Faults
 from tests.databases import MariaDb
 
-_FAKETIME: Final = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
+_FAKETIME: Final = next(
+    Path("/usr/lib").glob("*/faketime/libfaketime.so.1"), Path("/usr/lib/faketime/libfaketime.so.1")
+)
 _HURRIED: Final = {
     "DCC_CONNECT_TIMEOUT": "3",
     "DCC_LOGIN_TIMEOUT": "3",
