@@ -23,7 +23,7 @@ from dcc_resources.data_outcomes import DataOutcome
 from dcc_resources.errors import DagsterStorageError
 from dcc_resources.outcomes import SourceCrawl, ZipKey, ZipOutcome
 from dcc_resources.qc_database.database import require_current
-from dcc_resources.sessions import open_session
+from dcc_resources.sessions import Session, open_session
 from dcc_resources.settings import Settings
 from dcc_resources.tracker.reference import Phase
 
@@ -53,15 +53,17 @@ def run_session(
     on_crawl: Callable[[SourceCrawl], None] = unheard,
     on_zip: Callable[[ZipOutcome], None] = unheard,
     on_data: Callable[[DataOutcome], None] = unheard,
+    on_begin: Callable[[Session], None] = unheard,
 ) -> SessionReport:
     """Crawl all available file sources, or those of `source_ids`, then take what waits on to the phase `until`.
 
     Up to the validation zip actions are processed, after it documents are taken up; before `xsd` there is nothing but
-    the crawl. `on_crawl`, `on_zip` and `on_data` hear of each outcome once it is recorded, in the caller's thread.
-    Raises SessionActiveError, SessionLostError, DatabaseUnreachableError, QcDatabaseOutdatedError and
-    InternalFaultError, and, when everything is done, DagsterStorageError.
+    the crawl. `on_crawl`, `on_zip` and `on_data` hear of each outcome once it is recorded, in the caller's thread,
+    `on_begin` of the session. Raises SessionActiveError, SessionLostError, DatabaseUnreachableError,
+    QcDatabaseOutdatedError and InternalFaultError, and, when everything is done, DagsterStorageError.
     """
     with open_session(tracker, settings) as session:
+        on_begin(session)
         work = Work(
             settings, tracker, session, source_ids, on_crawl=on_crawl, on_zip=on_zip, until=until, on_data=on_data
         )
@@ -82,6 +84,7 @@ def run_zip_actions(
     until: Phase = Phase.QC,
     on_zip: Callable[[ZipOutcome], None] = unheard,
     on_data: Callable[[DataOutcome], None] = unheard,
+    on_begin: Callable[[Session], None] = unheard,
 ) -> SessionReport:
     """Re-open the zip actions of `keys` in the name of `requested_by` and take them on to `until`, in a session.
 
@@ -89,6 +92,7 @@ def run_zip_actions(
     whose name is refused.
     """
     with open_session(tracker, settings) as session:
+        on_begin(session)
         work = Work(
             settings,
             tracker,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -10,7 +12,8 @@ import click
 from dcc_cli.context import json_option, open_tracker, parse_zip_key, settings_from_environment
 from dcc_cli.output import echo_json, printable, warn
 from dcc_cli.session_display import SessionDisplay, session_display
-from dcc_cli.session_work import Listeners, crawl_and_process, process_again, sources_to_crawl
+from dcc_cli.session_work import Listeners, Notices, crawl_and_process, process_again, sources_to_crawl
+from dcc_resources.errors import DatabaseUnreachableError
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
@@ -71,7 +74,7 @@ def crawl(
     JSON: an object with
       session      the session's id
       notices      sentences on sessions before it, such as one that had died, and on where its
-                   report was sent
+                   report was sent, and why it broke off
       seconds      how long it took
       sources      a list of {"id", "label", "centre", "outcome" (ok, partial, failed),
                    "error": null or {"kind", "message"}, "listed", "new", "known", "changed",
@@ -89,8 +92,8 @@ def crawl(
 
     Exit codes: 0 all well; 1 a zip action failed or waits to be confirmed, or the crawl found something amiss (a
     refused name, a changed zip, an unreadable directory); 2 wrong use, or a database is not initialised; 3 another
-    session is active; 4 a file source (the others were crawled) or a database could not be reached; 130 interrupted:
-    the next session goes on.
+    session is active; 4 a file source (the others were crawled) or a database could not be reached, after which
+    what was done until then is printed all the same; 130 interrupted: the next session goes on.
     """
     settings = settings_from_environment(downloaders=downloaders, workers=workers, max_retries=max_retries, until=until)
     with open_tracker(settings) as tracker:
@@ -99,10 +102,10 @@ def crawl(
             warn(
                 "There is no available file source of an active centre. See `dcc source list`; `dcc source add --help`."
             )
-        with session_display(len(crawlable), partial(_count_waiting, tracker, settings), as_json=as_json) as display:
-            session_id, notices = crawl_and_process(tracker, settings, list(source_ids) or None, _listeners(display))
-    _conclude(display, session_id, notices, as_json)
-    ctx.exit(display.report.exit_code)
+        shown = session_display(len(crawlable), partial(_count_waiting, tracker, settings), as_json=as_json)
+        work = partial(crawl_and_process, tracker, settings, list(source_ids) or None)
+        exit_code = _run_session(shown, work, as_json)
+    ctx.exit(exit_code)
 
 
 @click.command()
@@ -138,14 +141,30 @@ def retry(
     """
     keys = list(dict.fromkeys(parse_zip_key(text) for text in zip_actions))
     settings = settings_from_environment(downloaders=downloaders, workers=workers, max_retries=max_retries, until=until)
-    with open_tracker(settings) as tracker, session_display(0, len(keys), as_json=as_json) as display:
-        session_id, notices = process_again(tracker, settings, keys, _listeners(display))
+    with open_tracker(settings) as tracker:
+        shown = session_display(0, len(keys), as_json=as_json)
+        exit_code = _run_session(shown, partial(process_again, tracker, settings, keys), as_json)
+    ctx.exit(exit_code)
+
+
+def _run_session(
+    shown: AbstractContextManager[SessionDisplay],
+    work: Callable[[Listeners], tuple[int | None, Notices]],
+    as_json: bool,
+) -> int:
+    """Do the work of a session and print what it did, even if a database then stays away; the exit code."""
+    with ExitStack() as stack:
+        display = stack.enter_context(shown)
+        listeners = Listeners(display.on_crawl, display.on_zip, display.on_data, display.on_begin)
+        try:
+            session_id, notices = work(listeners)
+        except DatabaseUnreachableError as error:
+            stack.close()
+            if display.session is not None:
+                _conclude(display, display.session.id, display.session.notices, as_json, broken_off=error)
+            raise
     _conclude(display, session_id, notices, as_json)
-    ctx.exit(display.report.exit_code)
-
-
-def _listeners(display: SessionDisplay) -> Listeners:
-    return Listeners(display.on_crawl, display.on_zip, display.on_data)
+    return display.report.exit_code
 
 
 def _count_waiting(tracker: Engine, settings: Settings) -> int:
@@ -155,10 +174,18 @@ def _count_waiting(tracker: Engine, settings: Settings) -> int:
     return len(run_reading(tracker, waiting_zip_actions, patience_seconds=settings.database_retry))
 
 
-def _conclude(display: SessionDisplay, session_id: int | None, notices: tuple[str, ...], as_json: bool) -> None:
+def _conclude(
+    display: SessionDisplay,
+    session_id: int | None,
+    notices: Notices,
+    as_json: bool,
+    broken_off: DatabaseUnreachableError | None = None,
+) -> None:
     if as_json:
-        echo_json(display.report.as_json(session_id, notices))
+        reason = () if broken_off is None else (f"The session broke off: {broken_off}",)
+        echo_json(display.report.as_json(session_id, (*notices, *reason)))
         return
     for notice in notices:
         click.echo(printable(notice))
-    click.echo(f"Session {session_id}: {display.report.summary()}")
+    ended = "" if broken_off is None else " broke off"
+    click.echo(f"Session {session_id}{ended}: {display.report.summary()}")

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from dcc_resources.data_outcomes import DataOutcome
     from dcc_resources.outcomes import SourceCrawl, ZipOutcome
+    from dcc_resources.sessions import Session
 
 _PHASE_NAMES = {
     Phase.UPLOAD: "Uploading documents",
@@ -29,7 +30,7 @@ _PHASE_NAMES = {
 
 
 class SessionDisplay:
-    """Shows a session's events and gathers them in `report`.
+    """Shows a session's events and gathers them in `report`. `session`: the session, once it has begun.
 
     `say` prints a line (None: say nothing); `bars` are drawn if given. `sources` is how many sources will be crawled,
     `waiting` how many zip actions are to be processed, or what tells how many of them still wait at a moment.
@@ -39,6 +40,7 @@ class SessionDisplay:
         self, say: Callable[[str], None] | None, bars: Progress | None, sources: int, waiting: int | Callable[[], int]
     ) -> None:
         self.report = SessionReport()
+        self.session: Session | None = None
         self._say = say
         self._bars = bars
         self._waiting = waiting
@@ -53,6 +55,10 @@ class SessionDisplay:
             self._crawl_bar = bars.add_task("Crawling file sources", total=sources)
         if isinstance(waiting, int):
             self._show_zip_bar()
+
+    def on_begin(self, session: Session) -> None:
+        """The session has begun."""
+        self.session = session
 
     def on_crawl(self, crawl: SourceCrawl) -> None:
         """A source was crawled."""

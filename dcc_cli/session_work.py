@@ -24,11 +24,12 @@ Notices = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Listeners:
-    """Who hears of each outcome, in the session's thread."""
+    """Who hears of each outcome, in the session's thread; `on_begin` of the session itself."""
 
     on_crawl: Callable[[SourceCrawl], None]
     on_zip: Callable[[ZipOutcome], None]
     on_data: Callable[[DataOutcome], None]
+    on_begin: Callable[[Session], None]
 
 
 def sources_to_crawl(tracker: Engine, settings: Settings, source_ids: Sequence[int]) -> list[int]:
@@ -77,12 +78,14 @@ def crawl_and_process(
                 on_crawl=heard.on_crawl,
                 on_zip=heard.on_zip,
                 on_data=heard.on_data,
+                on_begin=heard.on_begin,
             )
         return report.session_id, report.notices
     from dcc_resources.crawling import crawl_file_sources
     from dcc_resources.sessions import open_session
 
     with open_session(tracker, settings) as session:
+        heard.on_begin(session)
         for crawl in crawl_file_sources(tracker, settings, session, source_ids):
             heard.on_crawl(crawl)
         _process(tracker, settings, session, None, heard)
@@ -135,11 +138,13 @@ def process_again(
                 until=settings.last_phase,
                 on_zip=heard.on_zip,
                 on_data=heard.on_data,
+                on_begin=heard.on_begin,
             )
         return report.session_id, report.notices
     from dcc_resources.sessions import open_session
 
     with open_session(tracker, settings) as session:
+        heard.on_begin(session)
         _process(tracker, settings, session, keys, heard)
     _raise_away(session, away)
     return session.id, session.notices

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import json
 import subprocess
 import time
 from collections.abc import Callable
@@ -288,3 +289,27 @@ def test_the_loss_of_the_database_is_said_in_one_line(dcc: Dcc) -> None:
     dcc.environment["DCC_DATABASE_RETRY"] = "1"
     assert "127.0.0.1:1" in dcc.error("crawl", exit_code=4)
     assert time.monotonic() - began < 20
+
+
+@only_sqlite
+def test_what_a_session_did_is_told_though_the_qc_database_is_away(dcc: Dcc) -> None:
+    dcc.add_folder().put(GOOD)
+    nobody_listens = "mysql://dcc:dcc@127.0.0.1:1/qc"
+    dcc.environment |= {"DCC_QC_URL": nobody_listens, "DCC_DATABASE_RETRY": "0.1", "DCC_UNTIL": "qc"}
+    result = dcc("crawl", "--json", exit_code=4)
+    report = json.loads(result.stdout)
+    assert (report["session"], report["sources"][0]["new"], report["zip_actions"]) == (1, 1, [{**VALID, "count": 1}])
+    (error,) = (line.removeprefix("Error: ") for line in result.stderr.splitlines() if line.startswith("Error: "))
+    assert "127.0.0.1:1" in error
+    assert report["notices"][-1] == f"The session broke off: {error}"
+
+    result = dcc("retry", GOOD, exit_code=4)
+    assert "Session 2 broke off: 1 zip action in" in result.stdout
+    assert result.stderr.splitlines()[-1].startswith("Error: The QC database")
+
+
+@only_sqlite
+def test_nothing_is_told_of_a_session_that_could_not_begin(dcc: Dcc) -> None:
+    dcc.add_folder().put(GOOD)
+    dcc.environment |= {"DCC_TRACKER_URL": "mysql://dcc:dcc@127.0.0.1:1/tracker", "DCC_DATABASE_RETRY": "0.1"}
+    assert "127.0.0.1:1" in dcc.error("crawl", "--json", exit_code=4)
