@@ -29,6 +29,8 @@ from dcc_assets.mysql_connections import (
     url_for_dagster,
 )
 from dcc_assets.mysql_event_storage import BatchingMysqlEventLogStorage
+from dcc_resources.databases.engines import lacks_right
+from dcc_resources.errors import DagsterUnreachableError
 from dcc_resources.settings import load_settings
 
 if TYPE_CHECKING:
@@ -47,6 +49,18 @@ class PatientMysqlRunStorage(PatientStorage, MySQLRunStorage):
     def connect(self, run_id: str | None = None) -> AbstractContextManager[Connection]:  # noqa: ARG002
         """A connection in a transaction."""
         return self._connections.connect()
+
+    def get_run_storage_id(self) -> str:
+        """The id by which telemetry, which is off, would know this storage: every page asks for it.
+
+        Dagster makes one when there is none yet. Pages of an account that may only read do without.
+        """
+        try:
+            return super().get_run_storage_id()
+        except DagsterUnreachableError as error:
+            if not lacks_right(error):
+                raise
+            return ""
 
 
 @patient(ScheduleStorage)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import time
+import urllib.request
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -79,6 +80,8 @@ def test_pages_daemon_and_command_line_work_at_once(production: Dcc, reader: Dcc
         assert line_of(daemon) == "The daemon runs (Ctrl-C stops it).\n"
         assert line_of(ui) == f"The UI is at http://127.0.0.1:{port} (Ctrl-C stops it).\n"
         assert "runs already" in production.error("daemon", exit_code=3)
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/assets", timeout=60) as page:
+            assert b"<html" in page.read()
 
         production("crawl", exit_code=1)
         shown = ask(port, SHOWN)
