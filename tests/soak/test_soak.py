@@ -96,7 +96,7 @@ def test_a_life_in_which_nothing_grows_is_well_lived(tmp_path: Path) -> None:
         (lambda one: replace(one, process=replace(one.process, threads=one.session)), "threads"),
         (lambda one: replace(one, process=replace(one.process, connections=one.session % 2)), "open connections"),
         (lambda one: replace(one, process=replace(one.process, children=one.session)), "child processes"),
-        (lambda one: replace(one, process=replace(one.process, rss=(200 + one.session) * _MB)), "less than 16 MB"),
+        (lambda one: replace(one, process=replace(one.process, rss=(200 + one.session) * _MB)), "less than 4 MB"),
         (lambda one: replace(one, server_connections=one.session), "the database server"),
         (lambda one: replace(one, staging_bytes=20_000), "staging holds"),
         (lambda one: replace(one, rows=one.rows | {"tracker.zip_log": 300 * one.session}), "tracker.zip_log"),
