@@ -401,7 +401,8 @@ def test_no_report_is_sent_by_default_or_of_quiet_sessions_unless_wanted(trouble
 
 @only_sqlite
 def test_a_tracker_that_is_away_gives_a_sentence_and_no_error(troubled: Troubled, tmp_path: Path) -> None:
-    settings = troubled.installation.settings.model_copy(update={"report_directory": tmp_path / "reports"})
+    changes = {"report_directory": tmp_path / "reports", "database_retry": 0.2}
+    settings = troubled.installation.settings.model_copy(update=changes)
     (said,) = send_session_report(troubled.installation.tracker, settings, 999)
     assert said == "There is no session 999. See `dcc sessions`."
     shutil.move(settings.home, tmp_path / "away")
