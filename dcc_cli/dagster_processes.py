@@ -70,7 +70,8 @@ def only_daemon(settings: Settings) -> Iterator[int]:
         except BlockingIOError:
             raise DaemonActiveError(
                 f"A daemon of this installation runs already: something holds {path}. Stop that `dcc daemon` or "
-                "`dcc ui`, or use `dcc ui --without-daemon` beside it."
+                "`dcc ui`, or what one that was killed has left (python -m dagster._daemon), or use "
+                "`dcc ui --without-daemon` beside it."
             ) from None
         yield descriptor
     finally:

@@ -17,7 +17,12 @@ from tests.soak.verdict import verdict
 def main() -> int:
     """Live, and say what came of it."""
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
-    parser.add_argument("--minutes", type=float, default=15.0, help="How long to run. [15]")
+    parser.add_argument(
+        "--minutes",
+        type=float,
+        default=15.0,
+        help="How long to run; in less than 10, starting up counts as growth. [15]",
+    )
     parser.add_argument("--database", choices=["sqlite", "mariadb"], default="mariadb", help="[mariadb]")
     parser.add_argument("--archives", type=int, default=30, help="Archives published on a day. [30]")
     parser.add_argument("--seed", type=int, default=1, help="What the centres do follows from it. [1]")
