@@ -29,7 +29,7 @@ class Listeners:
     on_crawl: Callable[[SourceCrawl], None]
     on_zip: Callable[[ZipOutcome], None]
     on_data: Callable[[DataOutcome], None]
-    on_begin: Callable[[Session], None]
+    on_begin: Callable[[Session], None] = lambda _: None
 
 
 def sources_to_crawl(tracker: Engine, settings: Settings, source_ids: Sequence[int]) -> list[int]:
