@@ -68,6 +68,11 @@ def open_database(url: str, database: Database) -> Engine:
     working raises the database's `unreachable` error when it cannot be reached, at any time. Raises
     ConfigurationError for a URL that names no such database.
     """
+    return open_url(parse_url(url, database), database)
+
+
+def parse_url(url: str, database: Database) -> URL:
+    """The URL of a database by its text. Raises ConfigurationError, without the password, for one that names none."""
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError):
@@ -76,7 +81,11 @@ def open_database(url: str, database: Database) -> Engine:
             f"{database.setting} is not a database URL. Write mysql://user:password@host:port/database "
             f"(with special characters of the password percent-encoded) or sqlite:////path/of/{database.file_name}."
         ) from None
-    return open_url(parsed, database)
+    if parsed.get_backend_name() in MYSQL_FAMILY and not parsed.database:
+        raise ConfigurationError(
+            f"{database.setting} names a server and no database on it. Write mysql://user:password@host:port/database."
+        )
+    return parsed
 
 
 def open_url(url: URL, database: Database, *, answer_seconds: int | None = _ANSWER_SECONDS) -> Engine:

@@ -9,11 +9,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
-from sqlalchemy import Connection, Engine, make_url
-from sqlalchemy.exc import ArgumentError
+from sqlalchemy import Connection, Engine
 
 from dcc_resources.databases.description import Database
-from dcc_resources.databases.engines import open_database, open_url
+from dcc_resources.databases.engines import open_url, parse_url
 from dcc_resources.databases.schema import require_current
 from dcc_resources.errors import DccError
 from dcc_resources.qc_database.database import QC_DATABASE
@@ -65,12 +64,7 @@ class Surroundings:
 
     def _open(self, database: Database) -> Engine:
         url = self.settings.qc_database_url if database is QC_DATABASE else self.settings.tracker_database_url
-        try:
-            parsed = make_url(url)
-        except (ArgumentError, ValueError):
-            # Says what is wrong without the password.
-            return open_database(url, database)
-        return open_url(parsed, database, answer_seconds=_ANSWER_SECONDS)
+        return open_url(parse_url(url, database), database, answer_seconds=_ANSWER_SECONDS)
 
     @contextmanager
     def reading(self, database: Database) -> Iterator[Connection]:

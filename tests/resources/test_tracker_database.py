@@ -447,6 +447,7 @@ def test_every_usual_spelling_of_the_url_works(settings: Settings, tracker_url: 
         ("postgresql://u:s3cret@h/d", "postgresql"),
         ("nonsense s3cret", "not a database URL"),
         ("mysql://u:s3cret@h:port/d", "not a database URL"),
+        ("mysql://u:s3cret@localhost:3306", "no database"),
         ("sqlite://", "in memory"),
         ("sqlite:///:memory:", "in memory"),
     ],
