@@ -104,20 +104,21 @@ def test_every_entry_with_an_odd_name_is_accounted_for(place: Path) -> None:
 
 
 _MEASURED = """
-import resource, sys
+import sys
 from pathlib import Path
 from dcc_resources.archives import ArchiveLimits, extract_archive
 from dcc_resources.errors import ArchiveError
 from dcc_resources.naming import NamingConvention
+from tests.hostile.audited_session import peak_megabytes
 import lzma
 path = Path(sys.argv[1])
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+before = peak_megabytes()
 try:
     limits = ArchiveLimits(100 << 30, 200, 100_000)
     extract_archive(path, path.parent / "out", limits=limits, naming=NamingConvention(), centres={"H"})
 except ArchiveError as error:
     print(error)
-print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
+print(peak_megabytes() - before)
 """
 
 

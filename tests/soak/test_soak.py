@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -10,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.soak.report import as_markdown, as_picture, write_report
-from tests.soak.running import Course, Plan, live
+from tests.soak.running import Course, Plan
 from tests.soak.sampling import ProcessSample, Sample
 from tests.soak.verdict import verdict
 
@@ -25,9 +28,26 @@ def folder() -> Iterator[Path]:
         yield Path(name)
 
 
+_LIVED = """
+import pickle, sys
+from pathlib import Path
+from tests.soak.running import live
+Path(sys.argv[2]).write_bytes(pickle.dumps(live(pickle.loads(Path(sys.argv[1]).read_bytes()))))
+"""
+
+
+def lived_elsewhere(plan: Plan) -> Course:
+    """What was seen of a life in a process of its own, which holds nothing of other tests."""
+    given, told = plan.folder.with_name("plan"), plan.folder.with_name("course")
+    given.write_bytes(pickle.dumps(plan))
+    subprocess.run([sys.executable, "-c", _LIVED, given, told], cwd=Path(__file__).parents[2], check=True)
+    course: Course = pickle.loads(told.read_bytes())
+    return course
+
+
 @pytest.mark.servers
 def test_sessions_in_one_process_leave_no_file_thread_process_or_connection_behind(folder: Path) -> None:
-    course = live(Plan(folder / "life", minutes=5, database="sqlite", archives=5, sessions=3, daemon=False))
+    course = lived_elsewhere(Plan(folder / "life", minutes=5, database="sqlite", archives=5, sessions=3, daemon=False))
     seen = [replace(sample.process, rss=0) for sample in course.samples]
     # The first session loads what is kept.
     assert seen[1] == seen[2]
