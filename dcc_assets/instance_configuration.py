@@ -128,7 +128,8 @@ def _require_agreement(path: Path, settings: Settings) -> None:
     if uses_database and settings.dagster_url is None:
         raise ConfigurationError(
             f"{path} has Dagster keep everything in the database that {_URL_VARIABLE} names, and that is not set. Set "
-            f"it: mysql://user:password@host/phenodcc_dagster."
+            "it: mysql://user:password@host/phenodcc_dagster. Or remove the file, to have Dagster on SQLite again: the "
+            "next command writes another, and dcc instance rebuild fills it."
         )
     if not uses_database and settings.dagster_url is not None:
         raise ConfigurationError(
