@@ -27,6 +27,8 @@ from dagster._core.events import ASSET_CHECK_EVENTS, ASSET_EVENTS, EVENT_TYPE_TO
 from dagster._core.storage.event_log import SqlEventLogStorageTable, SqliteEventLogStorage
 from sqlalchemy.pool import NullPool, StaticPool
 
+from dcc_assets.stored_asset_events import store_about_assets
+
 if TYPE_CHECKING:
     from dagster._config import UserConfigSchema
     from dagster._serdes import ConfigurableClassData
@@ -196,18 +198,7 @@ class BatchingSqliteEventLogStorage(SqliteEventLogStorage):
         ids = range(last + 1, last + 1 + len(mirrored))
         rows = [{**row, "id": event_id} for (_, row), event_id in zip(mirrored, ids, strict=True)]
         connection.execute(_INSERT, rows)
-        about_assets: list[tuple[EventLogEntry, int]] = []
-        newest: dict[tuple[str, str], tuple[EventLogEntry, int]] = {}
-        for (event, row), event_id in zip(mirrored, ids, strict=True):
-            if event.dagster_event_type in ASSET_EVENTS:
-                about_assets.append((event, event_id))
-                newest[row["asset_key"], row["dagster_event_type"]] = (event, event_id)
-            elif event.dagster_event_type in ASSET_CHECK_EVENTS:
-                self.store_asset_check_event(event, event_id)
-        self._store_asset_event_tags(connection, *(zip(*about_assets, strict=True) if about_assets else ((), ())))
-        # The asset's own row shows its newest event of each kind, whatever came before.
-        for event, event_id in sorted(newest.values(), key=lambda pair: pair[1]):
-            self._store_asset_event(connection, event, event_id)
+        store_about_assets(self, connection, zip((event for event, _ in mirrored), ids, strict=True))
 
     def has_table(self, table_name: str) -> bool:
         """Whether the index database has a table; a table that was seen once is not looked for again."""

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
 from dagster import AssetKey, EventLogEntry
-from dagster._core.events import ASSET_CHECK_EVENTS, ASSET_EVENTS
 from dagster._core.storage.event_log import SqlEventLogStorageTable
 from dagster._core.storage.event_log.base import EventLogStorage
 from dagster_mysql import MySQLEventLogStorage
@@ -23,6 +22,7 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError
 
 from dcc_assets.mysql_connections import Connections, PatientStorage, patient, url_for_dagster
+from dcc_assets.stored_asset_events import store_about_assets
 from dcc_resources.databases.engines import lacks_right
 from dcc_resources.errors import DagsterUnreachableError
 
@@ -96,28 +96,9 @@ class BatchingMysqlEventLogStorage(PatientStorage, MySQLEventLogStorage):
                 if maybe_stored and _is_stored(connection, rows[-1]):
                     return
                 maybe_stored = True
-                self._store(connection, events, _insert(connection, rows))
+                store_about_assets(self, connection, zip(events, _insert(connection, rows), strict=True))
 
         self._connections.patiently(store)
-
-    def _store(self, connection: Connection, events: Sequence[EventLogEntry], ids: Sequence[int]) -> None:
-        """Store what events, which have their ids, say of assets and checks."""
-        about_assets: list[tuple[EventLogEntry, int]] = []
-        newest: dict[tuple[str, str], tuple[EventLogEntry, int]] = {}
-        for event, event_id in zip(events, ids, strict=True):
-            dagster_event = event.dagster_event
-            if dagster_event is None:
-                continue
-            if dagster_event.event_type in ASSET_EVENTS and dagster_event.asset_key is not None:
-                about_assets.append((event, event_id))
-                newest[dagster_event.asset_key.to_string(), dagster_event.event_type_value] = (event, event_id)
-            elif dagster_event.event_type in ASSET_CHECK_EVENTS:
-                self.store_asset_check_event(event, event_id)
-        if about_assets:
-            self._store_asset_event_tags(connection, *zip(*about_assets, strict=True))
-        # The asset's own row shows its newest event of each kind, whatever came before.
-        for event, event_id in sorted(newest.values(), key=lambda pair: pair[1]):
-            self._store_asset_event(connection, event, event_id)
 
     def has_table(self, table_name: str) -> bool:
         """Whether the database has a table; a table that was seen once is not looked for again."""

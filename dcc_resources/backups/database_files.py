@@ -29,10 +29,21 @@ from dcc_resources.databases.description import DESCRIPTION, Database
 from dcc_resources.databases.engines import database_label, open_url
 from dcc_resources.databases.migrations import runner
 from dcc_resources.databases.schema import alone
-from dcc_resources.errors import BackupError, CopyFailedError
+from dcc_resources.errors import BackupError, CopyFailedError, DccError
 
 _PAGES: Final = 2_000
 _PRIVATE: Final = 0o600
+
+
+@contextmanager
+def disk_errors(fault: type[DccError], what: str, again: str) -> Iterator[None]:
+    """Raise what a disk does wrong as `fault`: `what` could not be done, why, and what to do `again`."""
+    try:
+        yield
+    except OSError as error:
+        raise fault(f"{what}: {error.strerror or error}. {again}") from error
+    except sqlite3.Error as error:
+        raise fault(f"{what}: {error}. {again}") from error
 
 
 def write_file(

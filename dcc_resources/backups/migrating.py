@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import sqlite3
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from sqlalchemy import Engine
 
+from dcc_resources.backups.database_files import disk_errors
 from dcc_resources.backups.rows import Progress, TableSum, differences, no_progress
 from dcc_resources.backups.snapshots import snapshot
 from dcc_resources.backups.targets import Target, refuse_filled, taking_effect
@@ -18,6 +18,8 @@ from dcc_resources.databases.transactions import writing
 from dcc_resources.errors import ConfigurationError, CopyFailedError
 from dcc_resources.sessions import refuse_beside_session
 from dcc_resources.settings import Settings
+
+_AGAIN: Final = "Nothing was taken over half. Check the disk, then give the command again."
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ def migrate_storage(
     targets = of_tracker, of_qc = Target(to_tracker, settings), Target(to_qc, settings)
     _refuse_session(tracker, settings)
     refuse_filled(of_tracker, of_qc, "Name an empty database, or remove that one.")
-    with _disk_errors():
+    with disk_errors(ConfigurationError, "The databases could not be copied", _AGAIN):
         for target in targets:
             target.begin()
         try:
@@ -87,14 +89,3 @@ def _compare(source: Target, copied: Mapping[str, TableSum], on_progress: Progre
             f"The {source.label} was written to while it was copied: {', '.join(differences(found, copied))}. See that "
             "nothing works with it, then give the command again."
         )
-
-
-@contextmanager
-def _disk_errors() -> Iterator[None]:
-    again = "Nothing was taken over half. Check the disk, then give the command again."
-    try:
-        yield
-    except OSError as error:
-        raise ConfigurationError(f"The databases could not be copied: {error.strerror or error}. {again}") from error
-    except sqlite3.Error as error:
-        raise ConfigurationError(f"The databases could not be copied: {error}. {again}") from error

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import shutil
-import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from sqlalchemy import URL, Connection, Engine, select
 
-from dcc_resources.backups.database_files import open_file, remove_file, without_log
+from dcc_resources.backups.database_files import disk_errors, open_file, remove_file, without_log
 from dcc_resources.backups.manifest import STAGING_FILES, DatabaseOfSet, Manifest, find_set, read_manifest
 from dcc_resources.backups.rows import Progress, differences, no_progress
 from dcc_resources.backups.secrets import LEFT_OUT_KEY
@@ -28,6 +28,8 @@ from dcc_resources.sessions import end_session_of_copy
 from dcc_resources.settings import Settings
 from dcc_resources.tracker.models import FileSource
 from dcc_resources.tracker.schema import TRACKER
+
+_AGAIN: Final = "Nothing was taken over half. Check the disk, then restore again."
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,7 @@ def restore_backup(
         refuse_filled(of_tracker, of_qc, advice)
     of_tracker.refuse_session()
     check_files(found, manifest, on_progress)
-    with _disk_errors():
+    with disk_errors(BackupError, "The backup could not be restored", _AGAIN):
         for target in targets:
             target.begin()
         try:
@@ -142,14 +144,3 @@ def _restore_staging(directory: Path, manifest: Manifest, settings: Settings, on
     return compare_staging(
         index, settings.staging_directory, copies, lambda number: on_progress("staged files", number, files)
     )
-
-
-@contextmanager
-def _disk_errors() -> Iterator[None]:
-    again = "Nothing was taken over half. Check the disk, then restore again."
-    try:
-        yield
-    except OSError as error:
-        raise BackupError(f"The backup could not be restored: {error.strerror or error}. {again}") from error
-    except sqlite3.Error as error:
-        raise BackupError(f"The backup could not be restored: {error}. {again}") from error
