@@ -33,13 +33,12 @@ from dcc_resources.qc_database.database import require_current
 from dcc_resources.qc_database.models import ContextHistory, DataContext
 from dcc_resources.settings import Settings
 from dcc_resources.tracker.models import ZipAction, ZipFile
-from dcc_resources.tracker.reference import ACTION_IDS, Phase
+from dcc_resources.tracker.reference import ACTIONS_BY_ID, Phase
 
 T = TypeVar("T")
 
 _MARK: Final = "dcc/data shown"
 _JUDGED_AT_ONCE: Final = 100
-_ACTIONS: Final = {number: action for action, number in ACTION_IDS.items()}
 _HISTORY: Final = ContextHistory.__table__
 _CONTEXT: Final = DataContext.__table__
 
@@ -222,7 +221,7 @@ def changes_since(tracker: Connection, qc: Connection, mark: Mark, until: dateti
         query = query.where(changed >= since if mark.is_open else changed > since)
     if until is not None:
         query = query.where(changed <= until)
-    keys = frozenset(ZipKey(_ACTIONS[todo], name) for todo, name in tracker.execute(query))
+    keys = frozenset(ZipKey(ACTIONS_BY_ID[todo], name) for todo, name in tracker.execute(query))
     of_contexts = (
         select(_CONTEXT.c.centre, func.max(_HISTORY.c.id))
         .join(_HISTORY, _HISTORY.c.context_id == _CONTEXT.c.id)

@@ -23,10 +23,10 @@ from dcc_resources.outcomes import ZipKey
 from dcc_resources.qc_database.models import Document, Finding, ReferenceSnapshot
 from dcc_resources.qc_database.vocabulary import DocumentAction, DocumentState, Severity
 from dcc_resources.tracker.lineage import IDS, latest_downloads
-from dcc_resources.tracker.models import AnException, Centre, XmlFile, XmlLog, ZipAction, ZipFile
-from dcc_resources.tracker.reference import ACTION_IDS, Phase, Status
+from dcc_resources.tracker.models import AnException, XmlFile, XmlLog, ZipAction, ZipFile
+from dcc_resources.tracker.reference import Phase, Status
+from dcc_resources.tracker.zip_action_rows import key_of, select_zip_actions
 
-_ACTIONS: Final = {number: action for action, number in ACTION_IDS.items()}
 AT_ONCE: Final = 500
 """How many zip actions are read together."""
 _DOCUMENT: Final = Document.__table__
@@ -87,7 +87,7 @@ def documented_zip_actions(tracker: Connection, keys: Collection[ZipKey] | None)
         for start in range(0, len(names), AT_ONCE)
         for row in tracker.execute(query.where(ZipFile.file_name.in_(names[start : start + AT_ONCE])))
     )
-    return sorted(row.id for row in found if ZipKey(_ACTIONS[row.todo_id], row.file_name) in wanted)
+    return sorted(row.id for row in found if key_of(row) in wanted)
 
 
 def _documents(tracker: Connection, ids: Sequence[int]) -> Iterator[_Recorded]:
@@ -104,23 +104,9 @@ def _documents(tracker: Connection, ids: Sequence[int]) -> Iterator[_Recorded]:
     )
     for document in tracker.execute(documents, {"ids": list(downloads)}):
         of_actions[downloads[document.zip_id]].append(document)
-    actions: Select[*tuple[Any, ...]] = (
-        select(
-            ZipAction.id,
-            ZipAction.todo_id,
-            ZipAction.phase_id,
-            ZipAction.status_id,
-            ZipAction.last_update,
-            ZipFile.file_name,
-            Centre.short_name.label("centre"),
-        )
-        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
-        .outerjoin(Centre, Centre.id == ZipFile.centre_id)
-        .where(ZipAction.id.in_(IDS))
-        .order_by(ZipAction.id)
-    )
+    actions = select_zip_actions().where(ZipAction.id.in_(IDS)).order_by(ZipAction.id)
     for row in tracker.execute(actions, {"ids": list(of_actions)}):
-        yield _Recorded(ZipKey(_ACTIONS[row.todo_id], row.file_name), row, of_actions[row.id])
+        yield _Recorded(key_of(row), row, of_actions[row.id])
 
 
 def _failed_upload(document: Row[Any]) -> bool:

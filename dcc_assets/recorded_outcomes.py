@@ -11,14 +11,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, func, select
+from sqlalchemy import Connection, Row, func, select
 
 from dcc_assets.zip_reports import ERRORS_SHOWN
 from dcc_resources.errors import ArchiveRemovedError
 from dcc_resources.outcomes import DocumentOutcome, Problem, SourceCrawl, ZipKey, ZipOutcome, source_partition
 from dcc_resources.tracker.models import (
     AnException,
-    Centre,
     FileSourceHasZip,
     XmlFile,
     XmlLog,
@@ -29,10 +28,10 @@ from dcc_resources.tracker.models import (
     ZipLog,
 )
 from dcc_resources.tracker.queries import latest_crawls
-from dcc_resources.tracker.reference import ACTION_IDS, Phase, Status
+from dcc_resources.tracker.reference import Phase, Status
 from dcc_resources.tracker.sources import load_addresses
+from dcc_resources.tracker.zip_action_rows import key_of, select_zip_actions
 
-_ACTIONS = {number: action for action, number in ACTION_IDS.items()}
 _CHUNK = 500
 
 
@@ -83,12 +82,12 @@ def _chunk(connection: Connection, ids: Sequence[int], labels: dict[int, str]) -
     downloads = [attempt.id for attempt in attempts.values()]
     documents = _documents(connection, downloads)
     reasons = _reasons(connection, ids, downloads)
-    for row in connection.execute(_zip_actions().where(ZipAction.id.in_(ids)).order_by(ZipAction.id)):
+    for row in connection.execute(select_zip_actions().where(ZipAction.id.in_(ids)).order_by(ZipAction.id)):
         attempt = attempts.get(row.id)
         state = _up_to_validation(row.phase_id, row.status_id)
         seconds = 0.0 if attempt is None else (attempt.received - attempt.request).total_seconds()
         outcome = ZipOutcome(
-            key=ZipKey(_ACTIONS[row.todo_id], row.file_name),
+            key=key_of(row),
             centre=row.centre,
             phase=state[0],
             status=state[1],
@@ -112,24 +111,6 @@ def _up_to_validation(phase: int, status: int) -> tuple[Phase, Status]:
 
 def _is_past(phase: Phase, state: tuple[Phase, Status]) -> bool:
     return state[0] > phase or state == (phase, Status.DONE)
-
-
-def _zip_actions() -> Select[*tuple[Any, ...]]:
-    return (
-        select(
-            ZipAction.id,
-            ZipAction.todo_id,
-            ZipAction.phase_id,
-            ZipAction.status_id,
-            ZipAction.last_update,
-            ZipFile.file_name,
-            ZipFile.size_bytes,
-            ZipFile.content_md5,
-            Centre.short_name.label("centre"),
-        )
-        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
-        .outerjoin(Centre, Centre.id == ZipFile.centre_id)
-    )
 
 
 def _latest_attempts(connection: Connection, ids: Sequence[int]) -> dict[int, Row[Any]]:

@@ -26,11 +26,10 @@ from dcc_resources.settings import Settings
 from dcc_resources.staging import Staging
 from dcc_resources.tracker.database import run_reading
 from dcc_resources.tracker.models import FileSourceHasZip, Reopening, ZipAction, ZipActionLog, ZipDownload, ZipFile
-from dcc_resources.tracker.reference import ACTION_IDS, Phase, Status
+from dcc_resources.tracker.reference import ACTIONS_BY_ID, Phase, Status
 
 _MARK: Final = "dcc/zip actions shown"
 _AT_ONCE: Final = 500
-_ACTIONS: Final = {number: action for action, number in ACTION_IDS.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,4 +135,4 @@ def _unshown(connection: Connection, mark: ZipMark, after: int) -> dict[int, Zip
         .order_by(ZipAction.id)
         .limit(_AT_ONCE)
     )
-    return {row.id: ZipKey(_ACTIONS[row.todo_id], row.file_name) for row in connection.execute(query)}
+    return {row.id: ZipKey(ACTIONS_BY_ID[row.todo_id], row.file_name) for row in connection.execute(query)}

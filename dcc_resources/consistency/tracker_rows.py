@@ -12,12 +12,11 @@ from dcc_resources.outcomes import ZipKey
 from dcc_resources.tracker.lineage import IDS, latest_downloads
 from dcc_resources.tracker.models import FileSource, FileSourceHasZip, XmlFile, ZipAction, ZipDownload, ZipFile
 from dcc_resources.tracker.progress import State
-from dcc_resources.tracker.reference import ACTION_IDS, Phase, Status
+from dcc_resources.tracker.reference import ACTIONS_BY_ID, Phase, Status
 
 PAGE: Final = 500
 """How many rows are held at a time."""
 
-_ACTIONS: Final = {number: action for action, number in ACTION_IDS.items()}
 _DOWNLOAD: Final = select(
     ZipDownload.id, ZipDownload.phase_id, ZipDownload.status_id, ZipDownload.downloaded_size_bytes
 ).where(ZipDownload.id.in_(IDS))
@@ -65,7 +64,7 @@ def state_of(phase: int, status: int) -> State:
 
 def key_of(todo: int, file_name: str) -> ZipKey:
     """A zip action by the id of its processing type and the name of its archive."""
-    return ZipKey(_ACTIONS[todo], file_name)
+    return ZipKey(ACTIONS_BY_ID[todo], file_name)
 
 
 def pages(

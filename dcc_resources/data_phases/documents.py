@@ -21,7 +21,7 @@ from dcc_resources.outcomes import ZipKey
 from dcc_resources.tracker.lineage import IDS, chunks
 from dcc_resources.tracker.models import Centre, FileSourceHasZip, Reopening, XmlFile, ZipAction, ZipDownload, ZipFile
 from dcc_resources.tracker.progress import State
-from dcc_resources.tracker.reference import ACTION_IDS, Phase, Status
+from dcc_resources.tracker.reference import ACTIONS_BY_ID, Phase, Status
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +35,6 @@ _BEFORE: Final = {
     Phase.QC: Phase.OVERVIEW,
 }
 _UNFAILED: Final = (Status.PENDING, Status.RUNNING, Status.DONE)
-_ACTIONS: Final = {number: action for action, number in ACTION_IDS.items()}
 _ACTION_RANK: Final = {Action.ADD: 0, Action.EDIT: 1, Action.DELETE: 2}
 _LaterDownload = aliased(ZipDownload)
 _LaterHosting = aliased(FileSourceHasZip)
@@ -201,7 +200,7 @@ class _AnyCentre:
 def _wanted(rows: Iterable[Any], naming: NamingConvention, keys: Collection[ZipKey] | None) -> Iterator[DueDocument]:
     parse: Callable[[str, _AnyCentre], DocumentName] = naming.parse_document_name
     for xml_id, file_name, size_bytes, md5, phase, status, za_id, zip_name, todo, centre in rows:
-        key = ZipKey(_ACTIONS[todo], zip_name)
+        key = ZipKey(ACTIONS_BY_ID[todo], zip_name)
         if keys is not None and key not in keys:
             continue
         try:

@@ -7,12 +7,10 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, and_, exists, or_, select
 
-from dcc_resources.naming import Action
 from dcc_resources.outcomes import ZipKey
 from dcc_resources.retention.rules import KnownArchive
 from dcc_resources.tracker.lineage import IDS, chunks, latest_downloads
 from dcc_resources.tracker.models import (
-    Centre,
     FileSource,
     FileSourceHasZip,
     ResourceStateRow,
@@ -21,11 +19,11 @@ from dcc_resources.tracker.models import (
     ZipFile,
 )
 from dcc_resources.tracker.progress import State
-from dcc_resources.tracker.reference import ACTION_IDS, Phase, Status
+from dcc_resources.tracker.reference import Phase, Status
 from dcc_resources.tracker.sources import AVAILABLE
+from dcc_resources.tracker.zip_action_rows import key_of, select_zip_actions
 
 _NAMES_AT_ONCE: Final = 500
-_ACTIONS: Final[dict[int, Action]] = {number: action for action, number in ACTION_IDS.items()}
 _UNFINISHED: Final = (int(Status.PENDING), int(Status.RUNNING))
 
 _HOSTED: Final = (
@@ -46,10 +44,10 @@ _WANTED_DOCUMENTS: Final = select(XmlFile.zip_id, XmlFile.phase_id, XmlFile.stat
 
 def known_archives(connection: Connection, keys: Collection[ZipKey]) -> dict[ZipKey, KnownArchive]:
     """What the tracker knows of zip actions; those that it does not know are left out."""
-    rows = [row for row in _rows(connection, {key.file_name for key in keys}) if _key(row) in keys]
+    rows = [row for row in _rows(connection, {key.file_name for key in keys}) if key_of(row) in keys]
     unvalidated, to_upload, held = _wanted(connection, [row.id for row in rows])
     return {
-        _key(row): KnownArchive(
+        key_of(row): KnownArchive(
             za_id=row.id,
             centre=row.centre,
             state=State(Phase(row.phase_id), Status(row.status_id)),
@@ -63,25 +61,8 @@ def known_archives(connection: Connection, keys: Collection[ZipKey]) -> dict[Zip
     }
 
 
-def _key(row: Any) -> ZipKey:
-    return ZipKey(_ACTIONS[row.todo_id], row.file_name)
-
-
 def _rows(connection: Connection, file_names: Iterable[str]) -> list[Any]:
-    query = (
-        select(
-            ZipAction.id,
-            ZipAction.todo_id,
-            ZipAction.phase_id,
-            ZipAction.status_id,
-            ZipAction.last_update,
-            ZipFile.file_name,
-            Centre.short_name.label("centre"),
-            _HOSTED.label("hosted"),
-        )
-        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
-        .outerjoin(Centre, Centre.id == ZipFile.centre_id)
-    )
+    query = select_zip_actions().add_columns(_HOSTED.label("hosted"))
     # What is no text in UTF-8 cannot be a name that the tracker holds.
     names = sorted(name for name in file_names if name.isprintable())
     found: list[Any] = []

@@ -32,10 +32,9 @@ from dcc_resources.tracker.models import (
     ZipFile,
 )
 from dcc_resources.tracker.progress import WAITING, State
-from dcc_resources.tracker.reference import ACTION_IDS, Phase, Status
+from dcc_resources.tracker.reference import ACTION_IDS, ACTIONS_BY_ID, Phase, Status
 from dcc_resources.tracker.sources import AVAILABLE
 
-_ACTIONS = {number: action for action, number in ACTION_IDS.items()}
 _CHUNK = 500
 _Host = aliased(Centre)
 _NOT_ARRIVED = or_(
@@ -216,7 +215,7 @@ def load_interrupted(connection: Connection) -> list[InterruptedZip]:
         InterruptedZip(
             za_id=row.id,
             zip_id=row.zip_id,
-            key=ZipKey(_ACTIONS[row.todo_id], row.file_name),
+            key=ZipKey(ACTIONS_BY_ID[row.todo_id], row.file_name),
             centre=row.centre,
             download_id=row.download_id,
             source_id=row.file_source_id,
@@ -325,7 +324,7 @@ def _planned(rows: Iterable[Row[Any]]) -> list[PlannedZip]:
         )
         plan = plans.get(row.id)
         if plan is None:
-            key = ZipKey(_ACTIONS[row.todo_id], row.file_name)
+            key = ZipKey(ACTIONS_BY_ID[row.todo_id], row.file_name)
             plans[row.id] = PlannedZip(row.id, row.zip_id, key, row.centre, (hosting,))
         elif _same_size(hosting, plan.hostings):
             plans[row.id] = replace(plan, hostings=(*plan.hostings, hosting))

@@ -31,7 +31,7 @@ from dcc_resources.tracker.known_hostings import (
 )
 from dcc_resources.tracker.models import CrawlFinding, FileSourceHasZip, ZipAction, ZipActionLog, ZipFile
 from dcc_resources.tracker.progress import WAITING, NewZipAction, State
-from dcc_resources.tracker.reference import ACTION_IDS, Phase, Status
+from dcc_resources.tracker.reference import ACTIONS_BY_ID, Phase, Status
 
 _CHUNK = 500
 _LONGEST_NAME = 128
@@ -96,7 +96,6 @@ class ListingRecorder:
         return result
 
     def _load_known(self, source_id: int) -> dict[ZipKey, KnownHosting]:
-        actions = {number: action for action, number in ACTION_IDS.items()}
         query = (
             select(
                 ZipAction.todo_id,
@@ -116,7 +115,7 @@ class ListingRecorder:
             .where(FileSourceHasZip.file_source_id == source_id)
         )
         return {
-            ZipKey(actions[todo], name): KnownHosting(
+            ZipKey(ACTIONS_BY_ID[todo], name): KnownHosting(
                 hosting, za, zip_id, size, modified, has_md5, gone is not None, State(Phase(phase), Status(status))
             )
             for todo, name, hosting, za, zip_id, size, modified, has_md5, gone, phase, status in (
@@ -262,7 +261,6 @@ class ListingRecorder:
         those refused before whose names conform.
         """
         names = {number: name for name, (number, _) in zips.items()}
-        actions = {number: action for action, number in ACTION_IDS.items()}
         ids: dict[ZipKey, int] = {}
         refused: dict[ZipKey, int] = {}
         for zip_ids in _chunks(list(names)):
@@ -270,7 +268,7 @@ class ListingRecorder:
                 ZipAction.zip_id, ZipAction.todo_id, ZipAction.id, ZipAction.phase_id, ZipAction.status_id
             ).where(ZipAction.zip_id.in_(zip_ids))
             for zip_id, todo, za_id, phase, status in self.connection.execute(query):
-                key = ZipKey(actions[todo], names[zip_id])
+                key = ZipKey(ACTIONS_BY_ID[todo], names[zip_id])
                 ids[key] = za_id
                 if (phase, status) == REFUSED and key in new and self._parse(key.file_name)[0] is not None:
                     refused[key] = za_id

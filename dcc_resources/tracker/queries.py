@@ -35,14 +35,13 @@ from dcc_resources.tracker.models import (
     ZipDownload,
     ZipFile,
 )
-from dcc_resources.tracker.reference import ACTION_IDS, Phase, Status
+from dcc_resources.tracker.reference import ACTION_IDS, ACTIONS_BY_ID, Phase, Status
 from dcc_resources.tracker.sources import AVAILABLE
 
 CHANGED = "changed"
 """The kind of a finding that an archive changed under its name."""
 
 _AnySelect = Select[*tuple[Any, ...]]
-_ACTIONS = {number: action for action, number in ACTION_IDS.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +184,7 @@ def held_documents(connection: Connection) -> list[tuple[ZipKey, str, str]]:
         .order_by(XmlLog.id)
     )
     return [
-        (ZipKey(_ACTIONS[todo], zip_name), file_name, message or "")
+        (ZipKey(ACTIONS_BY_ID[todo], zip_name), file_name, message or "")
         for todo, zip_name, file_name, message in connection.execute(query)
     ]
 
@@ -225,7 +224,7 @@ def find_zips(connection: Connection, wanted: ZipFilter | None = None) -> list[Z
         ZipFile.size_bytes,
     )
     return [
-        ZipEntry(name, _ACTIONS[todo], centre, Phase(phase), Status(status), tuple(hosts[za_id]), size)
+        ZipEntry(name, ACTIONS_BY_ID[todo], centre, Phase(phase), Status(status), tuple(hosts[za_id]), size)
         for za_id, name, todo, centre, phase, status, size in connection.execute(
             query.where(*conditions).order_by(*_OLDEST_FIRST)
         )
@@ -271,7 +270,7 @@ def waiting_zip_actions(connection: Connection, *, limit: int | None = None) -> 
         .order_by(*_OLDEST_FIRST)
         .limit(limit)
     )
-    return [ZipKey(_ACTIONS[todo], name) for todo, name in connection.execute(query)]
+    return [ZipKey(ACTIONS_BY_ID[todo], name) for todo, name in connection.execute(query)]
 
 
 def _interrupted() -> ColumnElement[bool]:

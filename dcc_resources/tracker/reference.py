@@ -69,6 +69,9 @@ class KnownCentre:
 ACTION_IDS: Final = {Action.ADD: 1, Action.EDIT: 2, Action.DELETE: 3}
 """Ids of the `processing_type` rows."""
 
+ACTIONS_BY_ID: Final = {number: action for action, number in ACTION_IDS.items()}
+"""The actions, by the ids of the `processing_type` rows."""
+
 REFERENCE_ROWS: Final[dict[str, tuple[ReferenceRow, ...]]] = {
     "source_protocol": (
         ReferenceRow("ftp", "File Transfer Protocol, unencrypted (RFC 959)."),

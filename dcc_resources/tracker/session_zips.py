@@ -24,9 +24,7 @@ from dcc_resources.tracker.models import (
     ZipFile,
 )
 from dcc_resources.tracker.queries import SessionEntry, StateCount, latest_downloads
-from dcc_resources.tracker.reference import ACTION_IDS, Phase, Status
-
-_ACTIONS = {number: action for action, number in ACTION_IDS.items()}
+from dcc_resources.tracker.reference import ACTIONS_BY_ID, Phase, Status
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +77,7 @@ def session_zips(connection: Connection, session: SessionEntry) -> list[SessionZ
         .order_by(ZipFile.created, ZipFile.inc, ZipAction.id)
     )
     return [
-        SessionZip(ZipKey(_ACTIONS[todo], name), centre, tuple(hosts[za_id]), Phase(phase), Status(status))
+        SessionZip(ZipKey(ACTIONS_BY_ID[todo], name), centre, tuple(hosts[za_id]), Phase(phase), Status(status))
         for za_id, todo, name, centre, phase, status in connection.execute(query)
     ]
 
@@ -107,7 +105,7 @@ def session_documents(connection: Connection, session: SessionEntry) -> dict[Zip
     )
     counts: dict[ZipKey, list[StateCount]] = defaultdict(list)
     for todo, name, phase, status, count in connection.execute(query):
-        counts[ZipKey(_ACTIONS[todo], name)].append(StateCount(Phase(phase), Status(status), count))
+        counts[ZipKey(ACTIONS_BY_ID[todo], name)].append(StateCount(Phase(phase), Status(status), count))
     return dict(counts)
 
 
@@ -133,7 +131,7 @@ def session_entries(
     )
     entries: dict[ZipKey, list[tuple[str, Problem]]] = defaultdict(list)
     for todo, name, file_name, kind, message, line in connection.execute(query):
-        entries[ZipKey(_ACTIONS[todo], name)].append((file_name, Problem(kind, message or "", line)))
+        entries[ZipKey(ACTIONS_BY_ID[todo], name)].append((file_name, Problem(kind, message or "", line)))
     return dict(entries)
 
 
