@@ -6,9 +6,11 @@ tracker: it may be deleted and rebuilt (`rebuilding`).
 
 from __future__ import annotations
 
+import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dagster import DagsterInstance
@@ -17,10 +19,13 @@ from dagster._core.instance.ref import InstanceRef
 from dcc_assets.data_catalogue import QC_DATABASE_POOL
 from dcc_assets.instance_configuration import CONFIGURATION_FILE, prepare_dagster_home
 from dcc_resources.errors import DagsterStorageError, DccError
+from dcc_resources.private_files import PRIVATE_FILE
 from dcc_resources.settings import Settings
 
 if TYPE_CHECKING:
     from dagster._core.instance import DagsterInstanceOverrides
+
+_OPENING_LOCK = "opening.lock"
 
 
 def open_instance(settings: Settings) -> DagsterInstance:
@@ -37,9 +42,9 @@ def open_instance(settings: Settings) -> DagsterInstance:
     }
     try:
         # The class's own default needs DAGSTER_HOME, which is set for Dagster's processes, not for this one.
-        with _environment(settings):
+        with _alone_at(home), _environment(settings):
             instance = DagsterInstance.from_ref(InstanceRef.from_dir(str(home), overrides=overrides))
-        _make_pool(instance)
+            _make_pool(instance)
     except DccError:
         raise
     except Exception as error:
@@ -50,6 +55,17 @@ def open_instance(settings: Settings) -> DagsterInstance:
         ) from error
     else:
         return instance
+
+
+@contextmanager
+def _alone_at(home: Path) -> Iterator[None]:
+    """Wait until no other command opens the instance: Dagster makes its SQLite files as if nobody else could be."""
+    descriptor = os.open(home / _OPENING_LOCK, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, PRIVATE_FILE)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _make_pool(instance: DagsterInstance) -> None:

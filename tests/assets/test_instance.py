@@ -1,6 +1,8 @@
 """The Dagster instance that an installation has."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -27,6 +29,35 @@ def test_it_is_made_where_there_is_none_and_sends_nothing_to_anyone(home: Settin
         assert isinstance(instance.event_log_storage, BatchingSqliteEventLogStorage)
         assert instance.get_concurrency_config().run_queue_config.max_concurrent_runs == 1  # type: ignore[union-attr]
     assert (home.dagster_home / "history" / "runs" / "index.db").exists()
+
+
+OPEN = """
+import sys
+from pathlib import Path
+from dcc_assets.instance import open_instance
+from dcc_resources.settings import load_settings
+for number in range(4):
+    print(flush=True)
+    sys.stdin.readline()
+    open_instance(load_settings(home=Path(sys.argv[1]) / str(number))).dispose()
+"""
+
+
+def test_commands_that_start_at_once_make_it_one_after_the_other(tmp_path: Path) -> None:
+    """Four new instances, each opened by two processes in the same moment."""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    commands = [
+        subprocess.Popen([sys.executable, "-c", OPEN, str(tmp_path)], text=True, **pipes)  # type: ignore[call-overload]
+        for _ in range(2)
+    ]
+    for _ in range(4):
+        for command in commands:
+            command.stdout.readline()
+        for command in commands:
+            command.stdin.write("\n")
+            command.stdin.flush()
+    said = [command.communicate(timeout=120)[1] for command in commands]
+    assert [command.returncode for command in commands] == [0, 0], said
 
 
 def test_the_output_of_the_command_stays_its_own(home: Settings) -> None:
