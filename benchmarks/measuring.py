@@ -7,26 +7,37 @@ import resource
 import statistics
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+
+_LOOK_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """What one process and its children took, in seconds: on the clock, and of the processors."""
+    """What one process and its children took, in seconds: on the clock, and of the processors.
+
+    `peak_mb` is the memory of the process and its children, each at its most, where that was looked at.
+    """
 
     wall: float
     cpu: float
+    peak_mb: float | None = None
 
 
 @dataclass
 class Contender:
-    """One side of a comparison. `run` does the work once, in a fresh place, and times the process that does it."""
+    """One side of a comparison. `run` does the work once, in a fresh place, and times the process that does it.
+
+    `command` is shown: what the process is.
+    """
 
     name: str
     run: Callable[[], Timing]
     timings: list[Timing] = field(default_factory=list)
+    command: str = ""
 
     @property
     def wall(self) -> float:
@@ -38,19 +49,63 @@ class Contender:
         """The median processor time, in seconds."""
         return statistics.median(timing.cpu for timing in self.timings)
 
+    @property
+    def peak_mb(self) -> float | None:
+        """The highest peak of memory of all runs, in MB; None where it was not looked at."""
+        return max((timing.peak_mb for timing in self.timings if timing.peak_mb is not None), default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """Something measured that is not a ratio, in `unit`, and the most that it may be where something is asked."""
+
+    name: str
+    value: float
+    unit: str
+    most: float | None = None
+
+    @property
+    def met(self) -> bool | None:
+        """Whether it is as small as asked; None when nothing is asked."""
+        return None if self.most is None else self.value <= self.most
+
+    def as_json(self) -> dict[str, object]:
+        """In types of JSON."""
+        return {
+            "name": self.name,
+            "value": round(self.value, 4),
+            "unit": self.unit,
+            "goal": self.most,
+            "met": self.met,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What was measured without something beside it: a title, Markdown, and figures that have goals."""
+
+    title: str
+    text: str
+    figures: Sequence[Figure] = ()
+
+    def as_json(self) -> dict[str, object]:
+        """In types of JSON."""
+        return {"title": self.title, "text": self.text, "figures": [figure.as_json() for figure in self.figures]}
+
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """Contenders that did the same work; the first is what the others are measured against.
 
     `goals` are the highest ratios that are asked of contenders, by name. `amount` is how many there were of what was
-    worked on, and its name: what was done of it in a second is then shown.
+    worked on, and its name: what was done of it in a second is then shown. `figures` are added to what was measured.
     """
 
     title: str
     contenders: Sequence[Contender]
     goals: Mapping[str, float] = field(default_factory=dict)
     amount: tuple[int, str] | None = None
+    figures: list[Figure] = field(default_factory=list)
 
     def measure(self, runs: int, *, uncounted: int = 1) -> None:
         """Run every contender `runs` times, in turns, after `uncounted` rounds that only warm up."""
@@ -64,65 +119,93 @@ class Comparison:
         """A contender's time on the clock, in times of the first one's."""
         return contender.wall / self.contenders[0].wall
 
-    def as_markdown(self) -> str:
-        """The comparison as a table."""
-        lines = [
-            f"### {self.title}",
-            "",
-            "| | median, s | least to most, s | processor, s | ratio | goal |",
-            "| --- | ---: | ---: | ---: | ---: | ---: |",
-        ]
-        if self.amount is not None:
-            lines[-2] += f" {self.amount[1]}/s |"
-            lines[-1] += " ---: |"
-        for contender in self.contenders:
-            walls = [timing.wall for timing in contender.timings]
-            goal = self.goals.get(contender.name)
-            lines.append(
-                f"| {contender.name} | {contender.wall:.2f} | {min(walls):.2f} to {max(walls):.2f} "
-                f"| {contender.cpu:.2f} | {self.ratio(contender):.2f} | {'' if goal is None else f'{goal:g}'} |"
-            )
-            if self.amount is not None:
-                lines[-1] += f" {self.amount[0] / contender.wall:,.0f} |"
-        return "\n".join(lines)
-
     def as_json(self) -> dict[str, object]:
         """The comparison with every timing, in types of JSON."""
         return {
             "title": self.title,
             "amount": self.amount,
-            "contenders": [
-                {
-                    "name": contender.name,
-                    "wall_seconds": [round(timing.wall, 4) for timing in contender.timings],
-                    "cpu_seconds": [round(timing.cpu, 4) for timing in contender.timings],
-                    "ratio": round(self.ratio(contender), 3),
-                    "goal": self.goals.get(contender.name),
-                }
-                for contender in self.contenders
-            ],
+            "contenders": [self._contender_as_json(contender) for contender in self.contenders],
+            "figures": [figure.as_json() for figure in self.figures],
+        }
+
+    def _contender_as_json(self, contender: Contender) -> dict[str, object]:
+        goal = self.goals.get(contender.name)
+        ratio = round(self.ratio(contender), 3)
+        return {
+            "name": contender.name,
+            "command": contender.command,
+            "wall_seconds": [round(timing.wall, 4) for timing in contender.timings],
+            "cpu_seconds": [round(timing.cpu, 4) for timing in contender.timings],
+            "peak_mb": contender.peak_mb,
+            "median_seconds": round(contender.wall, 4),
+            "median_cpu_seconds": round(contender.cpu, 4),
+            "ratio": ratio,
+            "goal": goal,
+            "met": None if goal is None else ratio <= goal,
         }
 
 
 def timed(
-    command: Sequence[str], *, log: Path, environment: Mapping[str, str] | None = None, expected: int = 0
+    command: Sequence[str],
+    *,
+    log: Path,
+    environment: Mapping[str, str] | None = None,
+    expected: int = 0,
+    memory: bool = False,
 ) -> Timing:
-    """Run a command to its end, its output in `log`. Raises RuntimeError when it ends otherwise than `expected`."""
+    """Run a command to its end, its output in `log`; look at its memory on the way when `memory` says so.
+
+    Raises RuntimeError when it ends otherwise than `expected`.
+    """
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     with log.open("wb") as output:
         began = time.perf_counter()
-        ended = subprocess.run(
-            command, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, check=False
+        process = subprocess.Popen(
+            command, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
         )
-        wall = time.perf_counter() - began
-    if ended.returncode != expected:
+        with ThreadPoolExecutor(1) as beside:
+            looking = beside.submit(_peak_megabytes, process) if memory else None
+            process.wait()
+            wall = time.perf_counter() - began
+        peak = looking.result() if looking is not None else None
+    if process.returncode != expected:
         told = log.read_text(errors="replace")[-2000:]
-        raise RuntimeError(f"{' '.join(command)} ended with {ended.returncode}:\n{told}")
+        raise RuntimeError(f"{' '.join(command)} ended with {process.returncode}:\n{told}")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return Timing(wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    return Timing(wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, peak)
 
 
 def clean_environment(**variables: str) -> dict[str, str]:
     """This process's environment without settings of the platform, and with `variables`."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("DCC_", "DAGSTER_"))}
     return {**kept, **variables}
+
+
+def _peak_megabytes(process: subprocess.Popen[bytes]) -> float:
+    """The peaks of a process and its descendants, until it ends, added up."""
+    # getrusage would count what this process holds, because a child has it until it executes its program.
+    peaks: dict[int, int] = {}
+    while process.returncode is None:
+        for pid in _family(process.pid):
+            peaks[pid] = max(peaks.get(pid, 0), _peak_kilobytes(pid))
+        time.sleep(_LOOK_SECONDS)
+    return sum(peaks.values()) / 1024
+
+
+def _family(pid: int) -> Iterator[int]:
+    yield pid
+    for task in Path(f"/proc/{pid}/task").glob("*"):
+        try:
+            children = (task / "children").read_text("ascii").split()
+        except OSError:
+            continue
+        for child in children:
+            yield from _family(int(child))
+
+
+def _peak_kilobytes(pid: int) -> int:
+    try:
+        status = Path(f"/proc/{pid}/status").read_text("ascii")
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:")), 0)

@@ -11,15 +11,13 @@ import shutil
 import statistics
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from benchmarks.measuring import clean_environment
+from benchmarks.measuring import Note, clean_environment
 from benchmarks.openssh import openssh_server
+from benchmarks.registry import Bench, Benchmark, Finding
 from benchmarks.session import ARCHIVES, DOCUMENTS, SessionBenchmark
-
-MOST_RUNS = 3
-"""Runs at most, because they take long; all count, because the preparation has warmed up."""
 
 _ROOT = Path(__file__).parent.parent
 
@@ -34,7 +32,7 @@ def phase_times(folder: Path, runs: int, archives: int = ARCHIVES) -> str:
     home.mkdir()
     with openssh_server(folder / "sshd") as server:
         SessionBenchmark(folder, server, archives).validate(home)
-    return _table([_take_up(home, folder / f"run-{number}") for number in range(min(runs, MOST_RUNS))], archives)
+    return _table([_take_up(home, folder / f"run-{number}") for number in range(runs)], archives)
 
 
 def _take_up(home: Path, place: Path) -> Took:
@@ -54,3 +52,20 @@ def _table(runs: Sequence[Took], archives: int) -> str:
         wall, cpu = (statistics.median(run[phase][part] for run in runs) * 1000 / documents for part in (0, 1))
         lines.append(f"| {phase} | {wall:.2f} | {cpu:.2f} |")
     return "\n".join(lines)
+
+
+def _measure(bench: Bench) -> Iterator[Finding]:
+    title = f"The phases after validation, {ARCHIVES} archives of {DOCUMENTS} documents of 50 KB, SQLite"
+    yield Note(title, phase_times(bench.folder / "phases", bench.runs))
+
+
+BENCHMARKS = [
+    Benchmark(
+        "phases",
+        "Documents that pass all rules are brought to (xsd, done) once; then each phase from upload to qc is timed by "
+        "itself, in a copy of that installation. All runs count, because the preparation has warmed up.",
+        _measure,
+        tools=("sftp",),
+        most_runs=3,
+    )
+]

@@ -14,10 +14,12 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.measuring import Comparison, Contender, Timing, clean_environment, timed
 from benchmarks.openssh import OpenSsh, openssh_server
+from benchmarks.registry import Bench, Benchmark, Finding
 from dcc_cli.demo.submissions import archive, experiment_document, specimen_document
 
 ARCHIVES = 200
@@ -68,7 +70,7 @@ class SessionBenchmark:
     def comparison(self) -> Comparison:
         """The three contenders; the shell script is the measure."""
         contenders = [
-            Contender(SHELL, self.run_shell),
+            Contender(SHELL, self.run_shell, command=SCRIPT),
             Contender(PLAIN, lambda: self.run_crawl(events=False)),
             Contender(EVENTS, lambda: self.run_crawl(events=True)),
         ]
@@ -129,13 +131,11 @@ class SessionBenchmark:
         return place
 
 
-def session_comparison(folder: Path, runs: int, archives: int = ARCHIVES) -> Comparison:
-    """Measure the session `runs` times in `folder`, which is made."""
-    folder.mkdir(parents=True)
-    with openssh_server(folder / "sshd") as server:
-        comparison = SessionBenchmark(folder, server, archives).comparison()
-        comparison.measure(runs)
-    return comparison
+def _measure(bench: Bench) -> Iterator[Finding]:
+    with openssh_server(bench.folder / "sshd") as server:
+        comparison = SessionBenchmark(bench.folder, server, ARCHIVES).comparison()
+        comparison.measure(bench.runs)
+    yield comparison
 
 
 def _submission(number: int) -> tuple[str, bytes]:
@@ -157,3 +157,15 @@ def _submission(number: int) -> tuple[str, bytes]:
 def _require(truth: bool, problem: str) -> None:
     if not truth:
         raise RuntimeError(f"{problem}. The work was not done, so its time means nothing.")
+
+
+BENCHMARKS = [
+    Benchmark(
+        "session-xsd",
+        "A session of new archives on a local OpenSSH server up to (xsd, done) in the tracker, with and without "
+        "Dagster's events. Beside it a shell script that records nothing. The tracker, the centre and the source are "
+        "registered beforehand; Dagster's instance is made by the session itself.",
+        _measure,
+        tools=("sftp", "unzip", "md5sum", "xmllint"),
+    )
+]

@@ -9,10 +9,12 @@ import itertools
 import random
 import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.measuring import Comparison, Contender, Timing, clean_environment, timed
 from benchmarks.openssh import OpenSsh, openssh_server
+from benchmarks.registry import Bench, Benchmark, Finding
 
 MEGABYTE = 1_000_000
 LARGE_BYTES = 200 * MEGABYTE
@@ -75,19 +77,25 @@ class TransferBenchmark:
         return timing
 
 
-def transfer_comparisons(folder: Path, runs: int) -> list[Comparison]:
-    """Measure both downloads `runs` times in `folder`, which is made."""
-    folder.mkdir(parents=True)
+def _measure(bench: Bench) -> Iterator[Finding]:
     cases = {
         f"One file of {LARGE_BYTES // MEGABYTE} MB over SFTP": [LARGE_BYTES],
         f"{SMALL_FILES} files of {SMALL_BYTES // 1000} KB over SFTP": [SMALL_BYTES] * SMALL_FILES,
     }
-    comparisons = []
-    with openssh_server(folder / "sshd") as server:
+    with openssh_server(bench.folder / "sshd") as server:
         for number, (title, sizes) in enumerate(cases.items()):
-            place = folder / str(number)
+            place = bench.folder / str(number)
             comparison = TransferBenchmark(place, server, title, sizes).comparison()
-            comparison.measure(runs)
+            comparison.measure(bench.runs)
             shutil.rmtree(place)
-            comparisons.append(comparison)
-    return comparisons
+            yield comparison
+
+
+BENCHMARKS = [
+    Benchmark(
+        "transfer",
+        "Downloads by one connection of the platform's file sources beside `sftp -b`, from a local OpenSSH server.",
+        _measure,
+        tools=("sftp",),
+    )
+]

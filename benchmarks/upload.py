@@ -20,15 +20,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.mariadb import MariaDb, installed, mariadb_server
-from benchmarks.measuring import Comparison, Contender, Timing, clean_environment, timed
+from benchmarks.measuring import Comparison, Contender, Note, Timing, clean_environment, timed
+from benchmarks.registry import Bench, Benchmark, Finding
 from dcc_cli.demo.submissions import PROCEDURES, experiment_document
 
 LARGE_BYTES = 50_000_000
 SMALL_DOCUMENTS = 200
 SMALL_BYTES = 50_000
 MEMORY_BYTES = 200_000_000
-MOST_RUNS = 2
-"""Runs at most, because they take long; all count, because the preparation has warmed up."""
 
 IMPORT = "sqlite3 .import"
 LOAD_DATA = "LOAD DATA LOCAL INFILE"
@@ -181,25 +180,28 @@ class UploadBenchmark:
         server.query(f"DROP DATABASE `{name}`")
 
 
-def upload_comparisons(
-    folder: Path, runs: int, *, large: int = LARGE_BYTES, small: int = SMALL_DOCUMENTS
-) -> list[Comparison]:
-    """Measure one document of `large` bytes, and `small` ones of 50 KB, in `folder`, to be made."""
-    folder.mkdir(parents=True)
-    write_large(folder / "large.xml", large)
-    write_small(folder / "small", small, SMALL_BYTES)
-    comparisons: list[Comparison] = []
-    with _server(folder) as server:
-        for what, documents in (
-            (f"an experiment document of {large // 1_000_000} MB", folder / "large.xml"),
-            (f"{small} experiment documents of {SMALL_BYTES // 1000} KB", folder / "small"),
-        ):
-            benchmark = UploadBenchmark(folder / f"of-{documents.stem}", documents, server)
-            comparisons += benchmark.comparisons(what)
-            for comparison in comparisons[-2:]:
-                comparison.measure(min(runs, MOST_RUNS), uncounted=0)
-            shutil.rmtree(folder / f"of-{documents.stem}")
-    return comparisons
+def _measure_large(bench: Bench) -> Iterator[Finding]:
+    documents = bench.folder / "large.xml"
+    write_large(documents, LARGE_BYTES)
+    yield from _measure(bench, documents, f"an experiment document of {LARGE_BYTES // 1_000_000} MB")
+
+
+def _measure_small(bench: Bench) -> Iterator[Finding]:
+    documents = bench.folder / "small"
+    write_small(documents, SMALL_DOCUMENTS, SMALL_BYTES)
+    yield from _measure(bench, documents, f"{SMALL_DOCUMENTS} experiment documents of {SMALL_BYTES // 1000} KB")
+
+
+def _measure(bench: Bench, documents: Path, what: str) -> Iterator[Finding]:
+    with _server(bench.folder) as server:
+        for comparison in UploadBenchmark(bench.folder / "work", documents, server).comparisons(what):
+            # Every run counts, because the preparation has warmed up.
+            comparison.measure(bench.runs, uncounted=0)
+            yield comparison
+
+
+def _measure_memory(bench: Bench) -> Iterator[Finding]:
+    yield Note("Memory of a document of 200 MB on its way into SQLite", upload_memory(bench.folder / "upload"))
 
 
 def upload_memory(folder: Path, size: int = MEMORY_BYTES) -> str:
@@ -293,3 +295,19 @@ def _quoted(table: str) -> str:
 def _require_rows(found: dict[str, int], expected: dict[str, int]) -> None:
     if found != expected:
         raise RuntimeError(f"The rows are {found}, not {expected}. The work was not done, so its time means nothing.")
+
+
+_TOOLS = ("sqlite3", "mariadb")
+_ABOUT = (
+    "Documents applied to an empty QC database: read, built into rows, versions and findings included. Beside it the "
+    "fastest plain load of the very same rows of all tables, from files written beforehand, in one transaction into "
+    "the same schema with the same indexes: `.import` of CSV by `sqlite3` (which looks at no foreign keys and takes "
+    "nulls for empty texts), and `LOAD DATA LOCAL INFILE`, on a server with its default settings. Processor times are those "
+    "of the client's processes, without the MariaDB server."
+)
+
+BENCHMARKS = [
+    Benchmark("upload-large", _ABOUT, _measure_large, _TOOLS),
+    Benchmark("upload-small", _ABOUT, _measure_small, _TOOLS),
+    Benchmark("upload-memory", "The peak memory of both processes for a large document.", _measure_memory, most_runs=1),
+]

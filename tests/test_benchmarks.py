@@ -10,20 +10,23 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.circumstances import TOOLS
 from benchmarks.mariadb import SERVER, MariaDb, installed, mariadb_server
-from benchmarks.measuring import Comparison, Contender, Timing, timed
+from benchmarks.measuring import Comparison, Contender, Figure, Note, Timing, timed
 from benchmarks.openssh import OpenSsh, openssh_server
 from benchmarks.phases import phase_times
+from benchmarks.registry import Benchmark, Finding, all_benchmarks, chosen
+from benchmarks.results import Entry, as_markdown, entry, read_entries, write_entries
 from benchmarks.session import SessionBenchmark
 from benchmarks.transfer import TransferBenchmark
 from benchmarks.upload import UploadBenchmark, upload_memory, write_large, write_small
 
-TOOLS = ("sftp", "unzip", "md5sum", "xmllint", "ssh-keygen")
+SESSION_TOOLS = ("sftp", "unzip", "md5sum", "xmllint", "ssh-keygen")
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenSsh]:
-    missing = [tool for tool in TOOLS if shutil.which(tool) is None]
+    missing = [tool for tool in SESSION_TOOLS if shutil.which(tool) is None]
     if missing:
         pytest.skip(f"Not installed: {', '.join(missing)}. As root, make test installs them.")
     with openssh_server(tmp_path_factory.mktemp("openssh") / "sshd") as running:
@@ -123,9 +126,67 @@ def test_contenders_take_turns_and_the_first_round_does_not_count() -> None:
     comparison.measure(3)
     assert order == ["slow", "fast"] * 4
     assert (slow.wall, fast.wall, comparison.ratio(fast)) == (5, 2, 0.4)
-    assert "| fast | 2.00 | 1.00 to 9.00 | 1.00 | 0.40 | 0.5 |\n" in f"{comparison.as_markdown()}\n"
+    assert "| fast | 2.00 | 1.00 to 9.00 | 1.00 | 0.40 | 0.5 | yes |\n" in shown(comparison)
     of_rows = Comparison("Title", [slow, fast], amount=(10_000, "rows"))
-    assert "| fast | 2.00 | 1.00 to 9.00 | 1.00 | 0.40 |  | 5,000 |" in of_rows.as_markdown()
+    assert "| fast | 2.00 | 1.00 to 9.00 | 1.00 | 0.40 |  |  | 5,000 |\n" in shown(of_rows)
+
+
+def shown(*findings: Finding, name: str = "one", measured: str = "2026-11-21 13:28 UTC") -> str:
+    return as_markdown({name: found(*findings, measured=measured)})
+
+
+def found(*findings: Finding, measured: str = "2026-11-21 13:28 UTC") -> Entry:
+    facts = {"measured": measured, "machine": "2 processors", "load before": "0.10"}
+    benchmark = Benchmark("one", "What is compared.", lambda bench: findings)
+    return entry(benchmark, findings, facts, {"Python": "3.11"}, 5)
+
+
+def finished(name: str, wall: float, *, peak_mb: float | None = None) -> Contender:
+    return Contender(name, lambda: Timing(wall, wall, peak_mb), [Timing(wall, wall, peak_mb)], f"run {name}")
+
+
+def test_what_was_asked_is_told_to_be_met_or_not_for_times_and_figures() -> None:
+    theirs, ours = finished("theirs", 2.0, peak_mb=50.0), finished("ours", 3.0, peak_mb=120.0)
+    comparison = Comparison("Work", [theirs, ours], {"ours": 1.2}, figures=[Figure("peak", 120.0, "MB", 150)])
+    text = shown(comparison, Note("How it grows", "A plot.", [Figure("exponent", 1.2, "", 1.1)]), name="work")
+    assert "| Work: ours beside theirs | 1.50 | 1.2 | no | work | 2026-11-21 |\n" in text
+    assert "| Work: peak | 120 MB | 150 MB | yes | work | 2026-11-21 |\n" in text
+    assert "| ours | 3.00 | 3.00 to 3.00 | 3.00 | 120 | 1.50 | 1.2 | no |\n" in text
+    assert "| exponent | 1.20  | 1.1  | no |\n" in text
+    assert "```sh\nrun ours\n```\n" in text
+
+
+def test_a_benchmark_measured_again_takes_the_place_of_what_it_found_before_and_of_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "kept" / "results.json"
+    one, other = (Note(title, "Text.") for title in ("First", "Second"))
+    write_entries(path, {"one": found(one), "other": found(other)})
+    write_entries(path, read_entries(path) | {"one": found(one, measured="2026-12-01 08:00 UTC")})
+    told = read_entries(path)
+    assert {name: each["measured"][:10] for name, each in told.items()} == {"one": "2026-12-01", "other": "2026-11-21"}
+    assert [each["notes"][0]["title"] for each in told.values()] == ["First", "Second"]
+
+
+def test_benchmarks_are_found_in_modules_and_chosen_by_name_or_group() -> None:
+    known = all_benchmarks()
+    assert {"session-xsd", "transfer", "upload-large", "phases", "memory"} <= set(known)
+    assert [each.name for each in chosen(["memory", "upload"], known)] == [
+        name for name in known if name == "memory" or name.startswith("upload-")
+    ]
+    assert chosen([], known) == list(known.values())
+    with pytest.raises(ValueError, match="There is no benchmark uplo"):
+        chosen(["uplo"], known)
+
+
+def test_every_benchmark_names_tools_whose_version_can_be_told() -> None:
+    assert {tool for each in all_benchmarks().values() for tool in each.tools} <= set(TOOLS)
+
+
+def test_the_peak_of_a_process_is_that_of_its_children_too(tmp_path: Path) -> None:
+    child = "held = bytearray(60_000_000); import time; time.sleep(0.4)"
+    parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}], check=True)"
+    timing = timed([sys.executable, "-c", parent], log=tmp_path / "log", memory=True)
+    assert timing.peak_mb is not None
+    assert 60 < timing.peak_mb < 200
 
 
 def test_where_all_is_warm_every_round_counts() -> None:

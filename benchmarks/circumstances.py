@@ -1,0 +1,55 @@
+"""Where and with which versions something was measured."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from importlib.metadata import version
+
+_PATH = f"{os.environ.get('PATH', '')}{os.pathsep}/usr/sbin{os.pathsep}/usr/local/sbin"
+
+TOOLS = {
+    "sftp": ["ssh", "-V"],
+    "lftp": ["lftp", "--version"],
+    "vsftpd": ["vsftpd", "-v"],
+    "unzip": ["unzip", "-v"],
+    "md5sum": ["md5sum", "--version"],
+    "xmllint": ["xmllint", "--version"],
+    "sqlite3": ["sqlite3", "--version"],
+    "mariadb": ["mariadbd", "--version"],
+}
+"""How each tool that is measured beside the platform tells its version, by the name that benchmarks give it."""
+
+_PACKAGES = ("dcc", "dagster", "lxml", "paramiko", "sqlalchemy")
+
+
+def missing(tools: Iterable[str]) -> list[str]:
+    """Those that are not installed."""
+    return sorted(tool for tool in set(tools) if shutil.which(TOOLS[tool][0], path=_PATH) is None)
+
+
+def circumstances() -> dict[str, str]:
+    """The time, the machine and how busy it was."""
+    return {
+        "measured": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "machine": f"{os.cpu_count()} processors, {platform.machine()}, {platform.system()} {platform.release()}",
+        "load before": f"{os.getloadavg()[0]:.2f}",
+    }
+
+
+def versions(tools: Iterable[str]) -> dict[str, str]:
+    """The versions of Python, of the platform's packages and of `tools`."""
+    told = {"Python": platform.python_version()} | {package: version(package) for package in _PACKAGES}
+    for tool in tools:
+        command, *words = TOOLS[tool]
+        found = shutil.which(command, path=_PATH)
+        if found is not None:
+            ended = subprocess.run(
+                [found, *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            )
+            told[tool] = next((line.strip() for line in ended.stdout.splitlines() if line.strip()), "unknown")
+    return told

@@ -1,0 +1,137 @@
+"""What was measured, kept by the benchmark's name as JSON and shown as Markdown.
+
+A results file has an entry for each benchmark, with its own date, versions and load, so that one can be measured again
+without the others.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from benchmarks.measuring import Comparison
+from benchmarks.registry import Benchmark, Finding
+
+Entry = dict[str, Any]
+"""What was found by one benchmark, in types of JSON."""
+
+
+def entry(
+    benchmark: Benchmark, findings: Iterable[Finding], facts: Mapping[str, str], versions: Mapping[str, str], runs: int
+) -> Entry:
+    """The entry of a benchmark that found `findings` with `runs` counted runs at most."""
+    found = list(findings)
+    return {
+        "about": benchmark.about,
+        **facts,
+        "runs": runs,
+        "versions": dict(versions),
+        "comparisons": [each.as_json() for each in found if isinstance(each, Comparison)],
+        "notes": [each.as_json() for each in found if not isinstance(each, Comparison)],
+    }
+
+
+def read_entries(path: Path) -> dict[str, Entry]:
+    """The entries of a results file; none when there is no file."""
+    if not path.exists():
+        return {}
+    entries: dict[str, Entry] = json.loads(path.read_text("utf-8"))
+    return entries
+
+
+def write_entries(path: Path, entries: Mapping[str, Entry]) -> None:
+    """Write a results file, whole."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(dict(sorted(entries.items())), indent=1, ensure_ascii=False) + "\n", "utf-8")
+
+
+def as_markdown(entries: Mapping[str, Entry]) -> str:
+    """A table of everything that has a goal, then each benchmark with all that was found."""
+    ordered = dict(sorted(entries.items()))
+    parts = [_summary(ordered), *(_section(name, each) for name, each in ordered.items())]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _summary(entries: Mapping[str, Entry]) -> str:
+    lines = [
+        "| what | measured | goal | met | benchmark | date |",
+        "| --- | ---: | ---: | --- | --- | --- |",
+    ]
+    for name, each in entries.items():
+        date = each["measured"][:10]
+        for comparison in each["comparisons"]:
+            for row in comparison["contenders"]:
+                if row["goal"] is not None:
+                    what = f"{comparison['title']}: {row['name']} beside {comparison['contenders'][0]['name']}"
+                    lines.append(
+                        f"| {what} | {row['ratio']:.2f} | {row['goal']:g} | {_met(row['met'])} | {name} | {date} |"
+                    )
+        for found in (*each["comparisons"], *each["notes"]):
+            lines += [
+                f"| {found['title']}: {figure['name']} | {_amount(figure['value'])} {figure['unit']} "
+                f"| {figure['goal']:g} {figure['unit']} | {_met(figure['met'])} | {name} | {date} |"
+                for figure in found["figures"]
+                if figure["goal"] is not None
+            ]
+    return "\n".join(lines) if len(lines) > 2 else ""
+
+
+def _section(name: str, found: Entry) -> str:
+    told = "; ".join(f"{what} {version}" for what, version in found["versions"].items())
+    parts = [
+        f"### {name}",
+        found["about"],
+        f"{found['measured']}, {found['machine']}, load {found['load before']}, at most {found['runs']} counted runs "
+        f"of each. {told}.",
+    ]
+    parts += [_comparison(each) for each in found["comparisons"]]
+    parts += [_note(each) for each in found["notes"]]
+    return "\n\n".join(parts)
+
+
+def _comparison(found: Entry) -> str:
+    columns = ["median, s", "least to most, s", "processor, s"]
+    remembered = any(row["peak_mb"] is not None for row in found["contenders"])
+    columns += ["peak, MB"] if remembered else []
+    columns += ["ratio", "goal", "met"]
+    columns += [f"{found['amount'][1]}/s"] if found["amount"] else []
+    lines = [f"| {' | '.join(['', *columns])} |", f"| --- |{' ---: |' * len(columns)}"]
+    for row in found["contenders"]:
+        walls = row["wall_seconds"]
+        cells = [row["name"], f"{row['median_seconds']:.2f}", f"{min(walls):.2f} to {max(walls):.2f}"]
+        cells += [f"{row['median_cpu_seconds']:.2f}"]
+        cells += ["" if row["peak_mb"] is None else f"{row['peak_mb']:.0f}"] if remembered else []
+        cells += [f"{row['ratio']:.2f}", "" if row["goal"] is None else f"{row['goal']:g}", _met(row["met"])]
+        cells += [f"{found['amount'][0] / row['median_seconds']:,.0f}"] if found["amount"] else []
+        lines.append(f"| {' | '.join(cells)} |")
+    parts = [f"#### {found['title']}", "\n".join(lines)]
+    parts += [_figures(found)] if found["figures"] else []
+    commands = [row for row in found["contenders"] if row["command"]]
+    parts += [f"{row['name']}:\n\n```sh\n{row['command'].strip()}\n```" for row in commands]
+    return "\n\n".join(parts)
+
+
+def _note(found: Entry) -> str:
+    parts = [f"#### {found['title']}", found["text"].strip()]
+    parts += [_figures(found)] if found["figures"] else []
+    return "\n\n".join(part for part in parts if part)
+
+
+def _figures(found: Entry) -> str:
+    lines = ["| | measured | goal | met |", "| --- | ---: | ---: | --- |"]
+    for figure in found["figures"]:
+        goal = "" if figure["goal"] is None else f"{figure['goal']:g} {figure['unit']}"
+        lines.append(
+            f"| {figure['name']} | {_amount(figure['value'])} {figure['unit']} | {goal} | {_met(figure['met'])} |"
+        )
+    return "\n".join(lines)
+
+
+def _met(met: bool | None) -> str:
+    return "" if met is None else "yes" if met else "no"
+
+
+def _amount(value: float) -> str:
+    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.2f}"
