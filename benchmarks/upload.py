@@ -302,8 +302,8 @@ _ABOUT = (
     "Documents applied to an empty QC database: read, built into rows, versions and findings included. Beside it the "
     "fastest plain load of the very same rows of all tables, from files written beforehand, in one transaction into "
     "the same schema with the same indexes: `.import` of CSV by `sqlite3` (which looks at no foreign keys and takes "
-    "nulls for empty texts), and `LOAD DATA LOCAL INFILE`, on a server with its default settings. Processor times are those "
-    "of the client's processes, without the MariaDB server."
+    "nulls for empty texts), and `LOAD DATA LOCAL INFILE`, on a server with its default settings. Processor times are "
+    "those of the client's processes, without the MariaDB server."
 )
 
 BENCHMARKS = [
