@@ -20,7 +20,7 @@ from dcc_resources.naming import DocumentName
 from dcc_resources.outcomes import DocumentOutcome, Problem, ZipKey, ZipOutcome
 from dcc_resources.settings import Settings
 from dcc_resources.tracker.download_plan import InterruptedZip, KnownDocument, PlannedZip
-from dcc_resources.tracker.listings import stored_name
+from dcc_resources.tracker.known_hostings import stored_name
 from dcc_resources.tracker.models import utc_now
 from dcc_resources.tracker.progress import State
 from dcc_resources.tracker.reference import Phase, Status

@@ -1,21 +1,29 @@
-"""A listed archive beside what is known of it: whether it has changed, and what there is to say of that."""
+"""Listed archives beside what is known of them: which have changed, and what there is to say of that."""
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import Final
 
-from dcc_resources.file_sources.base import ListedFile, SourceAddress
+from sqlalchemy import Connection, select
+
+from dcc_resources.file_sources.base import ActionListing, ListedFile, SourceAddress
 from dcc_resources.outcomes import ZipKey
+from dcc_resources.tracker.models import FileSourceHasZip, ZipAction, ZipFile
 from dcc_resources.tracker.progress import WAITING, State
-from dcc_resources.tracker.reference import Phase, Status
+from dcc_resources.tracker.reference import ACTION_IDS, ACTIONS_BY_ID, Phase, Status
 
 REFUSED = State(Phase.ZIP_NAME, Status.FAILED)
 NOT_ARRIVED = frozenset({State(Phase.DOWNLOAD, Status.FAILED), State(Phase.ZIP_MD5, Status.FAILED)})
 """States of a zip action of which no file source has delivered the archive; each session tries again."""
 
-_LARGEST_SIZE = 2**63 - 1
-_LATEST_TIME = 253_402_300_799
+_LARGEST_SIZE: Final = 2**63 - 1
+_LATEST_TIME: Final = 253_402_300_799
+_LONGEST_NAME: Final = 128
+_ROWS_AT_ONCE: Final = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +43,98 @@ class KnownHosting:
     def to_download(self) -> bool:
         """Whether the archive is still to be downloaded, and so is taken as it is listed at present."""
         return self.state == WAITING or self.state in NOT_ARRIVED
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """The `listed` archives of a file source, counted, beside what is known of it.
+
+    `new` are those that it has not hosted before, `noteworthy` those that it has and that are listed otherwise than
+    they were last, or were gone or refused; both in the order of the listing. `gone` are the ids of the hostings in the
+    listed directories that are there no more, and were.
+    """
+
+    listed: int
+    new: dict[ZipKey, ListedFile]
+    noteworthy: dict[ZipKey, tuple[KnownHosting, ListedFile]]
+    gone: list[int]
+
+
+def compare_with_known(connection: Connection, source_id: int, listings: Sequence[ActionListing]) -> Compared:
+    """Compare what directories of a file source show with what the tracker has of it, in one query.
+
+    An archive that is as it was takes no memory beside its listing.
+    """
+    listed = {
+        ACTION_IDS[listing.action]: {stored_name(file.name): file for file in listing.zips} for listing in listings
+    }
+    count = sum(len(files) for files in listed.values())
+    found: dict[ZipKey, tuple[KnownHosting, ListedFile]] = {}
+    gone: list[int] = []
+    refused = (int(REFUSED.phase), int(REFUSED.status))
+    rows = connection.execute(_KNOWN.where(FileSourceHasZip.file_source_id == source_id))
+    for part in rows.partitions(_ROWS_AT_ONCE):
+        for todo, name, size, modified, has_md5, is_gone, phase, status, hosting, za_id, zip_id in part:
+            if todo not in listed:
+                continue
+            file = listed[todo].pop(name, None)
+            if file is None:
+                if not is_gone:
+                    gone.append(hosting)
+            elif (
+                is_gone
+                or (phase, status) == refused
+                or file.size_bytes != size
+                or file.modified != modified
+                or file.has_md5 != has_md5
+            ):
+                state = State(Phase(phase), Status(status))
+                entry = KnownHosting(hosting, za_id, zip_id, size, modified, has_md5, bool(is_gone), state)
+                found[ZipKey(ACTIONS_BY_ID[todo], name)] = entry, credible(file)
+    new = {
+        ZipKey(ACTIONS_BY_ID[todo], name): credible(file)
+        for todo, files in listed.items()
+        for name, file in files.items()
+    }
+    return Compared(count, new, {key: found[key] for key in _in_order(listings, found)}, gone)
+
+
+_KNOWN: Final = (
+    select(
+        ZipAction.todo_id,
+        ZipFile.file_name,
+        FileSourceHasZip.size_bytes,
+        FileSourceHasZip.modified,
+        FileSourceHasZip.has_md5,
+        FileSourceHasZip.gone_since.is_not(None),
+        ZipAction.phase_id,
+        ZipAction.status_id,
+        FileSourceHasZip.id,
+        ZipAction.id,
+        ZipFile.id,
+    )
+    .join(ZipAction, ZipAction.id == FileSourceHasZip.za_id)
+    .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+)
+
+
+def _in_order(listings: Sequence[ActionListing], keys: Collection[ZipKey]) -> Iterator[ZipKey]:
+    """Those of the keys that are listed, in the order of the listing."""
+    if not keys:
+        return
+    for listing in listings:
+        for file in listing.zips:
+            key = ZipKey(listing.action, stored_name(file.name))
+            if key in keys:
+                yield key
+
+
+def stored_name(name: str) -> str:
+    """The name under which the tracker keeps an archive: shortened, with a digest, where the column is too short."""
+    if len(name) <= _LONGEST_NAME:
+        return name
+    digest = hashlib.sha256(name.encode("utf-8", "backslashreplace")).hexdigest()[:12]
+    return f"{name[: _LONGEST_NAME - 13]}~{digest}"
 
 
 def attributes(listed: ListedFile | KnownHosting) -> tuple[int | None, int | None, bool]:

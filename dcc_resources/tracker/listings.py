@@ -6,8 +6,7 @@ how much is new, in steps of `_CHUNK` names, never on how much is known.
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -24,17 +23,16 @@ from dcc_resources.tracker.known_hostings import (
     KnownHosting,
     attributes,
     change_message,
+    compare_with_known,
     completed,
-    credible,
     differ,
     size_message,
 )
 from dcc_resources.tracker.models import CrawlFinding, FileSourceHasZip, ZipAction, ZipActionLog, ZipFile
-from dcc_resources.tracker.progress import WAITING, NewZipAction, State
-from dcc_resources.tracker.reference import ACTIONS_BY_ID, Phase, Status
+from dcc_resources.tracker.progress import WAITING, NewZipAction
+from dcc_resources.tracker.reference import ACTIONS_BY_ID
 
 _CHUNK = 500
-_LONGEST_NAME = 128
 _MOST_FINDINGS = 200
 
 
@@ -77,59 +75,21 @@ class ListingRecorder:
 
     def record(self, address: SourceAddress, listings: Sequence[ActionListing]) -> RecordedListing:
         """Record what `listings`, each a directory that could be listed, show of one source."""
-        known = self._load_known(address.id)
-        listed = {
-            ZipKey(listing.action, stored_name(file.name)): credible(file)
-            for listing in listings
-            for file in listing.zips
-        }
-        covered = {listing.action for listing in listings}
-        new = {key: file for key, file in listed.items() if key not in known}
-        result = RecordedListing(listed=len(listed), known=len(listed) - len(new))
-        result.gone = self._record_gone(
-            entry for key, entry in known.items() if key.action in covered and key not in listed and not entry.gone
-        )
-        self._record_seen_again(address, {key: (known[key], listed[key]) for key in listed if key in known}, result)
-        self._reconsider_names(known, listed, result)
-        self._record_new(address, new, result)
+        compared = compare_with_known(self.connection, address.id, listings)
+        result = RecordedListing(listed=compared.listed, known=compared.listed - len(compared.new))
+        self._record_gone(compared.gone)
+        result.gone = len(compared.gone)
+        self._record_seen_again(address, compared.noteworthy, result)
+        self._reconsider_names(compared.noteworthy, result)
+        self._record_new(address, compared.new, result)
         self._write_findings(address, result.findings)
         return result
 
-    def _load_known(self, source_id: int) -> dict[ZipKey, KnownHosting]:
-        query = (
-            select(
-                ZipAction.todo_id,
-                ZipFile.file_name,
-                FileSourceHasZip.id,
-                ZipAction.id,
-                ZipFile.id,
-                FileSourceHasZip.size_bytes,
-                FileSourceHasZip.modified,
-                FileSourceHasZip.has_md5,
-                FileSourceHasZip.gone_since,
-                ZipAction.phase_id,
-                ZipAction.status_id,
-            )
-            .join(ZipAction, ZipAction.id == FileSourceHasZip.za_id)
-            .join(ZipFile, ZipFile.id == ZipAction.zip_id)
-            .where(FileSourceHasZip.file_source_id == source_id)
-        )
-        return {
-            ZipKey(ACTIONS_BY_ID[todo], name): KnownHosting(
-                hosting, za, zip_id, size, modified, has_md5, gone is not None, State(Phase(phase), Status(status))
-            )
-            for todo, name, hosting, za, zip_id, size, modified, has_md5, gone, phase, status in (
-                self.connection.execute(query)
-            )
-        }
-
-    def _record_gone(self, entries: Iterable[KnownHosting]) -> int:
-        gone = [entry.hosting_id for entry in entries]
-        for ids in _chunks(gone):
+    def _record_gone(self, hosting_ids: list[int]) -> None:
+        for ids in _chunks(hosting_ids):
             self.connection.execute(
                 update(FileSourceHasZip).where(FileSourceHasZip.id.in_(ids)).values(gone_since=self.now)
             )
-        return len(gone)
 
     def _record_seen_again(
         self, address: SourceAddress, seen: Mapping[ZipKey, tuple[KnownHosting, ListedFile]], result: RecordedListing
@@ -155,10 +115,10 @@ class ListingRecorder:
             )
 
     def _reconsider_names(
-        self, known: Mapping[ZipKey, KnownHosting], listed: Mapping[ZipKey, ListedFile], result: RecordedListing
+        self, seen: Mapping[ZipKey, tuple[KnownHosting, ListedFile]], result: RecordedListing
     ) -> None:
         """Accept archives refused before whose names conform by now, their centre having been registered."""
-        refused = {key: entry for key, entry in known.items() if entry.state == REFUSED and key in listed}
+        refused = {key: entry for key, (entry, _) in seen.items() if entry.state == REFUSED}
         names = {entry.zip_id: name for key, entry in refused.items() if (name := self._parse(key.file_name)[0])}
         self._note_names(names)
         self._accept({key: entry.za_id for key, entry in refused.items() if entry.zip_id in names}, result)
@@ -324,14 +284,6 @@ _UPDATE_HOSTING = (
 
 def _hosting_values(hosting_id: int, file: ListedFile) -> dict[str, object]:
     return {"hosting": hosting_id, "size": file.size_bytes, "time": file.modified, "checksum": file.has_md5}
-
-
-def stored_name(name: str) -> str:
-    """The name under which the tracker keeps an archive: shortened, with a digest, where the column is too short."""
-    if len(name) <= _LONGEST_NAME:
-        return name
-    digest = hashlib.sha256(name.encode("utf-8", "backslashreplace")).hexdigest()[:12]
-    return f"{name[: _LONGEST_NAME - 13]}~{digest}"
 
 
 def _chunks(items: list[str] | list[int]) -> Iterator[list[str] | list[int]]:

@@ -40,7 +40,7 @@ from dcc_resources.naming import Action, DocumentKind, NamingConvention
 from dcc_resources.qc_database.reading import read_document
 from dcc_resources.reference_data.loading import read_set
 from dcc_resources.reference_data.snapshots import Provenance
-from dcc_resources.tracker.listings import stored_name
+from dcc_resources.tracker.known_hostings import stored_name
 
 ARCHIVE = "H.2013-10-31.1.impc.zip"
 CENTRES = {"H", "J", "a" * 200}

@@ -16,7 +16,8 @@ from dcc_resources.naming import Action
 from dcc_resources.outcomes import ZipKey
 from dcc_resources.settings import Settings
 from dcc_resources.tracker.database import insert_rows, run_writing, writing
-from dcc_resources.tracker.listings import ListingRecorder, RecordedListing, stored_name
+from dcc_resources.tracker.known_hostings import stored_name
+from dcc_resources.tracker.listings import ListingRecorder, RecordedListing
 from dcc_resources.tracker.models import (
     AnException,
     Centre,

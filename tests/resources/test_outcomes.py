@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dcc_resources.naming import Action
 from dcc_resources.outcomes import ZipKey, ZipOutcome, source_partition
-from dcc_resources.tracker.listings import stored_name
+from dcc_resources.tracker.known_hostings import stored_name
 from dcc_resources.tracker.reference import Phase, Status
 
 _keys = st.builds(ZipKey, st.sampled_from(Action), st.text(min_size=1, max_size=140))
