@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final
 
 from sqlalchemy import Connection, select
 
 from dcc_resources.contexts.transitions import SETTLED
-from dcc_resources.qc_database.models import DataContext, DocumentContext
-from dcc_resources.qc_database.versions import in_chunks
+from dcc_resources.qc_database.models import DataContext, Document, DocumentContext
 
+_DOCUMENT: Final = Document.__table__
 _CONTEXT: Final = DataContext.__table__
 _PART: Final = DocumentContext.__table__
 
+# Nested, so that it is the open contexts that documents are looked up by, however few they are.
+_OPEN_CONTEXTS: Final = select(_CONTEXT.c.id).where(_CONTEXT.c.state.not_in([state.value for state in SETTLED]))
+_WITH_OPEN: Final = select(_PART.c.document_id).where(_PART.c.context_id.in_(_OPEN_CONTEXTS))
+_OPEN: Final = select(_DOCUMENT.c.tracker_id).where(_DOCUMENT.c.id.in_(_WITH_OPEN), _DOCUMENT.c.tracker_id.is_not(None))
 
-def open_documents(connection: Connection, document_ids: Iterable[int] | None = None) -> set[int]:
-    """Those documents, of all or of the given ones, with measurements in a context that nobody is done with."""
-    statement = (
-        select(_PART.c.document_id)
-        .distinct()
-        .join(_CONTEXT, _CONTEXT.c.id == _PART.c.context_id)
-        .where(_CONTEXT.c.state.not_in([state.value for state in SETTLED]))
-    )
-    if document_ids is None:
-        return set(connection.scalars(statement))
-    found: set[int] = set()
-    for chunk in in_chunks(sorted(set(document_ids))):
-        found |= set(connection.scalars(statement.where(_PART.c.document_id.in_(chunk))))
-    return found
+
+def open_documents(connection: Connection) -> set[int]:
+    """The documents with measurements in a context that nobody is done with, by the ids of their `xml_file`.
+
+    Those without a tracker are left out.
+    """
+    return set(connection.scalars(_OPEN))

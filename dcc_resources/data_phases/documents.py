@@ -26,6 +26,7 @@ from dcc_resources.tracker.reference import ACTIONS_BY_ID, Phase, Status
 log = logging.getLogger(__name__)
 
 UPLOADED: Final = State(Phase.UPLOAD, Status.DONE)
+UNSETTLED: Final = State(Phase.OVERVIEW, Status.DONE)
 
 _BEFORE: Final = {
     Phase.UPLOAD: Phase.XSD,
@@ -118,13 +119,22 @@ def load_due(
     return in_order_of_upload(_wanted(rows, naming, keys))
 
 
-def load_qc_states(connection: Connection) -> dict[int, State]:
-    """The states of all documents that are through overview, by the ids of their `xml_file`.
+def load_unsettled(connection: Connection) -> dict[int, State]:
+    """The states of all documents that are through overview, but for (qc, done), by the ids of their `xml_file`.
 
     Those that do not count are among them, since to tell costs more than the rest; `load_documents` leaves them out.
     """
-    condition = or_(_in_state(Phase.OVERVIEW, Status.DONE), _in_state(Phase.QC, *_UNFAILED))
-    rows = connection.execute(select(XmlFile.id, XmlFile.phase_id, XmlFile.status_id).where(condition))
+    found: dict[int, State] = {}
+    for state in (UNSETTLED, *(State(Phase.QC, status) for status in (Status.PENDING, Status.RUNNING))):
+        ids = connection.scalars(select(XmlFile.id).where(_in_state(state.phase, state.status)))
+        found.update(dict.fromkeys(ids, state))
+    return found
+
+
+def load_qc_states(connection: Connection, xml_ids: Iterable[int]) -> dict[int, State]:
+    """The states of those documents that are through overview, by the ids of their `xml_file`."""
+    query = select(XmlFile.id, XmlFile.phase_id, XmlFile.status_id).where(XmlFile.id.in_(IDS), _THROUGH)
+    rows = (row for ids in chunks(xml_ids) for row in connection.execute(query, {"ids": ids}))
     return {xml_id: State(Phase(phase), Status(status)) for xml_id, phase, status in rows}
 
 
@@ -188,6 +198,9 @@ def _due(phase: Phase) -> ColumnElement[bool]:
 
 def _in_state(phase: Phase, *statuses: Status) -> ColumnElement[bool]:
     return and_(XmlFile.phase_id == int(phase), XmlFile.status_id.in_([int(status) for status in statuses]))
+
+
+_THROUGH: Final = or_(_in_state(Phase.OVERVIEW, Status.DONE), _in_state(Phase.QC, *_UNFAILED))
 
 
 class _AnyCentre:

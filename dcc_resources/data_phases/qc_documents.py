@@ -67,12 +67,6 @@ def counted_by_tracker(
     return [(one, by_xml_id[one.xml_id]) for one in counted if by_xml_id[one.xml_id].is_of(one)]
 
 
-def xml_ids_of(connection: Connection, document_ids: Iterable[int]) -> set[int]:
-    """The ids of the `xml_file` that documents name, given their ids; those without a tracker are left out."""
-    known = select(_DOCUMENT.c.tracker_id).where(_DOCUMENT.c.id.in_(IDS), _DOCUMENT.c.tracker_id.is_not(None))
-    return {xml_id for ids in chunks(document_ids) for xml_id in connection.scalars(known, {"ids": ids})}
-
-
 def in_state(connection: Connection, state: DocumentState, key: ZipKey | None = None) -> list[QcDocument]:
     """The documents in a state that the tracker knows; of one zip action only, if given."""
     known = _DOCUMENT.c.tracker_id.is_not(None)

@@ -19,8 +19,8 @@ from dcc_resources.contexts.touched import left_out
 from dcc_resources.data_outcomes import ContextsBuilt, DataOutcome, DocumentData, OverviewsBuilt, ZipData
 from dcc_resources.data_phases.checking import GONE, NOT_UPLOADED
 from dcc_resources.data_phases.data_session import DataSession, Fact, Recorder
-from dcc_resources.data_phases.documents import DueDocument, load_documents, load_qc_states
-from dcc_resources.data_phases.qc_documents import documents_of, xml_ids_of
+from dcc_resources.data_phases.documents import DueDocument, load_documents, load_qc_states, load_unsettled
+from dcc_resources.data_phases.qc_documents import documents_of
 from dcc_resources.databases.transactions import run_reading, run_writing
 from dcc_resources.settings import Settings
 from dcc_resources.tracker import progress
@@ -73,7 +73,7 @@ def settle_documents(work: DataSession) -> Iterator[ZipData]:
 
     Those that the QC database does not hold, since it was lost or is another one, are set to be uploaded again.
     """
-    open_ids = work.read_qc(_open_xml_ids)
+    open_ids = work.read_qc(open_documents)
     settling = work.read(lambda connection: _to_settle(connection, open_ids, work.settings))
     wanted = [one for one in settling if work.keys is None or one[0].key in work.keys]
     gone = work.read_qc(lambda connection: _gone(connection, wanted))
@@ -94,12 +94,12 @@ def settle_qc(tracker: Engine, qc: Engine, settings: Settings, *, author: str, r
     with the documents that go back. Raises the `unreachable` error of either database.
     """
     patience = settings.database_retry
-    open_ids = run_reading(qc, _open_xml_ids, patience_seconds=patience)
+    open_ids = run_reading(qc, open_documents, patience_seconds=patience)
     settling = run_reading(tracker, lambda asked: _to_settle(asked, open_ids, settings), patience_seconds=patience)
     gone = run_reading(qc, lambda connection: _gone(connection, settling), patience_seconds=patience)
 
     def settle(connection: Connection) -> QcSettled:
-        states = load_qc_states(connection)
+        states = load_qc_states(connection, [one.xml_id for one, _ in settling])
         changed = [
             (one, state)
             for one, state in settling
@@ -114,17 +114,17 @@ def settle_qc(tracker: Engine, qc: Engine, settings: Settings, *, author: str, r
     return run_writing(tracker, settle, patience_seconds=patience)
 
 
-def _open_xml_ids(connection: Connection) -> set[int]:
-    """The ids of the `xml_file` of documents with a context that is not done."""
-    return xml_ids_of(connection, open_documents(connection))
-
-
 def _to_settle(connection: Connection, open_ids: set[int], settings: Settings) -> list[tuple[DueDocument, State]]:
-    """The documents whose contexts say otherwise than the tracker, in the order of upload, with their new states."""
-    states = load_qc_states(connection)
-    wanted = {xml_id: WAITS if xml_id in open_ids else SETTLED for xml_id in states}
-    changed = [xml_id for xml_id, state in states.items() if state != wanted[xml_id]]
-    return [(one, wanted[one.xml_id]) for one in load_documents(connection, changed, settings.naming)]
+    """The documents whose contexts say otherwise than the tracker, in the order of upload, with their new states.
+
+    Those that are done and have no open context, which is nearly all of them in the long run, are not looked at.
+    """
+    unsettled = load_unsettled(connection)
+    wanted = {xml_id: WAITS if xml_id in open_ids else SETTLED for xml_id in unsettled}
+    changed = {xml_id: state for xml_id, state in wanted.items() if state != unsettled[xml_id]}
+    others = load_qc_states(connection, open_ids - unsettled.keys())
+    changed |= {xml_id: WAITS for xml_id, state in others.items() if state == SETTLED}
+    return [(one, changed[one.xml_id]) for one in load_documents(connection, changed, settings.naming)]
 
 
 def _behind(connection: Connection, documents: Iterable[DueDocument]) -> set[int]:

@@ -240,20 +240,19 @@ def test_a_build_takes_one_statement_more_for_no_measurement(qc_database: Engine
 
 
 def test_documents_are_open_until_all_their_contexts_are_done(qc_database: Engine) -> None:
-    first = submit(qc_database, Action.ADD, experiment("E1")).document_id
-    second = submit(qc_database, Action.ADD, line("C1")).document_id
+    submit(qc_database, Action.ADD, experiment("E1"), tracker_id=11)
+    submit(qc_database, Action.ADD, line("C1"), tracker_id=12)
+    submit(qc_database, Action.ADD, line("C2"))
     build_contexts(qc_database)
 
-    def open_ones(*chosen: int) -> set[int]:
+    def open_ones() -> set[int]:
         with qc_database.connect() as connection:
-            return open_documents(connection, chosen or None)
+            return open_documents(connection)
 
-    assert open_ones() == {first, second}
-    assert open_ones(second) == {second}
+    assert open_ones() == {11, 12}
     with writing(qc_database) as connection:
         connection.execute(update(CONTEXT).where(CONTEXT.c.genotype == "C1").values(state="qcdone"))
-    assert open_ones() == {first}
-    assert open_ones(second) == set()
+    assert open_ones() == {11}
     submit(qc_database, Action.DELETE, experiment("E1"))
     build_contexts(qc_database)
     assert open_ones() == set()

@@ -17,6 +17,7 @@ from dcc_resources.data_phases.documents import (
     load_documents,
     load_due,
     load_qc_states,
+    load_unsettled,
 )
 from dcc_resources.naming import Action, DocumentKind, DocumentName, NamingConvention
 from dcc_resources.outcomes import ZipKey
@@ -251,14 +252,19 @@ def test_what_a_session_has_to_take_up_is_counted(tracker: Engine, source: tuple
 
 
 def test_what_is_through_overview_is_found_with_its_states(tracker: Engine, source: tuple[int, int]) -> None:
-    expected = {}
+    expected, others = {}, []
     through = [
         State(Phase.OVERVIEW, Status.DONE),
-        *(State(Phase.QC, status) for status in (Status.PENDING, Status.DONE)),
+        *(State(Phase.QC, status) for status in (Status.PENDING, Status.RUNNING, Status.DONE)),
     ]
     for inc, state in enumerate([*through, State(Phase.OVERVIEW, Status.RUNNING), State(Phase.DATA, Status.FAILED)]):
         (document,) = Archive(tracker, *source, inc).download(state)
         if state in through:
             expected[document] = state
+        else:
+            others.append(document)
+    settled = State(Phase.QC, Status.DONE)
     with tracker.connect() as connection:
-        assert load_qc_states(connection) == expected
+        assert load_qc_states(connection, [*expected, *others]) == expected
+        assert load_qc_states(connection, [min(expected)]) == {min(expected): expected[min(expected)]}
+        assert load_unsettled(connection) == {one: state for one, state in expected.items() if state != settled}
