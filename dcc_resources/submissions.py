@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Container, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -43,7 +44,7 @@ def check_path(path: Path, settings: Settings, centres: Container[str] | None, s
     An archive gives a verdict of its own, followed by one for each document in it. `centres` are the short names of the
     registered centres, by default those of the convention. A document that is not in an archive may have any name; one
     that does not conform is a warning, and the root element tells its kind. Raises NotFoundError when there is nothing
-    at `path` to check, and OSError when it cannot be read.
+    at `path` to check, and OSError when it cannot be read. Files are checked by as many threads as `settings` say.
     """
     known = frozenset(centre.short_name for centre in KNOWN_CENTRES) if centres is None else centres
     check = _Check(settings, known, schemas)
@@ -54,7 +55,13 @@ def check_path(path: Path, settings: Settings, centres: Container[str] | None, s
     files = sorted(file for file in path.rglob("*") if file.suffix in _SUFFIXES and file.is_file())
     if not files:
         raise NotFoundError(f"{path} holds no .zip and no .xml file. Name what is to be checked.")
-    return [verdict for file in files for verdict in check.file(file)]
+    with ThreadPoolExecutor(settings.workers, thread_name_prefix="check") as pool:
+        try:
+            checked = list(pool.map(lambda file: list(check.file(file)), files))
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    return [verdict for verdicts in checked for verdict in verdicts]
 
 
 @dataclass(frozen=True)

@@ -131,3 +131,26 @@ def test_samples_get_the_verdict_in_their_name() -> None:
     verdicts = check(SAMPLES)
     assert len(verdicts) > 10
     assert all(verdict.valid == ("invalid" not in verdict.path) for verdict in verdicts)
+
+
+def test_files_of_a_directory_are_told_of_in_the_order_of_their_names_however_long_each_takes(tmp_path: Path) -> None:
+    names = [f"J.2013-10-31.{number}.experiment.impc.xml" for number in range(1, 30)]
+    for number, name in enumerate(names):
+        (tmp_path / name).write_text(INVALID * (number % 3) + MINIMAL)
+    verdicts = check(tmp_path)
+    assert [Path(verdict.path).name for verdict in verdicts] == sorted(names)
+    assert [verdict.path for verdict in verdicts if verdict.valid] == [
+        str(tmp_path / name) for name in sorted(names) if names.index(name) % 3 == 0
+    ]
+
+
+def test_a_file_that_cannot_be_read_ends_the_check_of_its_directory(tmp_path: Path) -> None:
+    for number in range(1, 30):
+        (tmp_path / f"J.2013-10-31.{number}.experiment.impc.xml").write_text(MINIMAL)
+
+    class Unreadable:
+        def __contains__(self, centre: object) -> bool:
+            raise OSError(5, "Input/output error")
+
+    with pytest.raises(OSError, match="Input/output"):
+        check_path(tmp_path, SETTINGS, Unreadable(), SCHEMAS)
