@@ -16,9 +16,12 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 from dcc_resources.errors import BadFileNameError, ConfigurationError, DiskFullError
+from dcc_resources.naming import Action
 from dcc_resources.outcomes import ZipKey
 from dcc_resources.private_files import make_directory
 
@@ -43,24 +46,20 @@ class Staging:
         self.root = root
         self._min_free = min_free_bytes
         self._held = 0
+        self._prepared: set[Action] = set()
         self._lock = threading.Lock()
 
     def archive(self, key: ZipKey) -> Path:
         """Path of the whole archive. Raises BadFileNameError for a name that would lead elsewhere."""
-        name = key.file_name
-        if name in {"", ".", ".."} or "/" in name or "\\" in name or "\0" in name:
-            raise BadFileNameError(f"{name!r} cannot be the name of a file in staging. Correct DCC_ZIP_PATTERN.")
-        return self.root / key.action / name
+        return _places(self.root, key).archive
 
     def contents(self, key: ZipKey) -> Path:
         """Path of the directory with the archive's documents, private to the archive."""
-        archive = self.archive(key)
-        return archive.with_name(f"{archive.name}.contents")
+        return _places(self.root, key).contents
 
     def part(self, key: ZipKey) -> Path:
         """Path of the archive while it is being received."""
-        archive = self.archive(key)
-        return archive.with_name(f"{archive.name}.part")
+        return _places(self.root, key).part
 
     def make(self) -> None:
         """Make the staging area, readable by this user only. Raises ConfigurationError if it cannot be written to."""
@@ -74,7 +73,10 @@ class Staging:
 
     def prepare(self, key: ZipKey) -> None:
         """Make the directory that the archive goes into, readable by this user only."""
-        make_directory(self.root / key.action)
+        directory = self.root / key.action
+        if key.action not in self._prepared or not directory.is_dir():
+            make_directory(directory)
+            self._prepared.add(key.action)
 
     def resumable(self, key: ZipKey, origin: Origin) -> int:
         """How many bytes of this very archive are here already; 0 to begin at the beginning."""
@@ -82,7 +84,7 @@ class Staging:
             return 0
         part = self.part(key)
         try:
-            known = json.loads(self._origin_file(part).read_text("utf-8"))
+            known = json.loads(self._origin_file(key).read_text("utf-8"))
             received = part.stat().st_size
         except (FileNotFoundError, ValueError):
             return 0
@@ -92,21 +94,23 @@ class Staging:
         """Note the origin of the part that is about to be written from its beginning."""
         part = self.part(key)
         part.unlink(missing_ok=True)
-        self._origin_file(part).write_text(json.dumps(asdict(origin)), "utf-8")
+        self._origin_file(key).write_text(json.dumps(asdict(origin)), "utf-8")
 
     def finish_part(self, key: ZipKey) -> Path:
         """Give the part, which is whole, the archive's name; contents of an earlier one go. Returns the path."""
         part, archive = self.part(key), self.archive(key)
-        shutil.rmtree(self.contents(key), ignore_errors=True)
+        contents = self.contents(key)
+        if os.path.lexists(contents):
+            shutil.rmtree(contents, ignore_errors=True)
         part.replace(archive)
-        self._origin_file(part).unlink(missing_ok=True)
+        self._origin_file(key).unlink(missing_ok=True)
         return archive
 
     def drop_part(self, key: ZipKey) -> None:
         """Remove what was received of an archive, so that the next attempt begins anew."""
         part = self.part(key)
         part.unlink(missing_ok=True)
-        self._origin_file(part).unlink(missing_ok=True)
+        self._origin_file(key).unlink(missing_ok=True)
 
     @contextmanager
     def room_for(self, key: ZipKey, needed: int) -> Iterator[Callable[[int], None]]:
@@ -164,9 +168,27 @@ class Staging:
             log.warning("The archive %s is fetched anew, for it cannot be read: %s", key, os.strerror(error.errno or 0))
             return False
 
-    @staticmethod
-    def _origin_file(part: Path) -> Path:
-        return part.with_name(f"{part.name}.json")
+    def _origin_file(self, key: ZipKey) -> Path:
+        return _places(self.root, key).origin
+
+
+class _Places(NamedTuple):
+    """Where an archive lies, and what is kept beside it."""
+
+    archive: Path
+    contents: Path
+    part: Path
+    origin: Path
+
+
+@lru_cache(maxsize=256)
+def _places(root: Path, key: ZipKey) -> _Places:
+    """The paths for an archive, which are asked for a dozen times in turn: making one takes as long as opening it."""
+    name = key.file_name
+    if name in {"", ".", ".."} or "/" in name or "\\" in name or "\0" in name:
+        raise BadFileNameError(f"{name!r} cannot be the name of a file in staging. Correct DCC_ZIP_PATTERN.")
+    archive = root / key.action / name
+    return _Places(archive, *(archive.with_name(f"{name}.{end}") for end in ("contents", "part", "part.json")))
 
 
 def _unusable(root: Path, reason: str) -> ConfigurationError:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import math
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -10,6 +12,8 @@ from dataclasses import dataclass
 from typing import Self
 
 from dcc_resources.settings import Settings
+
+_LINGER_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,38 +34,105 @@ class Pace:
         """Watch what is done within; `received` tells the bytes so far.
 
         Where the pace is not kept, `close`, called from another thread, must end it. Raises TimeoutError then, with
-        the reason.
+        the reason. After it nothing is closed any more.
         """
-        done = threading.Event()
-        reasons: list[str] = []
-
-        def watch() -> None:
-            deadline = time.monotonic() + self.longest
-            before = received()
-            while not done.wait(max(min(self.over, deadline - time.monotonic()), 0)):
-                count = received()
-                if time.monotonic() >= deadline:
-                    reasons.append(
-                        f"it was not done within {self.longest:g} seconds; DCC_DOWNLOAD_TIMEOUT sets the limit"
-                    )
-                elif count - before < self.slowest * self.over:
-                    few = f"{count - before:,} bytes arrived in {self.over:g} seconds"
-                    reasons.append(f"{few}; DCC_SLOWEST_DOWNLOAD sets the limit")
-                if reasons:
-                    close()
-                    return
-                before = count
-
-        watcher = threading.Thread(target=watch, name="pace", daemon=True)
-        watcher.start()
+        watched = _Watched(self, received, close)
+        _WATCHER.add(watched)
         try:
             yield
         except Exception as error:
-            if reasons:
-                raise TimeoutError(reasons[0]) from error
+            if watched.reason is not None:
+                raise TimeoutError(watched.reason) from error
             raise
         finally:
-            done.set()
-            watcher.join(1)
-        if reasons:
-            raise TimeoutError(reasons[0])
+            _WATCHER.remove(watched)
+        if watched.reason is not None:
+            raise TimeoutError(watched.reason)
+
+
+class _Watched:
+    """What is held to a pace: when it is to be looked at next, and why it was ended."""
+
+    def __init__(self, pace: Pace, received: Callable[[], int], close: Callable[[], object]) -> None:
+        self.reason: str | None = None
+        self._pace, self._received, self._close = pace, received, close
+        self._ended = False
+        self._lock = threading.Lock()
+        now = time.monotonic()
+        self._deadline, self._before = now + pace.longest, received()
+        self.due = min(now + pace.over, self._deadline)
+
+    def look(self, now: float) -> None:
+        """End it if it has not kept the pace since the last look."""
+        with self._lock:
+            if self._ended:
+                return
+            self.reason = self._judge(now)
+            self._ended = self.reason is not None
+            if self._ended:
+                self._close()
+            self.due = math.inf if self._ended else min(now + self._pace.over, self._deadline)
+
+    def _judge(self, now: float) -> str | None:
+        count, before = self._received(), self._before
+        self._before = count
+        if now >= self._deadline:
+            return f"it was not done within {self._pace.longest:g} seconds; DCC_DOWNLOAD_TIMEOUT sets the limit"
+        if count - before < self._pace.slowest * self._pace.over:
+            few = f"{count - before:,} bytes arrived in {self._pace.over:g} seconds"
+            return f"{few}; DCC_SLOWEST_DOWNLOAD sets the limit"
+        return None
+
+    def end(self) -> None:
+        """Look no more; waits for a look that is under way."""
+        with self._lock:
+            self._ended = True
+
+
+class _Watcher:
+    """The one thread that looks at all that is held to a pace: one for each small file took longer than the file."""
+
+    def __init__(self) -> None:
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """Look at nothing, with no thread: as in a forked process."""
+        self._all: set[_Watched] = set()
+        self._changed = threading.Condition()
+        self._wakes = 0.0
+        self._running = False
+
+    def add(self, watched: _Watched) -> None:
+        """Look at it from now on."""
+        with self._changed:
+            self._all.add(watched)
+            if not self._running:
+                threading.Thread(target=self._watch, name="pace", daemon=True).start()
+                self._running = True
+            elif watched.due < self._wakes:
+                self._changed.notify()
+
+    def remove(self, watched: _Watched) -> None:
+        """Look at it no more."""
+        watched.end()
+        with self._changed:
+            self._all.discard(watched)
+
+    def _watch(self) -> None:
+        while True:
+            with self._changed:
+                now = time.monotonic()
+                due = [watched for watched in self._all if watched.due <= now]
+                if not due:
+                    if not self._all and now >= self._wakes > 0:
+                        self._running, self._wakes = False, 0.0
+                        return
+                    self._wakes = min((watched.due for watched in self._all), default=now + _LINGER_SECONDS)
+                    self._changed.wait(self._wakes - now)
+                    continue
+            for watched in due:
+                watched.look(now)
+
+
+_WATCHER = _Watcher()
+os.register_at_fork(after_in_child=_WATCHER.begin_anew)
