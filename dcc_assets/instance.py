@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import fcntl
 import os
+import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from dagster._core.instance import DagsterInstanceOverrides
 
 _OPENING_LOCK = "opening.lock"
+_SQLITE_FILES = ("history/runs.db", "history/runs/index.db", "schedules/schedules.db")
 
 
 def open_instance(settings: Settings) -> DagsterInstance:
@@ -55,6 +57,30 @@ def open_instance(settings: Settings) -> DagsterInstance:
         ) from error
     else:
         return instance
+
+
+def make_instance(settings: Settings) -> None:
+    """Make the Dagster instance whole, before processes of Dagster open it, which would each make what is missing.
+
+    Raises what `open_instance` does.
+    """
+    home = prepare_dagster_home(settings)
+    if settings.dagster_url is not None:
+        require_dagster_database(settings)
+    elif not all(_is_made(home / name) for name in _SQLITE_FILES):
+        with open_instance(settings):
+            pass
+
+
+def _is_made(path: Path) -> bool:
+    """Whether a database of Dagster's has all its tables: their version is what is written last."""
+    if not path.exists():
+        return False
+    try:
+        with closing(sqlite3.connect(path, timeout=0)) as connection:
+            return connection.execute("SELECT 1 FROM alembic_version").fetchone() is not None
+    except sqlite3.Error:
+        return False
 
 
 @contextmanager

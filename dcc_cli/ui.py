@@ -109,15 +109,13 @@ def daemon() -> None:
 
 def _prepare(settings: Settings, *, needs_tracker: bool) -> Path:
     """Check the databases, so that what is wrong is said in a line; the directory of the Dagster instance."""
-    from dcc_assets.instance import require_dagster_database
-    from dcc_assets.instance_configuration import prepare_dagster_home
+    from dcc_assets.instance import make_instance
 
     if needs_tracker:
         with open_tracker(settings):
             pass
-    home = prepare_dagster_home(settings)
-    require_dagster_database(settings)
-    return home
+    make_instance(settings)
+    return settings.dagster_home
 
 
 def _wait_for_heartbeats(settings: Settings, process: subprocess.Popen[bytes], began: float) -> None:

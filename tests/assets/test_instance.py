@@ -1,8 +1,10 @@
 """The Dagster instance that an installation has."""
 
 import os
+import sqlite3
 import subprocess
 import sys
+from contextlib import AbstractContextManager, closing, nullcontext
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,7 @@ from dagster import DagsterInstance
 from dagster._core.storage.noop_compute_log_manager import NoOpComputeLogManager
 
 from dcc_assets.event_storage import BatchingSqliteEventLogStorage
-from dcc_assets.instance import open_instance
+from dcc_assets.instance import make_instance, open_instance
 from dcc_assets.instance_configuration import prepare_dagster_home
 from dcc_resources.errors import DagsterStorageError
 from dcc_resources.settings import Settings, load_settings
@@ -58,6 +60,27 @@ def test_commands_that_start_at_once_make_it_one_after_the_other(tmp_path: Path)
             command.stdin.flush()
     said = [command.communicate(timeout=120)[1] for command in commands]
     assert [command.returncode for command in commands] == [0, 0], said
+
+
+def test_it_is_made_before_dagsters_processes_open_it_unless_it_is_there(
+    home: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_instance(home)
+    for name in ("history/runs.db", "history/runs/index.db", "schedules/schedules.db"):
+        with closing(sqlite3.connect(home.dagster_home / name)) as file:
+            assert file.execute("SELECT count(*) FROM alembic_version").fetchone() == (1,)
+    opened: list[Settings] = []
+
+    def note(settings: Settings) -> AbstractContextManager[None]:
+        opened.append(settings)
+        return nullcontext()
+
+    monkeypatch.setattr("dcc_assets.instance.open_instance", note)
+    make_instance(home)
+    assert opened == []
+    (home.dagster_home / "schedules" / "schedules.db").write_bytes(b"")
+    make_instance(home)
+    assert opened == [home]
 
 
 def test_the_output_of_the_command_stays_its_own(home: Settings) -> None:

@@ -5,14 +5,20 @@ from __future__ import annotations
 import json
 import signal
 import socket
+import sqlite3
 import subprocess
 import time
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
+import pytest
+
+from dcc_assets.instance import make_instance
+from dcc_resources.errors import NotFoundError
+from dcc_resources.settings import Settings, load_settings
 from tests.cli.conftest import PROGRAM, Dcc
 from tests.databases import only_sqlite
 from tests.servers import free_port
@@ -112,9 +118,32 @@ def test_a_port_in_use_is_said_to_be(dcc: Dcc) -> None:
 
 
 def test_dagster_that_cannot_start_is_the_platforms_fault(dcc: Dcc) -> None:
-    home = Path(dcc.environment["DCC_HOME"]) / "dagster"
-    home.mkdir()
-    (home / "dagster.yaml").write_text("nonsense: {")
+    settings = load_settings(home=Path(dcc.environment["DCC_HOME"]))
+    make_instance(settings)
+    (settings.dagster_home / "dagster.yaml").write_text("nonsense: {")
     process = dcc.process("ui", "--port", free_port())
     assert process.returncode == 70
     assert "Dagster could not be started" in process.stderr.splitlines()[-1]
+
+
+def test_a_new_instance_that_cannot_be_made_is_told_of_in_a_line(dcc: Dcc) -> None:
+    home = Path(dcc.environment["DCC_HOME"]) / "dagster"
+    home.mkdir()
+    (home / "dagster.yaml").write_text("nonsense: {")
+    assert "Correct its dagster.yaml" in dcc.error("ui", "--port", free_port(), exit_code=4)
+
+
+@pytest.mark.parametrize(
+    "command", [["daemon"], ["ui"], ["ui", "--without-daemon"], ["ui", "--read-only"]], ids=" ".join
+)
+def test_a_new_instance_is_whole_before_several_processes_of_dagster_open_it(
+    dcc: Dcc, monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    def run(settings: Settings, module: str, arguments: Sequence[str], keep: Sequence[int] = ()) -> NoReturn:
+        with closing(sqlite3.connect(settings.dagster_home / "schedules" / "schedules.db")) as file:
+            assert file.execute("SELECT count(*) FROM alembic_version").fetchone() == (1,)
+        raise NotFoundError("Nothing is run here.")
+
+    monkeypatch.setattr("dcc_cli.ui.running", run)
+    port = [] if command == ["daemon"] else ["--port", free_port()]
+    assert dcc.error(*command, *port, exit_code=2) == "Nothing is run here."
