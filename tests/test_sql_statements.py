@@ -41,6 +41,10 @@ REVIEWED = {
         {"_pattern(str(database))", "_text(password)", "_user(name, client_host)", "right", "user"},
     ),
     "dcc_resources/databases/migrations/runner.py": (NAMES, {"_TRIGGER.format(table=table)", "table"}),
+    "dcc_resources/databases/number_lists.py": (
+        "the mark of a parameter, as SQLAlchemy writes it",
+        {"compiler.process(element.clauses, **options)"},
+    ),
     "dcc_resources/databases/schema.py": (
         "the database that a setting names, quoted",
         {"creation.replace('%', '%%')", "name"},

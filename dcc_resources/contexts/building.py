@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -18,15 +18,20 @@ from sqlalchemy import Connection, Engine, func, select
 from dcc_resources.contexts.basis import COLONIES, Basis, Build, active_basis, record_basis, recorded_basis
 from dcc_resources.contexts.membership import (
     ContextKey,
-    present_members,
+    Member,
+    Place,
+    Share,
+    present_places,
     recorded_members,
+    recorded_places,
     replace_members,
-    shares,
+    sums,
 )
 from dcc_resources.contexts.recording import Changes, write_changes
-from dcc_resources.contexts.touched import due_for_contexts, mark_built, runs_by_colony, touched_runs
+from dcc_resources.contexts.touched import due_for_contexts, mark_built, runs_by_colony, runs_for_contexts
 from dcc_resources.data_outcomes import ContextCounts, ContextsBuilt
 from dcc_resources.databases.columns import utc_now
+from dcc_resources.databases.number_lists import portions
 from dcc_resources.databases.transactions import run_reading, run_writing
 from dcc_resources.qc_database.applying import PATIENCE_SECONDS, take_upload_lock
 from dcc_resources.qc_database.models import DataContext
@@ -90,7 +95,7 @@ def _take_documents(connection: Connection) -> _Step:
     if documents:
         # The strains on record are of this snapshot: another that came meanwhile is the next build's.
         basis = recorded_basis(connection, Build.CONTEXTS)
-        step.take(_recount(connection, touched_runs(connection, documents), basis))
+        step.take(_recount(connection, runs_for_contexts(connection, documents), basis))
         mark_built(connection, documents, overviews=False)
     step.documents, step.more = len(documents), bool(documents)
     return step
@@ -101,23 +106,34 @@ def _recount(
 ) -> dict[ContextKey, ContextEvent]:
     """Count runs under what they belong to at present; `runs` tells which document is the cause, if one is."""
     changes = Changes()
-    for cause, run_ids in _by_cause(runs):
-        for chunk in in_chunks(run_ids):
-            before, now = recorded_members(connection, chunk), present_members(connection, chunk, basis[COLONIES])
-            changed = sorted({member.procedure_run_id for member in before ^ now})
-            if changed:
-                of_changed = set(changed)
-                changes.take(shares(connection, changed), -1, cause)
-                replace_members(connection, changed, [one for one in now if one.procedure_run_id in of_changed])
-                changes.take(shares(connection, changed), 1, cause)
+    for chunk in portions(runs):
+        places = present_places(connection, chunk, basis[COLONIES])
+        now = {Member(run_id, place.genotype, place.strain_id) for run_id, place in places}
+        before = recorded_members(connection, chunk)
+        changed = {member.procedure_run_id for member in before ^ now}
+        if changed:
+            was = {member for member in before if member.procedure_run_id in changed}
+            _take(connection, changes, -1, runs, recorded_places(connection, was))
+            _take(connection, changes, 1, runs, [one for one in places if one[0] in changed])
+            replace_members(connection, was, [one for one in now if one.procedure_run_id in changed])
     return write_changes(connection, changes, reason)
 
 
-def _by_cause(runs: Mapping[int, int | None]) -> Iterable[tuple[int | None, list[int]]]:
-    found: dict[int | None, list[int]] = {}
-    for run_id, cause in runs.items():
-        found.setdefault(cause, []).append(run_id)
-    return found.items()
+def _take(
+    connection: Connection,
+    changes: Changes,
+    sign: int,
+    runs: Mapping[int, int | None],
+    places: Collection[tuple[int, Place]],
+) -> None:
+    """Count what runs come to where they are counted: it came (`sign` 1) or went (-1)."""
+    numbers: dict[tuple[int | None, Place], int] = {}
+    numbered = [(run_id, numbers.setdefault((runs[run_id], place), len(numbers))) for run_id, place in sorted(places)]
+    groups = list(numbers)
+    for number, parameter_id, measurements, fingerprints in sums(connection, numbered) if numbered else ():
+        cause, place = groups[number]
+        share = Share(place.document_id, place.context(parameter_id), measurements, fingerprints)
+        changes.add(share, sign, cause)
 
 
 def _counts(connection: Connection, happened: Mapping[tuple[str, ContextEvent], int]) -> tuple[ContextCounts, ...]:

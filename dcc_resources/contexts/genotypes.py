@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, delete, func, insert, literal, null, select, union
+from sqlalchemy import (
+    ColumnElement,
+    CompoundSelect,
+    Connection,
+    Select,
+    and_,
+    bindparam,
+    delete,
+    func,
+    insert,
+    select,
+    tuple_,
+    union,
+)
 
 from dcc_resources.contexts.basis import COLONIES, STRAINS, Basis
 from dcc_resources.contexts.membership import BASELINE, UNKNOWN, genotype_of, of_snapshot, strain_of
+from dcc_resources.contexts.touched import changed_by_documents
+from dcc_resources.databases.number_lists import as_json, numbers_in, only_compared
+from dcc_resources.qc_database.bulk import insert_bulk
 from dcc_resources.qc_database.models import (
     KnownColony,
     KnownStrain,
@@ -32,19 +48,12 @@ _OVERVIEW_STRAIN: Final = OverviewStrain.__table__
 _KEY: Final = (_SPECIMEN.c.centre, genotype_of(_SPECIMEN).label("genotype"))
 
 
-def touched_genotypes(connection: Connection, document_ids: Iterable[int]) -> set[GenotypeKey]:
+def touched_genotypes(connection: Connection, document_ids: Collection[int]) -> set[GenotypeKey]:
     """The genotypes of the specimens that documents brought, or of which they opened or ended a version."""
-    found: set[GenotypeKey] = set()
-    of_specimen = and_(_LIFETIME.c.entity_kind == EntityKind.SPECIMEN.value, _LIFETIME.c.entity_id == _SPECIMEN.c.id)
-    changed = select(*_KEY).select_from(_LIFETIME).join(_SPECIMEN, of_specimen)
-    for chunk in in_chunks(sorted(document_ids)):
-        statement = union(
-            select(*_KEY).where(_SPECIMEN.c.document_id.in_(chunk)),
-            changed.where(_LIFETIME.c.opened_by.in_(chunk)),
-            changed.where(_LIFETIME.c.ended_by.in_(chunk)),
-        )
-        found |= {(row.centre, row.genotype) for row in connection.execute(statement)}
-    return found
+    if not document_ids:
+        return set()
+    given = {"documents": as_json(document_ids), "from": min(document_ids), "to": max(document_ids)}
+    return {(centre, genotype) for centre, genotype in connection.execute(_TOUCHED, given).all()}
 
 
 def all_genotypes(connection: Connection) -> set[GenotypeKey]:
@@ -53,40 +62,45 @@ def all_genotypes(connection: Connection) -> set[GenotypeKey]:
 
 
 def renew_genotypes(connection: Connection, keys: Collection[GenotypeKey], basis: Basis) -> set[str]:
-    """Have the overview show these genotypes as they are at present; the strains that it concerns."""
+    """Have the overview show these genotypes as they are at present; the strains that it concerns.
+
+    A statement for each genotype and few others. Those of baseline animals, and of colonies that are not known, look
+    at all specimens of their centre.
+    """
     strains: set[str] = set()
-    for key in sorted(keys):
-        of_key = (_GENOTYPE.c.centre == key[0]) & (_GENOTYPE.c.genotype == key[1])
-        strains |= set(connection.scalars(select(_GENOTYPE.c.strain_id).where(of_key)))
-        connection.execute(delete(_GENOTYPE).where(of_key))
-        columns = [column.name for column in _GENOTYPE.columns]
-        connection.execute(insert(_GENOTYPE).from_select(columns, _present(key, basis[COLONIES])))
-        strains |= set(connection.scalars(select(_GENOTYPE.c.strain_id).where(of_key)))
+    ordered = sorted(keys)
+    for chunk in (ordered[start : start + _KEYS_AT_ONCE] for start in range(0, len(ordered), _KEYS_AT_ONCE)):
+        there = set(connection.scalars(_STRAINS_OF, {"keys": chunk}))
+        if there:
+            connection.execute(_FORGET, {"keys": chunk})
+        rows = [row for key in chunk for row in _present(connection, key, basis[COLONIES])]
+        if rows:
+            insert_bulk(connection, _GENOTYPE, rows)
+        strains |= there | {row[2] for row in rows}
     return strains
 
 
-def _present(key: GenotypeKey, colonies: int) -> Select[Any]:
+def _present(connection: Connection, key: GenotypeKey, colonies: int) -> list[tuple[Any, ...]]:
     """A genotype's rows of the overview, one a strain, with all columns in their order."""
+    centre, genotype = key
+    statement = _OF_ANY if genotype in (BASELINE, UNKNOWN) else _OF_COLONY
+    given = {"of_centre": centre, "of_genotype": genotype, "behind": f"{genotype}!", "colonies": colonies}
+    rows = connection.execute(statement, given).all()
+    # What baseline animals have in common is no colony.
+    return [(*row[:3], None, None, None, row[6]) if genotype == BASELINE else tuple(row) for row in rows]
+
+
+def _counted(condition: ColumnElement[bool]) -> Select[Any]:
+    """How many current, valid specimens of a centre meet a condition, by strain, and what their colony carries."""
     strain = strain_of(_SPECIMEN, _COLONY)
-    carried: list[ColumnElement[Any]] = [null()] * 3
-    if key[1] != BASELINE:
-        carried = [func.max(column) for column in (_COLONY.c.gene_id, _COLONY.c.gene_symbol, _COLONY.c.allele_id)]
+    genotype: ColumnElement[Any] = bindparam("of_genotype", type_=_GENOTYPE.c.genotype.type)
+    carried = [func.max(column) for column in (_COLONY.c.gene_id, _COLONY.c.gene_symbol, _COLONY.c.allele_id)]
     return (
-        select(_SPECIMEN.c.centre, literal(key[1]), strain, *carried, func.count())
+        select(_SPECIMEN.c.centre, genotype, strain, *carried, func.count())
         .select_from(_SPECIMEN)
-        .outerjoin(_COLONY, of_snapshot(_COLONY, _SPECIMEN.c.colony_id, colonies))
-        .where(_SPECIMEN.c.centre == key[0], _SPECIMEN.c.is_current, _SPECIMEN.c.is_valid, _has_genotype(key[1]))
+        .outerjoin(_COLONY, of_snapshot(_COLONY, _SPECIMEN.c.colony_id, bindparam("colonies")))
+        .where(condition, _SPECIMEN.c.is_current, _SPECIMEN.c.is_valid)
         .group_by(_SPECIMEN.c.centre, strain)
-    )
-
-
-def _has_genotype(genotype: str) -> ColumnElement[bool]:
-    if genotype in (BASELINE, UNKNOWN):
-        return genotype_of(_SPECIMEN) == genotype
-    colony = _SPECIMEN.c.colony_id
-    # The range is for the index: a colony with blanks behind it is the same.
-    return (
-        _SPECIMEN.c.is_baseline.is_(False) & colony.between(genotype, f"{genotype}!") & (func.rtrim(colony) == genotype)
     )
 
 
@@ -104,3 +118,31 @@ def renew_strains(connection: Connection, strains: Collection[str], basis: Basis
         )
         columns = [column.name for column in _OVERVIEW_STRAIN.columns]
         connection.execute(insert(_OVERVIEW_STRAIN).from_select(columns, present))
+
+
+def _touched() -> CompoundSelect[Any]:
+    is_specimen = only_compared(_LIFETIME.c.entity_kind) == EntityKind.SPECIMEN.value
+    of_specimen = and_(is_specimen, _LIFETIME.c.entity_id == _SPECIMEN.c.id)
+    changed = select(*_KEY).select_from(_LIFETIME).join(_SPECIMEN, of_specimen)
+    return union(
+        select(*_KEY).where(_SPECIMEN.c.document_id.in_(numbers_in("documents"))),
+        changed.where(changed_by_documents(_LIFETIME.c.opened_by)),
+        changed.where(changed_by_documents(_LIFETIME.c.ended_by)),
+    )
+
+
+_KEYS_AT_ONCE: Final = 500
+_WANTED: Final = tuple_(_GENOTYPE.c.centre, _GENOTYPE.c.genotype).in_(bindparam("keys", expanding=True))
+_TOUCHED: Final = _touched()
+_STRAINS_OF: Final = select(_GENOTYPE.c.strain_id).where(_WANTED).distinct()
+_FORGET: Final = delete(_GENOTYPE).where(_WANTED)
+_OF_ANY: Final = _counted(
+    (_SPECIMEN.c.centre == bindparam("of_centre")) & (genotype_of(_SPECIMEN) == bindparam("of_genotype"))
+)
+# The range is for the index: a colony with blanks behind it is the same.
+_OF_COLONY: Final = _counted(
+    (only_compared(_SPECIMEN.c.centre) == bindparam("of_centre"))
+    & _SPECIMEN.c.is_baseline.is_(False)
+    & _SPECIMEN.c.colony_id.between(bindparam("of_genotype"), bindparam("behind"))
+    & (func.rtrim(_SPECIMEN.c.colony_id) == bindparam("of_genotype"))
+)

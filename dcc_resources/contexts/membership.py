@@ -7,12 +7,26 @@ the specimen, else that which reference data tell of the colony.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, case, delete, func, literal, select, union_all
+from sqlalchemy import (
+    ColumnElement,
+    CompoundSelect,
+    Connection,
+    Select,
+    and_,
+    bindparam,
+    case,
+    delete,
+    func,
+    literal,
+    select,
+    union_all,
+)
 
 from dcc_resources.contexts.touched import same_length
+from dcc_resources.databases.number_lists import as_json, numbers_in, only_compared, pairs_in
 from dcc_resources.qc_database.bulk import insert_bulk
 from dcc_resources.qc_database.models import (
     ContextMember,
@@ -25,6 +39,7 @@ from dcc_resources.qc_database.models import (
     ProcedureRun,
     Specimen,
 )
+from dcc_resources.qc_database.versions import in_chunks
 from dcc_resources.qc_database.vocabulary import EntityKind
 
 BASELINE: Final = "baseline"
@@ -33,6 +48,7 @@ UNKNOWN: Final = ""
 """A genotype or strain that is not known."""
 
 _MEMBER: Final = ContextMember.__table__
+_MEASUREMENT: Final = Measurement.__table__
 _RUN: Final = ProcedureRun.__table__
 _SPECIMEN: Final = Specimen.__table__
 _NAMED: Final = ExperimentSpecimen.__table__
@@ -58,6 +74,21 @@ class ContextKey(NamedTuple):
     parameter_id: str
 
 
+class Place(NamedTuple):
+    """Where the measurements of a run are counted: of which document, and in the contexts of which parameters."""
+
+    document_id: int
+    centre: str
+    pipeline: str
+    procedure_id: str
+    genotype: str
+    strain_id: str
+
+    def context(self, parameter_id: str) -> ContextKey:
+        """What names the context of a parameter."""
+        return ContextKey(self.centre, self.pipeline, self.genotype, self.strain_id, self.procedure_id, parameter_id)
+
+
 class Share(NamedTuple):
     """What a document contributes to a context: how many measurements, and the sum of their fingerprints."""
 
@@ -77,7 +108,7 @@ def strain_of(specimen: Any, colony: Any) -> ColumnElement[str]:
     return func.coalesce(func.nullif(func.rtrim(specimen.c.strain_id), UNKNOWN), _known(colony.c.strain_id))
 
 
-def of_snapshot(colony: Any, colony_id: ColumnElement[Any], colonies: int) -> ColumnElement[bool]:
+def of_snapshot(colony: Any, colony_id: ColumnElement[Any], colonies: int | ColumnElement[Any]) -> ColumnElement[bool]:
     """The condition of a join with what the snapshot `colonies` knows of a colony, by its first production."""
     return and_(colony.c.snapshot_id == colonies, colony.c.colony_id == colony_id, colony.c.position == 1)
 
@@ -86,7 +117,7 @@ def _known(column: ColumnElement[Any]) -> ColumnElement[str]:
     return func.coalesce(func.rtrim(column), UNKNOWN)
 
 
-def with_specimens(runs: Select[Any], experiment: Any, colonies: int) -> Select[Any]:
+def with_specimens(runs: Select[Any], experiment: Any, colonies: int | ColumnElement[Any]) -> Select[Any]:
     """A query of runs and their experiments, with the current version of each specimen and what its colony carries."""
     there = and_(
         _SPECIMEN.c.centre == experiment.c.centre,
@@ -98,57 +129,69 @@ def with_specimens(runs: Select[Any], experiment: Any, colonies: int) -> Select[
     return named.outerjoin(_COLONY, of_snapshot(_COLONY, _SPECIMEN.c.colony_id, colonies))
 
 
-def present_members(connection: Connection, run_ids: Sequence[int], colonies: int) -> set[Member]:
-    """What these runs are to be counted under; a few ids at once."""
-    experiment, line, housing = Experiment.__table__, Line.__table__, Housing.__table__
-    genotype, strain = genotype_of(_SPECIMEN).label("genotype"), strain_of(_SPECIMEN, _COLONY).label("strain_id")
-    experiments = _counted(select(_RUN.c.id, genotype, strain), EntityKind.EXPERIMENT, experiment, run_ids)
-    lines = _counted(
-        select(_RUN.c.id, func.rtrim(line.c.colony_id), _known(_COLONY.c.strain_id)), EntityKind.LINE, line, run_ids
-    )
-    housings = _counted(select(_RUN.c.id, literal(UNKNOWN), literal(UNKNOWN)), EntityKind.HOUSING, housing, run_ids)
-    statement = union_all(
-        with_specimens(experiments, experiment, colonies).distinct(),
-        lines.outerjoin(_COLONY, of_snapshot(_COLONY, line.c.colony_id, colonies)),
-        housings,
-    )
-    return {Member(*row) for row in connection.execute(statement)}
+def present_members(connection: Connection, run_ids: Collection[int], colonies: int) -> set[Member]:
+    """What these runs are to be counted under; a few thousand ids at once."""
+    return {Member(run_id, *place[-2:]) for run_id, place in present_places(connection, run_ids, colonies)}
 
 
-def _counted(query: Select[Any], kind: EntityKind, owner: Any, run_ids: Sequence[int]) -> Select[Any]:
-    owned = and_(_RUN.c.owner_kind == kind.value, _RUN.c.owner_id == owner.c.id)
-    return (
-        query.select_from(_RUN).join(owner, owned).where(_RUN.c.id.in_(run_ids), owner.c.is_current, owner.c.is_valid)
-    )
+def present_places(connection: Connection, run_ids: Collection[int], colonies: int) -> set[tuple[int, Place]]:
+    """Where the measurements of these runs are to be counted; a few thousand ids at once."""
+    known: dict[tuple[Any, ...], Place] = {}
+    found: set[tuple[int, Place]] = set()
+    for run_id, *said in connection.execute(_PRESENT, {"runs": as_json(run_ids), "colonies": colonies}).all():
+        place = known.get(key := tuple(said))
+        if place is None:
+            place = known[key] = Place._make(_without_blanks(said))
+        found.add((run_id, place))
+    return found
 
 
-def recorded_members(connection: Connection, run_ids: Sequence[int]) -> set[Member]:
-    """What these runs are counted under by the contexts; a few ids at once."""
-    return {Member(*row) for row in connection.execute(select(_MEMBER).where(_MEMBER.c.procedure_run_id.in_(run_ids)))}
+def recorded_members(connection: Connection, run_ids: Collection[int]) -> set[Member]:
+    """What these runs are counted under by the contexts; a few thousand ids at once."""
+    return {Member(*row) for row in connection.execute(_RECORDED, {"runs": as_json(run_ids)}).all()}
 
 
-def replace_members(connection: Connection, run_ids: Sequence[int], members: Collection[Member]) -> None:
-    """Have runs counted under these genotypes and strains alone; a few ids at once."""
-    connection.execute(delete(_MEMBER).where(_MEMBER.c.procedure_run_id.in_(run_ids)))
+def recorded_places(connection: Connection, members: Iterable[Member]) -> set[tuple[int, Place]]:
+    """Where the measurements of runs are counted that are counted so; a few thousand at once."""
+    of_runs: dict[int, list[Member]] = {}
+    for member in members:
+        of_runs.setdefault(member.procedure_run_id, []).append(member)
+    if not of_runs:
+        return set()
+    return {
+        (run_id, Place._make((*_without_blanks(described), member.genotype, member.strain_id)))
+        for run_id, *described in connection.execute(_DESCRIBED, {"runs": as_json(of_runs)})
+        for member in of_runs[run_id]
+    }
+
+
+def _without_blanks(said: Sequence[Any]) -> list[Any]:
+    """The id of a document, and the texts behind it without the blanks at their end."""
+    return [said[0], *(text.rstrip(" ") for text in said[1:])]
+
+
+def replace_members(connection: Connection, before: Iterable[Member], members: Collection[Member]) -> None:
+    """Have runs that are counted under `before` counted under these genotypes and strains alone."""
+    for chunk in in_chunks(sorted({member.procedure_run_id for member in before})):
+        connection.execute(_FORGET, {"runs": chunk})
     if members:
         insert_bulk(connection, _MEMBER, sorted(members))
 
 
-def shares(connection: Connection, run_ids: Sequence[int]) -> Iterator[Share]:
-    """What runs contribute to contexts as they are counted, summed up by document and context; a few ids at once."""
-    return _shares(connection, _MEMBER.c.procedure_run_id.in_(run_ids))
+def sums(connection: Connection, numbered: Collection[tuple[int, int]]) -> Sequence[tuple[int, str, int, int]]:
+    """What runs come to that are put into groups, each a pair of the run and the number of its group.
+
+    The number of a group, a parameter, how many measurements of it, and the sum of their fingerprints.
+    """
+    rows = connection.execute(_SUMS, {"runs": as_json(numbered)}).all()
+    return [(group, parameter.rstrip(" "), number, int(marks)) for group, parameter, number, marks in rows]
 
 
 def shares_of_procedure(connection: Connection, centre: str, procedure_id: str) -> Iterator[Share]:
-    """As `shares`, of all runs of a procedure at a centre."""
-    measurement = Measurement.__table__.c
+    """What the runs of a procedure at a centre contribute to contexts as they are counted, by document and context."""
+    measurement = _MEASUREMENT.c
     # The range is for the index: names with blanks behind them are the same.
     of_centre = measurement.centre.between(centre, f"{centre}!") & (func.rtrim(measurement.centre) == centre)
-    return _shares(connection, of_centre & (func.rtrim(measurement.procedure_id) == procedure_id))
-
-
-def _shares(connection: Connection, condition: ColumnElement[bool]) -> Iterator[Share]:
-    measurement = Measurement.__table__.c
     columns = (
         measurement.document_id,
         func.rtrim(measurement.centre),
@@ -161,9 +204,49 @@ def _shares(connection: Connection, condition: ColumnElement[bool]) -> Iterator[
     statement = (
         select(*columns, func.count(), func.sum(measurement.fingerprint))
         .select_from(_MEMBER)
-        .join(Measurement.__table__, measurement.procedure_run_id == _MEMBER.c.procedure_run_id)
-        .where(condition)
+        .join(_MEASUREMENT, measurement.procedure_run_id == _MEMBER.c.procedure_run_id)
+        .where(of_centre & (func.rtrim(measurement.procedure_id) == procedure_id))
         .group_by(*columns)
     )
     for document_id, *key, measurements, fingerprints in connection.execute(statement):
         yield Share(document_id, ContextKey(*key), measurements, int(fingerprints))
+
+
+def _present() -> CompoundSelect[Any]:
+    experiment, line, housing = Experiment.__table__, Line.__table__, Housing.__table__
+    genotype, strain = genotype_of(_SPECIMEN).label("genotype"), strain_of(_SPECIMEN, _COLONY).label("strain_id")
+    colonies: ColumnElement[Any] = bindparam("colonies")
+    lines = _counted(EntityKind.LINE, line, func.rtrim(line.c.colony_id), _known(_COLONY.c.strain_id))
+    return union_all(
+        with_specimens(_counted(EntityKind.EXPERIMENT, experiment, genotype, strain), experiment, colonies),
+        lines.outerjoin(_COLONY, of_snapshot(_COLONY, line.c.colony_id, colonies)),
+        _counted(EntityKind.HOUSING, housing, literal(UNKNOWN), literal(UNKNOWN)),
+    )
+
+
+def _counted(kind: EntityKind, owner: Any, genotype: ColumnElement[str], strain: ColumnElement[str]) -> Select[Any]:
+    owned = and_(only_compared(_RUN.c.owner_kind) == kind.value, _RUN.c.owner_id == owner.c.id)
+    columns = (_RUN.c.id, _RUN.c.document_id, owner.c.centre, owner.c.pipeline, _RUN.c.procedure_id)
+    counted = select(*columns, genotype, strain).select_from(_RUN).join(owner, owned)
+    return counted.where(_RUN.c.id.in_(numbers_in("runs")), owner.c.is_current, owner.c.is_valid)
+
+
+def _summed() -> Select[Any]:
+    group, measurement = pairs_in("runs"), _MEASUREMENT.c
+    columns = (group.c.second, measurement.parameter_id)
+    summed = select(*columns, func.count(), func.sum(measurement.fingerprint)).select_from(group)
+    return summed.join(_MEASUREMENT, measurement.procedure_run_id == group.c.first).group_by(*columns)
+
+
+_GIVEN: Final = _MEMBER.c.procedure_run_id.in_(numbers_in("runs"))
+_PRESENT: Final = _present()
+_RECORDED: Final = select(_MEMBER).where(_GIVEN)
+_FORGET: Final = delete(_MEMBER).where(_MEMBER.c.procedure_run_id.in_(bindparam("runs", expanding=True)))
+_DESCRIBED: Final = (
+    select(
+        *(_MEASUREMENT.c[name] for name in ("procedure_run_id", "document_id", "centre", "pipeline", "procedure_id"))
+    )
+    .where(_MEASUREMENT.c.procedure_run_id.in_(numbers_in("runs")))
+    .distinct()
+)
+_SUMS: Final = _summed()

@@ -12,8 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from hashlib import md5
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, Row, and_, delete, exists, insert, select
+from sqlalchemy import Connection, Row, and_, bindparam, delete, exists, insert, select
 
+from dcc_resources.databases.number_lists import as_json, numbers_in, only_compared
 from dcc_resources.qc_database.models import (
     ImpressParameter,
     ImpressProcedure,
@@ -99,22 +100,27 @@ class ImportantMetadata:
 
 
 def items_of(connection: Connection, names_of_runs: Mapping[int, Names]) -> dict[int, list[Item]]:
-    """The important metadata of procedure runs, each of which has its own important parameters; a few runs at once."""
-    items: dict[int, list[Item]] = {run_id: [] for run_id in names_of_runs}
+    """The important metadata of procedure runs, each of which has its own important parameters.
+
+    Those that have none are left out. A few thousand runs at once.
+    """
     wanted = {key for names in names_of_runs.values() for key in names}
     if not wanted:
-        return items
-    columns = (_METADATA.procedure_run_id, _METADATA.parameter_id, _METADATA.value)
-    statement = select(*columns).where(
-        _METADATA.procedure_run_id.in_(names_of_runs),
-        _METADATA.owner_kind == MetadataOwner.PROCEDURE.value,
-        _METADATA.parameter_id.in_(wanted),
-    )
-    for run_id, parameter_id, value in connection.execute(statement):
+        return {}
+    items: dict[int, list[Item]] = {}
+    runs = as_json(run_id for run_id, names in names_of_runs.items() if names)
+    for run_id, parameter_id, value in connection.execute(_ITEMS, {"runs": runs, "wanted": sorted(wanted)}):
         name = names_of_runs[run_id].get(parameter_id)
         if name is not None:
-            items[run_id].append((name, value))
+            items.setdefault(run_id, []).append((name, value))
     return items
+
+
+_ITEMS: Final = select(_METADATA.procedure_run_id, _METADATA.parameter_id, _METADATA.value).where(
+    _METADATA.procedure_run_id.in_(numbers_in("runs")),
+    _METADATA.owner_kind == MetadataOwner.PROCEDURE.value,
+    only_compared(_METADATA.parameter_id).in_(bindparam("wanted", expanding=True)),
+)
 
 
 def keep_groups(connection: Connection, groups: Iterable[Group]) -> None:
@@ -139,7 +145,12 @@ def groups_of(connection: Connection, important: ImportantMetadata, rows: Sequen
     """The groups of rows with `procedure_run_id`, pipeline, procedure, production and phenotyping centre; in order."""
     names = {row.procedure_run_id: important.of(row.pipeline, row.procedure_id) for row in rows}
     items = items_of(connection, names)
-    return [
-        group_of([*items[row.procedure_run_id], *production_centre(row.production_centre, row.phenotyping_centre)])
-        for row in rows
-    ]
+    known: dict[frozenset[Item], Group] = {}
+    groups = []
+    for row in rows:
+        of_run = items.get(row.procedure_run_id, [])
+        of_row = frozenset([*of_run, *production_centre(row.production_centre, row.phenotyping_centre)])
+        if of_row not in known:
+            known[of_row] = group_of(of_row)
+        groups.append(known[of_row])
+    return groups

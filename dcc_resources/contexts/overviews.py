@@ -33,7 +33,7 @@ from dcc_resources.contexts.genotypes import (
     touched_genotypes,
 )
 from dcc_resources.contexts.metadata_groups import ImportantMetadata
-from dcc_resources.contexts.touched import all_current_runs, due_for_overviews, mark_built, touched_runs
+from dcc_resources.contexts.touched import all_current_runs, due_for_overviews, mark_built, runs_for_overviews
 from dcc_resources.data_outcomes import OverviewsBuilt
 from dcc_resources.databases.columns import utc_now
 from dcc_resources.databases.transactions import run_reading, run_writing
@@ -103,14 +103,14 @@ def _take_documents(connection: Connection) -> _Step:
     documents = due_for_overviews(connection)
     if documents:
         basis = recorded_basis(connection, Build.OVERVIEWS)
-        runs = sorted(touched_runs(connection, documents))
+        runs = runs_for_overviews(connection, documents)
         step.centres |= _renew(connection, runs, touched_genotypes(connection, documents), basis)
         mark_built(connection, documents, overviews=True)
     step.more = bool(documents)
     return step
 
 
-def _renew(connection: Connection, runs: list[int], genotypes: Collection[GenotypeKey], basis: Basis) -> set[str]:
+def _renew(connection: Connection, runs: Iterable[int], genotypes: Collection[GenotypeKey], basis: Basis) -> set[str]:
     centres = renew_animals(connection, runs, basis, ImportantMetadata(connection, basis[IMPRESS]))
     renew_strains(connection, renew_genotypes(connection, genotypes, basis), basis)
     return centres | {centre for centre, _ in genotypes}

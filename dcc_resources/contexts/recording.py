@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from itertools import groupby
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, bindparam, delete, insert, select, update
+from sqlalchemy import Connection, Row, Select, and_, bindparam, delete, insert, select, update
 
 from dcc_resources.contexts.membership import ContextKey, Share
 from dcc_resources.contexts.transitions import after_data, shown, what_happened
 from dcc_resources.databases.columns import utc_now
+from dcc_resources.databases.number_lists import AT_ONCE, as_json, only_compared, pairs_in
 from dcc_resources.databases.transactions import insert_rows
 from dcc_resources.errors import InternalFaultError
 from dcc_resources.qc_database.bulk import insert_bulk
 from dcc_resources.qc_database.models import ContextHistory, DataContext, DocumentContext
-from dcc_resources.qc_database.versions import in_chunks
 from dcc_resources.qc_database.vocabulary import ContextEvent, ContextState
 
 _CONTEXT: Final = DataContext.__table__
 _PART: Final = DocumentContext.__table__
+_GENOTYPES_AT_ONCE: Final = 500
 _WRITTEN: Final = ("measurements", "checksum", "state", "data_state", "document_id")
 
 
@@ -44,13 +44,20 @@ class Changes:
     def take(self, shares: Iterable[Share], sign: int, cause: int | None) -> None:
         """Count shares that came (`sign` 1) or went (-1) because of a document."""
         for share in shares:
-            change = self.contexts.setdefault(share.key, Change())
-            change.measurements += sign * share.measurements
-            change.fingerprints += sign * share.fingerprints
-            if cause is not None:
-                change.cause = cause if change.cause is None else max(change.cause, cause)
-            part = (share.document_id, share.key)
-            self.parts[part] = self.parts.get(part, 0) + sign * share.measurements
+            self.add(share, sign, cause)
+
+    def add(self, share: Share, sign: int, cause: int | None) -> None:
+        """As `take`, of one share."""
+        document_id, key, measurements, fingerprints = share
+        change = self.contexts.get(key)
+        if change is None:
+            change = self.contexts[key] = Change()
+        change.measurements += sign * measurements
+        change.fingerprints += sign * fingerprints
+        if cause is not None and (change.cause is None or change.cause < cause):
+            change.cause = cause
+        part = (document_id, key)
+        self.parts[part] = self.parts.get(part, 0) + sign * measurements
 
 
 def write_changes(
@@ -64,26 +71,35 @@ def write_changes(
     ids: dict[ContextKey, int] = {}
     happened: dict[ContextKey, ContextEvent] = {}
     values: dict[ContextKey, dict[str, Any]] = {}
-    for group, of_group in groupby(sorted(changes.contexts), key=lambda key: key[:5]):
-        there = _contexts_of(connection, group)
-        for key in of_group:
-            row = there.get(key.parameter_id)
-            if row is not None:
-                ids[key] = row.id
-            event, after = _after(row, changes.contexts[key])
-            if event is not None:
-                happened[key], values[key] = event, after
+    there = _contexts_of(connection, changes.contexts)
+    for key in sorted(changes.contexts):
+        row = there.get(key)
+        if row is not None:
+            ids[key] = row.id
+        event, after = _after(row, changes.contexts[key])
+        if event is not None:
+            happened[key], values[key] = event, after
     _write_contexts(connection, values, ids, now)
     _write_history(connection, happened, values, ids, {"reason": reason, "created": now})
     _write_parts(connection, {(part[0], ids[part[1]]): number for part, number in changes.parts.items() if number})
     return happened
 
 
-def _contexts_of(connection: Connection, group: Sequence[str]) -> dict[str, Row[Any]]:
-    """The contexts of a centre, pipeline, genotype, strain and procedure, by parameter."""
-    columns = (_CONTEXT.c.centre, _CONTEXT.c.pipeline, _CONTEXT.c.genotype, _CONTEXT.c.strain_id)
-    equal = [column == value for column, value in zip((*columns, _CONTEXT.c.procedure_id), group, strict=True)]
-    return {row.parameter_id: row for row in connection.execute(select(_CONTEXT).where(*equal))}
+def _contexts_of(connection: Connection, keys: Collection[ContextKey]) -> dict[ContextKey, Row[Any]]:
+    """The contexts of these keys that are there, among others of their genotypes."""
+    genotypes: dict[tuple[str, str], set[str]] = {}
+    for key in keys:
+        genotypes.setdefault((key.centre, key.pipeline), set()).add(key.genotype)
+    procedures = sorted({key.procedure_id for key in keys})
+    found: dict[ContextKey, Row[Any]] = {}
+    for (centre, pipeline), of_pipeline in genotypes.items():
+        ordered = sorted(of_pipeline)
+        given = {"of_centre": centre, "of_pipeline": pipeline, "procedures": procedures}
+        for start in range(0, len(ordered), _GENOTYPES_AT_ONCE):
+            wanted = given | {"genotypes": ordered[start : start + _GENOTYPES_AT_ONCE]}
+            for row in connection.execute(_OF_GENOTYPES, wanted).all():
+                found[ContextKey._make(row[1 : 1 + len(ContextKey._fields)])] = row
+    return found
 
 
 def _after(row: Row[Any] | None, change: Change) -> tuple[ContextEvent | None, dict[str, Any]]:
@@ -116,8 +132,7 @@ def _write_contexts(
     new = [key for key in rows if key not in ids]
     old = [row | {"of_id": ids[key]} for key, row in rows.items() if key in ids]
     if old:
-        written: dict[str, Any] = {name: bindparam(name) for name in (*_WRITTEN, "changed")}
-        connection.execute(update(_CONTEXT).where(_CONTEXT.c.id == bindparam("of_id")).values(written), old)
+        connection.execute(_CHANGE_CONTEXT, old)
     added = [key._asdict() | rows[key] | {"issues": 0, "created": now} for key in new]
     ids |= zip(new, insert_rows(connection, DataContext, added), strict=True)
 
@@ -137,25 +152,19 @@ def _write_history(
         row |= {"context_id": ids[key], "event": event.value} | of_document | common
         rows.append(row if after["caused_by"] is None else row | {"reason": None})
     if rows:
-        connection.execute(insert(ContextHistory.__table__), rows)
+        connection.execute(_TELL, rows)
 
 
 def _write_parts(connection: Connection, changes: Mapping[tuple[int, int], int]) -> None:
     """Add to how many measurements documents have in contexts, by the ids of both."""
-    of_document: dict[int, list[int]] = {}
-    for document_id, context_id in changes:
-        of_document.setdefault(document_id, []).append(context_id)
     there: dict[tuple[int, int], int] = {}
-    for document_id, context_ids in of_document.items():
-        for chunk in in_chunks(context_ids):
-            of_chunk = (_PART.c.document_id == document_id) & _PART.c.context_id.in_(chunk)
-            there |= {
-                (row.document_id, row.context_id): row.measurements
-                for row in connection.execute(select(_PART).where(of_chunk))
-            }
+    parts = sorted(changes)
+    for start in range(0, len(parts), AT_ONCE):
+        rows = connection.execute(_PARTS, {"parts": as_json(parts[start : start + AT_ONCE])})
+        there.update(((document_id, context_id), number) for document_id, context_id, number in rows)
     new, changed, gone = [], [], []
-    for part, number in changes.items():
-        after = there.get(part, 0) + number
+    for part in parts:
+        after = there.get(part, 0) + changes[part]
         row = {"of_document": part[0], "of_context": part[1], "number": after}
         if part not in there:
             new.append((*part, after))
@@ -163,10 +172,33 @@ def _write_parts(connection: Connection, changes: Mapping[tuple[int, int], int])
             changed.append(row)
         else:
             gone.append(row)
-    this = (_PART.c.document_id == bindparam("of_document")) & (_PART.c.context_id == bindparam("of_context"))
     if gone:
-        connection.execute(delete(_PART).where(this), gone)
+        connection.execute(_REMOVE_PART, gone)
     if changed:
-        connection.execute(update(_PART).where(this).values(measurements=bindparam("number")), changed)
+        connection.execute(_CHANGE_PART, changed)
     if new:
         insert_bulk(connection, _PART, new)
+
+
+def _of_parts() -> Select[Any]:
+    wanted = pairs_in("parts")
+    same = and_(_PART.c.document_id == wanted.c.first, _PART.c.context_id == wanted.c.second)
+    return select(_PART).select_from(wanted).join(_PART, same)
+
+
+_OF_GENOTYPES: Final = select(_CONTEXT).where(
+    _CONTEXT.c.centre == bindparam("of_centre"),
+    _CONTEXT.c.pipeline == bindparam("of_pipeline"),
+    _CONTEXT.c.genotype.in_(bindparam("genotypes", expanding=True)),
+    only_compared(_CONTEXT.c.procedure_id).in_(bindparam("procedures", expanding=True)),
+)
+_CHANGE_CONTEXT: Final = (
+    update(_CONTEXT)
+    .where(_CONTEXT.c.id == bindparam("of_id"))
+    .values({name: bindparam(name) for name in (*_WRITTEN, "changed")})
+)
+_TELL: Final = insert(ContextHistory.__table__)
+_PARTS: Final = _of_parts()
+_THIS_PART: Final = (_PART.c.document_id == bindparam("of_document")) & (_PART.c.context_id == bindparam("of_context"))
+_REMOVE_PART: Final = delete(_PART).where(_THIS_PART)
+_CHANGE_PART: Final = update(_PART).where(_THIS_PART).values(measurements=bindparam("number"))

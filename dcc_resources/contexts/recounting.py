@@ -82,7 +82,8 @@ def _correct_members(connection: Connection, basis: Basis) -> None:
         before, now = recorded_members(connection, chunk), present_members(connection, chunk, basis[COLONIES])
         changed = {member.procedure_run_id for member in before ^ now}
         if changed:
-            replace_members(connection, sorted(changed), [one for one in now if one.procedure_run_id in changed])
+            was = [one for one in before if one.procedure_run_id in changed]
+            replace_members(connection, was, [one for one in now if one.procedure_run_id in changed])
 
 
 def _groups(connection: Connection) -> list[tuple[str, str]]:

@@ -7,11 +7,12 @@ have got another genotype or strain.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, func, select, union_all, update
+from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, exists, func, select, union_all, update
 
+from dcc_resources.databases.number_lists import as_json, numbers_in, only_compared
 from dcc_resources.qc_database.models import (
     Document,
     Experiment,
@@ -99,26 +100,59 @@ def mark_built(connection: Connection, document_ids: Sequence[int], *, overviews
         connection.execute(update(_DOCUMENT).where(_DOCUMENT.c.id.in_(chunk)).values(values))
 
 
+def runs_for_contexts(connection: Connection, document_ids: Collection[int]) -> dict[int, int]:
+    """As `touched_runs` for documents that `due_for_contexts` chose; what it left comes with its own documents."""
+    return _touched(connection, document_ids, _LEFT_FOR_CONTEXTS)
+
+
+def runs_for_overviews(connection: Connection, document_ids: Collection[int]) -> dict[int, int]:
+    """As `touched_runs` for documents that `due_for_overviews` chose; what it left comes with its own documents."""
+    return _touched(connection, document_ids, _LEFT_FOR_OVERVIEWS)
+
+
 def touched_runs(connection: Connection, document_ids: Collection[int]) -> dict[int, int]:
     """The procedure runs that documents touch, each with the newest of these documents that does."""
+    return _touched(connection, document_ids, _ALL)
+
+
+def _touched(connection: Connection, document_ids: Collection[int], statement: Select[Any]) -> dict[int, int]:
+    if not document_ids:
+        return {}
     found: dict[int, int] = {}
-    for chunk in in_chunks(sorted(document_ids)):
-        for run_id, document_id in connection.execute(union_all(*_touching(chunk))):
-            if document_id > found.get(run_id, -1):
-                found[run_id] = document_id
+    ordered = sorted(document_ids)
+    for chunk in in_chunks(ordered):
+        given = {"documents": as_json(chunk), "from": chunk[0], "to": chunk[-1], "last": ordered[-1]}
+        rows = connection.execute(statement, given).all()
+        # Documents are asked for oldest first: those of a later chunk are newer.
+        found.update((run_id, document_id) for run_id, document_id in rows)
     return found
 
 
-def _touching(document_ids: Sequence[int]) -> Iterator[Select[Any]]:
-    yield select(_RUN.c.id, _RUN.c.document_id).where(_RUN.c.document_id.in_(document_ids))
+def _touching(left: ColumnElement[bool] | None) -> Select[Any]:
+    """The runs that the documents in `documents` touch; not about specimens those of documents that are `left`."""
+    given = numbers_in("documents")
+    parts = [select(_RUN.c.id.label("run_id"), _RUN.c.document_id).where(_RUN.c.document_id.in_(given))]
     owned = and_(_RUN.c.owner_kind == _LIFETIME.c.entity_kind, _RUN.c.owner_id == _LIFETIME.c.entity_id)
+    is_specimen = only_compared(_LIFETIME.c.entity_kind) == EntityKind.SPECIMEN.value
+    of_specimen = and_(is_specimen, _LIFETIME.c.entity_id == _SPECIMEN.c.id)
     for changed_by in (_LIFETIME.c.opened_by, _LIFETIME.c.ended_by):
-        yield select(_RUN.c.id, changed_by).select_from(_LIFETIME).join(_RUN, owned).where(changed_by.in_(document_ids))
-        of_specimen = and_(
-            _LIFETIME.c.entity_kind == EntityKind.SPECIMEN.value, _LIFETIME.c.entity_id == _SPECIMEN.c.id
-        )
-        about = _experiments_about(select(_RUN.c.id, changed_by).select_from(_LIFETIME).join(_SPECIMEN, of_specimen))
-        yield about.where(changed_by.in_(document_ids))
+        touched = select(_RUN.c.id, changed_by).select_from(_LIFETIME).where(changed_by_documents(changed_by))
+        parts.append(touched.join(_RUN, owned))
+        about = _experiments_about(touched.join(_SPECIMEN, of_specimen))
+        if left is not None:
+            its_own = (_DOCUMENT.c.id == _RUN.c.document_id) & (_DOCUMENT.c.id > bindparam("last"))
+            about = about.where(~exists().where(its_own & left))
+        parts.append(about)
+    touching = union_all(*parts).subquery()
+    return select(touching.c.run_id, func.max(touching.c.document_id)).group_by(touching.c.run_id)
+
+
+def changed_by_documents(changed_by: ColumnElement[Any]) -> ColumnElement[bool]:
+    """Whether a version was opened or ended by one of `documents`, which are ids between `from` and `to`.
+
+    MariaDB takes an index in which most rows are null for useless, but for a range that it can look at beforehand.
+    """
+    return changed_by.between(bindparam("from"), bindparam("to")) & changed_by.in_(numbers_in("documents"))
 
 
 def runs_by_colony(connection: Connection) -> list[int]:
@@ -155,3 +189,8 @@ def _experiments_about(of_specimens: Select[Any]) -> Select[Any]:
 def same_length(one: Any, other: Any) -> ColumnElement[bool]:
     """Whether the specimenIDs of two tables are equally long: MySQL and MariaDB ignore trailing blanks otherwise."""
     return func.length(one.c.specimen_id) == func.length(other.c.specimen_id)
+
+
+_ALL: Final = _touching(None)
+_LEFT_FOR_CONTEXTS: Final = _touching(_due_for_contexts())
+_LEFT_FOR_OVERVIEWS: Final = _touching(_due_for_overviews())

@@ -1,0 +1,95 @@
+"""Thousands of numbers given to a statement as one parameter, so that it is made once, whatever their number.
+
+The parameter is a JSON array, which SQLite takes apart by `json_each`, MySQL (8.0) and MariaDB (10.6) by `JSON_TABLE`.
+A list of parameters costs SQLAlchemy more for each number than the database takes to look it up. Only for what is
+read: MariaDB 10 looks at the whole table to change or delete the rows that such a list names.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any, Final
+
+from sqlalchemy import Column, ColumnElement, Integer, Select, bindparam, func, select
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.functions import FunctionElement
+from sqlalchemy.sql.selectable import TableValuedAlias
+
+from dcc_resources.databases.columns import BIG
+
+AT_ONCE: Final = 5_000
+"""How many numbers are given to one statement, so that what it yields stays small."""
+
+
+def portions(numbers: Iterable[int]) -> Iterator[list[int]]:
+    """The numbers in ascending order, in lists short enough for one statement."""
+    ordered = iter(sorted(numbers))
+    while portion := list(islice(ordered, AT_ONCE)):
+        yield portion
+
+
+def as_json(numbers: Iterable[int] | Iterable[Sequence[int]]) -> str:
+    """The parameter for numbers, or for pairs of them."""
+    return json.dumps(list(numbers), separators=(",", ":"))
+
+
+def numbers_in(parameter: str) -> Select[Any]:
+    """The numbers that a parameter holds, for `column.in_(...)`."""
+    return select(_Numbers(bindparam(parameter)).table_valued(Column("value", BIG)).c.value)
+
+
+def pairs_in(parameter: str) -> TableValuedAlias:
+    """A table of the pairs that a parameter holds, with the columns `first` and `second`, to be joined with others.
+
+    The other table is looked up by pairs, and not the other way round.
+    """
+    return _Pairs(bindparam(parameter)).table_valued(Column("first", BIG), Column("second", BIG))
+
+
+def only_compared(column: ColumnElement[str]) -> ColumnElement[str]:
+    """A column that is never null, as an expression by which no rows are looked up.
+
+    SQLite knows nothing of how often a value is there, and may take all rows that have one of a few values, instead of
+    the few rows whose numbers are given.
+    """
+    return func.coalesce(column, "")
+
+
+class _Numbers(FunctionElement[int]):
+    name = "numbers"
+    inherit_cache = True
+    type = Integer()
+
+
+class _Pairs(FunctionElement[int]):
+    name = "pairs"
+    inherit_cache = True
+    type = Integer()
+
+
+@compiles(_Numbers)
+def _numbers(element: _Numbers, compiler: SQLCompiler, **options: Any) -> str:
+    return f"JSON_TABLE({compiler.process(element.clauses, **options)}, '$[*]' COLUMNS (value BIGINT PATH '$'))"
+
+
+@compiles(_Numbers, "sqlite")
+def _numbers_of_sqlite(element: _Numbers, compiler: SQLCompiler, **options: Any) -> str:
+    return f"json_each({compiler.process(element.clauses, **options)})"
+
+
+@compiles(_Pairs)
+def _pairs(element: _Pairs, compiler: SQLCompiler, **options: Any) -> str:
+    columns = "first BIGINT PATH '$[0]', second BIGINT PATH '$[1]'"
+    return f"JSON_TABLE({compiler.process(element.clauses, **options)}, '$[*]' COLUMNS ({columns}))"
+
+
+@compiles(_Pairs, "sqlite")
+def _pairs_of_sqlite(element: _Pairs, compiler: SQLCompiler, **options: Any) -> str:
+    # The limit, which is none, has each pair taken apart once, not once for each row that it is joined with.
+    return (
+        "(SELECT json_extract(value, '$[0]') AS first, json_extract(value, '$[1]') AS second "  # noqa: S608
+        f"FROM json_each({compiler.process(element.clauses, **options)}) LIMIT -1)"
+    )
