@@ -6,7 +6,6 @@ them can tidy up.
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from dcc_resources.backups.migrating import migrate_storage
 from dcc_resources.backups.restoring import restore_backup
 from dcc_resources.backups.targets import Target
 from dcc_resources.settings import Settings
+from tests.prepared_processes import FORKED
 from tests.stores import Store
 
 POINTS: dict[str, tuple[Any, str, int]] = {
@@ -31,10 +31,6 @@ POINTS: dict[str, tuple[Any, str, int]] = {
 """Owner and name of a function, and the number of the call after which the process dies; in order."""
 
 _SECONDS = 120
-_context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(
-    ["alembic.command", "pymysql", "dcc_resources.backups.migrating", "dcc_resources.backups.restoring"]
-)
 
 
 def killed_restoration(point: str, directory: Path, settings: Settings, *, replace: bool = False) -> None:
@@ -48,7 +44,7 @@ def killed_move(point: str, source: Settings, target: Settings) -> None:
 
 
 def _killed(work: Callable[..., None], point: str, *arguments: object) -> None:
-    process = _context.Process(target=work, args=(point, *arguments))
+    process = FORKED.Process(target=work, args=(point, *arguments))
     process.start()
     process.join(_SECONDS)
     assert process.exitcode == -signal.SIGKILL, f"{point}: it ended with {process.exitcode}"

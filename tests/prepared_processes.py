@@ -9,9 +9,27 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from multiprocessing import get_context
+from typing import Final
 
-_FORKED = get_context("forkserver")
-_FORKED.set_forkserver_preload(["tests.dying_session", "tests.dying_data_session"])
+FORKED: Final = get_context("forkserver")
+_PRELOADED: Final = (
+    "alembic.command",
+    "pymysql",
+    "tests.dying_copies",
+    "tests.dying_data_session",
+    "tests.dying_session",
+)
+
+
+def preload(*more: str) -> None:
+    """Have the process that others are forked from import these modules too, unless it runs already.
+
+    A test process has one such process alone, and whoever says last what it imports decides for all.
+    """
+    FORKED.set_forkserver_preload([*_PRELOADED, *more])
+
+
+preload()
 
 
 def run_in_process(
@@ -21,7 +39,7 @@ def run_in_process(
 
     How it ended: 0, 1 when `work` raised, minus the signal that killed it, or None when it took more than `seconds`.
     """
-    process = _FORKED.Process(target=_run, args=(work, argument, dict(settings)))
+    process = FORKED.Process(target=_run, args=(work, argument, dict(settings)))
     process.start()
     process.join(seconds)
     if process.is_alive():

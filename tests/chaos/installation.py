@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import shutil
 import signal
@@ -34,9 +33,9 @@ from dcc_resources.tracker.database import init_tracker, open_tracker
 from dcc_resources.tracker.database import writing as writing_tracker
 from dcc_resources.tracker.pinned_keys import PinnedKey
 from tests.chaos.session_process import run
+from tests.prepared_processes import FORKED, preload
 
 _LONGEST_SECONDS: Final = 240.0
-_PROCESSES: Final = multiprocessing.get_context("forkserver")
 _PRELOADED: Final = [
     "dcc_cli.main",
     "dcc_cli.crawl",
@@ -191,7 +190,7 @@ class ChaosInstallation:
         """Begin a session, forked; `die`: see `session_process.run`. `hurried` are settings for this one."""
         output = self._next_output()
         environment = {**self.environment, **(_FAITHFUL if hurried is None else hurried)}
-        process = _PROCESSES.Process(target=run, args=(environment, ["crawl"], str(output), die))
+        process = FORKED.Process(target=run, args=(environment, ["crawl"], str(output), die))
         process.start()
         return Session(process, output)
 
@@ -249,7 +248,7 @@ def clean_environment() -> dict[str, str]:
 
 def start_fork_server() -> None:
     """Have the process that sessions are forked from import what they need."""
-    _PROCESSES.set_forkserver_preload(_PRELOADED)
+    preload(*_PRELOADED)
 
 
 @contextmanager
