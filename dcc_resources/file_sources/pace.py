@@ -14,6 +14,7 @@ from typing import Self
 from dcc_resources.settings import Settings
 
 _LINGER_SECONDS = 5.0
+_LONGEST_WAIT = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,19 +120,33 @@ class _Watcher:
             self._all.discard(watched)
 
     def _watch(self) -> None:
-        while True:
+        try:
+            while (due := self._await_due()) is not None:
+                for watched in due:
+                    watched.look(time.monotonic())
+        except BaseException:
+            # The next that is added begins anew.
             with self._changed:
+                self._running = False
+            raise
+
+    def _await_due(self) -> list[_Watched] | None:
+        """What is to be looked at, when its time has come; None when there was nothing for a while."""
+        with self._changed:
+            idle = False
+            while True:
                 now = time.monotonic()
                 due = [watched for watched in self._all if watched.due <= now]
-                if not due:
-                    if not self._all and now >= self._wakes > 0:
-                        self._running, self._wakes = False, 0.0
-                        return
-                    self._wakes = min((watched.due for watched in self._all), default=now + _LINGER_SECONDS)
-                    self._changed.wait(self._wakes - now)
-                    continue
-            for watched in due:
-                watched.look(now)
+                if due:
+                    return due
+                if idle and not self._all:
+                    self._running = False
+                    return None
+                idle = not self._all
+                self._wakes = now + _LINGER_SECONDS
+                if self._all:
+                    self._wakes = min(now + _LONGEST_WAIT, *(watched.due for watched in self._all))
+                self._changed.wait(self._wakes - now)
 
 
 _WATCHER = _Watcher()
