@@ -30,7 +30,6 @@ _ROOT = re.compile(
     re.VERBOSE,
 )
 """A document's beginning, up to the end of the tag of its root element."""
-_BEFORE = re.compile(rb"[<\s]([^<\s]*)\Z")
 _NO_NAME = re.compile(rb"[=>\"']|\A[0-9]")
 _NAME_AFTER = re.compile(rb"[^\s=<>\"']*\s*(?:=|\Z)")
 
@@ -108,9 +107,12 @@ def _may_end_prefix(text: bytes, place: int) -> bool:
     before = text[max(place - _WINDOW, 0) : place]
     if b"xmlns" in before:
         return True
-    found = _BEFORE.search(before)
-    if found is None:
+    _, tag, after = before.rpartition(b"<")
+    words = after.split()
+    if len(words) < 2 and not tag and not after[:1].isspace():
         return True
-    if _NO_NAME.search(found[1]):
+    name = b"" if after[-1:].isspace() or not words else words[-1]
+    if _NO_NAME.search(name):
         return False
-    return found[0].startswith(b"<") or _NAME_AFTER.match(text[place + 1 : place + 1 + _WINDOW]) is not None
+    names_element = bool(tag) and after == name
+    return names_element or _NAME_AFTER.match(text[place + 1 : place + 1 + _WINDOW]) is not None
