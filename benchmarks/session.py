@@ -64,7 +64,7 @@ class SessionBenchmark:
         self._numbers = itertools.count()
         (self._remote / "add").mkdir(parents=True)
         for number in range(archives):
-            name, content = _submission(number)
+            name, content = submission(number)
             (self._remote / "add" / name).write_bytes(content)
 
     def comparison(self) -> Comparison:
@@ -138,8 +138,8 @@ def _measure(bench: Bench) -> Iterator[Finding]:
     yield comparison
 
 
-def _submission(number: int) -> tuple[str, bytes]:
-    """Archive `number`: a specimen document and experiment documents of four procedures on its animals."""
+def submission(number: int) -> tuple[str, bytes]:
+    """Archive `number`, by name: a specimen document and experiment documents of four procedures on its animals."""
     first = number * 1000
     documents = {
         f"H.2013-10-31.{number * DOCUMENTS}.specimen.impc.xml": specimen_document(

@@ -1,0 +1,153 @@
+"""`dcc validate` against `xmllint --schema`, `unzip` and `md5sum`.
+
+Both sides are whole processes. `dcc validate` also tells the kind of each document, checks its name, refuses what could
+read other files and would say where each error is; for archives it checks names, sizes and CRCs of all entries.
+"""
+
+from __future__ import annotations
+
+import shlex
+import zipfile
+from collections.abc import Iterator
+from io import BytesIO
+from pathlib import Path
+
+from benchmarks.measuring import Comparison, Contender, Figure, Timing, clean_environment, timed
+from benchmarks.registry import Bench, Benchmark, Finding
+from benchmarks.session import DCC, DOCUMENTS, SCHEMAS, submission
+from benchmarks.upload import write_large
+
+SMALL_ARCHIVES = 400
+LARGE_BYTES = 1_000_000_000
+ARCHIVES = 1_000
+MEMORY_MB = 150
+
+XMLLINT = "xmllint --schema"
+XMLLINT_STREAM = "xmllint --stream --schema"
+LOOP = "unzip, md5sum, xmllint"
+VALIDATE = "dcc validate"
+
+_ONE_CALL = f'xmllint --noout --schema "{SCHEMAS}/procedure_definition.xsd" *.experiment.impc.xml\n'
+_LARGE_CALL = f'xmllint --noout --stream --schema "{SCHEMAS}/procedure_definition.xsd" large.experiment.xml\n'
+_LOOP = f"""\
+set -eu
+for zip in *.zip; do
+    md5sum "$zip" >"$zip.md5sum"
+    unzip -q "$zip" -d "$zip.contents"
+    for document in "$zip.contents"/*.xml; do
+        case $document in
+            *.specimen.impc.xml) schema=specimen_definition.xsd ;;
+            *) schema=procedure_definition.xsd ;;
+        esac
+        xmllint --noout --schema "{SCHEMAS}/$schema" "$document"
+    done
+    rm -r "$zip.contents"
+done
+"""
+
+
+class ValidationBenchmark:
+    """Both sides for the files in `folder`; `documents` is how many must be found valid."""
+
+    def __init__(self, folder: Path, documents: int, *, memory: bool = False) -> None:
+        self._folder, self._documents, self._memory = folder, documents, memory
+        self._log = folder.with_suffix(".log")
+
+    def comparison(self, title: str, shell: Contender, goal: float) -> Comparison:
+        """What the shell's side did and `dcc validate`."""
+        ours = Contender(VALIDATE, self.run_validate, command=f"{VALIDATE} .")
+        amount = (self._documents, "documents") if self._documents > 1 else (LARGE_BYTES // 1_000_000, "MB")
+        return Comparison(title, [shell, ours], {VALIDATE: goal}, amount)
+
+    def shell(self, name: str, script: str) -> Contender:
+        """The shell's side, which says of each document that it validates."""
+        return Contender(name, lambda: self._run_shell(script), command=script)
+
+    def _run_shell(self, script: str) -> Timing:
+        command = ["sh", "-c", f"cd {shlex.quote(str(self._folder))}\n{script}"]
+        timing = timed(command, log=self._log, environment=clean_environment(), memory=self._memory)
+        self._require(self._log.read_text().count(" validates\n"))
+        return timing
+
+    def run_validate(self) -> Timing:
+        """`dcc validate` of the folder."""
+        environment = clean_environment(TMPDIR=str(self._folder.parent))
+        command = [DCC, "validate", str(self._folder)]
+        timing = timed(command, log=self._log, environment=environment, memory=self._memory)
+        lines = self._log.read_text().splitlines()
+        self._require(sum(line.startswith("valid ") and line.endswith(".xml") for line in lines))
+        return timing
+
+    def _require(self, valid: int) -> None:
+        if valid != self._documents:
+            raise RuntimeError(f"{valid} of {self._documents} documents are valid; see {self._log}.")
+
+
+def write_documents(folder: Path, archives: int) -> int:
+    """Write the experiment documents of so many archives of the session to `folder`; how many there are."""
+    folder.mkdir(parents=True)
+    for number in range(archives):
+        with zipfile.ZipFile(BytesIO(submission(number)[1])) as archive:
+            archive.extractall(folder, [name for name in archive.namelist() if "experiment" in name])
+    return sum(1 for _ in folder.iterdir())
+
+
+def write_archives(folder: Path, archives: int) -> int:
+    """Write the archives of the session to `folder`; how many documents they hold."""
+    folder.mkdir(parents=True)
+    for number in range(archives):
+        name, content = submission(number)
+        (folder / name).write_bytes(content)
+    return archives * DOCUMENTS
+
+
+def _measure_small(bench: Bench) -> Iterator[Finding]:
+    folder = bench.folder / "documents"
+    benchmark = ValidationBenchmark(folder, write_documents(folder, SMALL_ARCHIVES * 5 // 4))
+    title = "XSD validation of 2,000 documents of 50 KB"
+    comparison = benchmark.comparison(title, benchmark.shell(XMLLINT, _ONE_CALL), 1.0)
+    comparison.measure(bench.runs)
+    yield comparison
+
+
+def _measure_large(bench: Bench) -> Iterator[Finding]:
+    folder = bench.folder / "large"
+    folder.mkdir()
+    write_large(folder / "large.experiment.xml", LARGE_BYTES)
+    benchmark = ValidationBenchmark(folder, 1, memory=True)
+    shell = benchmark.shell(XMLLINT_STREAM, _LARGE_CALL)
+    comparison = benchmark.comparison("XSD validation of one document of 1 GB", shell, 1.2)
+    # The file has just been written: it is in memory.
+    comparison.measure(bench.runs, uncounted=0)
+    peak = comparison.contenders[1].peak_mb
+    if peak is not None:
+        comparison.figures.append(Figure("peak memory of dcc validate", peak, "MB", MEMORY_MB))
+    yield comparison
+
+
+def _measure_archives(bench: Bench) -> Iterator[Finding]:
+    folder = bench.folder / "archives"
+    benchmark = ValidationBenchmark(folder, write_archives(folder, ARCHIVES))
+    shell = benchmark.shell(LOOP, _LOOP)
+    title = f"Extract, hash and validate {ARCHIVES:,} archives of {DOCUMENTS} documents of 50 KB"
+    comparison = benchmark.comparison(title, shell, 0.3)
+    comparison.measure(bench.runs)
+    yield comparison
+
+
+_ABOUT = (
+    "`dcc validate` of a folder beside one `xmllint` over all of its files. Starting Python counts, and so do reading "
+    "the names, refusing document type declarations and telling the kind of each document."
+)
+
+BENCHMARKS = [
+    Benchmark("validation-small", _ABOUT, _measure_small, tools=("xmllint",)),
+    Benchmark("validation-large", f"{_ABOUT} Memory is that of all processes.", _measure_large, tools=("xmllint",)),
+    Benchmark(
+        "validation-archives",
+        "`dcc validate` of a folder of archives, which extracts them, computes the MD5 of every document and validates "
+        "it, beside a loop of the shell's tools. Both remove what they extracted.",
+        _measure_archives,
+        tools=("unzip", "md5sum", "xmllint"),
+    ),
+]
