@@ -1,0 +1,237 @@
+"""An installation that knows many archives, all of them through with quality control but for one centre's.
+
+An archive of each centre goes through a real session and is looked at. The others are put beside it: an empty file of
+the same size and time on the file source, and in both databases the rows that the session left of the first, under
+names and ids of their own. Measurements are not copied: a session with nothing new asks for none.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import SecretStr
+from sqlalchemy import Connection, Engine, Select, func, insert, select
+
+from benchmarks.measuring import clean_environment
+from benchmarks.openssh import OpenSsh
+from benchmarks.session import DCC
+from dcc_cli.demo.submissions import archive, experiment_document, specimen_document
+from dcc_resources.contexts.filters import ContextFilter
+from dcc_resources.contexts.states import mark_done
+from dcc_resources.data_phases.settling import settle_qc
+from dcc_resources.databases.transactions import insert_rows, writing
+from dcc_resources.file_sources.base import SourceAddress, SourceProtocol
+from dcc_resources.file_sources.host_keys import HostKey
+from dcc_resources.qc_database.database import open_qc_database
+from dcc_resources.qc_database.models import Document, DocumentContext
+from dcc_resources.settings import Settings, load_settings
+from dcc_resources.tracker.database import open_tracker
+from dcc_resources.tracker.models import FileSourceHasZip, XmlFile, ZipAction, ZipDownload, ZipFile
+from dcc_resources.tracker.pinned_keys import PinnedKey
+from dcc_resources.tracker.registry import NewCentre, add_centre, add_source
+
+CENTRES: Final = ("Bcm", "Biat", "Gmc", "H", "Ics", "J", "Krb", "Ning", "Rbrc", "Tcp", "Ucd", "Wtsi")
+"""Each has one file source. The last one's data wait to be looked at."""
+DOCUMENTS: Final = 5
+"""Documents of each archive: one of specimens, four of experiments."""
+
+_FIRST: Final = date(1990, 1, 1)
+_A_DAY: Final = 9
+_PROCEDURES: Final = ("IMPC_CBC_001", "IMPC_HEM_001", "IMPC_GRS_001", "IMPC_IPG_001")
+_AT_ONCE: Final = 2_000
+
+Row = dict[str, Any]
+
+
+def archive_name(centre: str, number: int) -> str:
+    """The name of a centre's archive `number`, from 0."""
+    day, inc = divmod(number, _A_DAY)
+    return f"{centre}.{_FIRST + timedelta(days=day)}.{inc + 1}.impc.zip"
+
+
+@dataclass
+class KnownArchives:
+    """An installation in `folder`, to be made, that knows archives on a file source of each centre, all on one server.
+
+    `variables` are settings of the environment beside DCC_HOME. `known` is how many archives it knows.
+    """
+
+    folder: Path
+    server: OpenSsh
+    centres: Sequence[str] = CENTRES
+    variables: Mapping[str, str] = field(default_factory=dict)
+    known: int = 0
+
+    @property
+    def home(self) -> Path:
+        """DCC_HOME."""
+        return self.folder / "home"
+
+    @property
+    def roots(self) -> dict[str, Path]:
+        """The base path of each centre's file source."""
+        return {centre: self.folder / "sources" / centre for centre in self.centres}
+
+    def environment(self, *, events: bool = False) -> dict[str, str]:
+        """The environment that `dcc` runs in, with Dagster's events or without."""
+        home = {"DCC_HOME": str(self.home), "DCC_DAGSTER_EVENTS": str(events).lower()}
+        return clean_environment(**{**home, **self.variables})
+
+    def make(self) -> None:
+        """Take one archive of each centre through a session, and have all but one centre's looked at."""
+        for centre, root in self.roots.items():
+            (root / "add").mkdir(parents=True)
+            (root / "add" / archive_name(centre, 0)).write_bytes(_submission(centre))
+        self._run("init")
+        with self._databases() as (settings, tracker, qc):
+            with writing(tracker) as connection:
+                self._register(connection)
+            self._run("crawl")
+            for centre in self.centres[:-1]:
+                mark_done(qc, ContextFilter(centre=centre), author="benchmark", reason="looked at")
+            settle_qc(tracker, qc, settings, author="benchmark", reason="looked at")
+        self.known = len(self.centres)
+
+    def grow(self, known: int) -> None:
+        """Have the installation know `known` archives."""
+        with self._databases() as (_, tracker, qc):
+            for place, centre in enumerate(self.centres):
+                numbers = [self._share(total, place) for total in (self.known, known)]
+                _Copies(tracker, qc, self.roots[centre] / "add", centre).add(range(*numbers))
+        self.known = known
+
+    def _share(self, total: int, place: int) -> int:
+        """How many of `total` archives are of the centre at `place`."""
+        return total // len(self.centres) + (place < total % len(self.centres))
+
+    def _register(self, connection: Connection) -> None:
+        """Register the centres, and a file source of each, whose host key is known."""
+        key = HostKey.parse(self.server.known_hosts.read_text("ascii").split(maxsplit=1)[1])
+        for centre, root in self.roots.items():
+            add_centre(connection, NewCentre(centre, full_name=f"Centre {centre}"))
+            address = SourceAddress(
+                id=0,
+                centre=centre,
+                protocol=SourceProtocol.SFTP,
+                hostname=self.server.hostname,
+                username=self.server.username,
+                accesskey=SecretStr(f"key:{self.server.key}"),
+                base_path=str(root),
+            )
+            add_source(connection, address, [PinnedKey.of(key)])
+
+    @contextmanager
+    def _databases(self) -> Iterator[tuple[Settings, Engine, Engine]]:
+        overrides = {name.removeprefix("DCC_").lower(): value for name, value in self.variables.items()}
+        settings = load_settings(home=self.home, **overrides)
+        tracker, qc = open_tracker(settings), open_qc_database(settings)
+        try:
+            yield settings, tracker, qc
+        finally:
+            tracker.dispose()
+            qc.dispose()
+
+    def _run(self, *command: str) -> None:
+        subprocess.run([DCC, *command], env=self.environment(), check=True, capture_output=True)
+
+
+def _submission(centre: str) -> bytes:
+    """A specimen document and experiment documents of four procedures on its animals."""
+    created = _FIRST.isoformat()
+    members = {f"{centre}.{created}.1.specimen.impc.xml": specimen_document(centre, created=_FIRST)}
+    for inc, procedure in enumerate(_PROCEDURES, start=2):
+        name = f"{centre}.{created}.{inc}.experiment.impc.xml"
+        members[name] = experiment_document(centre, procedure=procedure, created=_FIRST)
+    return archive(members)
+
+
+class _Copies:
+    """Puts archives beside the first of a centre: files in `directory`, rows in both databases."""
+
+    def __init__(self, tracker: Engine, qc: Engine, directory: Path, centre: str) -> None:
+        self._tracker, self._qc = tracker, qc
+        self._directory, self._centre = directory, centre
+        with tracker.connect() as connection:
+            (self._zip,) = _rows(connection, select(ZipFile).where(ZipFile.file_name == archive_name(centre, 0)))
+            (self._action,) = _rows(connection, select(ZipAction).where(ZipAction.zip_id == self._zip["id"]))
+            hosting = select(FileSourceHasZip).where(FileSourceHasZip.za_id == self._action["id"])
+            (self._hosting,) = _rows(connection, hosting)
+            download = select(ZipDownload).where(ZipDownload.zf_id == self._hosting["id"])
+            (self._download,) = _rows(connection, download)
+            self._documents = _rows(connection, select(XmlFile).where(XmlFile.zip_id == self._download["id"]))
+        with qc.connect() as connection:
+            self._applied, self._contexts = [], []
+            for document in self._documents:
+                (applied,) = _rows(connection, select(Document).where(Document.tracker_id == document["id"]))
+                parts = select(DocumentContext).where(DocumentContext.document_id == applied["id"])
+                self._applied.append(applied)
+                self._contexts.append(_rows(connection, parts))
+
+    def add(self, numbers: range) -> None:
+        """Add the archives of these numbers."""
+        for start in range(numbers.start, numbers.stop, _AT_ONCE):
+            part = range(start, min(start + _AT_ONCE, numbers.stop))
+            for number in part:
+                self._put_file(archive_name(self._centre, number))
+            with writing(self._tracker) as connection:
+                xml_ids = self._track(connection, part)
+            with writing(self._qc) as connection:
+                self._apply(connection, part, xml_ids)
+
+    def _put_file(self, name: str) -> None:
+        path = self._directory / name
+        with path.open("xb") as file:
+            file.truncate(self._zip["size_bytes"])
+        os.utime(path, (self._hosting["modified"], self._hosting["modified"]))
+
+    def _track(self, connection: Connection, numbers: range) -> list[int]:
+        """Add the rows of the tracker; the ids of the documents, five an archive."""
+        zips = [{**self._zip, **_named(self._centre, number)} for number in numbers]
+        zip_ids = insert_rows(connection, ZipFile, zips)
+        action_ids = insert_rows(connection, ZipAction, [{**self._action, "zip_id": zip_id} for zip_id in zip_ids])
+        hostings = [{**self._hosting, "za_id": action_id} for action_id in action_ids]
+        hosting_ids = insert_rows(connection, FileSourceHasZip, hostings)
+        downloads = [{**self._download, "zf_id": hosting_id} for hosting_id in hosting_ids]
+        documents = [
+            {**document, "zip_id": download_id, **self._document_named(document, number)}
+            for number, download_id in zip(numbers, insert_rows(connection, ZipDownload, downloads), strict=True)
+            for document in self._documents
+        ]
+        return insert_rows(connection, XmlFile, documents)
+
+    def _document_named(self, document: Row, number: int) -> Row:
+        day, inc = divmod(number, _A_DAY)
+        _, _, kind = document["fname"].removeprefix(f"{self._centre}.").split(".", 2)
+        created, inc = _FIRST + timedelta(days=day), inc * DOCUMENTS + document["inc"]
+        return {"fname": f"{self._centre}.{created}.{inc}.{kind}", "created": created, "inc": inc}
+
+    def _apply(self, connection: Connection, numbers: range, xml_ids: list[int]) -> None:
+        """Add the rows of the QC database that stand for the documents."""
+        next_id = (connection.scalar(select(func.max(Document.id))) or 0) + 1
+        documents, contexts = [], []
+        for place, xml_id in enumerate(xml_ids):
+            number, which = numbers[place // DOCUMENTS], place % DOCUMENTS
+            named = self._document_named(self._documents[which], number)
+            own = {"id": next_id + place, "tracker_id": xml_id, "zip_file": archive_name(self._centre, number)}
+            own |= {"file_name": named["fname"], "created": named["created"], "inc": named["inc"]}
+            documents.append({**self._applied[which], **own})
+            contexts += [{**part, "document_id": own["id"]} for part in self._contexts[which]]
+        connection.execute(insert(Document), documents)
+        connection.execute(insert(DocumentContext), contexts)
+
+
+def _rows(connection: Connection, query: Select[Any]) -> list[Row]:
+    return [dict(row) for row in connection.execute(query).mappings()]
+
+
+def _named(centre: str, number: int) -> Row:
+    """What a row of `zip_file` has of an archive's name."""
+    day, inc = divmod(number, _A_DAY)
+    return {"file_name": archive_name(centre, number), "created": _FIRST + timedelta(days=day), "inc": inc + 1}

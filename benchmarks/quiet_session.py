@@ -1,0 +1,98 @@
+"""A session with nothing new, however much is known, beside listing the same directories with `lftp`."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from benchmarks.known_archives import CENTRES, KnownArchives
+from benchmarks.measuring import Comparison, Contender, Figure, Timing, clean_environment, timed
+from benchmarks.openssh import OpenSsh, openssh_server
+from benchmarks.registry import Bench, Benchmark
+from benchmarks.session import DCC
+
+KNOWN: Final = 100_000
+SHELL: Final = "lftp cls, one source after the other"
+AT_ONCE: Final = "lftp cls, all sources at once"
+PLAIN: Final = "dcc crawl, no Dagster events"
+EVENTS: Final = "dcc crawl"
+GOALS: Final = {PLAIN: 1.5, EVENTS: 1.5}
+MOST_MEGABYTES: Final = 400
+
+
+class QuietSession:
+    """Sessions that find nothing new in an installation, and what lists the same directories without recording."""
+
+    def __init__(self, known: KnownArchives) -> None:
+        self._known = known
+        self._log = known.folder / "quiet.log"
+
+    def list_alone(self, *, at_once: bool = False) -> Timing:
+        """`lftp` on each source: one after the other, or all of them at once."""
+        end = " &" if at_once else ""
+        listed_in = {root: Path(f"{root}.listed") for root in self._known.roots.values()}
+        commands = [f"{self._listing(root)} >{shlex.quote(str(told))}{end}" for root, told in listed_in.items()]
+        script = "\n".join([*commands, "wait"])
+        timing = timed(["sh", "-ec", script], log=self._log, environment=clean_environment())
+        listed = sum(told.read_bytes().count(b"\n") for told in listed_in.values())
+        if listed != self._known.known:
+            raise RuntimeError(f"lftp listed {listed:,} of {self._known.known:,} files; see {self._log}.")
+        return timing
+
+    def crawl(self, *, events: bool) -> Timing:
+        """`dcc crawl`, which has nothing to do."""
+        timing = timed(
+            [DCC, "crawl", "--json"], log=self._log, environment=self._known.environment(events=events), memory=True
+        )
+        told = json.loads(self._log.read_text())
+        found = tuple(sum(source[name] for source in told["sources"]) for name in ("known", "new", "changed", "gone"))
+        if found != (self._known.known, 0, 0, 0) or told["xml_files"]:
+            raise RuntimeError(f"The crawl found {found} of {self._known.known:,} archives; see {self._log}.")
+        return timing
+
+    def _listing(self, root: Path) -> str:
+        return f"lftp -c {shlex.quote(lftp_listing(self._known.server, root))}"
+
+
+def lftp_listing(server: OpenSsh, root: Path) -> str:
+    """What `lftp -c` is told to list the archives to be added of a file source, with sizes and times."""
+    program = shlex.join(["ssh", "-a", "-x", *(part for part in server.sftp_command if part.startswith("-o"))])
+    connect = f'set sftp:connect-program "{program} -F /dev/null"; set cmd:fail-exit yes'
+    opened = f"open sftp://{server.username}:@127.0.0.1:{server.port}"
+    return f"{connect}; {opened}; cls -l {shlex.quote(str(root / 'add'))}; bye"
+
+
+def _measure(bench: Bench) -> Iterator[Comparison]:
+    with openssh_server(bench.folder / "sshd") as server:
+        known = KnownArchives(bench.folder / "known", server)
+        known.make()
+        known.grow(KNOWN)
+        quiet = QuietSession(known)
+        contenders = [
+            Contender(SHELL, quiet.list_alone, command="for each source: lftp -c '...; cls -l BASE/add'"),
+            Contender(AT_ONCE, lambda: quiet.list_alone(at_once=True), command="the same, each with & and then wait"),
+            Contender(PLAIN, lambda: quiet.crawl(events=False), command="DCC_DAGSTER_EVENTS=false dcc crawl --json"),
+            Contender(EVENTS, lambda: quiet.crawl(events=True), command="dcc crawl --json"),
+        ]
+        title = f"A session with nothing new: {KNOWN:,} known archives on {len(CENTRES)} file sources, SFTP, SQLite"
+        comparison = Comparison(title, contenders, GOALS, (KNOWN, "archives"))
+        comparison.measure(bench.runs)
+        for contender in contenders[2:]:
+            peak = contender.peak_mb or 0.0
+            comparison.figures.append(Figure(f"Peak memory of {contender.name}", peak, "MB", MOST_MEGABYTES))
+        yield comparison
+
+
+BENCHMARKS = [
+    Benchmark(
+        "quiet",
+        "Every archive is known and through with quality control but for one centre's, which waits for it: five "
+        "documents an archive, and the contexts that they have data in. The first session with events, which shows all "
+        "that in Dagster, is not counted.",
+        _measure,
+        tools=("lftp",),
+    )
+]
