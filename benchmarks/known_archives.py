@@ -90,7 +90,7 @@ class KnownArchives:
             (root / "add").mkdir(parents=True)
             (root / "add" / archive_name(centre, 0)).write_bytes(_submission(centre))
         self._run("init")
-        with self._databases() as (settings, tracker, qc):
+        with self.databases() as (settings, tracker, qc):
             with writing(tracker) as connection:
                 self._register(connection)
             self._run("crawl")
@@ -101,7 +101,7 @@ class KnownArchives:
 
     def grow(self, known: int) -> None:
         """Have the installation know `known` archives."""
-        with self._databases() as (_, tracker, qc):
+        with self.databases() as (_, tracker, qc):
             for place, centre in enumerate(self.centres):
                 numbers = [self._share(total, place) for total in (self.known, known)]
                 _Copies(tracker, qc, self.roots[centre] / "add", centre).add(range(*numbers))
@@ -128,7 +128,8 @@ class KnownArchives:
             add_source(connection, address, [PinnedKey.of(key)])
 
     @contextmanager
-    def _databases(self) -> Iterator[tuple[Settings, Engine, Engine]]:
+    def databases(self) -> Iterator[tuple[Settings, Engine, Engine]]:
+        """The settings, the tracker and the QC database."""
         overrides = {name.removeprefix("DCC_").lower(): value for name, value in self.variables.items()}
         settings = load_settings(home=self.home, **overrides)
         tracker, qc = open_tracker(settings), open_qc_database(settings)

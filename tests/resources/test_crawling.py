@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import socket
 import threading
 import time
@@ -238,20 +239,25 @@ def test_two_crawls_recorded_at_once_lose_nothing(installation: Installation) ->
 
 
 def test_the_number_of_statements_does_not_depend_on_how_much_is_known(installation: Installation) -> None:
-    """existing_system_defects row 39."""
-    folder = installation.add_folder()
-    (folder.path / "add").mkdir()
+    """existing_system_defects row 39: neither of a crawl that finds nothing new, nor of one that finds something."""
+    folders = [installation.add_folder("H", "one"), installation.add_folder("J", "two")]
+    incs = itertools.count()
 
-    def statements_with(number: int) -> int:
-        for inc in range(number):
-            (folder.path / "add" / f"H.2013-10-31.{inc}.impc.zip").touch()
-        crawl(installation)
+    def statements_of_crawl(new: int) -> int:
+        for folder in folders:
+            (folder.path / "add").mkdir(exist_ok=True)
+            for inc in itertools.islice(incs, new):
+                (folder.path / "add" / f"H.2013-10-31.{inc}.impc.zip").touch()
         with _Statements(installation.tracker) as counted:
-            assert crawl(installation).crawls[folder.source_id].known == number
+            crawls = crawl(installation).crawls
+        assert [found.new for found in crawls.values()] == [new, new]
         return counted.number
 
-    few = statements_with(10)
-    assert statements_with(1_000) <= few + 5
+    statements_of_crawl(10)
+    nothing_new, some_new = statements_of_crawl(0), statements_of_crawl(3)
+    statements_of_crawl(1_100)
+    assert statements_of_crawl(0) == nothing_new
+    assert statements_of_crawl(3) == some_new
 
 
 def test_a_silent_source_is_given_up_in_time(installation: Installation, silent_port: int) -> None:
