@@ -65,7 +65,7 @@ def renew_animals(
         for chunk in in_chunks(portion if shown else ()):
             connection.execute(_FORGET, {"runs": chunk})
         rows = connection.execute(_PRESENT, {"runs": as_json(portion), "colonies": basis[COLONIES]}).all()
-        groups = groups_of(connection, important, rows)
+        groups = groups_of(connection, important, [(row[0], row[3], row[5], row[-2], row[-1]) for row in rows])
         keep_groups(connection, groups)
         if rows:
             insert_bulk(connection, _ANIMAL, [_values(*pair) for pair in zip(rows, groups, strict=True)])

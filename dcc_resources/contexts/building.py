@@ -20,7 +20,6 @@ from dcc_resources.contexts.membership import (
     ContextKey,
     Member,
     Place,
-    Share,
     present_places,
     recorded_members,
     recorded_places,
@@ -132,8 +131,7 @@ def _take(
     groups = list(numbers)
     for number, parameter_id, measurements, fingerprints in sums(connection, numbered) if numbered else ():
         cause, place = groups[number]
-        share = Share(place.document_id, place.context(parameter_id), measurements, fingerprints)
-        changes.add(share, sign, cause)
+        changes.add(place.document_id, place.context(parameter_id), sign * measurements, sign * fingerprints, cause)
 
 
 def _counts(connection: Connection, happened: Mapping[tuple[str, ContextEvent], int]) -> tuple[ContextCounts, ...]:

@@ -138,11 +138,12 @@ def present_places(connection: Connection, run_ids: Collection[int], colonies: i
     """Where the measurements of these runs are to be counted; a few thousand ids at once."""
     known: dict[tuple[Any, ...], Place] = {}
     found: set[tuple[int, Place]] = set()
-    for run_id, *said in connection.execute(_PRESENT, {"runs": as_json(run_ids), "colonies": colonies}).all():
-        place = known.get(key := tuple(said))
+    for row in connection.execute(_PRESENT, {"runs": as_json(run_ids), "colonies": colonies}).all():
+        said = row[1:]
+        place = known.get(said)
         if place is None:
-            place = known[key] = Place._make(_without_blanks(said))
-        found.add((run_id, place))
+            place = known[said] = Place._make(_without_blanks(said))
+        found.add((row[0], place))
     return found
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from hashlib import md5
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, Row, and_, bindparam, delete, exists, insert, select
+from sqlalchemy import Connection, and_, bindparam, delete, exists, insert, select
 
 from dcc_resources.databases.number_lists import as_json, numbers_in, only_compared
 from dcc_resources.qc_database.models import (
@@ -35,6 +35,10 @@ Names = Mapping[str, str]
 """The names of important parameters by their key."""
 Item = tuple[str, str | None]
 """The name of a parameter and its value."""
+
+
+Circumstances = tuple[int, str, str, str | None, str | None]
+"""The id of a procedure run, its pipeline and procedure, and where the animal was produced and phenotyped."""
 
 
 class Group(NamedTuple):
@@ -141,16 +145,18 @@ def remove_unused_groups(connection: Connection, checksums: Iterable[str]) -> No
         connection.execute(delete(_GROUP).where(_GROUP.c.checksum.in_(chunk), ~used))
 
 
-def groups_of(connection: Connection, important: ImportantMetadata, rows: Sequence[Row[Any]]) -> list[Group]:
-    """The groups of rows with `procedure_run_id`, pipeline, procedure, production and phenotyping centre; in order."""
-    names = {row.procedure_run_id: important.of(row.pipeline, row.procedure_id) for row in rows}
+def groups_of(
+    connection: Connection, important: ImportantMetadata, circumstances: Sequence[Circumstances]
+) -> list[Group]:
+    """The groups of procedure runs done under these circumstances, in their order."""
+    names = {run_id: important.of(pipeline, procedure_id) for run_id, pipeline, procedure_id, *_ in circumstances}
     items = items_of(connection, names)
-    known: dict[frozenset[Item], Group] = {}
+    known: dict[tuple[frozenset[Item], str | None, str | None], Group] = {}
     groups = []
-    for row in rows:
-        of_run = items.get(row.procedure_run_id, [])
-        of_row = frozenset([*of_run, *production_centre(row.production_centre, row.phenotyping_centre)])
-        if of_row not in known:
-            known[of_row] = group_of(of_row)
-        groups.append(known[of_row])
+    for run_id, _, _, produced_at, phenotyped_at in circumstances:
+        key = (frozenset(items.get(run_id, ())), produced_at, phenotyped_at)
+        group = known.get(key)
+        if group is None:
+            group = known[key] = group_of([*key[0], *production_centre(produced_at, phenotyped_at)])
+        groups.append(group)
     return groups

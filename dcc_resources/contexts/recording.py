@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
 from sqlalchemy import Connection, Row, Select, and_, bindparam, delete, insert, select, update
 
-from dcc_resources.contexts.membership import ContextKey, Share
+from dcc_resources.contexts.membership import ContextKey
 from dcc_resources.contexts.transitions import after_data, shown, what_happened
 from dcc_resources.databases.columns import utc_now
 from dcc_resources.databases.number_lists import AT_ONCE, as_json, only_compared, pairs_in
@@ -41,23 +41,19 @@ class Changes:
     contexts: dict[ContextKey, Change] = field(default_factory=dict)
     parts: dict[tuple[int, ContextKey], int] = field(default_factory=dict)
 
-    def take(self, shares: Iterable[Share], sign: int, cause: int | None) -> None:
-        """Count shares that came (`sign` 1) or went (-1) because of a document."""
-        for share in shares:
-            self.add(share, sign, cause)
-
-    def add(self, share: Share, sign: int, cause: int | None) -> None:
-        """As `take`, of one share."""
-        document_id, key, measurements, fingerprints = share
+    def add(
+        self, document_id: int, key: ContextKey, measurements: int, fingerprints: int, cause: int | None = None
+    ) -> None:
+        """Count what came of a document into a context, or less than nothing for what went, because of `cause`."""
         change = self.contexts.get(key)
         if change is None:
             change = self.contexts[key] = Change()
-        change.measurements += sign * measurements
-        change.fingerprints += sign * fingerprints
+        change.measurements += measurements
+        change.fingerprints += fingerprints
         if cause is not None and (change.cause is None or change.cause < cause):
             change.cause = cause
         part = (document_id, key)
-        self.parts[part] = self.parts.get(part, 0) + sign * measurements
+        self.parts[part] = self.parts.get(part, 0) + measurements
 
 
 def write_changes(

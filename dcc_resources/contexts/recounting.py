@@ -98,7 +98,8 @@ def _correct_sums(
 ) -> dict[ContextKey, ContextEvent]:
     """Have the contexts of a procedure at a centre say what the runs come to that are counted under them."""
     changes = Changes()
-    changes.take(shares_of_procedure(connection, centre, procedure_id), 1, None)
+    for share in shares_of_procedure(connection, centre, procedure_id):
+        changes.add(*share)
     of_group = (_CONTEXT.c.centre == centre) & (_CONTEXT.c.procedure_id == procedure_id)
     for row in connection.execute(select(_CONTEXT).where(of_group)):
         change = changes.contexts.setdefault(_key_of(row), Change())

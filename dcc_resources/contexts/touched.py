@@ -59,12 +59,7 @@ def count_due(connection: Connection, *, overviews: bool) -> int:
 
 def left_out(connection: Connection, document_ids: Collection[int]) -> set[int]:
     """Those of the documents that contexts do not take account of as they stand, or that wait to be judged."""
-    table = _DOCUMENT.c
-    found: set[int] = set()
-    for chunk in in_chunks(sorted(document_ids)):
-        waits = table.contexts_built.is_(False) | table.judged_at.is_(None)
-        found |= set(connection.scalars(select(table.id).where(table.id.in_(chunk), waits)))
-    return found
+    return set(connection.scalars(_LEFT_OUT, {"documents": as_json(document_ids)}))
 
 
 def _due_for_contexts() -> ColumnElement[bool]:
@@ -129,7 +124,10 @@ def _touched(connection: Connection, document_ids: Collection[int], statement: S
 
 
 def _touching(left: ColumnElement[bool] | None) -> Select[Any]:
-    """The runs that the documents in `documents` touch; not about specimens those of documents that are `left`."""
+    """The runs that the documents in `documents` touch, each with the newest of these documents that does.
+
+    Those that they touch by specimens are left out where their own document is `left` and newer than `last`.
+    """
     given = numbers_in("documents")
     parts = [select(_RUN.c.id.label("run_id"), _RUN.c.document_id).where(_RUN.c.document_id.in_(given))]
     owned = and_(_RUN.c.owner_kind == _LIFETIME.c.entity_kind, _RUN.c.owner_id == _LIFETIME.c.entity_id)
@@ -140,7 +138,7 @@ def _touching(left: ColumnElement[bool] | None) -> Select[Any]:
         parts.append(touched.join(_RUN, owned))
         about = _experiments_about(touched.join(_SPECIMEN, of_specimen))
         if left is not None:
-            its_own = (_DOCUMENT.c.id == _RUN.c.document_id) & (_DOCUMENT.c.id > bindparam("last"))
+            its_own = (_DOCUMENT.c.id == _EXPERIMENT.c.document_id) & (_DOCUMENT.c.id > bindparam("last"))
             about = about.where(~exists().where(its_own & left))
         parts.append(about)
     touching = union_all(*parts).subquery()
@@ -191,6 +189,10 @@ def same_length(one: Any, other: Any) -> ColumnElement[bool]:
     return func.length(one.c.specimen_id) == func.length(other.c.specimen_id)
 
 
+_LEFT_OUT: Final = select(_DOCUMENT.c.id).where(
+    _DOCUMENT.c.id.in_(numbers_in("documents")),
+    _DOCUMENT.c.contexts_built.is_(False) | _DOCUMENT.c.judged_at.is_(None),
+)
 _ALL: Final = _touching(None)
 _LEFT_FOR_CONTEXTS: Final = _touching(_due_for_contexts())
 _LEFT_FOR_OVERVIEWS: Final = _touching(_due_for_overviews())

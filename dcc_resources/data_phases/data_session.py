@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _COMMIT_SECONDS: Final = 0.3
-_MOST_DOCUMENTS: Final = 200
+_MOST_DOCUMENTS: Final = 500
 _ACTION_STATES: Final = select(ZipAction.id, ZipAction.phase_id, ZipAction.status_id).where(ZipAction.id.in_(IDS))
 
 
@@ -149,8 +149,9 @@ class Recorder:
         self._batch, self._running, self._written = [], {}, time.monotonic()
         for fact in batch:
             state = states[Subject.XML_FILE].get(fact.document.xml_id, fact.state or fact.document.state)
-            data = replace(fact.data, phase=state.phase, status=state.status)
-            self._told[fact.document.za_id].append(replace(fact, data=data))
+            if state != (fact.data.phase, fact.data.status):
+                fact = replace(fact, data=replace(fact.data, phase=state.phase, status=state.status))
+            self._told[fact.document.za_id].append(fact)
             self._left[fact.document.za_id] -= 1
         return list(self._finished(states[Subject.ZIP_ACTION]))
 

@@ -6,7 +6,7 @@ logged, when one of them is opened again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,7 +20,7 @@ from dcc_resources.data_outcomes import ContextsBuilt, DataOutcome, DocumentData
 from dcc_resources.data_phases.checking import GONE, NOT_UPLOADED
 from dcc_resources.data_phases.data_session import DataSession, Fact, Recorder
 from dcc_resources.data_phases.documents import DueDocument, load_documents, load_qc_states, load_unsettled
-from dcc_resources.data_phases.qc_documents import documents_of
+from dcc_resources.data_phases.qc_documents import QcDocument, documents_of
 from dcc_resources.databases.transactions import run_reading, run_writing
 from dcc_resources.settings import Settings
 from dcc_resources.tracker import progress
@@ -61,9 +61,11 @@ def _build(work: DataSession, phase: Phase, comment: str) -> Iterator[DataOutcom
     if built.centres:
         yield built
     done = State(phase, Status.DONE)
+    stored = work.read_qc(lambda connection: documents_of(connection, due))
     # What was withdrawn, or set to be judged again, since it was listed is not through.
-    behind = work.read_qc(lambda connection: _behind(connection, due))
-    yield from _record(work, phase, [(document, done) for document in due if document.xml_id not in behind])
+    behind = work.read_qc(lambda connection: left_out(connection, [one.id for one in stored.values()]))
+    through = [one for one in due if one.xml_id not in stored or stored[one.xml_id].id not in behind]
+    yield from _record(work, phase, [(document, done) for document in through], stored)
     if task is not None:
         work.session.finish_task(task, failed=False)
 
@@ -83,7 +85,8 @@ def settle_documents(work: DataSession) -> Iterator[ZipData]:
         return
     task = work.session.start_task(Phase.QC, f"Hand-over of {len(changed):,} documents to quality control")
     work.reopen({document.xml_id: WAITS for document, _ in changed if document.state == SETTLED}, _REOPENED)
-    yield from _record(work, Phase.QC, changed)
+    stored = work.read_qc(lambda connection: documents_of(connection, [one for one, _ in changed]))
+    yield from _record(work, Phase.QC, changed, stored)
     work.session.finish_task(task, failed=False)
 
 
@@ -127,12 +130,6 @@ def _to_settle(connection: Connection, open_ids: set[int], settings: Settings) -
     return [(one, changed[one.xml_id]) for one in load_documents(connection, changed, settings.naming)]
 
 
-def _behind(connection: Connection, documents: Iterable[DueDocument]) -> set[int]:
-    """The ids of the `xml_file` of documents that contexts do not take account of as they stand."""
-    xml_ids = {stored.id: xml_id for xml_id, stored in documents_of(connection, documents).items()}
-    return {xml_ids[document_id] for document_id in left_out(connection, xml_ids)}
-
-
 def _gone(connection: Connection, settling: Iterable[tuple[DueDocument, State]]) -> set[int]:
     """The ids of the `xml_file` of documents that would be done with, though the QC database does not hold them."""
     to_be_done = [document for document, state in settling if state == SETTLED]
@@ -140,9 +137,10 @@ def _gone(connection: Connection, settling: Iterable[tuple[DueDocument, State]])
     return {document.xml_id for document in to_be_done if document.xml_id not in there}
 
 
-def _record(work: DataSession, phase: Phase, changed: list[tuple[DueDocument, State]]) -> Iterator[ZipData]:
+def _record(
+    work: DataSession, phase: Phase, changed: list[tuple[DueDocument, State]], stored: Mapping[int, QcDocument]
+) -> Iterator[ZipData]:
     recorder = Recorder(work, phase, (document for document, _ in changed))
-    stored = work.read_qc(lambda connection: documents_of(connection, [one for one, _ in changed]))
     for document, state in changed:
         found = stored.get(document.xml_id)
         data = DocumentData(
