@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -42,6 +41,7 @@ from dcc_resources.tracker.models import (
 )
 from dcc_resources.tracker.progress import NewDocument, NewZipAction, State
 from dcc_resources.tracker.reference import Phase, Status
+from tests.ports import free_port
 from tests.prepared_databases import PreparedDatabases, PreparedFile, maker
 
 USER = "dcc"
@@ -69,7 +69,7 @@ class MariaDb:
 
     def __init__(self) -> None:
         self.home = Path(tempfile.mkdtemp(prefix="dcc-mariadb-", dir=_memory()))
-        self.port = _free_port()
+        self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
         try:
             self._install()
@@ -214,12 +214,6 @@ def _memory() -> Path | None:
     """A file system in memory, where many small transactions are fast; None where there is not enough of it."""
     memory = Path("/dev/shm")
     return memory if memory.is_dir() and shutil.disk_usage(memory).free > _DATA_BYTES else None
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 @pytest.fixture(scope="session")

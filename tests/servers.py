@@ -34,6 +34,7 @@ from pydantic import SecretStr
 from dcc_resources.file_sources.base import SourceAddress, SourceProtocol
 from dcc_resources.settings import Settings, load_settings
 from tests.faulty_servers import CuttingProxy, FaultyFtpServer, PasswordSftpServer
+from tests.ports import free_port
 
 _START_SECONDS = 15
 _LOOPBACK = "127.0.0.1"
@@ -88,13 +89,6 @@ def unavailable(reason: str) -> NoReturn:
     if os.environ.get("CI") == "true":
         pytest.fail(reason)
     pytest.skip(reason)
-
-
-def free_port() -> int:
-    """A TCP port of 127.0.0.1 that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind((_LOOPBACK, 0))
-        return int(probe.getsockname()[1])
 
 
 class ServerProcess:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import urllib.request
@@ -25,6 +24,7 @@ from selenium.webdriver.remote.webdriver import WebDriver
 from selenium.webdriver.support.wait import WebDriverWait
 
 from dcc_cli.demo import submissions
+from tests.ports import free_port
 
 BROWSERS, DRIVERS = ("chromium", "google-chrome"), ("chromedriver",)
 GOOD = "add/H.2013-10-31.1.impc.zip"
@@ -87,13 +87,8 @@ def served(tmp_path_factory: pytest.TempPathFactory, installation_of_ui: dict[st
     assert shown.returncode == 0, shown.stdout + shown.stderr
     installation_of_ui |= environment | {"DCC_HOME": str(folder / ".demo" / "home")}
     environment = installation_of_ui
-    with _ui([dcc, "ui", "--port", str(port := _free_port())], environment):
+    with _ui([dcc, "ui", "--port", str(port := free_port())], environment):
         yield f"http://127.0.0.1:{port}"
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 @contextmanager

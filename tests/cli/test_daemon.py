@@ -19,7 +19,7 @@ from tests.cli.test_production import administrator, statements
 from tests.cli.test_ui import alive, ask, descendants, running
 from tests.databases import MariaDb, only_mariadb, only_sqlite
 from tests.installations import specimens
-from tests.servers import free_port
+from tests.ports import free_port
 
 GOOD, BAD = "add/H.2013-10-31.1.impc.zip", "add/H.2013-10-31.3.impc.zip"
 NEVER = "0 0 29 2 *"

@@ -21,7 +21,7 @@ from dcc_resources.errors import NotFoundError
 from dcc_resources.settings import Settings, load_settings
 from tests.cli.conftest import PROGRAM, Dcc
 from tests.databases import only_sqlite
-from tests.servers import free_port
+from tests.ports import free_port
 
 pytestmark = only_sqlite
 LOCATIONS = "{ repositoriesOrError { ... on RepositoryConnection { nodes { name location { name } } } } }"

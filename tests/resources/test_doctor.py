@@ -38,7 +38,8 @@ from dcc_resources.tracker.models import CrawlingSession, SessionLock
 from tests.data_installations import DataInstallation, specimens
 from tests.databases import MariaDb, only_mariadb, only_sqlite, seed_centre, seed_source
 from tests.installations import Installation
-from tests.servers import Share, free_port
+from tests.ports import free_port
+from tests.servers import Share
 from tests.web_server import WebServer
 
 Examination = Callable[[Surroundings], Iterator[Finding]]

@@ -29,7 +29,8 @@ from dcc_resources.file_sources.base import ActionListing, SourceAddress, Source
 from dcc_resources.file_sources.connect import connect
 from dcc_resources.naming import Action
 from dcc_resources.settings import Settings
-from tests.servers import Share, free_port
+from tests.ports import free_port
+from tests.servers import Share
 
 pytestmark = pytest.mark.servers
 

@@ -34,7 +34,8 @@ from dcc_resources.settings import Settings
 from tests import web_server
 from tests.databases import only_sqlite
 from tests.installations import MODIFIED, Folder, Installation
-from tests.servers import Authority, free_port
+from tests.ports import free_port
+from tests.servers import Authority
 from tests.web_server import IndexStyle, WebServer
 
 NAME = "H.2013-10-31.1.impc.zip"

@@ -29,7 +29,8 @@ from dcc_resources.file_sources.host_keys import HostKey
 from dcc_resources.file_sources.ssh_transport import fetch_host_key
 from dcc_resources.naming import Action
 from dcc_resources.settings import Settings
-from tests.servers import ServerProcess, SftpServer, Share, free_port, server_program
+from tests.ports import free_port
+from tests.servers import ServerProcess, SftpServer, Share, server_program
 
 pytestmark = pytest.mark.servers
 

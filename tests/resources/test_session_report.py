@@ -31,7 +31,8 @@ from tests.data_installations import DataInstallation, experiments
 from tests.data_installations import specimens as data_specimens
 from tests.databases import only_sqlite
 from tests.installations import Folder, Installation, specimens
-from tests.servers import Authority, free_port
+from tests.ports import free_port
+from tests.servers import Authority
 
 PASSWORD = "s3cret@%:/pass"
 QUOTED = "s3cret%40%25%3A%2Fpass"

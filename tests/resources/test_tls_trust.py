@@ -32,7 +32,8 @@ from dcc_resources.file_sources.certificates import (
 from dcc_resources.file_sources.connect import connect
 from dcc_resources.naming import Action
 from dcc_resources.settings import Settings
-from tests.servers import Authority, FtpServer, free_port
+from tests.ports import free_port
+from tests.servers import Authority, FtpServer
 from tests.web_server import WebServer
 
 NAME = "H.2013-10-31.1.impc.zip"
