@@ -8,17 +8,30 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-from dcc_resources.data_phases import checking, session_data, settling, uploading
+from dcc_resources.data_phases import checking, session_data, settling, upload_groups, uploading
 from dcc_resources.data_phases.data_session import DataSession, Recorder
+from dcc_resources.qc_database import applying_together, reading_ahead
 from dcc_resources.qc_database.database import open_qc_database
 from dcc_resources.sessions import open_session
 from dcc_resources.settings import load_settings
 from dcc_resources.tracker.database import open_tracker
 from tests.dying_session import _after, _before
 
+
+def _together(arm: Callable[[], None]) -> None:
+    """Have any number of documents be worth applying together, and another process that reads them."""
+    for module in (upload_groups, reading_ahead):
+        vars(module)["LARGE"] = 0
+    arm()
+
+
 POINTS: dict[str, Callable[[], None]] = {
     "within the transaction of a document": lambda: _after(uploading, "read_for_upload"),
     "when a document is applied": lambda: _after(uploading, "apply_document"),
+    "within the transaction of several documents": lambda: _together(
+        lambda: _after(applying_together, "insert_documents")
+    ),
+    "when several documents are applied": lambda: _together(lambda: _after(uploading, "apply_together")),
     "before the tracker hears of uploads": lambda: _before(Recorder, "write"),
     "when the uploads are recorded": lambda: _after(Recorder, "write"),
     "when documents are set back": lambda: _after(DataSession, "reopen"),

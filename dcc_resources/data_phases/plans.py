@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Engine
 
 from dcc_resources.data_phases.documents import DueDocument, load_due
 from dcc_resources.data_phases.staged_documents import staged_path
-from dcc_resources.data_phases.uploading import document_to_apply
+from dcc_resources.data_phases.upload_groups import document_to_apply
 from dcc_resources.databases.transactions import run_reading
 from dcc_resources.errors import NotFoundError
 from dcc_resources.naming import DocumentKind

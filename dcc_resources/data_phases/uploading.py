@@ -1,5 +1,8 @@
 """The upload phase: documents are applied to the QC database one after the other, in their order.
 
+Small documents that add are applied together, a bounded number in one transaction, as if each were applied by itself;
+what does not go that way, or fails there, is applied by itself.
+
 What a document does there stands before the tracker hears of it; a document that a killed session had applied is found
 `repeated`. A document that cannot be applied leaves no row of data, and always an entry in `xml_log`
 (existing_system_defects row 41).
@@ -9,8 +12,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -23,9 +25,9 @@ from dcc_resources.data_phases.document_log import held_problem, problems_of, wo
 from dcc_resources.data_phases.documents import UPLOADED, DueDocument
 from dcc_resources.data_phases.qc_documents import QcDocument, documents_of
 from dcc_resources.data_phases.staged_documents import staged_path
+from dcc_resources.data_phases.upload_groups import UploadQueue, document_to_apply
 from dcc_resources.databases.transactions import run_reading
 from dcc_resources.errors import (
-    BadFileNameError,
     DatabaseUnreachableError,
     DccError,
     HelperEndedError,
@@ -34,9 +36,10 @@ from dcc_resources.errors import (
 )
 from dcc_resources.log_context import logging_about
 from dcc_resources.outcomes import Problem
-from dcc_resources.qc_database.applying import Applied, DocumentToApply, apply_document
-from dcc_resources.qc_database.building_process import LARGE, read_for_upload
-from dcc_resources.qc_database.reading_ahead import ReadingAhead, Waiting
+from dcc_resources.qc_database.applying import Applied, apply_document
+from dcc_resources.qc_database.applying_together import apply_together
+from dcc_resources.qc_database.building_process import read_for_upload
+from dcc_resources.qc_database.reading_ahead import ReadingAhead
 from dcc_resources.qc_database.upload_findings import UploadFinding, findings_of
 from dcc_resources.qc_database.vocabulary import DocumentState, Severity
 from dcc_resources.settings import Settings
@@ -88,6 +91,29 @@ class Uploader:
             applied = apply()
         return self._fact(document, applied, time.monotonic() - began)
 
+    def upload_together(self, documents: Sequence[DueDocument], ahead: ReadingAhead) -> list[Fact] | None:
+        """Apply small documents that add, in one transaction; what became of the first ones.
+
+        The one after these is to be uploaded by itself. None: it failed, and each is to be, which tells whose fault it
+        was. Raises DatabaseUnreachableError.
+        """
+        began = time.monotonic()
+        contents = Staging(self.settings.staging_directory).contents
+        paths = [contents(document.key) / document.name.file_name for document in documents]
+        try:
+            applied = apply_together(
+                self.qc,
+                [document_to_apply(document) for document in documents],
+                lambda number, order: ahead.read_whole(paths[:number], order),
+            )
+        except DatabaseUnreachableError:
+            raise
+        except Exception as error:
+            log.warning("%d documents are applied one by one, because together they were not: %s", len(paths), error)
+            return None
+        seconds = (time.monotonic() - began) / max(1, len(applied))
+        return [self._fact(document, one, seconds) for document, one in zip(documents, applied, strict=False)]
+
     def recall(self, document: DueDocument, document_id: int) -> Fact:
         """What became of a document that was refused before the tracker heard of it."""
         findings = run_reading(
@@ -138,23 +164,6 @@ class Uploader:
         return Fact(document, data, state, problems, seconds)
 
 
-def document_to_apply(document: DueDocument) -> DocumentToApply:
-    """A document of the tracker as the QC database takes it."""
-    name = document.name
-    return DocumentToApply(
-        action=document.key.action,
-        zip_file=document.key.file_name,
-        file_name=name.file_name,
-        kind=name.kind,
-        centre=name.centre,
-        created=name.created,
-        inc=name.inc,
-        md5=document.md5 or "",
-        size_bytes=document.size_bytes,
-        tracker_id=document.xml_id,
-    )
-
-
 def upload_documents(work: DataSession) -> Iterator[ZipData]:
     """Apply all documents that wait, in their order; tell of each zip action once all of its are through.
 
@@ -171,15 +180,24 @@ def upload_documents(work: DataSession) -> Iterator[ZipData]:
     faults = len(work.faults)
     recorder = Recorder(work, Phase.UPLOAD, due)
     recorder.show_pending(due)
-    ahead = _reading_ahead(work, due)
-    uploader = Uploader(work.qc, work.settings, ahead)
+    queue = UploadQueue(work, due, there)
+    uploader = Uploader(work.qc, work.settings, queue.ahead)
     lost: dict[int, str] = {}
     try:
-        for document in due:
+        while queue:
             work.session.check()
-            recorder.show_running(document)
-            if recorder.is_due or document.size_bytes > _LONG_BYTES:
+            group = queue.take(lost)
+            for document in group:
+                recorder.show_running(document)
+            if recorder.is_due or group[0].size_bytes > _LONG_BYTES:
                 yield from recorder.write()
+            if queue.ahead is not None and queue.is_small(group[0]):
+                facts = uploader.upload_together(group, queue.ahead)
+                for fact in facts or ():
+                    recorder.add(fact)
+                queue.give_back(group[len(facts or ()) :], alone=len(group) if facts is None else 1)
+                continue
+            document = group[0]
             with logging_about(zip_action=document.key, centre=document.centre, document=document.name.file_name):
                 fact = _upload(work, uploader, document, there.get(document.xml_id), lost)
             if fact.data.held:
@@ -190,23 +208,10 @@ def upload_documents(work: DataSession) -> Iterator[ZipData]:
         recorder.break_off()
         raise
     finally:
-        if ahead is not None:
-            ahead.close()
+        if queue.ahead is not None:
+            queue.ahead.close()
     yield from recorder.write()
     work.session.finish_task(task, failed=len(work.faults) > faults or bool(lost))
-
-
-def _reading_ahead(work: DataSession, due: list[DueDocument]) -> ReadingAhead | None:
-    """The documents that another process reads ahead; None where they are too little to be worth it."""
-    if sum(document.size_bytes for document in due) < LARGE:
-        return None
-    waiting: list[Waiting] = []
-    for document in due:
-        # One of a name that no file can have is told of in its turn.
-        with suppress(BadFileNameError):
-            path = work.staging.contents(document.key) / document.name.file_name
-            waiting.append(Waiting(path, document.name.kind, document.size_bytes))
-    return ReadingAhead(waiting)
 
 
 def _upload(

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
@@ -38,6 +38,7 @@ from dcc_resources.qc_database.document_rows import (
     newest_before,
     refuse_held,
 )
+from dcc_resources.qc_database.entity_keys import Key, key_of, kind_of
 from dcc_resources.qc_database.models import Document, Finding, Lifetime, Measurement, ProcedureRun, UploadLock
 from dcc_resources.qc_database.rows import (
     DOCUMENT_TABLES,
@@ -59,13 +60,10 @@ from dcc_resources.qc_database.upload_findings import (
 )
 from dcc_resources.qc_database.versions import (
     CHUNK,
-    Key,
     Version,
     current_versions,
     end_versions,
     experiments_about,
-    key_of,
-    kind_of,
 )
 from dcc_resources.qc_database.vocabulary import DocumentState, EntityKind
 
@@ -83,13 +81,15 @@ PATIENCE_SECONDS: Final = 3_600.0
 """How long a document waits for others to be applied."""
 
 _DOCUMENT: Final = Document.__table__
-_COUNTED: Final = {
+COUNTED: Final = {
     EntityKind.SPECIMEN: "specimens",
     EntityKind.EXPERIMENT: "experiments",
     EntityKind.LINE: "lines",
     EntityKind.HOUSING: "housings",
 }
-_COUNTS: Final = (*_COUNTED.values(), "measurements")
+"""The columns of `document` that count its entities."""
+
+_COUNTS: Final = (*COUNTED.values(), "measurements")
 _RESULT: Final = (
     update(_DOCUMENT)
     .where(_DOCUMENT.c.id == bindparam("document_id"))
@@ -255,11 +255,11 @@ class _Application:
         changed = sum(self._opened.values()) + sum(self._ended.values())
         nothing = self._refused > 0 and changed == 0
         state = DocumentState.REFUSED if nothing else DocumentState.APPLIED
-        counts = {_COUNTED[kind]: number for kind, number in self._said.items()}
+        counts = {COUNTED[kind]: number for kind, number in self._said.items()}
         counts["measurements"] = self._bulk.counts[Measurement.__tablename__]
         _write_result(self._connection, self._document_id, state, counts, is_late=self._late_after is not None)
         findings = self._findings.all()
-        self._write_findings(findings)
+        write_findings(self._connection, self._document, self._document_id, findings)
         return Applied(
             self._document_id,
             state,
@@ -311,16 +311,20 @@ class _Application:
         self._ended[kind] += len(ended)
         end_versions(self._connection, kind, ended, self._document_id)
 
-    def _write_findings(self, findings: tuple[UploadFinding, ...]) -> None:
-        if not findings:
-            return
-        common = {
-            "document_id": self._document_id,
-            "tracker_id": self._document.tracker_id,
-            "is_active": True,
-            "created": utc_now(),
-        }
-        self._connection.execute(insert(Finding.__table__), [finding._asdict() | common for finding in findings])
+
+def write_findings(
+    connection: Connection, document: DocumentToApply, document_id: int, findings: Sequence[UploadFinding]
+) -> None:
+    """Write the findings on a document."""
+    if not findings:
+        return
+    common = {
+        "document_id": document_id,
+        "tracker_id": document.tracker_id,
+        "is_active": True,
+        "created": utc_now(),
+    }
+    connection.execute(insert(Finding.__table__), [finding._asdict() | common for finding in findings])
 
 
 def _measurements_by_procedure(connection: Connection, document_id: int) -> dict[str, int]:

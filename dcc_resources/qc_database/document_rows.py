@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Any, Final
@@ -16,6 +16,8 @@ from dcc_resources.qc_database.vocabulary import DocumentAction, DocumentState
 
 _DOCUMENT: Final = Document.__table__
 _FINDING: Final = Finding.__table__
+_AT_ONCE: Final = 1_000
+_NO_DOCUMENT: Final = 0
 _NOT_UNDO: Final = _DOCUMENT.c.action != DocumentAction.UNDO.value
 
 # Made once: making a statement takes as long as its execution.
@@ -45,6 +47,14 @@ _NEWER: Final = (
     )
     .order_by(_DOCUMENT.c.created.desc())
     .limit(1)
+)
+_NAMED: Final = select(*(_DOCUMENT.c[name] for name in ("zip_file", "zip_action", "file_name", "md5", "state"))).where(
+    _DOCUMENT.c.zip_file.in_(bindparam("zip_files", expanding=True)),
+    _DOCUMENT.c.file_name.in_(bindparam("file_names", expanding=True)),
+    _NOT_UNDO,
+)
+_WITH_TRACKER_IDS: Final = select(_DOCUMENT.c.tracker_id).where(
+    _DOCUMENT.c.tracker_id.in_(bindparam("trackers", expanding=True))
 )
 _NEWER_OF_KIND: Final = _NEWER.where(_DOCUMENT.c.kind == bindparam("kind"))
 
@@ -79,6 +89,30 @@ def former_applications(connection: Connection, document: DocumentToApply) -> Se
     return connection.execute(_FORMER, named).all()
 
 
+def known_documents(connection: Connection, documents: Sequence[DocumentToApply]) -> set[int]:
+    """The places of those of the documents that have `former_applications`, or a tracker id that a row has.
+
+    A few statements for any number of documents.
+    """
+    found: set[int] = set()
+    for start in range(0, len(documents), _AT_ONCE):
+        some = documents[start : start + _AT_ONCE]
+        names = {
+            "zip_files": sorted({one.zip_file for one in some}),
+            "file_names": sorted({one.file_name for one in some}),
+        }
+        files: set[tuple[Any, ...]] = set()
+        for zip_file, action, file_name, md5, state in connection.execute(_NAMED, names):
+            files.add((zip_file, action, file_name, None if state == DocumentState.HELD.value else md5))
+        given = [one.tracker_id for one in some if one.tracker_id is not None]
+        trackers = set(connection.scalars(_WITH_TRACKER_IDS, {"trackers": given})) if given else set()
+        for place, one in enumerate(some, start=start):
+            name = (one.zip_file, one.action.value, one.file_name)
+            if one.tracker_id in trackers or not files.isdisjoint({(*name, one.md5), (*name, None)}):
+                found.add(place)
+    return found
+
+
 def is_confirmed(row: Row[Any], document: DocumentToApply) -> bool:
     """Whether a row is that of the document as it was held, and somebody confirmed it."""
     return row.state == DocumentState.HELD.value and row.author is not None and row.md5 == document.md5
@@ -98,29 +132,35 @@ def give_way(
     former_ids = [row.id for row in former]
     _release_tracker_id(connection, document, former_ids)
     refuse_held(connection, former)
-    connection.execute(
-        _INSERT,
-        {
-            "id": document_id,
-            "tracker_id": document.tracker_id,
-            "zip_action": document.action.value,
-            "zip_file": document.zip_file,
-            "file_name": document.file_name,
-            "kind": document.kind.value,
-            "centre": document.centre,
-            "created": document.created,
-            "inc": document.inc,
-            "action": document.action.value,
-            "md5": document.md5,
-            "size_bytes": document.size_bytes,
-            "state": DocumentState.APPLIED.value,
-            "applied_at": utc_now(),
-            "author": None if confirmed is None else confirmed.author,
-            "reason": None if confirmed is None else confirmed.reason,
-        },
-    )
+    signature = {name: None if confirmed is None else getattr(confirmed, name) for name in ("author", "reason")}
+    insert_documents(connection, [document_row(document, document_id) | signature])
     for row_id in former_ids:
         close_findings(connection, row_id, document_id)
+
+
+def document_row(document: DocumentToApply, document_id: int) -> dict[str, Any]:
+    """The row of a document that is applied under a new id; what it has not said yet is left out."""
+    return {
+        "id": document_id,
+        "tracker_id": document.tracker_id,
+        "zip_action": document.action.value,
+        "zip_file": document.zip_file,
+        "file_name": document.file_name,
+        "kind": document.kind.value,
+        "centre": document.centre,
+        "created": document.created,
+        "inc": document.inc,
+        "action": document.action.value,
+        "md5": document.md5,
+        "size_bytes": document.size_bytes,
+        "state": DocumentState.APPLIED.value,
+        "applied_at": utc_now(),
+    }
+
+
+def insert_documents(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Insert rows of documents, all with the same columns, as `document_row` makes them."""
+    connection.execute(_INSERT, rows)
 
 
 def refuse_held(connection: Connection, former: Iterable[Row[Any]]) -> None:
@@ -165,6 +205,33 @@ def newest_before(connection: Connection, document: DocumentToApply, document_id
     if document.kind is DocumentKind.SPECIMEN:
         return connection.scalar(_NEWER, asked)
     return connection.scalar(_NEWER_OF_KIND, asked | {"kind": document.kind.value})
+
+
+class NewestDates:
+    """The newest dates of centres' documents, by which those of several that are applied together are late.
+
+    See `newest_before`, which is asked once for each centre and kind.
+    """
+
+    def __init__(self, connection: Connection, documents: Iterable[DocumentToApply]) -> None:
+        oldest: dict[tuple[str, DocumentKind], DocumentToApply] = {}
+        for one in documents:
+            first = oldest.setdefault((one.centre, one.kind), one)
+            if one.created < first.created:
+                oldest[one.centre, one.kind] = one
+        self._newest = {place: newest_before(connection, one, _NO_DOCUMENT) for place, one in oldest.items()}
+
+    def before(self, document: DocumentToApply) -> date | None:
+        """The newest date of a document that should have come after this one; None if none is newer."""
+        newest = self._newest[document.centre, document.kind]
+        return newest if newest is not None and newest > document.created else None
+
+    def add(self, document: DocumentToApply) -> None:
+        """Take account of a document that took effect."""
+        for kind in {document.kind, DocumentKind.SPECIMEN}:
+            place = (document.centre, kind)
+            if place in self._newest:
+                self._newest[place] = max(document.created, self._newest[place] or document.created)
 
 
 def is_edited_since(connection: Connection, document: DocumentToApply, document_id: int) -> bool:

@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 _LENGTH_BYTES: Final = 8
 _PIPE_BYTES: Final = 1_048_576
-_MESSAGES_AHEAD: Final = 4
+_BYTES_AHEAD: Final = 4_000_000
 _START: Final = "import sys; sys.path[:] = {path!r}; from {module} import main; main()"
 
 
@@ -113,12 +113,32 @@ def serve(work: Callable[[IO[bytes], Out], None]) -> None:
     out.finish()
 
 
+class _Messages(Queue[bytes | None]):
+    """Messages that wait, and after which there is nothing; full when they have so many bytes."""
+
+    def _init(self, maxsize: int) -> None:
+        super()._init(maxsize)
+        self._bytes = 0
+
+    def _qsize(self) -> int:
+        return self._bytes
+
+    def _put(self, item: bytes | None) -> None:
+        super()._put(item)
+        self._bytes += len(item or b"-")
+
+    def _get(self) -> bytes | None:
+        item: bytes | None = super()._get()
+        self._bytes -= len(item or b"-")
+        return item
+
+
 class _Outbox:
-    """Writes in a thread of its own, so that work goes on while nobody reads. A few messages wait there, no more."""
+    """Writes in a thread of its own, so that work goes on while nobody reads. Some megabytes wait there, no more."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
-        self._waiting: Queue[bytes | None] = Queue(_MESSAGES_AHEAD)
+        self._waiting = _Messages(_BYTES_AHEAD)
         self._writer = Thread(target=self._write_all, name="messages", daemon=True)
         self._writer.start()
 

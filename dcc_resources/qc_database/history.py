@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, exists, func, select
 
+from dcc_resources.qc_database.entity_keys import Key
 from dcc_resources.qc_database.models import (
     Document,
     Experiment,
@@ -22,7 +23,7 @@ from dcc_resources.qc_database.models import (
 )
 from dcc_resources.qc_database.rows import ENTITY_TABLES
 from dcc_resources.qc_database.upload_findings import NOT_STORED
-from dcc_resources.qc_database.versions import Key, in_chunks, key_columns, key_of_row, same_text
+from dcc_resources.qc_database.versions import in_chunks, key_columns, key_of_row, same_text
 from dcc_resources.qc_database.vocabulary import DocumentAction, EntityKind
 
 _DOCUMENT: Final = Document.__table__

@@ -50,6 +50,15 @@ def read_document(path: Path, kind: DocumentKind) -> Iterator[Content]:
         reader.close()
 
 
+def read_bytes(data: bytes, kind: DocumentKind) -> list[Content]:
+    """What a document says that is in memory as a whole; as `read_document`, which see for the errors raised."""
+    reader = _Reader(kind)
+    try:
+        return list(reader.take(data, last=True))
+    finally:
+        reader.close()
+
+
 class _Reader:
     """A parser of one document, and what it has built but not yet handed over."""
 

@@ -5,6 +5,8 @@ they have when documents are applied one after the other by nobody else. Where t
 refused, held or applied before, or because somebody else applied one, it is started again with the right ids: what it
 had built is only taken when its ids are found right under the upload lock. It ends with its documents, when it is told
 to, and when this process goes.
+
+Small documents that are to be applied together with others come whole (`whole_documents`), others bit by bit.
 """
 
 from __future__ import annotations
@@ -38,6 +40,7 @@ from dcc_resources.qc_database.helper_process import (
     write_message,
 )
 from dcc_resources.qc_database.reading import read_document
+from dcc_resources.qc_database.whole_documents import WholeDocument, build_whole, packed, unpacked
 
 _AT_ONCE: Final = 2_000
 _WRONG_STARTS: Final = 10
@@ -48,11 +51,12 @@ Stamp = tuple[int, int, int]
 
 
 class Waiting(NamedTuple):
-    """A document that is to be applied."""
+    """A document that is to be applied; `md5` is that of its file, given if it is to come whole."""
 
     path: Path
     kind: DocumentKind
     size_bytes: int
+    md5: str | None = None
 
 
 class ReadingAhead(Built):
@@ -67,14 +71,15 @@ class ReadingAhead(Built):
         # It takes a while to begin, and there is something to do until the first document is read.
         self._spare = Helper(__name__) if self._left and self._left[0] >= LARGE else None
         self._wrong_starts = 0
-        self._place = -1
+        self._place = self._reached = -1
         self._told: _Told | None = None
         self._began = False
+        self._whole: dict[int, WholeDocument] = {}
 
     def read(self, path: Path, kind: DocumentKind) -> Iterator[said.Content]:
         """What the document at `path` says, for `apply_document`; see `read_document` for what is raised."""
         place = self._places.get(path)
-        if place is None or self._wrong_starts >= _WRONG_STARTS or (self._helper is None and self._left[place] < LARGE):
+        if place is None or self._documents[place].md5 is not None or not self._is_worth_a_process(place):
             yield from read_for_upload(path, kind)
             return
         self.forget()
@@ -90,6 +95,44 @@ class ReadingAhead(Built):
             return
         while (message := self._receive()) is not None:
             yield from self.take_batch(message)
+
+    def read_whole(self, paths: Sequence[Path], order: Order) -> list[WholeDocument]:
+        """The documents at `paths`, which were to come whole, with their rows built in the order given.
+
+        Only as many as can be applied together: the one after these is to be applied by itself. To be called for
+        documents in their order, by whoever holds the upload lock; where that is done again, also for the same ones.
+        Raises HelperEndedError.
+        """
+        places = [self._places[path] for path in paths]
+        self._whole = {place: whole for place, whole in self._whole.items() if place >= places[0]}
+        found: list[WholeDocument] = []
+        for place in places:
+            whole = self._whole_at(place, order)
+            if not whole.plain:
+                break
+            found.append(whole)
+            order = order._replace(document_id=order.document_id + 1, next_ids=whole.next_ids)
+        return found
+
+    def _whole_at(self, place: int, order: Order) -> WholeDocument:
+        path, kind, _, md5 = self._documents[place]
+        if not self._is_worth_a_process(place):
+            return build_whole(path, kind, md5 or "", order)
+        self._place = place
+        whole = self._whole.get(place)
+        if whole is None and self._reach():
+            whole = self._whole.get(place)
+        if whole is not None and whole.fits(order):
+            return whole
+        if whole is not None:
+            self._wrong_starts += 1
+            self._whole.clear()
+        self._start(order)
+        return self._whole[place]
+
+    def _is_worth_a_process(self, place: int) -> bool:
+        """Whether the document there is read by another process: there is one, or enough is left for one."""
+        return self._wrong_starts < _WRONG_STARTS and (self._helper is not None or self._left[place] >= LARGE)
 
     def begin(self, order: Order) -> None:
         """Have rows come built from the first block on. Only before the next content is taken."""
@@ -116,7 +159,7 @@ class ReadingAhead(Built):
         if self._helper is not None:
             self._helper.close()
             self._helper = None
-        self._told = None
+        self._told, self._reached = None, -1
 
     def _first(self, path: Path, kind: DocumentKind) -> Iterable[Any] | None:
         """The first block of a document, as the process tells it, or else as it is read here."""
@@ -128,25 +171,31 @@ class ReadingAhead(Built):
 
     def _reach(self) -> bool:
         """Have the process tell of the present document; False when there is none, or it is past that."""
-        if self._helper is None or (self._told is not None and self._told.place >= self._place):
+        if self._helper is None or self._reached >= self._place:
             return False
         try:
-            while self._told is None or self._told.place < self._place:
-                message = self._helper.receive_any()
-                if message[0] == "document":
-                    self._told = _Told(*message[1])
+            while self._reached < self._place:
+                kind, message = self._helper.receive_any()
+                if kind == "document":
+                    self._told = _Told(*message)
+                    self._reached = self._told.place
+                elif kind == "whole":
+                    self._reached = message[0]
+                    if self._reached == self._place:
+                        self._whole[self._reached] = unpacked(message[1])
         except EOFError:
             return False
-        return self._told.place == self._place
+        return self._reached == self._place
 
     def _start(self, order: Order) -> None:
         """Start the process with the present document."""
         self._end()
         self._helper, self._spare = self._spare or Helper(__name__), None
         some = self._documents[self._place : self._place + _AT_ONCE]
-        self._helper.send((self._place, [(os.fspath(one.path), one.kind.value) for one in some], tuple(order)))
-        self._reach()
-        self._receive()
+        named = [(os.fspath(one.path), one.kind.value, one.md5) for one in some]
+        self._helper.send((self._place, named, tuple(order)))
+        if not self._reach() or self._documents[self._place].md5 is None:
+            self._receive()
 
     def _receive(self) -> Any:
         """The next message about the present document; None at its end. Raises what the process did."""
@@ -188,23 +237,34 @@ def main() -> None:
 
 
 def _serve(given: IO[bytes], out: Out) -> None:
-    first_place, documents, packed = read_message(given)
-    order = Order(*packed)
-    for number, (path, kind) in enumerate(documents):
-        write_message(out, ("document", (first_place + number, order.document_id, order.next_ids, _stamp(path))))
-        work = Work(order)
-        try:
-            contents = read_document(Path(path), DocumentKind(kind))
-            first = next(contents, None)
-            write_message(out, ("block", None if first is None else tuple(first)))
-            if first is not None:
-                work.take(first)
-                write_message(out, ("batch", work.batch()))
-                write_batches(out, work, contents)
-        except BrokenPipeError:
-            raise
-        except Exception as error:
-            write_fault(out, error)
-        order = order._replace(document_id=order.document_id + 1, next_ids=work.next_ids())
+    first_place, documents, ordered = read_message(given)
+    order = Order(*ordered)
+    for number, (path, kind, md5) in enumerate(documents):
+        place = first_place + number
+        if md5 is None:
+            order = _tell(out, place, path, DocumentKind(kind), order)
+        else:
+            whole = build_whole(Path(path), DocumentKind(kind), md5, order)
+            write_message(out, ("whole", (place, packed(whole))))
+            order = order._replace(document_id=order.document_id + whole.takes_ids, next_ids=whole.next_ids)
         if number % _COLLECT_EVERY == 0:
             gc.collect()
+
+
+def _tell(out: Out, place: int, path: str, kind: DocumentKind, order: Order) -> Order:
+    """Tell of a document bit by bit; how the next one's rows are to be built."""
+    write_message(out, ("document", (place, order.document_id, order.next_ids, _stamp(path))))
+    work = Work(order)
+    try:
+        contents = read_document(Path(path), kind)
+        first = next(contents, None)
+        write_message(out, ("block", None if first is None else tuple(first)))
+        if first is not None:
+            work.take(first)
+            write_message(out, ("batch", work.batch()))
+            write_batches(out, work, contents)
+    except BrokenPipeError:
+        raise
+    except Exception as error:
+        write_fault(out, error)
+    return order._replace(document_id=order.document_id + 1, next_ids=work.next_ids())

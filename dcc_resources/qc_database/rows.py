@@ -18,8 +18,10 @@ from dcc_resources.qc_database.row_building import NUMBERED, EntityRow, RowBuild
 from dcc_resources.qc_database.vocabulary import EntityKind
 
 __all__ = [
+    "BY_NAME",
     "DOCUMENT_TABLES",
     "ENTITY_TABLES",
+    "LIMITS",
     "NUMBERED_TABLES",
     "DocumentRows",
     "EntityRow",
@@ -89,7 +91,7 @@ class DocumentRows:
         """Take the block that the next entities are in; what is too long in it, so that they cannot be taken."""
         if isinstance(block, BuiltBlock):
             self._building = block.building
-            next_ids = {name: self._counters.following(_BY_NAME[name]) for name in NUMBERED}
+            next_ids = {name: self._counters.following(BY_NAME[name]) for name in NUMBERED}
             self._building.begin(Order(self._document_id, next_ids, LIMITS, self._rows.wants_lines))
         if self._building is not None:
             return cast("TooLong | None", self._next_made(self._building))
@@ -107,7 +109,7 @@ class DocumentRows:
 
     def _own_builder(self) -> RowBuilder:
         if self._builder is None:
-            new_ids = {name: self._counters.of(_BY_NAME[name]) for name in NUMBERED}
+            new_ids = {name: self._counters.of(BY_NAME[name]) for name in NUMBERED}
             tables = {table.name: self._rows.rows_of(table) for table in DOCUMENT_TABLES}
             self._builder = RowBuilder(self._document_id, new_ids, tables, LIMITS)
             self.measured = self._builder.measured
@@ -121,7 +123,7 @@ class DocumentRows:
         batch = building.finished_batch()
         if batch is not None:
             for name, rows in batch.rows.items():
-                self._rows.rows_of(_BY_NAME[name]).extend(rows)
+                self._rows.rows_of(BY_NAME[name]).extend(rows)
             for name, (number, lines) in batch.lines.items():
                 self._rows.add_lines(name, number, lines)
             self._rows.note_text(batch.text)
@@ -146,9 +148,11 @@ def _limits(table: Table) -> tuple[tuple[int, int, str], ...]:
     )
 
 
-_BY_NAME: Final = {f"{table.name}": table for table in DOCUMENT_TABLES}
-NUMBERED_TABLES: Final = tuple(_BY_NAME[name] for name in (*NUMBERED, models.Lifetime.__tablename__))
+BY_NAME: Final = {f"{table.name}": table for table in DOCUMENT_TABLES}
+"""The tables by their names."""
+
+NUMBERED_TABLES: Final = tuple(BY_NAME[name] for name in (*NUMBERED, models.Lifetime.__tablename__))
 """The tables whose rows get ids from `Counters`."""
 
-LIMITS: Final = {name: _limits(table) for name, table in _BY_NAME.items()}
+LIMITS: Final = {name: _limits(table) for name, table in BY_NAME.items()}
 """What the columns of each table hold, for `RowBuilder`."""

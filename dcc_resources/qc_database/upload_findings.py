@@ -19,9 +19,10 @@ from typing import Final, NamedTuple
 from sqlalchemy import Connection, select
 
 from dcc_resources.naming import Action
+from dcc_resources.qc_database.entity_keys import Key
 from dcc_resources.qc_database.models import Finding
 from dcc_resources.qc_database.rows import TooLong
-from dcc_resources.qc_database.versions import Key, Version, describe
+from dcc_resources.qc_database.versions import Version, describe
 from dcc_resources.qc_database.vocabulary import EntityKind, Severity
 
 UPLOAD_RULES: Final = ("Q1", "Q2", "Q3", "Q4", "Q5", "S13", "E9")

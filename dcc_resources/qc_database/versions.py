@@ -1,9 +1,6 @@
-"""Versions of entities: what names an entity, which version of it is current, and what begins and ends them.
+"""Versions of entities: which version of an entity is current, and what begins and ends them.
 
-An entity is known by its key: a specimen by its centre and specimenID; an experiment by its centre, procedure,
-experimentID and sequenceID (rule E9); a line by its centre, procedure, colony and sequenceID; a housing by its centre,
-pipeline, procedure, fromLIMS and lastUpdated. Keys are tuples, never joined texts, and texts are compared to the letter
-(reference databases).
+Entities are known by their keys (`entity_keys`).
 """
 
 from __future__ import annotations
@@ -15,15 +12,13 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from sqlalchemy import Column, ColumnElement, Connection, Select, String, and_, bindparam, func, select, update
 
-from dcc_resources.qc_database import contents as said
 from dcc_resources.qc_database.bulk import insert_bulk
-from dcc_resources.qc_database.lexical import parse_boolean, parse_date
+from dcc_resources.qc_database.entity_keys import Key, iso_day
 from dcc_resources.qc_database.models import Experiment, ExperimentSpecimen, Lifetime
 from dcc_resources.qc_database.rows import ENTITY_TABLES
 from dcc_resources.qc_database.vocabulary import EntityKind
 
 T = TypeVar("T")
-Key = tuple[str | bool | None, ...]
 
 CHUNK: Final = 2_000
 """How many ids or names are given to one statement."""
@@ -42,32 +37,6 @@ class Version(NamedTuple):
 
     id: int
     document_id: int
-
-
-def kind_of(entity: said.Entity) -> EntityKind:
-    """The kind of an entity."""
-    return _KINDS[type(entity)]
-
-
-_KINDS: Final[dict[type[said.Entity], EntityKind]] = {
-    said.Specimen: EntityKind.SPECIMEN,
-    said.Experiment: EntityKind.EXPERIMENT,
-    said.Line: EntityKind.LINE,
-    said.Housing: EntityKind.HOUSING,
-}
-
-
-def key_of(block: said.Block, entity: said.Entity) -> Key:
-    """What names an entity of a block among all of its kind."""
-    if isinstance(entity, said.Specimen):
-        return (block.centre, entity.specimen_id)
-    procedure_id = entity.procedure.procedure_id if entity.procedure else None
-    if isinstance(entity, said.Experiment):
-        return (block.centre, entity.experiment_id, entity.sequence_id, procedure_id)
-    if isinstance(entity, said.Line):
-        return (block.centre, entity.colony_id, entity.sequence_id, procedure_id)
-    day = parse_date(entity.last_updated) if entity.last_updated else None
-    return (block.centre, procedure_id, block.pipeline, parse_boolean(entity.from_lims), _iso(day))
 
 
 def describe(kind: EntityKind, key: Sequence[Any]) -> str:
@@ -136,11 +105,7 @@ _CURRENT: Final = {kind: _current(kind) for kind in EntityKind}
 
 def key_of_row(values: Sequence[Any]) -> Key:
     """The key that the key columns of a row hold."""
-    return tuple([_iso(value) if isinstance(value, date) else value for value in values])
-
-
-def _iso(day: date | None) -> str | None:
-    return None if day is None else day.isoformat()
+    return tuple([iso_day(value) if isinstance(value, date) else value for value in values])
 
 
 def experiments_about(connection: Connection, keys: Collection[Key]) -> dict[Key, list[str]]:

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from dcc_resources.data_phases import uploading
+from dcc_resources.data_phases import upload_groups, uploading
 from dcc_resources.data_phases.data_session import Fact
 from dcc_resources.data_phases.documents import load_due
 from dcc_resources.data_phases.uploading import Uploader
 from dcc_resources.errors import HelperEndedError
-from dcc_resources.qc_database import models
+from dcc_resources.qc_database import applying_together, models, reading_ahead
 from dcc_resources.qc_database.database import init_qc_database, open_qc_database
 from dcc_resources.settings import Settings
 from dcc_resources.tracker.database import init_tracker, open_tracker
@@ -71,6 +71,7 @@ def run_dying(settings: Settings, point: str) -> int | None:
     "point",
     [
         "within the transaction of a document",
+        "within the transaction of several documents",
         "before the tracker hears of uploads",
         "when documents are set back",
         "when a document is judged",
@@ -96,6 +97,7 @@ def test_sessions_killed_one_after_the_other_come_to_the_same_end(
     fill(data)
     for point in (
         "when a document is applied",
+        "when several documents are applied",
         "when the uploads are recorded",
         "within the transaction of a judgement",
         "when the contexts are built",
@@ -105,6 +107,64 @@ def test_sessions_killed_one_after_the_other_come_to_the_same_end(
     data.take_up()
     assert data.ending() == undisturbed
     assert count_of_same_entries(data) == 1
+
+
+@pytest.fixture
+def all_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any number of documents is worth applying together, and another process that reads them."""
+    monkeypatch.setattr(upload_groups, "LARGE", 0)
+    monkeypatch.setattr(reading_ahead, "LARGE", 0)
+
+
+@pytest.mark.usefixtures("all_together")
+def test_a_session_that_applies_documents_together_comes_to_the_same_end(
+    data: DataInstallation, undisturbed: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    apply, groups = uploading.apply_together, []
+
+    def counting(*arguments: Any) -> Any:
+        groups.append(applied := apply(*arguments))
+        return applied
+
+    monkeypatch.setattr(uploading, "apply_together", counting)
+    monkeypatch.setattr(uploading, "apply_document", None)
+    fill(data)
+    data.take_up()
+    assert data.ending() == undisturbed
+    assert [len(applied) for applied in groups] == [1, 4]
+
+
+@pytest.mark.usefixtures("all_together")
+def test_documents_that_fail_together_are_applied_one_by_one(
+    data: DataInstallation,
+    undisturbed: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    fill(data)
+    monkeypatch.setattr(applying_together, "insert_documents", lambda *_: 1 // 0)
+    data.take_up()
+    assert data.ending() == undisturbed
+    assert "4 documents are applied one by one" in caplog.text
+
+
+@only_sqlite
+@pytest.mark.usefixtures("all_together")
+def test_of_documents_that_would_go_together_one_that_is_lost_is_fetched_anew(data: DataInstallation) -> None:
+    """That of a lost document has its archive fetched anew, and what came after it is applied."""
+    data.put("add/H.2013-10-31.1.impc.zip", specimens(mice=5))
+    data.put(
+        "add/H.2013-10-31.2.impc.zip", experiments("2013-10-31.2"), experiments("2013-10-31.3", first=4, animals=1)
+    )
+    data.put("add/H.2013-10-31.4.impc.zip", experiments("2013-10-31.4", first=5, animals=1))
+    data.validate()
+    lost = data.settings.staging_directory / "add/H.2013-10-31.2.impc.zip.contents/H.2013-10-31.2.experiment.impc.xml"
+    lost.write_bytes(lost.read_bytes().replace(b"BWT", b"XXX"))
+    data.take_up()
+    assert data.documents()["H.2013-10-31.4.experiment.impc.xml"] == "qc pending"
+    assert data.states()["add/H.2013-10-31.2.impc.zip"] == "zip_name done"
+    data.run()
+    assert set(data.documents().values()) == {"qc pending", "qc done"}
 
 
 def count_of_same_entries(data: DataInstallation) -> int:

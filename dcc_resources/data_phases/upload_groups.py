@@ -1,0 +1,113 @@
+"""Which of the documents that wait are uploaded together, in their order (`applying_together`).
+
+Small additions that were not applied before go together, as many as the limits here let, so that a session that is
+killed has lost little. All others go by themselves, and so do all where there is little to upload.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
+from typing import Final
+
+from dcc_resources.data_phases.data_session import DataSession
+from dcc_resources.data_phases.documents import DueDocument
+from dcc_resources.errors import BadFileNameError
+from dcc_resources.naming import Action
+from dcc_resources.qc_database.applying import DocumentToApply
+from dcc_resources.qc_database.building_process import LARGE
+from dcc_resources.qc_database.document_rows import known_documents
+from dcc_resources.qc_database.reading_ahead import ReadingAhead, Waiting
+
+_SMALL_BYTES: Final = 1_000_000
+_GROUP_BYTES: Final = 2_500_000
+_GROUP_DOCUMENTS: Final = 100
+
+
+class UploadQueue:
+    """Documents that wait, in their order; `stored` are the ids of the `xml_file` of those that the QC database has."""
+
+    def __init__(self, work: DataSession, due: Sequence[DueDocument], stored: Collection[int]) -> None:
+        self._waiting = deque(due)
+        self._small: set[int] = set()
+        self.ahead: ReadingAhead | None = None
+        """What reads the documents; None where they are too little for it."""
+        if sum(document.size_bytes for document in due) < LARGE:
+            return
+        self._small = _small_additions(work, [one for one in due if one.xml_id not in stored])
+        self.ahead = ReadingAhead(list(self._to_read(work, due)))
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    def is_small(self, document: DueDocument) -> bool:
+        """Whether a document may be uploaded with others."""
+        return document.xml_id in self._small
+
+    def take(self, lost: Collection[int]) -> list[DueDocument]:
+        """Take those that are uploaded next: some that are small, or one; those of the zip actions `lost` go alone."""
+        group = [self._waiting.popleft()]
+        if group[0].za_id in lost:
+            self._small.discard(group[0].xml_id)
+        if not self.is_small(group[0]):
+            return group
+        size = group[0].size_bytes
+        while self._waiting and len(group) < _GROUP_DOCUMENTS:
+            following = self._waiting[0]
+            size += following.size_bytes
+            if size > _GROUP_BYTES or following.za_id in lost or not self.is_small(following):
+                break
+            group.append(self._waiting.popleft())
+        return group
+
+    def give_back(self, documents: Sequence[DueDocument], alone: int) -> None:
+        """Give back those that were taken last and not uploaded; so many of the first then go by themselves."""
+        self._small.difference_update(document.xml_id for document in documents[:alone])
+        self._waiting.extendleft(reversed(documents))
+
+    def _to_read(self, work: DataSession, due: Iterable[DueDocument]) -> Iterable[Waiting]:
+        for document in due:
+            # One of a name that no file can have is told of in its turn.
+            with suppress(BadFileNameError):
+                path = work.staging.contents(document.key) / document.name.file_name
+                md5 = document.md5 if self.is_small(document) else None
+                yield Waiting(path, document.name.kind, document.size_bytes, md5)
+
+
+def document_to_apply(document: DueDocument) -> DocumentToApply:
+    """A document of the tracker as the QC database takes it."""
+    name = document.name
+    return DocumentToApply(
+        action=document.key.action,
+        zip_file=document.key.file_name,
+        file_name=name.file_name,
+        kind=name.kind,
+        centre=name.centre,
+        created=name.created,
+        inc=name.inc,
+        md5=document.md5 or "",
+        size_bytes=document.size_bytes,
+        tracker_id=document.xml_id,
+    )
+
+
+def _small_additions(work: DataSession, due: Iterable[DueDocument]) -> set[int]:
+    """The ids of the `xml_file` of those that add, are small, and are new to the QC database."""
+    small = [
+        document
+        for document in due
+        if document.key.action is Action.ADD
+        and document.md5 is not None
+        and document.size_bytes <= _SMALL_BYTES
+        and _can_be_in_staging(work, document)
+    ]
+    known = work.read_qc(lambda connection: known_documents(connection, [document_to_apply(one) for one in small]))
+    return {document.xml_id for place, document in enumerate(small) if place not in known}
+
+
+def _can_be_in_staging(work: DataSession, document: DueDocument) -> bool:
+    with suppress(BadFileNameError):
+        work.staging.contents(document.key)
+        return True
+    return False

@@ -1,0 +1,116 @@
+"""Small documents read whole, and all their rows built, so that many can be applied in one transaction.
+
+What is peculiar about a document is not told here: one that cannot be read, is not as it was validated, or has a text
+that no column holds, is to be applied by itself, which says why.
+
+Nothing here knows the database, as in `row_building`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dcc_resources.naming import DocumentKind
+from dcc_resources.qc_database import contents as said
+from dcc_resources.qc_database.building_process import Order
+from dcc_resources.qc_database.entity_keys import Key, key_of
+from dcc_resources.qc_database.procedure_rows import Row
+from dcc_resources.qc_database.reading import read_bytes
+from dcc_resources.qc_database.row_building import NUMBERED, RowBuilder, TooLong
+from dcc_resources.qc_database.row_lines import as_lines
+from dcc_resources.qc_database.vocabulary import EntityKind
+
+
+class BuiltEntities(NamedTuple):
+    """The entities of one kind, in the order of the document: keys, lines, and rows as `EntityRow` has them."""
+
+    keys: list[Key]
+    lines: list[int]
+    rows: list[Row]
+
+
+class WholeDocument(NamedTuple):
+    """All rows of a document, with the ids that it was ordered with; `next_ids` are those of what comes after it.
+
+    `entities` by kind; their rows are in no other place. Rows by table, or their number and lines (`as_lines`);
+    `measured` counts measurements by procedure. `plain`: it can be applied with others. One that cannot may still be
+    applied by itself and then `takes_ids`, or leaves no row.
+    """
+
+    document_id: int
+    first_ids: dict[str, int]
+    next_ids: dict[str, int]
+    plain: bool
+    takes_ids: bool
+    entities: dict[str, BuiltEntities]
+    rows: dict[str, list[Row]]
+    lines: dict[str, tuple[int, bytes]]
+    measured: dict[str, int]
+
+    def fits(self, order: Order) -> bool:
+        """Whether its rows may have their ids: the document's is the one that is given it, and none is taken."""
+        free = all(self.first_ids[name] >= number for name, number in order.next_ids.items())
+        return self.document_id == order.document_id and free
+
+
+def build_whole(path: Path, kind: DocumentKind, md5: str, order: Order) -> WholeDocument:
+    """Read the document at `path`, which had that MD5 when it was validated, and build all its rows."""
+    first_ids = dict(order.next_ids)
+    unread = WholeDocument(order.document_id, first_ids, first_ids, False, False, {}, {}, {}, {})
+    try:
+        data = path.read_bytes()
+        if hashlib.md5(data, usedforsecurity=False).hexdigest() != md5:
+            return unread
+        return _built(read_bytes(data, kind), order)
+    except Exception:
+        # Applied by itself, it is read again, and fails of the same for everybody to see.
+        return unread
+
+
+def _built(contents: list[said.Content], order: Order) -> WholeDocument:
+    tables: dict[str, list[Row]] = {name: [] for name in order.limits}
+    ids = {name: itertools.count(order.next_ids[name]) for name in NUMBERED}
+    builder = RowBuilder(order.document_id, {name: one.__next__ for name, one in ids.items()}, tables, order.limits)
+    found = {kind: BuiltEntities([], [], []) for kind in EntityKind}
+    block: said.Block | None = None
+    plain = True
+    for content in contents:
+        if isinstance(content, said.Block):
+            block = content if builder.add_block(content) is None else None
+        elif block is not None:
+            made = builder.add_entity(content)
+            if isinstance(made, TooLong):
+                plain = False
+                continue
+            keys, lines, rows = found[made.kind]
+            keys.append(key_of(block, content))
+            lines.append(content.line)
+            rows.append(made.values)
+        plain = plain and block is not None
+    return WholeDocument(
+        order.document_id,
+        dict(order.next_ids),
+        {name: next(one) for name, one in ids.items()},
+        plain,
+        True,
+        {kind.value: entities for kind, entities in found.items() if entities.keys},
+        {} if order.as_lines else {name: rows for name, rows in tables.items() if rows},
+        {name: (len(rows), as_lines(rows)) for name, rows in tables.items() if rows} if order.as_lines else {},
+        builder.measured,
+    )
+
+
+def packed(whole: WholeDocument) -> tuple[object, ...]:
+    """What `marshal` takes of it."""
+    entities = {kind: tuple(some) for kind, some in whole.entities.items()}
+    return tuple(whole._replace(entities=entities))  # type: ignore[arg-type]
+
+
+def unpacked(message: Iterable[Any]) -> WholeDocument:
+    """The document that `packed` told of."""
+    whole = WholeDocument._make(message)
+    return whole._replace(entities={kind: BuiltEntities._make(some) for kind, some in whole.entities.items()})

@@ -1,0 +1,283 @@
+"""Several documents in one transaction: what each would have come to by itself, and nothing where it fails."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from datetime import date
+from hashlib import md5
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, select, text
+
+from dcc_cli.demo.submissions import experiment_document, specimen_document
+from dcc_resources.errors import NotWellFormedError, QcDatabaseUnreachableError
+from dcc_resources.naming import Action, DocumentKind
+from dcc_resources.qc_database import reading_ahead
+from dcc_resources.qc_database.applying import Applied, DocumentToApply, apply_document
+from dcc_resources.qc_database.applying_together import apply_together
+from dcc_resources.qc_database.building_process import Order
+from dcc_resources.qc_database.helper_process import Helper
+from dcc_resources.qc_database.models import Document, Finding
+from dcc_resources.qc_database.reading import read_document
+from dcc_resources.qc_database.reading_ahead import ReadingAhead, Waiting
+from dcc_resources.qc_database.rows import DOCUMENT_TABLES
+from dcc_resources.qc_database.vocabulary import DocumentState
+from dcc_resources.qc_database.whole_documents import WholeDocument
+from dcc_resources.qc_database.writing_xml import write_document
+from tests.resources.qc_child import before_statement
+from tests.resources.qc_documents import contents, experiment, housing, line, specimen, to_apply
+from tests.strategies_documents import full_document
+
+EXPERIMENT, SPECIMEN = DocumentKind.EXPERIMENT, DocumentKind.SPECIMEN
+LATE, REFUSED = "Q5", DocumentState.REFUSED
+_TIMES = {"applied_at", "created"}
+
+
+@dataclass(frozen=True)
+class File:
+    """A document and where it lies."""
+
+    document: DocumentToApply
+    path: Path
+
+    @property
+    def waiting(self) -> Waiting:
+        return Waiting(self.path, self.document.kind, self.path.stat().st_size, self.document.md5)
+
+
+@pytest.fixture(autouse=True)
+def started(monkeypatch: pytest.MonkeyPatch) -> list[Helper]:
+    """The processes that were started; any document is worth one."""
+    helpers: list[Helper] = []
+
+    def start(module: str) -> Helper:
+        helpers.append(Helper(module))
+        return helpers[-1]
+
+    monkeypatch.setattr(reading_ahead, "Helper", start)
+    monkeypatch.setattr(reading_ahead, "LARGE", 0)
+    return helpers
+
+
+@pytest.fixture
+def put(tmp_path: Path) -> Callable[..., File]:
+    """Makes a file of a document's text, or of what it says."""
+
+    def put(kind: DocumentKind, said: bytes | list[Any], **options: Any) -> File:
+        document = to_apply(Action.ADD, kind, **options)
+        path = tmp_path / document.file_name
+        path.write_bytes(said if isinstance(said, bytes) else write_document(kind, said))
+        return File(replace(document, md5=md5(path.read_bytes()).hexdigest()), path)
+
+    return put
+
+
+@pytest.fixture
+def files(put: Callable[..., File]) -> list[File]:
+    """Five plain documents, each about animals of its own."""
+    return [put(EXPERIMENT, experiment_document("H", animals=3, first=number * 100)) for number in range(5)]
+
+
+def reading(files: Sequence[File]) -> Any:
+    return closing(ReadingAhead([one.waiting for one in files]))
+
+
+def together(engine: Engine, files: Sequence[File], ahead: ReadingAhead) -> list[Applied]:
+    def build(number: int, order: Order) -> list[WholeDocument]:
+        return ahead.read_whole([one.path for one in files[:number]], order)
+
+    return apply_together(engine, [one.document for one in files], build, patience_seconds=5)
+
+
+def alone(engine: Engine, one: File) -> Applied:
+    return apply_document(engine, one.document, lambda: read_document(one.path, one.document.kind), patience_seconds=5)
+
+
+def all_rows(engine: Engine) -> dict[str, list[tuple[Any, ...]]]:
+    """All rows but when they were written."""
+    with engine.connect() as connection:
+        return {
+            table.name: [
+                tuple(row)
+                for row in connection.execute(
+                    select(*(column for column in table.c if column.name not in _TIMES)).order_by(*table.primary_key)
+                )
+            ]
+            for table in (Document.__table__, *DOCUMENT_TABLES, Finding.__table__)
+        }
+
+
+def clear(engine: Engine) -> None:
+    """Remove all documents, so that the next one's rows get the same ids."""
+    with engine.begin() as connection:
+        for table in (Finding.__table__, *reversed(DOCUMENT_TABLES), Document.__table__):
+            name = connection.dialect.identifier_preparer.format_table(table)
+            connection.execute(text(f"DELETE FROM {name}"))
+        if connection.dialect.name == "sqlite":
+            connection.execute(text("DELETE FROM sqlite_sequence"))
+        else:
+            connection.execute(text("ALTER TABLE finding AUTO_INCREMENT = 1"))
+
+
+@pytest.mark.parametrize("large", [0, 10_000_000], ids=["read ahead", "read here"])
+def test_documents_come_to_the_same_together_as_one_by_one(
+    qc_database: Engine, put: Callable[..., File], large: int, monkeypatch: pytest.MonkeyPatch, started: list[Helper]
+) -> None:
+    """Every row and every outcome: also of what is there already, is named twice, comes late or is refused."""
+    monkeypatch.setattr(reading_ahead, "LARGE", large)
+    old, new = date(2013, 10, 1), date(2013, 11, 1)
+    first = put(EXPERIMENT, contents(experiment("E1"), experiment("E2"), housing()))
+    files = [
+        put(SPECIMEN, specimen_document("H", mice=12), tracker_id=7),
+        put(SPECIMEN, contents(specimen("S1"), specimen("S1"), specimen("S2")), tracker_id=8),
+        put(SPECIMEN, contents(specimen("S1"), centre="J"), centre="J"),
+        put(EXPERIMENT, experiment_document("H", animals=30), created=old),
+        put(EXPERIMENT, contents(experiment("E1"), experiment("E3"), housing(), line("C1")), created=new),
+        put(EXPERIMENT, contents(experiment("E3"), line("C1"))),
+        put(EXPERIMENT, contents(experiment("E4"))),
+        put(SPECIMEN, contents(specimen("S3", "L2"))),
+        put(EXPERIMENT, full_document(EXPERIMENT).render()[0]),
+        put(SPECIMEN, full_document(SPECIMEN).render()[0]),
+        put(EXPERIMENT, experiment_document("H", animals=2)),
+    ]
+    alone(qc_database, first)
+    expected = [alone(qc_database, one) for one in files]
+    rows = all_rows(qc_database)
+    clear(qc_database)
+    alone(qc_database, first)
+    with reading(files) as ahead:
+        applied = together(qc_database, files, ahead)
+    assert applied == expected
+    assert all_rows(qc_database) == rows
+    assert [one.late for one in applied][3:8] == [True, False, True, True, True]
+    assert [one.state is REFUSED for one in applied].count(True) == 2
+    assert len(started) == (0 if large else 1)
+
+
+@pytest.mark.parametrize("what", ["not well-formed", "not as it was validated", "gone", "a text too long"])
+def test_what_cannot_go_with_others_ends_the_group_and_the_rest_follows(
+    qc_database: Engine, files: list[File], put: Callable[..., File], what: str, started: list[Helper]
+) -> None:
+    if what == "not well-formed":
+        files[2] = put(EXPERIMENT, files[2].path.read_bytes()[:-30])
+    elif what == "not as it was validated":
+        files[2] = replace(files[2], document=replace(files[2].document, md5="0" * 32))
+    elif what == "a text too long":
+        files[2] = put(EXPERIMENT, contents(experiment("E" * 300), experiment("E1")))
+    with reading(files) as ahead:
+        if what == "gone":
+            files[2].path.unlink()
+        assert [one.document_id for one in together(qc_database, files, ahead)] == [1, 2]
+        assert together(qc_database, files[2:], ahead) == []
+        if what == "a text too long":
+            assert alone(qc_database, files[2]).refused == 1
+        elif what == "not well-formed":
+            with pytest.raises(NotWellFormedError):
+                alone(qc_database, files[2])
+        ids = [one.document_id for one in together(qc_database, files[3:], ahead)]
+    assert ids == ([4, 5] if what == "a text too long" else [3, 4])
+    assert len(started) == 1
+
+
+@pytest.mark.parametrize("how", ["applied", "held", "its number is another's"])
+def test_what_came_before_goes_by_itself(
+    qc_database: Engine, files: list[File], put: Callable[..., File], how: str
+) -> None:
+    files[1] = replace(files[1], document=replace(files[1].document, tracker_id=5))
+    before = files[1]
+    if how == "held":
+        before = replace(before, document=replace(before.document, md5="0" * 32))
+    elif how == "its number is another's":
+        before = put(EXPERIMENT, contents(experiment("E1")), tracker_id=5)
+    alone(qc_database, before)
+    if how == "held":
+        with qc_database.begin() as connection:
+            connection.execute(Document.__table__.update().values(state=DocumentState.HELD.value))
+    with reading(files) as ahead:
+        assert len(together(qc_database, files, ahead)) == 1
+        assert together(qc_database, files[1:], ahead) == []
+        assert alone(qc_database, files[1]).repeated == (how == "applied")
+        assert len(together(qc_database, files[2:], ahead)) == 3
+
+
+def test_what_others_apply_meanwhile_takes_no_id_and_loses_none(
+    qc_database: Engine, files: list[File], put: Callable[..., File], started: list[Helper]
+) -> None:
+    with reading(files) as ahead:
+        assert [one.document_id for one in together(qc_database, files[:2], ahead)] == [1, 2]
+        alone(qc_database, put(EXPERIMENT, contents(experiment("E1"))))
+        assert [one.document_id for one in together(qc_database, files[2:], ahead)] == [4, 5, 6]
+    assert len(started) == 2
+    rows = all_rows(qc_database)
+    for name in ("measurement", "experiment", "lifetime", "procedure_run"):
+        assert [row[0] for row in rows[name]] == list(range(1, len(rows[name]) + 1))
+
+
+def test_a_failure_at_any_statement_leaves_nothing_and_they_can_be_applied_again(
+    qc_database: Engine, files: list[File], put: Callable[..., File]
+) -> None:
+    alone(qc_database, put(EXPERIMENT, contents(experiment("E1"))))
+    files.append(put(EXPERIMENT, contents(experiment("E1"), experiment("E2"), line("C1"))))
+    before = all_rows(qc_database)
+
+    def fail() -> None:
+        raise OSError("the disk is gone")
+
+    number = 0
+    with reading(files) as ahead:
+        while True:
+            try:
+                with before_statement(qc_database, number, fail):
+                    applied = together(qc_database, files, ahead)
+            except OSError:
+                number += 1
+                assert all_rows(qc_database) == before
+            else:
+                break
+    assert number > 10
+    assert [one.document_id for one in applied] == [2, 3, 4, 5, 6, 7]
+    assert applied[-1].refused == 1
+
+
+def test_a_transaction_that_is_run_again_takes_what_was_read_and_no_more(
+    qc_database: Engine, files: list[File], started: list[Helper]
+) -> None:
+    calls: list[int] = []
+    with reading(files) as ahead:
+
+        def build(number: int, order: Order) -> list[WholeDocument]:
+            built = ahead.read_whole([one.path for one in files[:number]], order)
+            calls.append(len(built))
+            if len(calls) < 3:
+                raise QcDatabaseUnreachableError("The connection was lost.")
+            return built
+
+        applied = apply_together(qc_database, [one.document for one in files], build, patience_seconds=5)
+    assert calls == [5, 5, 5]
+    assert len(started) == 1
+    assert [one.document_id for one in applied] == [1, 2, 3, 4, 5]
+    assert len(all_rows(qc_database)["document"]) == 5
+
+
+def test_a_process_that_is_killed_is_started_again(
+    qc_database: Engine, files: list[File], started: list[Helper]
+) -> None:
+    with reading(files) as ahead:
+        together(qc_database, files[:2], ahead)
+        os.kill(started[0].process.pid, signal.SIGKILL)
+        started[0].process.wait()
+        started[0]._in.read()
+        assert [one.document_id for one in together(qc_database, files[2:], ahead)] == [3, 4, 5]
+    assert len(started) == 2
+
+
+@pytest.fixture(autouse=True)
+def _no_process_is_left(started: list[Helper]) -> Iterator[None]:
+    yield
+    assert all(helper.process.returncode is not None for helper in started)
