@@ -44,6 +44,7 @@ DOCUMENTS: Final = 5
 
 _FIRST: Final = date(1990, 1, 1)
 _A_DAY: Final = 9
+_ANIMALS: Final = 8
 _PROCEDURES: Final = ("IMPC_CBC_001", "IMPC_HEM_001", "IMPC_GRS_001", "IMPC_IPG_001")
 _AT_ONCE: Final = 2_000
 
@@ -52,8 +53,8 @@ Row = dict[str, Any]
 
 def archive_name(centre: str, number: int) -> str:
     """The name of a centre's archive `number`, from 0."""
-    day, inc = divmod(number, _A_DAY)
-    return f"{centre}.{_FIRST + timedelta(days=day)}.{inc + 1}.impc.zip"
+    created, inc = _made(number)
+    return f"{centre}.{created}.{inc}.impc.zip"
 
 
 @dataclass
@@ -84,16 +85,25 @@ class KnownArchives:
         home = {"DCC_HOME": str(self.home), "DCC_DAGSTER_EVENTS": str(events).lower()}
         return clean_environment(**{**home, **self.variables})
 
-    def make(self) -> None:
-        """Take one archive of each centre through a session, and have all but one centre's looked at."""
-        for centre, root in self.roots.items():
+    def register(self) -> None:
+        """Make the installation, with the centres and their file sources, which are empty."""
+        for root in self.roots.values():
             (root / "add").mkdir(parents=True)
-            (root / "add" / archive_name(centre, 0)).write_bytes(_submission(centre))
-        self._run("init")
+        self.run("init")
+        with self.databases() as (_, tracker, _), writing(tracker) as connection:
+            self._register(connection)
+
+    def put(self, centre: str, number: int) -> None:
+        """Put a centre's archive `number` on its file source, with documents that pass all rules."""
+        (self.roots[centre] / "add" / archive_name(centre, number)).write_bytes(_submission(centre, number))
+
+    def make(self) -> None:
+        """Register, take one archive of each centre through a session, and have all but one centre's looked at."""
+        self.register()
+        for centre in self.centres:
+            self.put(centre, 0)
+        self.run("crawl")
         with self.databases() as (settings, tracker, qc):
-            with writing(tracker) as connection:
-                self._register(connection)
-            self._run("crawl")
             for centre in self.centres[:-1]:
                 mark_done(qc, ContextFilter(centre=centre), author="benchmark", reason="looked at")
             settle_qc(tracker, qc, settings, author="benchmark", reason="looked at")
@@ -139,18 +149,31 @@ class KnownArchives:
             tracker.dispose()
             qc.dispose()
 
-    def _run(self, *command: str) -> None:
+    def run(self, *command: str) -> None:
+        """Run a `dcc` command, without Dagster's events, which must succeed."""
         subprocess.run([DCC, *command], env=self.environment(), check=True, capture_output=True)
 
 
-def _submission(centre: str) -> bytes:
+def _submission(centre: str, number: int) -> bytes:
     """A specimen document and experiment documents of four procedures on its animals."""
-    created = _FIRST.isoformat()
-    members = {f"{centre}.{created}.1.specimen.impc.xml": specimen_document(centre, created=_FIRST)}
-    for inc, procedure in enumerate(_PROCEDURES, start=2):
-        name = f"{centre}.{created}.{inc}.experiment.impc.xml"
-        members[name] = experiment_document(centre, procedure=procedure, created=_FIRST)
-    return archive(members)
+    created, inc = _made(number)
+    first, inc = 1 + number * _ANIMALS, inc * DOCUMENTS
+    members = {
+        f"{centre}.{created}.{inc}.specimen.impc.xml": specimen_document(
+            centre, mice=_ANIMALS, first=first, created=created
+        )
+    }
+    for place, procedure in enumerate(_PROCEDURES, start=1):
+        members[f"{centre}.{created}.{inc + place}.experiment.impc.xml"] = experiment_document(
+            centre, procedure=procedure, animals=_ANIMALS, first=first, created=created
+        )
+    return archive(members, created)
+
+
+def _made(number: int) -> tuple[date, int]:
+    """The date and increment of a centre's archive `number`."""
+    day, inc = divmod(number, _A_DAY)
+    return _FIRST + timedelta(days=day), inc + 1
 
 
 class _Copies:
@@ -208,9 +231,10 @@ class _Copies:
         return insert_rows(connection, XmlFile, documents)
 
     def _document_named(self, document: Row, number: int) -> Row:
-        day, inc = divmod(number, _A_DAY)
+        created, inc = _made(number)
+        _, first = _made(0)
         _, _, kind = document["fname"].removeprefix(f"{self._centre}.").split(".", 2)
-        created, inc = _FIRST + timedelta(days=day), inc * DOCUMENTS + document["inc"]
+        inc = (inc - first) * DOCUMENTS + document["inc"]
         return {"fname": f"{self._centre}.{created}.{inc}.{kind}", "created": created, "inc": inc}
 
     def _apply(self, connection: Connection, numbers: range, xml_ids: list[int]) -> None:
@@ -234,5 +258,5 @@ def _rows(connection: Connection, query: Select[Any]) -> list[Row]:
 
 def _named(centre: str, number: int) -> Row:
     """What a row of `zip_file` has of an archive's name."""
-    day, inc = divmod(number, _A_DAY)
-    return {"file_name": archive_name(centre, number), "created": _FIRST + timedelta(days=day), "inc": inc + 1}
+    created, inc = _made(number)
+    return {"file_name": archive_name(centre, number), "created": created, "inc": inc}

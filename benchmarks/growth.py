@@ -1,0 +1,189 @@
+"""How the cost of a session grows: with what is known already, and with what is new."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from benchmarks.known_archives import CENTRES, DOCUMENTS, KnownArchives
+from benchmarks.measuring import Figure, Note, Timing, timed
+from benchmarks.openssh import OpenSsh, openssh_server
+from benchmarks.plotting import exponent, log_log_plot
+from benchmarks.quiet_session import QuietSession
+from benchmarks.registry import Bench, Benchmark
+from benchmarks.session import DCC
+
+KNOWN: Final = (1_000, 10_000, 100_000)
+NEW: Final = (100, 1_000, 10_000)
+LINEAR: Final = 1.05
+"""The highest exponent that counts as linear, given what one run differs from the next."""
+_LEAST: Final = 0.001
+PLOTS: Final = Path(__file__).parent.parent / ".bench"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What sessions took with so many archives: the medians of their runs. `megabytes` are of the databases after."""
+
+    archives: int
+    wall: float
+    cpu: float
+    peak_mb: float
+    listing: float | None = None
+    megabytes: tuple[float, float] = (0.0, 0.0)
+
+
+def growth_with_known(known: KnownArchives, amounts: Sequence[int], runs: int) -> Note:
+    """Sessions that find nothing new among ever more known archives, beside listing alone with `lftp`."""
+    steps = []
+    quiet = QuietSession(known)
+    for amount in amounts:
+        known.grow(amount)
+        listed, crawled = [], []
+        for number in range(runs + 1):
+            timings = quiet.list_alone(), quiet.crawl(events=False)
+            if number:
+                listed.append(timings[0])
+                crawled.append(timings[1])
+        listing = statistics.median(one.wall for one in listed)
+        steps.append(replace(_step(amount, crawled, _megabytes(known.home)), listing=listing))
+    return told_of_known(steps)
+
+
+def told_of_known(steps: Sequence[Step]) -> Note:
+    """What sessions with nothing new came to, from the least known to the most."""
+    _plot("growth-known", "A session with nothing new", "known archives", steps)
+    least, most = steps[0], steps[-1]
+    each = (most.cpu - least.cpu) / (most.archives - least.archives)
+    beyond = (most.wall - least.wall) / ((most.listing or 0) - (least.listing or 0))
+    walls, worked = [(one.archives, one.wall) for one in steps], [(one.archives, one.cpu) for one in steps]
+    figures = [
+        Figure("Exponent of the session's time on the clock", exponent(walls), ""),
+        Figure("Exponent of its processor time", exponent(worked), ""),
+        Figure("Exponent of listing alone", exponent([(one.archives, one.listing or 0) for one in steps]), ""),
+        Figure("Processor time of each known archive more", each * 1e6, "µs"),
+        Figure("What the session grows by, in times of what listing alone does", beyond, ""),
+    ]
+    return Note("How a session with nothing new grows with what is known", _table(steps), figures)
+
+
+def growth_with_new(
+    folder: Path, server: OpenSsh, amounts: Sequence[int], until: str, centres: Sequence[str] = CENTRES
+) -> Note:
+    """Sessions that take ever more new archives of five small documents to a phase, in a new installation each."""
+    steps = []
+    for amount in (0, *amounts):
+        new = KnownArchives(folder / f"new-{amount}", server, centres)
+        new.register()
+        for archive in range(amount):
+            new.put(centres[archive % len(centres)], archive // len(centres))
+        steps.append(_step(amount, [_crawl(new, until, amount)], _megabytes(new.home)))
+    return told_of_new(steps[0], steps[1:], until)
+
+
+def told_of_new(nothing: Step, steps: Sequence[Step], until: str) -> Note:
+    """What sessions of new archives came to, from the fewest to the most, beside `nothing`, one of none."""
+    beyond = [(one.archives, max(one.wall - nothing.wall, _LEAST)) for one in steps]
+    worked = [(one.archives, max(one.cpu - nothing.cpu, _LEAST)) for one in steps]
+    _plot(f"growth-new-{until}", f"A session of new archives, to {until}", "new archives", steps)
+    figures = [
+        Figure("Exponent of the time on the clock, beyond a session of none", exponent(beyond), "", LINEAR),
+        Figure("Exponent of the processor time, beyond a session of none", exponent(worked), "", LINEAR),
+        Figure("A session of none", nothing.wall, "s"),
+        Figure("Time on the clock of an archive, of the most", beyond[-1][1] / beyond[-1][0] * 1000, "ms"),
+    ]
+    title = f"How a session grows with new archives of {DOCUMENTS} documents, to {until}"
+    return Note(title, _table(steps), figures)
+
+
+def _crawl(new: KnownArchives, until: str, amount: int) -> Timing:
+    command = [DCC, "crawl", "--until", until]
+    timing = timed(command, log=new.folder / "crawl.log", environment=new.environment(), memory=True)
+    told = subprocess.run([DCC, "status", "--json"], env=new.environment(), check=True, capture_output=True).stdout
+    counted = [(one["phase"], one["count"]) for one in json.loads(told)["xml_files"]]
+    if counted != ([(until, amount * DOCUMENTS)] if amount else []):
+        raise RuntimeError(f"{amount} archives came to {counted}; see {new.folder}.")
+    return timing
+
+
+def _step(archives: int, timings: Sequence[Timing], megabytes: tuple[float, float]) -> Step:
+    def median(of: Callable[[Timing], float]) -> float:
+        return statistics.median(of(timing) for timing in timings)
+
+    wall, cpu = median(lambda timing: timing.wall), median(lambda timing: timing.cpu)
+    return Step(archives, wall, cpu, max(timing.peak_mb or 0.0 for timing in timings), megabytes=megabytes)
+
+
+def _megabytes(home: Path) -> tuple[float, float]:
+    """The sizes of the tracker and of the QC database."""
+    tracker, qc = ((home / name).stat().st_size / 1e6 for name in ("tracker.db", "qc.db"))
+    return tracker, qc
+
+
+def _table(steps: Sequence[Step]) -> str:
+    listed = steps[0].listing is not None
+    columns = ["archives", *(["listing alone, s"] if listed else []), "session, s", "processor, s"]
+    columns += ["peak, MB", "tracker, MB", "QC database, MB"]
+    lines = [f"| {' | '.join(columns)} |", f"|{' ---: |' * len(columns)}"]
+    for one in steps:
+        cells = [f"{one.archives:,}", *([f"{one.listing:.2f}"] if one.listing is not None else [])]
+        cells += [f"{one.wall:.2f}", f"{one.cpu:.2f}", f"{one.peak_mb:.0f}", *(f"{size:.1f}" for size in one.megabytes)]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _plot(name: str, title: str, across: str, steps: Sequence[Step]) -> None:
+    """Draw the steps into `.bench/<name>.svg`."""
+    measured: Mapping[str, Callable[[Step], float | None]] = {
+        "time on the clock": lambda one: one.wall,
+        "processor time": lambda one: one.cpu,
+        "listing alone with lftp": lambda one: one.listing,
+    }
+    series = {}
+    for what, of in measured.items():
+        points = [(one.archives, value) for one in steps if (value := of(one)) is not None]
+        if points:
+            series[f"{what}: exponent {exponent(points):.2f}"] = points
+    PLOTS.mkdir(exist_ok=True)
+    (PLOTS / f"{name}.svg").write_text(log_log_plot(title, across, "seconds", series), "utf-8")
+
+
+def _known(bench: Bench) -> Iterator[Note]:
+    with openssh_server(bench.folder / "sshd") as server:
+        known = KnownArchives(bench.folder / "known", server)
+        known.make()
+        yield growth_with_known(known, KNOWN, bench.runs)
+
+
+def _new(bench: Bench, until: str) -> Iterator[Note]:
+    with openssh_server(bench.folder / "sshd") as server:
+        yield growth_with_new(bench.folder, server, NEW, until)
+
+
+_DRAWN = "The plot is in `.bench/`."
+BENCHMARKS = [
+    Benchmark(
+        "growth-known",
+        f"A session with nothing new, without Dagster's events, as ever more archives are known. {_DRAWN}",
+        _known,
+        tools=("lftp",),
+        most_runs=3,
+    ),
+    Benchmark(
+        "growth-new-xsd",
+        f"Ever more new archives of five documents of 3 to 9 KB, to (xsd, done), without Dagster's events. {_DRAWN}",
+        lambda bench: _new(bench, "xsd"),
+        most_runs=1,
+    ),
+    Benchmark(
+        "growth-new-qc",
+        f"The same archives to (qc, pending). {_DRAWN}",
+        lambda bench: _new(bench, "qc"),
+        most_runs=1,
+    ),
+]
