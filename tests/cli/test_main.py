@@ -22,7 +22,8 @@ from dcc_resources.file_sources.connect import OPENERS
 from dcc_resources.tracker.registry import SourceState
 from tests.cli.conftest import PROGRAM, Dcc, clean, imported_by
 from tests.databases import is_sqlite, only_sqlite
-from tests.installations import specimens
+from tests.installations import Folder, specimens
+from tests.web_server import WebServer
 
 HEAVY = ("dagster", "lxml", "paramiko", "pandas", "sqlalchemy", "pydantic")
 NAMES = [
@@ -258,21 +259,29 @@ def test_a_reader_that_stops_reading_is_no_error(dcc: Dcc) -> None:
 @only_sqlite
 @pytest.mark.parametrize("events", ["false", "true"])
 def test_an_interrupted_crawl_says_so_and_the_next_one_goes_on(dcc: Dcc, events: str) -> None:
+    """With documents being validated, and a download under way that would hold the session up for a minute."""
     dcc.environment["DCC_DAGSTER_EVENTS"] = events
-    folder = dcc.add_folder()
-    for number in range(200):
+    folder, served = dcc.add_folder(), Folder(dcc.root / "served")
+    served.put("add/J.2013-10-31.1.impc.zip", specimens("J"))
+    for number in range(40):
         stem = f"2013-10-31.{number}"
         folder.put(f"add/H.{stem}.impc.zip", specimens("H", stem, mice=40))
-    environment = {**dcc.process_environment(), "DCC_DOWNLOADERS": "1", "DCC_WORKERS": "1"}
-    process = subprocess.Popen([PROGRAM, "crawl"], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    deadline = time.monotonic() + 60
-    while not dcc.json("zips", "--phase", "xsd") and time.monotonic() < deadline:
-        time.sleep(0.02)
-    process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=60)
-    assert (process.returncode, said.decode()) == (130, "Interrupted.\n")
-    status = dcc.json("status")
-    assert status["session"]["active"] is None
-    assert status["session"]["last"]["outcome"] == "failed"
-    dcc("crawl")
-    assert dcc.json("status")["zip_actions"] == [{"phase": "xsd", "status": "done", "count": 200}]
+    environment = {**dcc.process_environment(), "DCC_WORKERS": "1"}
+    with WebServer(served.path) as web:
+        dcc("source", "add", "--centre", "J", "--protocol", "http", "--hostname", web.hostname, "--base-path", "/")
+        web.stall_after = 1
+        process = subprocess.Popen([PROGRAM, "crawl"], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        deadline = time.monotonic() + 60
+        while not dcc.json("zips", "--phase", "xsd") and time.monotonic() < deadline:
+            time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        # Whoever stops waits some seconds for what is silent.
+        web.disconnect()
+        _, said = process.communicate(timeout=60)
+        assert (process.returncode, said.decode()) == (130, "Interrupted.\n")
+        status = dcc.json("status")
+        assert status["session"]["active"] is None
+        assert status["session"]["last"]["outcome"] == "failed"
+        web.stall_after = None
+        dcc("crawl")
+    assert dcc.json("status")["zip_actions"] == [{"phase": "xsd", "status": "done", "count": 41}]
