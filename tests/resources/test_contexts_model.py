@@ -7,18 +7,20 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 from pydantic import SecretStr
 from sqlalchemy import Engine
 
+from dcc_resources.contexts import building, touched
 from dcc_resources.contexts.building import build_contexts
 from dcc_resources.contexts.overviews import build_overviews
 from dcc_resources.errors import NotFoundError
 from dcc_resources.naming import Action
 from dcc_resources.qc_database.contents import Entity
-from dcc_resources.qc_database.database import open_qc_database
+from dcc_resources.qc_database.database import open_qc_database, writing
 from dcc_resources.qc_database.undoing import undo_documents
 from dcc_resources.settings import Settings
 from tests.resources.qc_contexts import assert_contexts_are_right, judge, know_colonies, know_important_metadata, submit
@@ -55,8 +57,10 @@ class Contexts(RuleBasedStateMachine):
 
     engine: Engine
 
-    @initialize()
-    def start(self) -> None:
+    @initialize(documents_at_once=st.sampled_from([1, 2, touched.DOCUMENTS_AT_ONCE]))
+    def start(self, documents_at_once: int) -> None:
+        self.patched = pytest.MonkeyPatch()
+        self.patched.setattr(touched, "DOCUMENTS_AT_ONCE", documents_at_once)
         self.home = Path(tempfile.mkdtemp(prefix="dcc-model-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
         path = self.home / "qc.db"
         path.write_bytes(_empty_database())
@@ -69,6 +73,7 @@ class Contexts(RuleBasedStateMachine):
         try:
             self.compare_overviews()
         finally:
+            self.patched.undo()
             self.engine.dispose()
             shutil.rmtree(self.home)
 
@@ -100,6 +105,13 @@ class Contexts(RuleBasedStateMachine):
     @rule(name=st.sampled_from(["Equipment", "Device"]))
     def learn_of_metadata(self, name: str) -> None:
         know_important_metadata(self.engine, IMPC_CBC_003_001=name)
+
+    @rule()
+    def begin_to_build(self) -> None:
+        """As a build that is killed after the first transaction that took documents."""
+        for step in (building._follow_reference_data, building._take_documents):
+            with writing(self.engine) as connection:
+                step(connection)
 
     @rule()
     def build(self) -> None:

@@ -1,0 +1,157 @@
+"""How much work contexts and overviews are: that of what is new, whatever is there already."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import count
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, event, select
+
+from dcc_resources.contexts import building, overviews, touched
+from dcc_resources.contexts.building import build_contexts
+from dcc_resources.contexts.overviews import build_overviews
+from dcc_resources.naming import Action
+from dcc_resources.qc_database import models
+from tests.databases import only_sqlite
+from tests.resources.qc_contexts import assert_contexts_are_right, submit
+from tests.resources.qc_documents import experiment, specimen
+
+CONTEXT = models.DataContext.__table__
+HISTORY = models.ContextHistory.__table__
+_numbers = count(1)
+_STEPS = 50
+
+
+def build(engine: Engine) -> None:
+    build_contexts(engine)
+    build_overviews(engine)
+
+
+def submit_animals(engine: Engine, animals: int, documents: int = 1) -> None:
+    """Documents of mutants of a colony of their own, each with an experiment in another document."""
+    for _ in range(documents):
+        first = next(_numbers)
+        names = [f"S{first}-{number}" for number in range(animals)]
+        submit(engine, Action.ADD, *(specimen(name, colony_id=f"C{first}") for name in names))
+        submit(engine, Action.ADD, *(experiment(f"E{name}", [name], str(first)) for name in names))
+
+
+def change_animals(engine: Engine) -> None:
+    """Add animals, and edit and withdraw some of them."""
+    submit_animals(engine, 4)
+    first = next(_numbers) - 1
+    submit(engine, Action.EDIT, specimen(f"S{first}-1", colony_id=f"C{first}x"))
+    submit(engine, Action.DELETE, experiment(f"ES{first}-2", [f"S{first}-2"], str(first)))
+
+
+@contextmanager
+def counted_steps(engine: Engine) -> Iterator[list[int]]:
+    """Counts what SQLite does meanwhile, by 50 steps of its virtual machine."""
+    steps = [0]
+
+    def step() -> int:
+        steps[0] += _STEPS
+        return 0
+
+    def connect(connection: Any, *_: object) -> None:
+        connection.set_progress_handler(step, _STEPS)
+
+    engine.dispose()
+    event.listen(engine, "connect", connect)
+    try:
+        yield steps
+    finally:
+        event.remove(engine, "connect", connect)
+        engine.dispose()
+
+
+@only_sqlite
+def test_what_is_there_already_is_not_looked_at(qc_database: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """But for what a build tells of its centres at the end, which counts rows."""
+    monkeypatch.setattr(building, "_counts", lambda *_: ())
+    monkeypatch.setattr(overviews, "_counts", lambda *_: {})
+
+    def work_of_changes() -> int:
+        change_animals(qc_database)
+        with counted_steps(qc_database) as steps:
+            build(qc_database)
+        return steps[0]
+
+    submit_animals(qc_database, 10, 2)
+    build(qc_database)
+    beside_little = work_of_changes()
+    submit_animals(qc_database, 100, 6)
+    build(qc_database)
+    assert work_of_changes() < 1.25 * beside_little
+    assert_contexts_are_right(qc_database)
+
+
+@pytest.mark.parametrize("built", [build_contexts, build_overviews])
+def test_what_a_build_asks_does_not_depend_on_how_many_documents_wait(
+    qc_database: Engine, built: Callable[[Engine], object]
+) -> None:
+    """But for one statement a genotype of the overview."""
+
+    def statements_for(documents: int) -> int:
+        submit(qc_database, Action.ADD, *(specimen(f"S{number}") for number in range(documents)))
+        for number in range(documents):
+            submit(qc_database, Action.ADD, experiment(f"E{next(_numbers)}", [f"S{number}"], str(number)))
+        if built is build_overviews:
+            build_contexts(qc_database)
+        seen: list[str] = []
+
+        def note(_: object, __: object, statement: str, *___: object) -> None:
+            seen.append(statement)
+
+        event.listen(qc_database, "before_cursor_execute", note)
+        built(qc_database)
+        event.remove(qc_database, "before_cursor_execute", note)
+        return len(seen)
+
+    build(qc_database)
+    statements_for(2)
+    assert statements_for(2) == statements_for(12)
+
+
+def test_experiments_that_wait_themselves_are_counted_once_and_by_their_own_document(
+    qc_database: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a session has more documents than fit into a transaction, animals come in an earlier one."""
+    monkeypatch.setattr(touched, "DOCUMENTS_AT_ONCE", 1)
+    submit(qc_database, Action.ADD, specimen("S1"), specimen("S2"))
+    experiments = [
+        submit(qc_database, Action.ADD, experiment(f"E{number}", [f"S{number}"])).document_id for number in (1, 2)
+    ]
+    build(qc_database)
+    assert_contexts_are_right(qc_database)
+    with qc_database.connect() as connection:
+        told = connection.execute(select(HISTORY.c.document_id, HISTORY.c.measurements).order_by(HISTORY.c.id)).all()
+    assert [tuple(row) for row in told] == [(experiments[0], 1), (experiments[1], 2)]
+
+
+def test_a_build_that_ends_between_transactions_is_gone_on_with(
+    qc_database: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Animals that change their genotype in one transaction, their experiments judged again in the next."""
+    monkeypatch.setattr(touched, "DOCUMENTS_AT_ONCE", 1)
+    submit(qc_database, Action.ADD, specimen("S1", colony_id="C1"))
+    submit(qc_database, Action.ADD, experiment("E1", ["S1"]))
+    build(qc_database)
+    submit(qc_database, Action.EDIT, specimen("S1", colony_id="C2"))
+    submit(qc_database, Action.EDIT, experiment("E1", ["S1"], "2"))
+    done = iter([True])
+
+    def die(connection: object, documents: object, *, overviews: bool) -> None:
+        if not next(done, False):
+            raise KeyboardInterrupt
+        touched.mark_built(connection, documents, overviews=overviews)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as dying:
+        dying.setattr(building, "mark_built", die)
+        with pytest.raises(KeyboardInterrupt):
+            build_contexts(qc_database)
+    build(qc_database)
+    assert_contexts_are_right(qc_database)

@@ -1,0 +1,57 @@
+"""Numbers given to a statement as one parameter, on each database."""
+
+from __future__ import annotations
+
+from sqlalchemy import Engine, insert, select
+
+from dcc_resources.databases.number_lists import AT_ONCE, as_json, numbers_in, only_compared, pairs_in, portions
+from dcc_resources.qc_database import models
+from dcc_resources.qc_database.database import writing
+
+WORD = models.BuildBasis.__table__
+GIVEN = select(WORD.c.name).where(WORD.c.snapshot_id.in_(numbers_in("ids"))).order_by(WORD.c.name)
+
+
+def write(engine: Engine, **numbers: int) -> None:
+    with writing(engine) as connection:
+        connection.execute(
+            insert(WORD), [{"build": "test", "name": name, "snapshot_id": value} for name, value in numbers.items()]
+        )
+
+
+def test_rows_are_found_by_any_number_of_numbers(qc_database: Engine) -> None:
+    write(qc_database, a=1, b=2, c=2**40)
+    with qc_database.connect() as connection:
+        for ids, found in (([], []), ([3], []), ([2, 2], ["b"]), ([2**40, *range(9_000)], ["a", "b", "c"])):
+            assert list(connection.scalars(GIVEN, {"ids": as_json(ids)})) == found
+
+
+def test_a_statement_may_ask_by_several_lists(qc_database: Engine) -> None:
+    write(qc_database, a=1, b=2)
+    both = GIVEN.where(WORD.c.snapshot_id.in_(numbers_in("others")))
+    with qc_database.connect() as connection:
+        assert list(connection.scalars(both, {"ids": "[1,2]", "others": "[2,3]"})) == ["b"]
+
+
+def test_pairs_are_rows_to_be_joined(qc_database: Engine) -> None:
+    write(qc_database, a=1, b=2**40)
+    pair = pairs_in("pairs")
+    joined = select(WORD.c.name, pair.c.second).join(pair, pair.c.first == WORD.c.snapshot_id)
+    with qc_database.connect() as connection:
+        rows = connection.execute(joined, {"pairs": as_json([(2**40, 7), (1, 8), (1, 9), (3, 10)])})
+        assert sorted(map(tuple, rows)) == [("a", 8), ("a", 9), ("b", 7)]
+
+
+def test_what_is_only_compared_is_compared_as_it_is(qc_database: Engine) -> None:
+    write(qc_database, Name=1, name=2)
+    with qc_database.connect() as connection:
+        found = connection.scalars(select(WORD.c.snapshot_id).where(only_compared(WORD.c.name) == "Name"))
+        assert list(found) == [1]
+
+
+def test_portions_have_all_numbers_in_order() -> None:
+    numbers = range(2 * AT_ONCE + 1)
+    found = list(portions(reversed(numbers)))
+    assert [len(portion) for portion in found] == [AT_ONCE, AT_ONCE, 1]
+    assert [number for portion in found for number in portion] == list(numbers)
+    assert list(portions(())) == []
