@@ -7,20 +7,26 @@ database of the same schema with the same indexes, in one transaction: `.import`
 
 from __future__ import annotations
 
-import csv
 import itertools
 import shutil
-import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, closing, nullcontext
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from benchmarks.mariadb import MariaDb, installed, mariadb_server
 from benchmarks.measuring import Comparison, Contender, Note, Timing, clean_environment, timed
+from benchmarks.plain_load import (
+    finished_rows,
+    import_script,
+    init_qc,
+    load_data_script,
+    require_rows,
+    rows_in_database,
+    rows_in_file,
+)
 from benchmarks.registry import Bench, Benchmark, Finding
 from dcc_cli.demo.submissions import PROCEDURES, experiment_document
 
@@ -35,7 +41,6 @@ APPLY = "XML to rows"
 PARSE = "parsing alone"
 GOAL = 2.0
 
-_BATCH_ROWS = 10_000
 _LOOK_SECONDS = 0.05
 _MODULE = "benchmarks.upload_process"
 _ROOT = Path(__file__).parent.parent
@@ -61,18 +66,6 @@ def write_small(folder: Path, number: int, size: int) -> None:
         (folder / f"{place:05d}.xml").write_bytes(content)
 
 
-@dataclass(frozen=True)
-class _Rows:
-    """The finished rows of documents: by table, the numbers of rows, and files as the plain loads take them."""
-
-    counts: dict[str, int]
-    folder: Path
-
-    @property
-    def number(self) -> int:
-        return sum(self.counts.values())
-
-
 class UploadBenchmark:
     """Both sides for the experiment documents at `documents`, a file or a folder of files, in `folder`, to be made."""
 
@@ -81,11 +74,11 @@ class UploadBenchmark:
         self._folder, self._documents, self._server = folder, documents, server
         self._numbers = itertools.count()
         self._empty = folder / "empty.db"
-        _init(f"sqlite:///{self._empty}")
+        init_qc(f"sqlite:///{self._empty}")
         finished = folder / "finished.db"
         shutil.copy(self._empty, finished)
         self._run_apply(f"sqlite:///{finished}")
-        self.rows = _finished_rows(finished, folder / "rows")
+        self.rows = finished_rows(finished, folder / "rows")
         finished.unlink()
 
     def comparisons(self, what: str) -> list[Comparison]:
@@ -107,8 +100,7 @@ class UploadBenchmark:
         """The plain load into SQLite."""
         place = self._fresh_file()
         script = place.with_suffix(".sql")
-        loads = [f".import --csv {self.rows.folder / table}.csv {_quoted(table)}" for table in self.rows.counts]
-        script.write_text("\n".join([".bail on", "PRAGMA synchronous = NORMAL;", "BEGIN;", *loads, "COMMIT;", ""]))
+        script.write_text(import_script(self.rows))
         timing = timed(["sqlite3", str(place), f".read {script}"], log=place.with_suffix(".log"))
         self._check_file(place)
         return timing
@@ -127,12 +119,8 @@ class UploadBenchmark:
     def run_load_data(self) -> Timing:
         """The plain load into MariaDB."""
         server, name = self._fresh_database()
-        loads = [
-            f"LOAD DATA LOCAL INFILE '{self.rows.folder / table}.tsv' INTO TABLE `{table}` CHARACTER SET utf8mb4;"
-            for table in self.rows.counts
-        ]
         script = self._folder / f"{name}.sql"
-        script.write_text("\n".join(["BEGIN;", *loads, "COMMIT;", ""]))
+        script.write_text(load_data_script(self.rows))
         command = [*server.client, name, "-e", f"source {script}"]
         timing = timed(command, log=script.with_suffix(".log"))
         self._check_database(server, name)
@@ -159,9 +147,7 @@ class UploadBenchmark:
         return place
 
     def _check_file(self, place: Path) -> None:
-        with closing(sqlite3.connect(place)) as connection:
-            found = {table: _count(connection, table) for table in self.rows.counts}
-        _require_rows(found, self.rows.counts)
+        require_rows(self.rows, rows_in_file(place, self.rows))
         for suffix in ("", "-wal", "-shm"):
             Path(f"{place}{suffix}").unlink(missing_ok=True)
 
@@ -169,14 +155,11 @@ class UploadBenchmark:
         if self._server is None:
             raise RuntimeError("This benchmark was given no server.")
         name = f"qc_{next(self._numbers)}"
-        _init(self._server.url(name))
+        init_qc(self._server.url(name))
         return self._server, name
 
     def _check_database(self, server: MariaDb, name: str) -> None:
-        counted = [f"SELECT '{table}', COUNT(*) FROM `{name}`.`{table}`" for table in self.rows.counts]
-        told = server.query(" UNION ALL ".join(counted))
-        found = {table: int(number) for table, number in (line.split("\t") for line in told.splitlines())}
-        _require_rows(found, self.rows.counts)
+        require_rows(self.rows, rows_in_database(server, name, self.rows))
         server.query(f"DROP DATABASE `{name}`")
 
 
@@ -210,7 +193,7 @@ def upload_memory(folder: Path, size: int = MEMORY_BYTES) -> str:
     document = folder / "document.xml"
     write_large(document, size)
     url = f"sqlite:///{folder / 'qc.db'}"
-    _init(url)
+    init_qc(url)
     began = time.perf_counter()
     command = [sys.executable, "-m", _MODULE, "apply", url, str(document)]
     process = subprocess.Popen(command, cwd=_ROOT, env=_environment(folder), stdout=subprocess.DEVNULL)
@@ -249,52 +232,6 @@ def _server(folder: Path) -> AbstractContextManager[MariaDb | None]:
 
 def _environment(home: Path) -> dict[str, str]:
     return clean_environment(DCC_HOME=str(home), PYTHONPATH=str(_ROOT))
-
-
-def _init(url: str) -> None:
-    from pydantic import SecretStr
-
-    from dcc_resources.qc_database.database import init_qc_database, open_qc_database
-    from dcc_resources.settings import Settings
-
-    engine = open_qc_database(Settings(qc_url=SecretStr(url)))
-    init_qc_database(engine)
-    engine.dispose()
-
-
-def _finished_rows(database: Path, folder: Path) -> _Rows:
-    from dcc_resources.qc_database.row_lines import as_lines
-    from dcc_resources.qc_database.rows import DOCUMENT_TABLES
-
-    folder.mkdir()
-    counts: dict[str, int] = {}
-    with closing(sqlite3.connect(database)) as connection:
-        for table in ("document", *(f"{table.name}" for table in DOCUMENT_TABLES)):
-            number = _count(connection, table)
-            if number:
-                counts[table] = number
-                rows = connection.execute(f"SELECT * FROM {_quoted(table)}")
-                with (
-                    (folder / f"{table}.csv").open("w", newline="") as to_csv,
-                    (folder / f"{table}.tsv").open("wb") as tsv,
-                ):
-                    while batch := rows.fetchmany(_BATCH_ROWS):
-                        csv.writer(to_csv, lineterminator="\n").writerows(batch)
-                        tsv.write(as_lines(batch))
-    return _Rows(counts, folder)
-
-
-def _count(connection: sqlite3.Connection, table: str) -> int:
-    return int(connection.execute(f"SELECT COUNT(*) FROM {_quoted(table)}").fetchone()[0])
-
-
-def _quoted(table: str) -> str:
-    return f'"{table}"'
-
-
-def _require_rows(found: dict[str, int], expected: dict[str, int]) -> None:
-    if found != expected:
-        raise RuntimeError(f"The rows are {found}, not {expected}. The work was not done, so its time means nothing.")
 
 
 _TOOLS = ("sqlite3", "mariadb")

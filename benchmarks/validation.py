@@ -11,6 +11,7 @@ import zipfile
 from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
+from typing import NamedTuple
 
 from benchmarks.measuring import Comparison, Contender, Figure, Timing, clean_environment, timed
 from benchmarks.registry import Bench, Benchmark, Finding
@@ -22,14 +23,26 @@ LARGE_BYTES = 1_000_000_000
 ARCHIVES = 1_000
 MEMORY_MB = 150
 
-XMLLINT = "xmllint --schema"
-XMLLINT_STREAM = "xmllint --stream --schema"
-LOOP = "unzip, md5sum, xmllint"
 VALIDATE = "dcc validate"
 
-_ONE_CALL = f'xmllint --noout --schema "{SCHEMAS}/procedure_definition.xsd" *.experiment.impc.xml\n'
-_LARGE_CALL = f'xmllint --noout --stream --schema "{SCHEMAS}/procedure_definition.xsd" large.experiment.xml\n'
-_LOOP = f"""\
+
+class Script(NamedTuple):
+    """What the shell runs in the folder, and how it is called."""
+
+    name: str
+    text: str
+
+
+ONE_CALL = Script(
+    "xmllint --schema", f'xmllint --noout --schema "{SCHEMAS}/procedure_definition.xsd" *.experiment.impc.xml\n'
+)
+LARGE_CALL = Script(
+    "xmllint --stream --schema",
+    f'xmllint --noout --stream --schema "{SCHEMAS}/procedure_definition.xsd" large.experiment.xml\n',
+)
+LOOP = Script(
+    "unzip, md5sum, xmllint",
+    f"""\
 set -eu
 for zip in *.zip; do
     md5sum "$zip" >"$zip.md5sum"
@@ -43,7 +56,8 @@ for zip in *.zip; do
     done
     rm -r "$zip.contents"
 done
-"""
+""",
+)
 
 
 class ValidationBenchmark:
@@ -53,15 +67,12 @@ class ValidationBenchmark:
         self._folder, self._documents, self._memory = folder, documents, memory
         self._log = folder.with_suffix(".log")
 
-    def comparison(self, title: str, shell: Contender, goal: float) -> Comparison:
-        """What the shell's side did and `dcc validate`."""
+    def comparison(self, title: str, script: Script, goal: float) -> Comparison:
+        """The shell's script, which says of each document that it validates, and `dcc validate`."""
+        shell = Contender(script.name, lambda: self._run_shell(script.text), command=script.text)
         ours = Contender(VALIDATE, self.run_validate, command=f"{VALIDATE} .")
         amount = (self._documents, "documents") if self._documents > 1 else (LARGE_BYTES // 1_000_000, "MB")
         return Comparison(title, [shell, ours], {VALIDATE: goal}, amount)
-
-    def shell(self, name: str, script: str) -> Contender:
-        """The shell's side, which says of each document that it validates."""
-        return Contender(name, lambda: self._run_shell(script), command=script)
 
     def _run_shell(self, script: str) -> Timing:
         command = ["sh", "-c", f"cd {shlex.quote(str(self._folder))}\n{script}"]
@@ -105,7 +116,7 @@ def _measure_small(bench: Bench) -> Iterator[Finding]:
     folder = bench.folder / "documents"
     benchmark = ValidationBenchmark(folder, write_documents(folder, SMALL_ARCHIVES * 5 // 4))
     title = "XSD validation of 2,000 documents of 50 KB"
-    comparison = benchmark.comparison(title, benchmark.shell(XMLLINT, _ONE_CALL), 1.0)
+    comparison = benchmark.comparison(title, ONE_CALL, 1.0)
     comparison.measure(bench.runs)
     yield comparison
 
@@ -115,8 +126,7 @@ def _measure_large(bench: Bench) -> Iterator[Finding]:
     folder.mkdir()
     write_large(folder / "large.experiment.xml", LARGE_BYTES)
     benchmark = ValidationBenchmark(folder, 1, memory=True)
-    shell = benchmark.shell(XMLLINT_STREAM, _LARGE_CALL)
-    comparison = benchmark.comparison("XSD validation of one document of 1 GB", shell, 1.2)
+    comparison = benchmark.comparison("XSD validation of one document of 1 GB", LARGE_CALL, 1.2)
     # The file has just been written: it is in memory.
     comparison.measure(bench.runs, uncounted=0)
     peak = comparison.contenders[1].peak_mb
@@ -128,9 +138,8 @@ def _measure_large(bench: Bench) -> Iterator[Finding]:
 def _measure_archives(bench: Bench) -> Iterator[Finding]:
     folder = bench.folder / "archives"
     benchmark = ValidationBenchmark(folder, write_archives(folder, ARCHIVES))
-    shell = benchmark.shell(LOOP, _LOOP)
     title = f"Extract, hash and validate {ARCHIVES:,} archives of {DOCUMENTS} documents of 50 KB"
-    comparison = benchmark.comparison(title, shell, 0.3)
+    comparison = benchmark.comparison(title, LOOP, 0.3)
     comparison.measure(bench.runs)
     yield comparison
 

@@ -18,8 +18,10 @@ from benchmarks.phases import phase_times
 from benchmarks.registry import Benchmark, Finding, all_benchmarks, chosen
 from benchmarks.results import Entry, as_markdown, entry, read_entries, write_entries
 from benchmarks.session import SessionBenchmark
+from benchmarks.session_qc import WholeSession
 from benchmarks.transfer import TransferBenchmark
 from benchmarks.upload import UploadBenchmark, upload_memory, write_large, write_small
+from benchmarks.validation import LOOP, ONE_CALL, ValidationBenchmark, write_archives, write_documents
 
 SESSION_TOOLS = ("sftp", "unzip", "md5sum", "xmllint", "ssh-keygen")
 
@@ -34,10 +36,29 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenSsh]:
 
 
 @pytest.mark.servers
-def test_both_sides_of_the_session_bring_every_document_to_its_end(tmp_path: Path, server: OpenSsh) -> None:
-    benchmark = SessionBenchmark(tmp_path, server, archives=2)
-    assert benchmark.run_shell().wall > 0
-    assert benchmark.run_crawl(events=False).wall > 0
+def test_both_sides_of_a_whole_session_write_every_row(tmp_path: Path, server: OpenSsh, mariadb: MariaDb) -> None:
+    session = WholeSession(tmp_path / "work", server, 1)
+    assert session.rows.counts["document"] == 5
+    assert session.run_shell().wall > 0
+    assert session.run_shell(mariadb).wall > 0
+    assert session.run_crawl(mariadb).wall > 0
+    session.rows.counts["measurement"] += 1
+    with pytest.raises(RuntimeError, match="The rows are"):
+        session.run_shell()
+
+
+@pytest.mark.servers
+@pytest.mark.parametrize("archives", [False, True])
+def test_both_sides_of_validation_find_every_document_valid(tmp_path: Path, server: OpenSsh, archives: bool) -> None:
+    folder = tmp_path / "files"
+    number = write_archives(folder, 1) if archives else write_documents(folder, 1)
+    assert number == (5 if archives else 4)
+    script = LOOP if archives else ONE_CALL
+    for contender in ValidationBenchmark(folder, number).comparison("All", script, 1.0).contenders:
+        assert contender.run().wall > 0
+    for contender in ValidationBenchmark(folder, number + 1).comparison("All", script, 1.0).contenders:
+        with pytest.raises(RuntimeError, match="documents are valid"):
+            contender.run()
 
 
 @pytest.mark.servers
