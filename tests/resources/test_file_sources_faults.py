@@ -304,7 +304,7 @@ class TestStalls:
         share.put(f"add/{NAME}", os.urandom(SIZE))
         connection = connect(cutting_proxy(share, delay=0.2).address(), source_settings)
         connection.list_action(Action.ADD)
-        with within(1):
+        with within(3):
             connection.close()
             connection.close()
 

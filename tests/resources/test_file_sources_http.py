@@ -270,7 +270,7 @@ def test_a_server_that_stalls_on_sizes_is_given_up(folder: Folder, server: WebSe
     began = time.monotonic()
     with pytest.raises(SourceTimeoutError, match="stalled while listing /data/add/"):
         opened(idle_timeout=0.5).list_action(Action.ADD)
-    assert time.monotonic() - began < 4
+    assert time.monotonic() - began < 20
 
 
 def test_sizes_not_told_within_the_limit_of_a_listing_stay_unknown(
@@ -282,7 +282,7 @@ def test_sizes_not_told_within_the_limit_of_a_listing_stay_unknown(
     (file,) = opened(list_timeout=0.5).list_action(Action.ADD).zips
     assert (file.size_bytes, file.modified) == (None, None)
     assert "1 of 1 archives were not told in time" in caplog.text
-    assert time.monotonic() - began < 4
+    assert time.monotonic() - began < 20
 
 
 @pytest.mark.parametrize("ranges", [True, False])
@@ -371,7 +371,7 @@ def test_a_transfer_that_stalls_is_given_up(folder: Folder, server: WebServer, o
     began = time.monotonic()
     with pytest.raises(SourceTimeoutError, match=f"stalled while sending /data/add/{NAME}"):
         fetched(opened(idle_timeout=0.5))
-    assert time.monotonic() - began < 4
+    assert time.monotonic() - began < 20
 
 
 def test_a_server_that_sends_without_end_is_stopped(folder: Folder, server: WebServer, opened: Opener) -> None:

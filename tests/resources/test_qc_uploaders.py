@@ -20,7 +20,7 @@ from dcc_resources.qc_database.applying import DocumentToApply, apply_document, 
 from dcc_resources.qc_database.contents import Entity
 from dcc_resources.qc_database.database import init_qc_database, open_qc_database
 from dcc_resources.settings import Settings
-from tests.resources.qc_child import finish, start
+from tests.resources.qc_child import event, finish, start
 from tests.resources.qc_documents import experiment, reading, specimen, to_apply
 from tests.resources.test_qc_applying import all_rows, litters
 
@@ -29,6 +29,7 @@ UPLOADERS = 3
 DOCUMENTS = 15
 SHORT = 0.3
 """Seconds after which the database says that others are in the way, instead of half a minute."""
+LONGER = 1.5
 
 Submission = tuple[DocumentToApply, tuple[Entity, ...]]
 
@@ -87,15 +88,6 @@ def test_uploaders_at_once_yield_what_one_would_have_in_the_order_of_the_documen
         serial.dispose()
 
 
-def holding_the_lock(seconds: float) -> Callable[[Engine], object]:
-    def hold(engine: Engine) -> None:
-        with writing(engine) as connection:
-            take_upload_lock(connection)
-            time.sleep(seconds)
-
-    return hold
-
-
 def wait_until_held(engine: Engine, settings: Settings) -> None:
     """Until another process holds the upload lock."""
     probe = open_short(settings)
@@ -132,19 +124,27 @@ def test_who_waits_for_another_uploader_waits_for_as_long_as_patience_says(
 ) -> None:
     with qc_database.begin() as connection:
         take_upload_lock(connection)
-    waiting = open_short(qc_settings)
-    holder = start(qc_settings, holding_the_lock(2.5))
+    waiting, released = open_short(qc_settings), event()
+
+    def hold(engine: Engine) -> None:
+        with writing(engine) as connection:
+            take_upload_lock(connection)
+            released.wait(PATIENCE)
+
+    holder = start(qc_settings, hold)
     try:
         wait_until_held(qc_database, qc_settings)
         with pytest.raises(QcDatabaseUnreachableError, match="other writers were in the way"):
             apply_document(
                 waiting, to_apply(Action.ADD, DocumentKind.SPECIMEN), reading(specimen("S0")), patience_seconds=0.1
             )
-        began = time.monotonic()
+        # Longer than either database waits by itself.
+        threading.Timer(LONGER, released.set).start()
         document = to_apply(Action.ADD, DocumentKind.SPECIMEN)
         apply_document(waiting, document, reading(specimen("S1")), patience_seconds=PATIENCE)
-        assert time.monotonic() - began > SHORT
+        assert released.is_set()
     finally:
+        released.set()
         finish(holder)
         waiting.dispose()
     assert litters(qc_database) == {"S1": "L1"}

@@ -246,7 +246,7 @@ def test_readers_go_on_while_a_writer_works(tracker: Engine) -> None:
         insert_rows(connection, ZipFile, [{"file_name": "a.zip"}])
         began = time.monotonic()
         assert _count(tracker, ZipFile) == 0
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < 10
 
 
 def test_many_threads_write_without_losing_anything(tracker: Engine) -> None:
@@ -402,7 +402,7 @@ def test_patience_with_a_database_that_is_away_ends(tracker: Engine, mariadb: Ma
         began = time.monotonic()
         with pytest.raises(TrackerUnreachableError) as caught:
             run_writing(tracker, lambda connection: None, patience_seconds=0.5)
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 20
         with pytest.raises(TrackerUnreachableError), tracker.connect():
             pass
     finally:

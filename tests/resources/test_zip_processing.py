@@ -370,7 +370,8 @@ def test_seconds_are_those_since_the_download_was_requested(installation: Instal
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(LocalConnection, "fetch", slow)
         *_, last = one.run_session().zips.values()
-    assert 0.2 <= last.seconds < (time.monotonic() - began) / 2
+    # Those before it took five times as long, at the least.
+    assert 0.2 <= last.seconds <= time.monotonic() - began - 5 * 0.2
 
 
 def test_what_was_processed_is_not_kept_in_memory(
@@ -492,7 +493,7 @@ def test_archives_too_large_for_the_disk_keep_no_other_from_arriving(
         return replace(listing, zips=tuple(zips))
 
     monkeypatch.setattr(LocalConnection, "list_action", lying)
-    monkeypatch.setattr(source_queues, "_QUEUED", 1)
+    monkeypatch.setattr(source_queues, "MOST_QUEUED", 1)
     installation.with_settings(source_failure_limit=2).run_session()
     states = installation.states()
     assert states.pop(keys[0]) == "download failed"

@@ -216,7 +216,7 @@ def test_sensors_look_at_the_tracker_only_and_at_once(
     assert isinstance(asked(new_zips, instance), RunRequest)
     asked(retry_failed_downloads, instance)
     assert isinstance(schedule(build_schedule_context(instance=instance)), RunRequest)
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 20
 
 
 def test_a_tracker_that_is_not_there_yet_is_a_reason_to_wait(
