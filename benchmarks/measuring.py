@@ -82,15 +82,20 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What was measured without something beside it: a title, Markdown, and figures that have goals."""
+    """What was measured without something beside it: a title, Markdown, and figures that have goals.
+
+    `data` is for programs that go on from it, in types of JSON.
+    """
 
     title: str
     text: str
     figures: Sequence[Figure] = ()
+    data: object = None
 
     def as_json(self) -> dict[str, object]:
         """In types of JSON."""
-        return {"title": self.title, "text": self.text, "figures": [figure.as_json() for figure in self.figures]}
+        figures = [figure.as_json() for figure in self.figures]
+        return {"title": self.title, "text": self.text, "figures": figures, "data": self.data}
 
 
 @dataclass(frozen=True, slots=True)
