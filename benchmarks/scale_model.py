@@ -113,9 +113,7 @@ def _measured(name: str) -> Sequence[Step]:
 
     entries = read_entries(RECORD) | read_entries(RESULTS)
     if name not in entries:
-        raise RuntimeError(
-            f"The model goes by the benchmark {name}, which has not been run: make bench BENCH_ARGS={name}."
-        )
+        raise RuntimeError(f"The model goes by {name}, which was not measured yet: make bench BENCH_ARGS={name}.")
     steps: Sequence[Step] = entries[name]["notes"][0]["data"]
     return steps
 
@@ -127,7 +125,7 @@ def _model(_: Bench) -> Iterator[Note]:
 BENCHMARKS = [
     Benchmark(
         "scale-model",
-        f"What `{KNOWN}` and `{NEW}` measured, put forward to installations that are larger than this machine can show.",
+        f"What `{KNOWN}` and `{NEW}` measured, put forward to installations that no benchmark here can be of.",
         _model,
     )
 ]
