@@ -83,8 +83,8 @@ def scale_model(known: Sequence[Step], new: Sequence[Step]) -> Note:
         _check(f"A session of {largest['archives']:,} new archives", taken, largest["cpu"]),
     ]
     told = (
-        f"A session takes {costs.start:.2f} s of processor time, {costs.listed * 1e6:.0f} µs for each known archive and "
-        f"{costs.taken * 1e3:.1f} ms for each new one with five documents of 3 to 9 KB. An archive adds "
+        f"A session takes {costs.start:.2f} s of processor time, {costs.listed * 1e6:.0f} µs for each known archive "
+        f"and {costs.taken * 1e3:.1f} ms for each new one with five documents of 3 to 9 KB. An archive adds "
         f"{costs.tracker * 1e3:.1f} kB to the tracker and {costs.qc * 1e3:.0f} kB to the QC database."
     )
     return Note("A model of larger installations", f"{told}\n\n{_table(costs)}", checks)
