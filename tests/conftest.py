@@ -18,6 +18,13 @@ pytest_plugins = [
     "tests.stores",
 ]
 
+_LONG = ("tests/test_documents_commands.py", "tests/test_benchmarks", "tests/soak/")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes long comes first: at the end, the other processes of the run would wait for it."""
+    items.sort(key=lambda item: not item.nodeid.startswith(_LONG))
+
 
 @pytest.fixture(autouse=True)
 def no_secrets_known(monkeypatch: pytest.MonkeyPatch) -> None:

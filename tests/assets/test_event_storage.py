@@ -63,8 +63,9 @@ def some_events() -> list[EventLogEntry]:
     return events
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def instance() -> Iterator[DagsterInstance]:
+    """What a storage is registered with; nothing is stored in it."""
     with DagsterInstance.ephemeral() as made:
         yield made
 
@@ -110,9 +111,9 @@ def answers(storage: SqliteEventLogStorage) -> dict[str, object]:
     }
 
 
-@pytest.fixture
-def default_answers(tmp_path: Path, instance: DagsterInstance) -> dict[str, object]:
-    storage = make(SqliteEventLogStorage, tmp_path / "default", instance)
+@pytest.fixture(scope="module")
+def default_answers(tmp_path_factory: pytest.TempPathFactory, instance: DagsterInstance) -> dict[str, object]:
+    storage = make(SqliteEventLogStorage, tmp_path_factory.mktemp("default"), instance)
     for event in some_events():
         storage.store_event(event)
     return answers(storage)
