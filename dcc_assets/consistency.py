@@ -11,7 +11,7 @@ from typing import Final
 
 from dagster import AssetCheckKey, AssetKey, DagsterInstance
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
-from sqlalchemy import Connection, Engine
+from sqlalchemy import ColumnElement, Connection, Engine
 
 from dcc_assets.catalogue import CHECK_OF_PHASE, FILE_SOURCES, REACHABLE, ZIP_ACTIONS
 from dcc_assets.context_reports import contexts_reports, overviews_reports
@@ -21,6 +21,7 @@ from dcc_assets.event_recorder import Report
 from dcc_assets.recorded_contexts import recorded_contexts, recorded_overviews
 from dcc_assets.recorded_data import recorded_data
 from dcc_assets.recorded_outcomes import recorded_crawls, recorded_zips
+from dcc_assets.shown_zips import read_archive
 from dcc_assets.source_reports import source_report
 from dcc_assets.work import open_qc
 from dcc_assets.zip_reports import whole_zip_report
@@ -43,9 +44,9 @@ def check_events(tracker: Engine, settings: Settings, instance: DagsterInstance)
     """
 
     def look(connection: Connection) -> Iterator[Inconsistency]:
-        shown = _Shown(instance)
+        shown, wanted = _Shown(instance), read_archive(instance).horizon.shows()
         yield from shown.missing(FILE_SOURCES.name, _of_sources(connection))
-        yield from shown.missing(ZIP_ACTIONS.name, _of_zips(connection, Staging(settings.staging_directory)))
+        yield from shown.missing(ZIP_ACTIONS.name, _of_zips(connection, Staging(settings.staging_directory), wanted))
         with open_qc(settings) as qc:
             try:
                 require_current(qc)
@@ -53,7 +54,7 @@ def check_events(tracker: Engine, settings: Settings, instance: DagsterInstance)
                 # It was not made yet: nothing is in it.
                 return
             with qc.connect() as qc_connection:
-                yield from shown.missing(ZIP_ACTIONS.name, _of_data(connection, qc_connection))
+                yield from shown.missing(ZIP_ACTIONS.name, _of_data(connection, qc_connection, wanted))
                 yield from shown.missing(CENTRES.name, _of_centres(qc_connection))
 
     return look_at_rest(tracker, settings, look)
@@ -63,12 +64,12 @@ def _of_sources(connection: Connection) -> Iterator[Report]:
     return (source_report(crawl) for crawl in recorded_crawls(connection))
 
 
-def _of_zips(connection: Connection, staging: Staging) -> Iterator[Report]:
-    return (whole_zip_report(outcome, staging) for outcome in recorded_zips(connection))
+def _of_zips(connection: Connection, staging: Staging, wanted: ColumnElement[bool]) -> Iterator[Report]:
+    return (whole_zip_report(outcome, staging) for outcome in recorded_zips(connection, wanted=wanted))
 
 
-def _of_data(tracker: Connection, qc: Connection) -> Iterator[Report]:
-    reports = (data_report(outcome) for outcome in recorded_data(tracker, qc))
+def _of_data(tracker: Connection, qc: Connection, wanted: ColumnElement[bool]) -> Iterator[Report]:
+    reports = (data_report(outcome) for outcome in recorded_data(tracker, qc, wanted=wanted))
     return (report for report in reports if report is not None)
 
 

@@ -18,7 +18,9 @@ from dagster import (
 from dcc_assets.data_catalogue import CONTEXT_SPECS, DATA_CHECK_SPECS, DATA_SPECS, QC_DATABASE_POOL, QC_SPEC
 from dcc_assets.event_recorder import EventRecorder
 from dcc_assets.mirroring import Mirror
+from dcc_assets.recalled_zips import zips_recalled
 from dcc_assets.runs import session_to_resume, step_of, tag_session
+from dcc_assets.shown_zips import archive_older
 from dcc_assets.work import PLATFORM, Platform, known_keys
 from dcc_resources.errors import NotFoundError
 from dcc_resources.outcomes import ZipKey
@@ -79,7 +81,8 @@ def load(context: OpExecutionContext) -> None:
     with platform.work(session_to_resume(context)) as work:
         tag_session(context, work.session)
         with work.open_qc() as qc:
-            with EventRecorder(context.instance, step_of(context)) as recorder:
+            recall = zips_recalled(work.tracker, work.settings, qc)
+            with EventRecorder(context.instance, step_of(context), recall=recall) as recorder:
                 mirror = Mirror(context.instance, recorder, work.tracker, qc, work.settings)
                 mirror.catch_up()
                 try:
@@ -89,6 +92,7 @@ def load(context: OpExecutionContext) -> None:
                     mirror.flush()
                 mirror.catch_up()
             mirror.note_shown()
+            archive_older(context.instance, work.tracker, work.settings)
 
 
 def load_chosen(
@@ -107,7 +111,12 @@ def load_chosen(
     with platform.work(session_to_resume(context)) as work:
         tag_session(context, work.session)
         keys = known_keys(work.tracker, work.settings, partitions)
-        with work.open_qc() as qc, EventRecorder(context.instance, step_of(context), planned) as recorder:
+        with (
+            work.open_qc() as qc,
+            EventRecorder(
+                context.instance, step_of(context), planned, zips_recalled(work.tracker, work.settings, qc)
+            ) as recorder,
+        ):
             mirror = Mirror(context.instance, recorder, work.tracker, qc, work.settings)
             chosen = frozenset(keys)
             for outcome in work.take_up_data(qc, keys, again=again):
@@ -127,7 +136,12 @@ def build_chosen(context: OpExecutionContext, centres: Sequence[str]) -> None:
     platform: Platform = context.resources.platform
     with platform.work(session_to_resume(context)) as work:
         tag_session(context, work.session)
-        with work.open_qc() as qc, EventRecorder(context.instance, step_of(context)) as recorder:
+        with (
+            work.open_qc() as qc,
+            EventRecorder(
+                context.instance, step_of(context), recall=zips_recalled(work.tracker, work.settings, qc)
+            ) as recorder,
+        ):
             mirror = Mirror(context.instance, recorder, work.tracker, qc, work.settings)
             for outcome in work.take_up_data(qc, ()):
                 mirror.tell(outcome)

@@ -14,6 +14,7 @@ from typing import Final
 
 from dagster import AssetCheckSeverity
 
+from dcc_assets.catalogue import ZIP_ACTIONS
 from dcc_assets.data_catalogue import CHECK_OF_GROUP, DATA_INTEGRITY, QC, UPLOAD_CHECK, UPLOADED_DATA
 from dcc_assets.event_recorder import Materialised, Report, Verdict
 from dcc_assets.metadata import Metadata, table, utc_timestamp
@@ -54,7 +55,9 @@ def data_report(outcome: ZipData) -> Report | None:
         materialised, verdicts = _quality_control(outcome), []
     else:
         return None
-    return Report(outcome.key.partition, materialised, tuple(verdicts), utc_timestamp(outcome.finished))
+    return Report(
+        outcome.key.partition, materialised, tuple(verdicts), utc_timestamp(outcome.finished), ZIP_ACTIONS.name
+    )
 
 
 def _upload(outcome: ZipData) -> tuple[Sequence[Materialised], list[Verdict]]:

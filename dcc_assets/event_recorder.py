@@ -13,7 +13,7 @@ import queue
 import re
 import threading
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _MOST_AT_ONCE = 100
+_MOST_WAITING = 1000
 _SECONDS_BETWEEN_WRITES = 1.0
 
 Target = AssetCheckEvaluationTargetMaterializationData
@@ -76,12 +77,23 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What became of one partition. `timestamp`: when, in seconds since 1970; None for the present."""
+    """What became of one partition. `timestamp`: when, in seconds since 1970; None for the present.
+
+    `partitions` is the set of partitions that it is added to where it is not there; None where somebody else sees to
+    that. `whole`: it tells all that there is to be told of a partition that is new.
+    """
 
     partition: str
     materialised: Sequence[Materialised] = ()
     verdicts: Sequence[Verdict] = ()
     timestamp: float | None = None
+    partitions: str | None = None
+    whole: bool = False
+
+
+def nothing_more(_partitions: Sequence[str]) -> Iterable[Report]:
+    """Where there is nothing to be told of partitions that are new but what is told of them anyway."""
+    return ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,22 +108,40 @@ class Step:
 class EventRecorder:
     """Stores reports as Dagster events. A context manager; on leaving, everything told is stored.
 
-    `planned` are the checks that the run announced for its partitions: for these every verdict is stored. A failure to
-    store never holds up the work, which the tracker has in any case: it is raised on leaving, as DagsterStorageError.
+    `planned` are the checks that the run announced for its partitions: for these every verdict is stored. `recall`
+    tells all there is of partitions that were not there, such as zip actions that had been archived, where what is told
+    of them is not whole; it is called in the recorder's thread. A failure to store never holds up the work, which the
+    tracker has in any case: it is raised on leaving, as DagsterStorageError.
     """
 
-    def __init__(self, instance: DagsterInstance, step: Step, planned: Collection[AssetCheckKey] = ()) -> None:
+    def __init__(
+        self,
+        instance: DagsterInstance,
+        step: Step,
+        planned: Collection[AssetCheckKey] = (),
+        recall: Callable[[Sequence[str]], Iterable[Report]] = nothing_more,
+    ) -> None:
         self._instance = instance
         self._step = step
+        self._recall = recall
         self._planned = frozenset(planned)
         self._told: queue.SimpleQueue[Report | None] = queue.SimpleQueue()
         self._error: Exception | None = None
+        self._written = threading.Event()
         self._thread = threading.Thread(target=self._write_all, name="dagster events", daemon=True)
 
     def tell(self, report: Report) -> None:
         """Have a report stored soon; returns at once."""
         if self._error is None:
             self._told.put(report)
+
+    def tell_of_many(self, reports: Iterable[Report]) -> None:
+        """Have reports stored soon, no faster than that is done, so that they do not fill the memory."""
+        for report in reports:
+            while self._told.qsize() > _MOST_WAITING and self._error is None:
+                self._written.clear()
+                self._written.wait(_SECONDS_BETWEEN_WRITES)
+            self.tell(report)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -135,11 +165,13 @@ class EventRecorder:
         try:
             for reports in _batches(self._told):
                 self._write(reports)
+                self._written.set()
         except Exception as error:
             log.debug("Events could not be stored in Dagster", exc_info=True)
             self._error = error
 
-    def _write(self, reports: Sequence[Report]) -> None:
+    def _write(self, told: Sequence[Report]) -> None:
+        reports = [*self._recalled(told), *told]
         self._store(
             self._materialisation(report, materialised) for report in reports for materialised in report.materialised
         )
@@ -151,26 +183,45 @@ class EventRecorder:
             for report, verdict in wanted
         )
 
-    def _wanted(self, reports: Sequence[Report]) -> list[tuple[Report, Verdict]]:
-        conditional: dict[AssetCheckKey, set[str]] = {}
+    def _recalled(self, reports: Sequence[Report]) -> Iterable[Report]:
+        """Add partitions that are not there; what is to be told of them beside the reports."""
+        sets: dict[str, dict[str, bool]] = {}
         for report in reports:
-            for verdict in report.verdicts:
-                if not verdict.told and verdict.check not in self._planned:
-                    conditional.setdefault(verdict.check, set()).add(report.partition)
-        red = {
-            (info.check_key, info.partition_key)
-            for check, partitions in conditional.items()
-            for info in self._instance.event_log_storage.get_asset_check_partition_info(
-                [check], partition_keys=sorted(partitions)
-            )
-            if info.latest_execution_status is AssetCheckExecutionRecordStatus.FAILED
+            if report.partitions is not None:
+                of_set = sets.setdefault(report.partitions, {})
+                of_set[report.partition] = report.whole or of_set.get(report.partition, False)
+        to_recall: list[str] = []
+        for name, told_whole in sets.items():
+            there = self._instance.get_existing_dynamic_partitions(name, list(told_whole))
+            absent = [partition for partition in told_whole if partition not in there]
+            if absent:
+                self._instance.add_dynamic_partitions(name, absent)
+            to_recall += [partition for partition in absent if not told_whole[partition]]
+        return self._recall(to_recall) if to_recall else ()
+
+    def _wanted(self, reports: Sequence[Report]) -> list[tuple[Report, Verdict]]:
+        conditional = {
+            (verdict.check, report.partition)
+            for report in reports
+            for verdict in report.verdicts
+            if not verdict.told and verdict.check not in self._planned
         }
+        red = self._failing(conditional) if conditional else set()
         return [
             (report, verdict)
             for report in reports
             for verdict in report.verdicts
             if verdict.told or verdict.check in self._planned or (verdict.check, report.partition) in red
         ]
+
+    def _failing(self, wanted: Collection[tuple[AssetCheckKey, str]]) -> set[tuple[AssetCheckKey, str | None]]:
+        """Which checks fail for which partitions, among others of those that are wanted."""
+        checks, partitions = {check for check, _ in wanted}, {partition for _, partition in wanted}
+        infos = self._instance.event_log_storage.get_asset_check_partition_info(
+            sorted(checks, key=AssetCheckKey.to_user_string), partition_keys=sorted(partitions)
+        )
+        failed = AssetCheckExecutionRecordStatus.FAILED
+        return {(info.check_key, info.partition_key) for info in infos if info.latest_execution_status is failed}
 
     def _targets(self, wanted: Sequence[tuple[Report, Verdict]]) -> dict[tuple[AssetKey, str], Target]:
         """The latest materialisation of each partition: without it the web page takes a check for out of date."""

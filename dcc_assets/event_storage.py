@@ -22,11 +22,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
-from dagster import EventLogEntry, Field, StringSource
+from dagster import AssetKey, EventLogEntry, Field, StringSource
 from dagster._core.events import ASSET_CHECK_EVENTS, ASSET_EVENTS, EVENT_TYPE_TO_PIPELINE_RUN_STATUS
 from dagster._core.storage.event_log import SqlEventLogStorageTable, SqliteEventLogStorage
 from sqlalchemy.pool import NullPool, StaticPool
 
+from dcc_assets.partition_removal import remove_rows
 from dcc_assets.stored_asset_events import store_about_assets
 
 if TYPE_CHECKING:
@@ -199,6 +200,11 @@ class BatchingSqliteEventLogStorage(SqliteEventLogStorage):
         rows = [{**row, "id": event_id} for (_, row), event_id in zip(mirrored, ids, strict=True)]
         connection.execute(_INSERT, rows)
         store_about_assets(self, connection, zip((event for event, _ in mirrored), ids, strict=True))
+
+    def remove_partitions(self, name: str, assets: Sequence[AssetKey], keys: Sequence[str]) -> None:
+        """Take partitions out of the set `name`, with the events of `assets` about them, in one transaction."""
+        with self.index_connection() as connection:
+            remove_rows(connection, name, assets, keys)
 
     def has_table(self, table_name: str) -> bool:
         """Whether the index database has a table; a table that was seen once is not looked for again."""

@@ -12,8 +12,9 @@ from dagster import (
 )
 from sqlalchemy import Connection, select
 
-from dcc_assets.catalogue import FILE_SOURCE_CHECK_SPECS, FILE_SOURCE_SPEC, FILE_SOURCES, ZIP_ACTIONS
+from dcc_assets.catalogue import FILE_SOURCE_CHECK_SPECS, FILE_SOURCE_SPEC, FILE_SOURCES
 from dcc_assets.event_recorder import EventRecorder
+from dcc_assets.recalled_zips import zips_recalled
 from dcc_assets.runs import session_to_resume, step_of, tag_session
 from dcc_assets.source_reports import found_zip_reports, source_report
 from dcc_assets.work import PLATFORM, Platform, Work, data_is_due
@@ -57,12 +58,11 @@ def crawl(
         sources = run_reading(work.tracker, source_partitions, patience_seconds=work.settings.database_retry)
         context.instance.add_dynamic_partitions(str(FILE_SOURCES.name), list(sources))
         wanted = None if partitions is None else _source_ids(sources, partitions)
-        with EventRecorder(context.instance, step_of(context), planned) as recorder:
+        with EventRecorder(
+            context.instance, step_of(context), planned, zips_recalled(work.tracker, work.settings)
+        ) as recorder:
             show_unshown(context.instance, recorder, work.tracker, work.settings)
             for outcome in work.crawl(wanted):
-                found = [key.partition for key in (*outcome.new_zips, *(key for key, _ in outcome.refused_zips))]
-                if found:
-                    context.instance.add_dynamic_partitions(str(ZIP_ACTIONS.name), list(dict.fromkeys(found)))
                 recorder.tell(source_report(outcome))
                 for report in found_zip_reports(outcome):
                     recorder.tell(report)

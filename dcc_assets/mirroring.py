@@ -15,15 +15,17 @@ from functools import partial
 from typing import Final, TypeVar
 
 from dagster import DagsterInstance, OpExecutionContext
-from sqlalchemy import Connection, Engine, func, select, type_coerce
+from sqlalchemy import ColumnElement, Connection, Engine, func, select, type_coerce
 
 from dcc_assets.context_reports import contexts_reports, overviews_reports
 from dcc_assets.data_catalogue import CENTRES
 from dcc_assets.data_reports import data_report
-from dcc_assets.event_recorder import EventRecorder
+from dcc_assets.event_recorder import EventRecorder, Report
+from dcc_assets.recalled_zips import zips_recalled
 from dcc_assets.recorded_contexts import recorded_contexts, recorded_overviews
 from dcc_assets.recorded_data import AT_ONCE, documented_zip_actions, recorded_page
 from dcc_assets.runs import step_of
+from dcc_assets.shown_zips import read_archive
 from dcc_assets.work import PLATFORM, Platform, open_qc
 from dcc_resources.data_outcomes import ContextsBuilt, DataOutcome, OverviewsBuilt, ZipData
 from dcc_resources.databases.columns import UtcDateTime, utc_now
@@ -75,6 +77,7 @@ class Mirror:
     ) -> None:
         self._instance, self._recorder = instance, recorder
         self._tracker, self._qc, self._settings = tracker, qc, settings
+        self._shown = read_archive(instance).horizon.shows()
         self._judged: list[ZipKey] = []
         self._told: set[ZipKey] = set()
         self._told_contexts: dict[str, int] = {}
@@ -142,7 +145,9 @@ class Mirror:
         if mark.zips and datetime.fromisoformat(mark.zips) > utc_now():
             # The clock was put back: what has changed since then cannot be told.
             mark = replace(mark, zips="")
-        newest, changes = self._read(lambda tracker, qc: (_newest(tracker, qc), changes_since(tracker, qc, mark)))
+        newest, changes = self._read(
+            lambda tracker, qc: (_newest(tracker, qc), changes_since(tracker, qc, mark, shown=self._shown))
+        )
         keys = changes.keys - self._told
         centres = {centre for centre, change in changes.centres.items() if change > self._told_contexts.get(centre, 0)}
         if keys or centres:
@@ -156,7 +161,7 @@ class Mirror:
 
     def _recorded(self, keys: Collection[ZipKey] | None) -> Iterator[ZipData]:
         """As `recorded_data`. What was read at once is told when it is whole, so that nothing is told twice."""
-        ids = self._read(lambda tracker, _: documented_zip_actions(tracker, keys))
+        ids = self._read(lambda tracker, _: documented_zip_actions(tracker, keys, self._shown))
         for start in range(0, len(ids), AT_ONCE):
             yield from self._read(partial(recorded_page, ids=ids[start : start + AT_ONCE]))
 
@@ -169,11 +174,15 @@ class Mirror:
 
     def _show(self, outcomes: Iterable[ZipData]) -> set[ZipKey]:
         keys = set()
-        for outcome in outcomes:
-            report = data_report(outcome)
-            if report is not None:
-                keys.add(outcome.key)
-                self._recorder.tell(report)
+
+        def reports() -> Iterator[Report]:
+            for outcome in outcomes:
+                report = data_report(outcome)
+                if report is not None:
+                    keys.add(outcome.key)
+                    yield report
+
+        self._recorder.tell_of_many(reports())
         return keys
 
     def _add_centres(self, centres: Iterable[str]) -> None:
@@ -187,7 +196,7 @@ def show_changes(context: OpExecutionContext) -> None:
     platform: Platform = getattr(context.resources, PLATFORM)
     with platform.tracker() as (settings, tracker), open_qc(settings) as qc:
         require_current(qc, patience_seconds=settings.database_retry)
-        with EventRecorder(context.instance, step_of(context)) as recorder:
+        with EventRecorder(context.instance, step_of(context), recall=zips_recalled(tracker, settings, qc)) as recorder:
             mirror = Mirror(context.instance, recorder, tracker, qc, settings)
             mirror.catch_up()
         mirror.note_shown()
@@ -204,10 +213,16 @@ def write_mark(instance: DagsterInstance, mark: Mark) -> None:
     instance.daemon_cursor_storage.set_cursor_values({_MARK: json.dumps(asdict(mark))})
 
 
-def changes_since(tracker: Connection, qc: Connection, mark: Mark, until: datetime | None = None) -> Changes:
+def changes_since(
+    tracker: Connection,
+    qc: Connection,
+    mark: Mark,
+    until: datetime | None = None,
+    shown: ColumnElement[bool] | None = None,
+) -> Changes:
     """What has changed since a mark: zip actions that were uploaded, and centres with data contexts.
 
-    `until` leaves out zip actions that changed later: by a clock that was ahead.
+    `until` leaves out zip actions that changed later: by a clock that was ahead. `shown` says which are shown at all.
     """
     query = (
         select(ZipAction.todo_id, ZipFile.file_name)
@@ -221,6 +236,8 @@ def changes_since(tracker: Connection, qc: Connection, mark: Mark, until: dateti
         query = query.where(changed >= since if mark.is_open else changed > since)
     if until is not None:
         query = query.where(changed <= until)
+    if shown is not None:
+        query = query.where(shown)
     keys = frozenset(ZipKey(ACTIONS_BY_ID[todo], name) for todo, name in tracker.execute(query))
     of_contexts = (
         select(_CONTEXT.c.centre, func.max(_HISTORY.c.id))

@@ -22,6 +22,7 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError
 
 from dcc_assets.mysql_connections import Connections, PatientStorage, patient, url_for_dagster
+from dcc_assets.partition_removal import remove_rows
 from dcc_assets.stored_asset_events import store_about_assets
 from dcc_resources.databases.engines import lacks_right
 from dcc_resources.errors import DagsterUnreachableError
@@ -99,6 +100,15 @@ class BatchingMysqlEventLogStorage(PatientStorage, MySQLEventLogStorage):
                 store_about_assets(self, connection, zip(events, _insert(connection, rows), strict=True))
 
         self._connections.patiently(store)
+
+    def remove_partitions(self, name: str, assets: Sequence[AssetKey], keys: Sequence[str]) -> None:
+        """Take partitions out of the set `name`, with the events of `assets` about them, in one transaction."""
+
+        def remove() -> None:
+            with self._connections.transaction() as connection:
+                remove_rows(connection, name, assets, keys)
+
+        self._connections.patiently(remove)
 
     def has_table(self, table_name: str) -> bool:
         """Whether the database has a table; a table that was seen once is not looked for again."""

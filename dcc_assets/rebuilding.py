@@ -7,13 +7,14 @@ from typing import Final
 from dagster import DagsterInstance, OpExecutionContext, job, op
 from sqlalchemy import Engine, func, select
 
-from dcc_assets.catalogue import FILE_SOURCES, ZIP_ACTIONS
+from dcc_assets.catalogue import FILE_SOURCES
 from dcc_assets.event_recorder import EventRecorder
 from dcc_assets.file_source_assets import source_partitions
 from dcc_assets.instance import storage_place
 from dcc_assets.mirroring import Mirror
 from dcc_assets.recorded_outcomes import recorded_crawls, recorded_zips
 from dcc_assets.runs import QUIET, finish_dead_runs, step_of
+from dcc_assets.shown_zips import archive_older, read_archive
 from dcc_assets.source_reports import source_report
 from dcc_assets.work import open_qc
 from dcc_assets.zip_mirroring import newest_zip_mark, write_zip_mark
@@ -60,21 +61,20 @@ class _Rebuilding:
         staging = Staging(self.settings.staging_directory)
         instance = context.instance
         with self.tracker.connect() as connection, EventRecorder(instance, step_of(context)) as recorder:
+            archive_older(instance, self.tracker, self.settings, anew=True)
+            shown = read_archive(instance).horizon.shows()
             instance.add_dynamic_partitions(str(FILE_SOURCES.name), list(source_partitions(connection)))
             for crawl in recorded_crawls(connection):
                 recorder.tell(source_report(crawl))
                 self.file_sources += 1
             newest = newest_zip_mark(connection)
-            total = connection.scalar(select(func.count()).select_from(ZipAction)) or 0
-            partitions: list[str] = []
-            for zip_ in recorded_zips(connection):
-                partitions.append(zip_.key.partition)
-                recorder.tell(whole_zip_report(zip_, staging))
+            total = connection.scalar(select(func.count()).select_from(ZipAction).where(shown)) or 0
+            for zip_ in recorded_zips(connection, wanted=shown):
+                recorder.tell_of_many([whole_zip_report(zip_, staging)])
                 self.zip_actions += 1
                 self.failed += zip_.failed
                 if self.zip_actions % _SHOWN_EVERY == 0:
                     self.say(f"{self.zip_actions:,} of {total:,} zip actions")
-            instance.add_dynamic_partitions(str(ZIP_ACTIONS.name), partitions)
             mirror = self._record_data(instance, recorder)
         write_zip_mark(instance, newest)
         if mirror is not None:

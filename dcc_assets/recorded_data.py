@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, Select, case, func, select
+from sqlalchemy import ColumnElement, Connection, Row, Select, case, func, select
 
 from dcc_assets.data_reports import SHOWN_PHASES
 from dcc_assets.zip_reports import ERRORS_SHOWN
@@ -55,12 +55,19 @@ class _Judged:
     findings: Mapping[int, Sequence[FindingEntry]] = field(default_factory=dict)
 
 
-def recorded_data(tracker: Connection, qc: Connection, keys: Collection[ZipKey] | None = None) -> Iterator[ZipData]:
-    """The zip actions with documents after validation, or those of `keys`, told once for each phase that shows itself.
+def recorded_data(
+    tracker: Connection,
+    qc: Connection,
+    keys: Collection[ZipKey] | None = None,
+    wanted: ColumnElement[bool] | None = None,
+) -> Iterator[ZipData]:
+    """The zip actions with documents after validation, those of `keys`, or those that `wanted` says.
+
+    Each is told once for each phase that shows itself.
 
     A phase is told of that some document has come to; with all documents that have come to it or stopped before it.
     """
-    ids = documented_zip_actions(tracker, keys)
+    ids = documented_zip_actions(tracker, keys, wanted)
     for start in range(0, len(ids), AT_ONCE):
         yield from recorded_page(tracker, qc, ids[start : start + AT_ONCE])
 
@@ -74,20 +81,24 @@ def recorded_page(tracker: Connection, qc: Connection, ids: Sequence[int]) -> li
     return [outcome for recorded in found for outcome in _told(recorded, judged, reasons)]
 
 
-def documented_zip_actions(tracker: Connection, keys: Collection[ZipKey] | None) -> list[int]:
-    """The ids of all zip actions that may have documents, or of those of `keys`."""
+def documented_zip_actions(
+    tracker: Connection, keys: Collection[ZipKey] | None, wanted: ColumnElement[bool] | None = None
+) -> list[int]:
+    """The ids of all zip actions that may have documents, of those of `keys`, or of those that `wanted` says."""
     query = select(ZipAction.id, ZipAction.todo_id, ZipFile.file_name).join(ZipFile, ZipFile.id == ZipAction.zip_id)
     # Where the name alone, or the download, came to nothing there is no document.
     query = query.where(ZipAction.phase_id >= int(Phase.XML_NAME)).order_by(ZipAction.id)
+    if wanted is not None:
+        query = query.where(wanted)
     if keys is None:
         return [row.id for row in tracker.execute(query)]
-    wanted, names = frozenset(keys), sorted({key.file_name for key in keys})
+    chosen, names = frozenset(keys), sorted({key.file_name for key in keys})
     found = (
         row
         for start in range(0, len(names), AT_ONCE)
         for row in tracker.execute(query.where(ZipFile.file_name.in_(names[start : start + AT_ONCE])))
     )
-    return sorted(row.id for row in found if key_of(row) in wanted)
+    return sorted(row.id for row in found if key_of(row) in chosen)
 
 
 def _documents(tracker: Connection, ids: Sequence[int]) -> Iterator[_Recorded]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Connection, Row, func, select
+from sqlalchemy import ColumnElement, Connection, Row, func, select
 
 from dcc_assets.zip_reports import ERRORS_SHOWN
 from dcc_resources.errors import ArchiveRemovedError
@@ -61,19 +61,23 @@ def recorded_crawls(connection: Connection) -> list[SourceCrawl]:
     ]
 
 
-def recorded_zips(connection: Connection, keys: Sequence[ZipKey] | None = None) -> Iterator[ZipOutcome]:
-    """All zip actions, or those of `keys`, in the order in which they were first seen."""
+def recorded_zips(
+    connection: Connection, keys: Sequence[ZipKey] | None = None, wanted: ColumnElement[bool] | None = None
+) -> Iterator[ZipOutcome]:
+    """All zip actions, those of `keys`, or those that `wanted` says, in the order in which they were first seen."""
     labels = {address.id: address.label for address in load_addresses(connection, only_crawlable=False)}
     query = select(ZipAction.id)
+    if wanted is not None:
+        query = query.where(wanted)
     if keys is not None:
         query = query.join(ZipFile, ZipFile.id == ZipAction.zip_id).where(
             ZipFile.file_name.in_({key.file_name for key in keys})
         )
-    wanted = None if keys is None else frozenset(keys)
+    chosen = None if keys is None else frozenset(keys)
     ids = connection.scalars(query.order_by(ZipAction.id)).all()
     for start in range(0, len(ids), _CHUNK):
         for zip_ in _chunk(connection, ids[start : start + _CHUNK], labels):
-            if wanted is None or zip_.key in wanted:
+            if chosen is None or zip_.key in chosen:
                 yield zip_
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from dagster import MetadataValue
 
-from dcc_assets.catalogue import CHECK_OF_PHASE, FILE_SOURCE_LISTINGS, REACHABLE, ZIP_ACTIONS_ASSET
+from dcc_assets.catalogue import CHECK_OF_PHASE, FILE_SOURCE_LISTINGS, REACHABLE, ZIP_ACTIONS, ZIP_ACTIONS_ASSET
 from dcc_assets.event_recorder import Materialised, Report, Verdict
 from dcc_assets.metadata import Metadata, table, utc_timestamp
 from dcc_resources.outcomes import SourceCrawl
@@ -50,7 +50,7 @@ def found_zip_reports(crawl: SourceCrawl) -> Iterator[Report]:
                 ZIP_ACTIONS_ASSET, {"action": key.action.value, **found_on}, f"Found on {crawl.label}."
             )
             fine = Verdict(_NAME, True, f"{key.file_name} follows the naming convention.", told=False)
-            yield Report(key.partition, (there,), (fine,), finished)
+            yield Report(key.partition, (there,), (fine,), finished, ZIP_ACTIONS.name, whole=True)
     for key, reason in refused.items():
         verdict = Verdict(
             _NAME,
@@ -58,7 +58,7 @@ def found_zip_reports(crawl: SourceCrawl) -> Iterator[Report]:
             reason,
             {"zip": str(key), "phase": Phase.ZIP_NAME.short_name, "reason": reason, **found_on},
         )
-        yield Report(key.partition, (), (verdict,), finished)
+        yield Report(key.partition, (), (verdict,), finished, ZIP_ACTIONS.name, whole=True)
 
 
 def _summary(crawl: SourceCrawl) -> str:

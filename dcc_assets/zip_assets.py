@@ -13,6 +13,7 @@ from dagster import (
 
 from dcc_assets.catalogue import ZIP_ACTIONS_ASSET, ZIP_CHECK_SPECS, ZIP_SPECS
 from dcc_assets.event_recorder import EventRecorder, Report
+from dcc_assets.recalled_zips import zips_recalled
 from dcc_assets.runs import session_to_resume, step_of, tag_session
 from dcc_assets.work import PLATFORM, Platform, data_is_due, known_keys
 from dcc_assets.zip_mirroring import note_shown, show_recorded, show_unshown
@@ -60,7 +61,9 @@ def process(
         tag_session(context, work.session)
         keys = None if partitions is None else known_keys(work.tracker, work.settings, partitions)
         staging = Staging(work.settings.staging_directory)
-        with EventRecorder(context.instance, step_of(context), planned) as recorder:
+        with EventRecorder(
+            context.instance, step_of(context), planned, zips_recalled(work.tracker, work.settings)
+        ) as recorder:
             show_unshown(context.instance, recorder, work.tracker, work.settings)
             for outcome in work.process(keys):
                 recorder.tell(report(outcome, staging))

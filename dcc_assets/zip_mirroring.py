@@ -15,11 +15,11 @@ from functools import partial
 from typing import Final
 
 from dagster import DagsterInstance
-from sqlalchemy import Connection, Engine, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Engine, func, or_, select
 
-from dcc_assets.catalogue import ZIP_ACTIONS
 from dcc_assets.event_recorder import EventRecorder
 from dcc_assets.recorded_outcomes import recorded_zips
+from dcc_assets.shown_zips import archive_older, read_archive
 from dcc_assets.zip_reports import whole_zip_report
 from dcc_resources.outcomes import ZipKey, ZipOutcome
 from dcc_resources.settings import Settings
@@ -48,14 +48,15 @@ def show_unshown(instance: DagsterInstance, recorder: EventRecorder, tracker: En
     Raises TrackerUnreachableError, as `note_shown` and `show_recorded` do.
     """
     mark = read_zip_mark(instance)
+    if mark == ZipMark():
+        archive_older(instance, tracker, settings)
     if run_reading(tracker, newest_zip_mark, patience_seconds=settings.database_retry) == mark:
         return
-    last = 0
+    last, shown = 0, read_archive(instance).horizon.shows()
     while page := run_reading(
-        tracker, partial(_unshown, mark=mark, after=last), patience_seconds=settings.database_retry
+        tracker, partial(_unshown, mark=mark, shown=shown, after=last), patience_seconds=settings.database_retry
     ):
         last, keys = max(page), list(page.values())
-        instance.add_dynamic_partitions(str(ZIP_ACTIONS.name), [key.partition for key in keys])
         show_recorded(recorder, tracker, settings, keys)
 
 
@@ -64,8 +65,8 @@ def show_recorded(recorder: EventRecorder, tracker: Engine, settings: Settings, 
     staging = Staging(settings.staging_directory)
     for start in range(0, len(keys), _AT_ONCE):
         load = partial(_recorded, keys=keys[start : start + _AT_ONCE])
-        for outcome in run_reading(tracker, load, patience_seconds=settings.database_retry):
-            recorder.tell(whole_zip_report(outcome, staging))
+        outcomes = run_reading(tracker, load, patience_seconds=settings.database_retry)
+        recorder.tell_of_many(whole_zip_report(outcome, staging) for outcome in outcomes)
 
 
 def note_shown(instance: DagsterInstance, tracker: Engine, settings: Settings) -> None:
@@ -113,8 +114,8 @@ def _recorded(connection: Connection, keys: Sequence[ZipKey]) -> list[ZipOutcome
     return list(recorded_zips(connection, keys))
 
 
-def _unshown(connection: Connection, mark: ZipMark, after: int) -> dict[int, ZipKey]:
-    """The zip actions by ids greater than `after` of which something is newer than the mark, a few hundred of them."""
+def _unshown(connection: Connection, mark: ZipMark, shown: ColumnElement[bool], after: int) -> dict[int, ZipKey]:
+    """Some hundreds of those `shown`, by ids greater than `after`, of which something is newer than the mark."""
     downloaded = (
         select(FileSourceHasZip.za_id)
         .join(ZipDownload, ZipDownload.zf_id == FileSourceHasZip.id)
@@ -131,7 +132,7 @@ def _unshown(connection: Connection, mark: ZipMark, after: int) -> dict[int, Zip
     query = (
         select(ZipAction.id, ZipAction.todo_id, ZipFile.file_name)
         .join(ZipFile, ZipFile.id == ZipAction.zip_id)
-        .where(newer, ZipAction.id > after)
+        .where(newer, shown, ZipAction.id > after)
         .order_by(ZipAction.id)
         .limit(_AT_ONCE)
     )

@@ -12,7 +12,14 @@ from typing import Final
 
 from dagster import MetadataValue
 
-from dcc_assets.catalogue import CHECK_OF_PHASE, VALIDATED_DOCUMENTS, XML_DOCUMENTS, ZIP_ACTIONS_ASSET, ZIP_DOWNLOADS
+from dcc_assets.catalogue import (
+    CHECK_OF_PHASE,
+    VALIDATED_DOCUMENTS,
+    XML_DOCUMENTS,
+    ZIP_ACTIONS,
+    ZIP_ACTIONS_ASSET,
+    ZIP_DOWNLOADS,
+)
 from dcc_assets.event_recorder import Materialised, Report, Verdict
 from dcc_assets.metadata import Metadata, table, utc_timestamp
 from dcc_resources.errors import MemberIgnoredError
@@ -43,6 +50,7 @@ def zip_report(outcome: ZipOutcome, staging: Staging) -> Report:
         tuple(_materialised(outcome, staging)),
         tuple(_verdicts(outcome, staging)),
         utc_timestamp(outcome.finished),
+        ZIP_ACTIONS.name,
     )
 
 
@@ -50,11 +58,11 @@ def whole_zip_report(outcome: ZipOutcome, staging: Staging) -> Report:
     """As `zip_report`, with the zip action itself: that it is there, its name accepted or refused."""
     report = zip_report(outcome, staging)
     if outcome.phase is Phase.ZIP_NAME and outcome.failed:
-        return report
+        return replace(report, whole=True)
     name = Verdict(CHECK_OF_PHASE[Phase.ZIP_NAME], True, _PASSED[Phase.ZIP_NAME], _about(outcome), told=False)
     others = tuple(verdict for verdict in report.verdicts if verdict.check != name.check)
     there = Materialised(ZIP_ACTIONS_ASSET, _about(outcome) | {"action": outcome.key.action.value})
-    return replace(report, materialised=(there, *report.materialised), verdicts=(name, *others))
+    return replace(report, materialised=(there, *report.materialised), verdicts=(name, *others), whole=True)
 
 
 def _materialised(outcome: ZipOutcome, staging: Staging) -> Iterator[Materialised]:

@@ -207,6 +207,19 @@ class Settings(BaseSettings):
         default=True,
         description="Whether `dcc` shows its work in Dagster too; the tracker has it in any case.",
     )
+    dagster_zips: int = Field(
+        default=20_000,
+        ge=1,
+        le=1_000_000,
+        description="Zip actions that came through which Dagster shows: those that changed last. Older ones are "
+        "archived from its pages; the tracker and `dcc` have them all.",
+    )
+    dagster_failed_zips: int = Field(
+        default=2_000,
+        ge=1,
+        le=1_000_000,
+        description="Zip actions that failed which Dagster shows, likewise: its pages of checks take long for many.",
+    )
 
     reference_impress: str | None = Field(
         default=None,

@@ -1,0 +1,208 @@
+"""The pages of Dagster's UI with many zip actions: what each asks for, by GraphQL, and how long the answer takes.
+
+python -m benchmarks.ui_scale [--known N] [--shown N]
+
+The queries are those of the pages of Dagster 1.13, with the parts that depend on the number of partitions. Each is
+asked of a server that has just started, and again; a page asks for several at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks.finished_zips import DCC, FinishedZips
+
+KNOWN: Final = 100_000
+SHOWN: Final = 20_000
+ASSET: Final = "validated_documents"
+CHECK: Final = "xsd"
+AGAIN: Final = 3
+_SECONDS: Final = 300.0
+_STATUSES: Final = (
+    "assetPartitionStatuses { ... on DefaultPartitionStatuses "
+    "{ materializedPartitions materializingPartitions failedPartitions } }"
+)
+_KEYS: Final = "partitionKeysByDimension { name type partitionKeys }"
+_ENTRIES: Final = "metadataEntries { label description }"
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a page asks for; `variables` beside the asset's key."""
+
+    page: str
+    query: str
+    variables: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """How long a question took, the first time and as a rule, in seconds; the size of the answer in bytes."""
+
+    page: str
+    first: float
+    again: float
+    size: int
+
+
+def questions(partition: str) -> tuple[Question, ...]:
+    """What the pages ask for; `partition` is one whose check failed."""
+    return (
+        Question(
+            "lineage: the state of an asset (AssetGraphLiveQuery)",
+            "query($asset: AssetKeyInput!) { assetNodes(assetKeys: [$asset], loadMaterializations: true) { id "
+            "assetMaterializations(limit: 1) { timestamp } partitionStats { numMaterialized numMaterializing "
+            "numPartitions numFailed } assetChecksOrError { ... on AssetChecks { checks { name "
+            "executionForLatestMaterialization { status } } } } } assetsLatestInfo(assetKeys: [$asset]) { id } }",
+        ),
+        Question(
+            "asset: partitions (PartitionHealthQuery)",
+            "query($asset: AssetKeyInput!) { assetNodeOrError(assetKey: $asset) { ... on AssetNode { id "
+            f"{_KEYS} {_STATUSES} }} }} }}",
+        ),
+        Question(
+            "asset: one partition (AssetPartitionDetailQuery)",
+            "query($asset: AssetKeyInput!, $partition: String!) { assetOrError(assetKey: $asset) { ... on Asset { id "
+            "definition { id latestRunForPartition(partition: $partition) { id } } assetEventHistory(partitions: "
+            "[$partition], limit: 1000, eventTypeSelectors: [MATERIALIZATION, OBSERVATION, FAILED_TO_MATERIALIZE]) "
+            f"{{ results {{ ... on MaterializationEvent {{ runId {_ENTRIES} }} ... on ObservationEvent "
+            f"{{ runId {_ENTRIES} }} }} }} }} }} }}",
+            {"partition": partition},
+        ),
+        Question(
+            "asset: is a partition stale (AssetPartitionStaleQuery)",
+            "query($asset: AssetKeyInput!, $partition: String!) { assetNodeOrError(assetKey: $asset) { ... on "
+            "AssetNode { id staleStatus(partition: $partition) staleCauses(partition: $partition) { reason } } } }",
+            {"partition": partition},
+        ),
+        Question(
+            "asset: events (RecentAssetEventsQuery)",
+            "query($asset: AssetKeyInput!) { assetOrError(assetKey: $asset) { ... on Asset { id assetEventHistory("
+            "limit: 50, eventTypeSelectors: [MATERIALIZATION, OBSERVATION]) { results { ... on MaterializationEvent "
+            f"{{ partition timestamp {_ENTRIES} }} ... on ObservationEvent {{ partition timestamp {_ENTRIES} }} }} }} "
+            "} } }",
+        ),
+        Question(
+            "checks (AssetChecksQuery)",
+            "query($asset: AssetKeyInput!) { assetNodeOrError(assetKey: $asset) { ... on AssetNode { id "
+            "assetChecksOrError { ... on AssetChecks { checks { name description executionForLatestMaterialization "
+            "{ status timestamp } partitionStatuses { ... on AssetCheckDefaultPartitionStatuses "
+            "{ succeededPartitions failedPartitions } } } } } } } }",
+        ),
+        Question(
+            "checks: partitions (AssetCheckPartitionHealthQuery)",
+            "query($asset: AssetKeyInput!, $check: String!) { assetNodeOrError(assetKey: $asset) { ... on AssetNode "
+            f"{{ id assetCheckOrError(checkName: $check) {{ ... on AssetCheck {{ name {_KEYS} partitionStatuses {{ "
+            "... on AssetCheckDefaultPartitionStatuses { succeededPartitions failedPartitions inProgressPartitions "
+            "skippedPartitions executionFailedPartitions } } } } } } }",
+            {"check": CHECK},
+        ),
+        Question(
+            "checks: one partition (AssetCheckPartitionDetailQuery)",
+            "query($asset: AssetKeyInput!, $check: String!, $partition: String!) { assetCheckExecutions(assetKey: "
+            "$asset, checkName: $check, partition: $partition, limit: 1000) { id status evaluation { severity "
+            f"description {_ENTRIES} }} }} }}",
+            {"check": CHECK, "partition": partition},
+        ),
+        Question(
+            "checks: history (AssetCheckDetailsQuery)",
+            "query($asset: AssetKeyInput!, $check: String!) { assetCheckExecutions(assetKey: $asset, checkName: "
+            "$check, limit: 25) { id status evaluation { severity description } } }",
+            {"check": CHECK},
+        ),
+    )
+
+
+def ask(url: str, question: Question) -> tuple[float, bytes]:
+    """How long a question takes, and the answer. Raises RuntimeError for one that says it failed."""
+    variables = {"asset": {"path": [ASSET]}, **question.variables}
+    told = json.dumps({"query": question.query, "variables": variables}).encode()
+    request = urllib.request.Request(f"{url}/graphql", told, {"Content-Type": "application/json"})
+    began = time.perf_counter()
+    with urllib.request.urlopen(request, timeout=_SECONDS) as answer:
+        body: bytes = answer.read()
+    seconds = time.perf_counter() - began
+    if "errors" in json.loads(body):
+        raise RuntimeError(f"{question.page}: {body[:2000]!r}")
+    return seconds, body
+
+
+@contextmanager
+def served(zips: FinishedZips) -> Iterator[str]:
+    """The URL of the UI on an installation."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = int(server.getsockname()[1])
+    process = subprocess.Popen(
+        [DCC, "ui", "--without-daemon", "--port", str(port)],
+        env=zips.environment(events=True),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        if not any("The UI is at" in line for line in process.stdout):
+            raise RuntimeError("The UI did not start.")
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+def answers(url: str) -> list[Answer]:
+    """Every question asked `AGAIN` times after the first."""
+    find = questions("")[6]
+    failed = json.loads(ask(url, find)[1])["data"]["assetNodeOrError"]["assetCheckOrError"]["partitionStatuses"]
+    asked = []
+    for question in questions(failed["failedPartitions"][0]):
+        first, body = ask(url, question)
+        again = sorted(ask(url, question)[0] for _ in range(AGAIN))[AGAIN // 2]
+        asked.append(Answer(question.page, first, again, len(body)))
+    return asked
+
+
+def as_markdown(asked: Sequence[Answer]) -> str:
+    """A table of answers."""
+    lines = ["| page (query) | first, s | again, s | answer, KB |", "| --- | ---: | ---: | ---: |"]
+    lines += [f"| {one.page} | {one.first:.2f} | {one.again:.2f} | {one.size / 1000:,.0f} |" for one in asked]
+    return "\n".join(lines)
+
+
+def ui_times(folder: Path, known: int = KNOWN, shown: int = SHOWN) -> str:
+    """How long the pages take on an installation in `folder` that is made, and what showing it took."""
+    zips = FinishedZips(folder, known, DCC_DAGSTER_ZIPS=str(shown))
+    zips.make()
+    began = time.perf_counter()
+    zips.command("crawl", events=True, expected=(0, 1))
+    seconds = time.perf_counter() - began
+    with served(zips) as url:
+        table = as_markdown(answers(url))
+    return (
+        f"{known:,} known zip actions, DCC_DAGSTER_ZIPS={shown}; the first session that shows them took "
+        f"{seconds:.0f} s.\n\n{table}"
+    )
+
+
+def main() -> None:
+    """Measure, and print what came of it."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0] if __doc__ else None)
+    parser.add_argument("--known", type=int, default=KNOWN)
+    parser.add_argument("--shown", type=int, default=SHOWN)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="dcc-bench-") as scratch:
+        sys.stdout.write(ui_times(Path(scratch) / "ui", options.known, options.shown) + "\n")
+
+
+if __name__ == "__main__":
+    main()
