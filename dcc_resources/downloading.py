@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import queue
 import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Self
 
 from dcc_resources.allowance import Allowance, Place
 from dcc_resources.errors import (
@@ -27,7 +26,7 @@ from dcc_resources.errors import (
     SourceError,
     SourceTimeoutError,
 )
-from dcc_resources.file_sources.base import Connection, SourceAddress
+from dcc_resources.file_sources.base import Connection, LooksAhead, SourceAddress, Upcoming
 from dcc_resources.file_sources.connect import connect
 from dcc_resources.file_sources.pace import Pace
 from dcc_resources.log_context import in_log_context, logging_about, progress_log
@@ -35,14 +34,18 @@ from dcc_resources.outcomes import ZipKey
 from dcc_resources.settings import Settings
 from dcc_resources.staging import Origin, Staging, disk_errors
 from dcc_resources.tracker.reference import Phase
+from dcc_resources.transfer_queue import TransferQueue
 
 progress = progress_log(__name__)
 
 _BLOCK = 1024 * 1024
 _PROGRESS_SECONDS = 1.0
 _FRESH_SECONDS = 30.0
+_MOST_AHEAD, _MOST_BYTES_AHEAD = 32, 8 * 1024 * 1024
 _MOST_UNSIZED = 4 * 1024 * 1024 * 1024
 
+MOST_QUEUED = 128
+"""Attempts that are requested of one file source at once: those under way, and those that wait for them."""
 
 HOPELESS = (LoginRefusedError, HostKeyUnknownError, HostKeyChangedError, CertificateRefusedError)
 """Errors that trying again in the same session cannot mend."""
@@ -108,27 +111,27 @@ def receive(
     """
     key, hosting = transfer.key, transfer.hosting
     began = time.monotonic()
-    origin = Origin(hosting.source_id, hosting.size_bytes, hosting.modified)
+    origin = _origin(hosting)
     with disk_errors(key):
         staging.prepare(key)
         offset = staging.resumable(key, origin)
     try:
-        with staging.room_for(key, (hosting.size_bytes or 0) - offset) as written, disk_errors(key):
-            if offset == 0:
-                staging.begin_part(key, origin)
-            with staging.part(key).open("ab") as part:
-                sink = _Sink(part, key, hosting.size_bytes, most_unsized, written, on_bytes)
-                sink.take_in(staging.part(key), offset)
-                if hosting.size_bytes is None or offset < hosting.size_bytes:
-                    with _kept(pace or Pace(), sink, connection):
-                        connection.fetch(
-                            key.action,
-                            key.file_name,
-                            sink,
-                            size=hosting.size_bytes,
-                            offset=offset,
-                            modified=hosting.modified,
-                        )
+        with (
+            staging.room_for(key, (hosting.size_bytes or 0) - offset) as written,
+            disk_errors(key),
+            _Sink(staging, key, origin, most_unsized, written, on_bytes) as sink,
+        ):
+            sink.take_in(offset)
+            if hosting.size_bytes is None or offset < hosting.size_bytes:
+                with _kept(pace or Pace(), sink, connection):
+                    connection.fetch(
+                        key.action,
+                        key.file_name,
+                        sink,
+                        size=hosting.size_bytes,
+                        offset=offset,
+                        modified=hosting.modified,
+                    )
         sink.check_size()
         if hosting.has_md5:
             _check_md5(key, sink.digest.hexdigest(), connection.read_md5(key.action, key.file_name))
@@ -138,6 +141,10 @@ def receive(
     with disk_errors(key):
         path = staging.finish_part(key)
     return Received(path, sink.received, sink.digest.hexdigest(), time.monotonic() - began, resumed=offset > 0)
+
+
+def _origin(hosting: Hosting) -> Origin:
+    return Origin(hosting.source_id, hosting.size_bytes, hosting.modified)
 
 
 @contextlib.contextmanager
@@ -153,34 +160,65 @@ def _kept(pace: Pace, sink: _Sink, connection: Connection) -> Iterator[None]:
 
 
 class _Sink:
-    """Writes what arrives, and hashes and counts it on the way."""
+    """Writes what arrives to the part, and hashes and counts it on the way.
+
+    The part's origin is noted before anything is written to it, but for an archive that arrives in one block: if that
+    fails afterwards the origin is noted then, and all that a killed process loses is the block.
+    """
 
     def __init__(
         self,
-        part: BinaryIO,
+        staging: Staging,
         key: ZipKey,
-        expected: int | None,
-        most: int,
+        origin: Origin,
+        most_unsized: int,
         written: Callable[[int], object],
         on_bytes: Callable[[int], object],
     ) -> None:
         self.digest = hashlib.md5(usedforsecurity=False)
         self.received = 0
         self.key = key
-        self._part, self._expected, self._written, self._on_bytes = part, expected, written, on_bytes
-        self._most = most if expected is None else expected
+        self._staging, self._origin, self._expected = staging, origin, origin.size_bytes
+        self._written, self._on_bytes = written, on_bytes
+        self._most = most_unsized if self._expected is None else self._expected
+        self._part: BinaryIO | None = None
+        self._noted = False
         self._told = time.monotonic()
 
-    def take_in(self, part: Path, length: int) -> None:
-        """Hash what an earlier attempt received."""
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self._part is None and kind is None:
+            self._part = self._opened(noted=True)
+        if self._part is not None:
+            self._part.close()
+            if kind is not None and not self._noted:
+                self._staging.note_origin(self.key, self._origin)
+
+    def take_in(self, length: int) -> None:
+        """Hash what an earlier attempt received, and go on after it."""
         if length == 0:
             return
+        part = self._staging.part(self.key)
         with part.open("rb") as known:
             while block := known.read(min(_BLOCK, length - self.received)):
                 self.digest.update(block)
                 self.received += len(block)
+        self._part, self._noted = part.open("ab"), True
+
+    def _opened(self, *, noted: bool) -> BinaryIO:
+        """The part, at its beginning."""
+        if noted:
+            self._staging.begin_part(self.key, self._origin)
+        else:
+            self._staging.clear_part(self.key)
+        self._noted = noted
+        return self._staging.part(self.key).open("ab")
 
     def __call__(self, block: bytes) -> None:
+        if self._part is None:
+            self._part = self._opened(noted=len(block) != self._expected)
         self._part.write(block)
         self._written(len(block))
         self.digest.update(block)
@@ -267,7 +305,9 @@ class SourceDownloads:
     ) -> None:
         self.address = address
         self._settings, self._staging, self._allowance, self._tell = settings, staging, allowance, tell
-        self._transfers: queue.SimpleQueue[Transfer | None] = queue.SimpleQueue()
+        self._transfers = TransferQueue[Transfer](
+            settings.downloads_per_source, lambda transfer: transfer.hosting.size_bytes
+        )
         self._threads: list[threading.Thread] = []
         self._stopping = threading.Event()
         self._given_up: SourceError | None = None
@@ -279,7 +319,8 @@ class SourceDownloads:
         self._transfers.put(transfer)
         if len(self._threads) < self._settings.downloads_per_source:
             name = f"download {self.address.id}.{len(self._threads) + 1}"
-            thread = threading.Thread(target=in_log_context(self._work), name=name, daemon=True)
+            work = in_log_context(self._work)
+            thread = threading.Thread(target=work, args=(len(self._threads),), name=name, daemon=True)
             self._threads.append(thread)
             thread.start()
 
@@ -307,23 +348,22 @@ class SourceDownloads:
     def stop(self) -> None:
         """End the threads; transfers under way break off where they are, to be resumed by a later session."""
         self._stopping.set()
-        for _ in self._threads:
-            self._transfers.put(None)
+        self._transfers.stop()
 
     def join(self, timeout: float) -> None:
         """Wait for the threads to end, `timeout` seconds at most for each."""
         for thread in self._threads:
             thread.join(timeout)
 
-    def _work(self) -> None:
+    def _work(self, worker: int) -> None:
         phase = Phase.DOWNLOAD.short_name
         with logging_about(source=self.address.id, centre=self.address.centre, phase=phase):
-            self._carry_out_all()
+            self._carry_out_all(worker)
 
-    def _carry_out_all(self) -> None:
+    def _carry_out_all(self, worker: int) -> None:
         connection: Connection | None = None
         used = 0.0
-        while (transfer := self._transfers.get()) is not None and not self._stopping.is_set():
+        while (transfer := self._transfers.take(worker)) is not None and not self._stopping.is_set():
             if self._given_up is None:
                 with self._allowance.place() as place:
                     if connection is not None and time.monotonic() - used > _FRESH_SECONDS:
@@ -331,14 +371,28 @@ class SourceDownloads:
                         connection.close()
                         connection = None
                     with logging_about(zip_action=transfer.key):
-                        connection = self._carry_out(transfer, connection, place)
+                        connection = self._carry_out(worker, transfer, connection, place)
                     used = time.monotonic()
             else:
                 self._tell(Broke(transfer, self._given_up, connecting=True))
         if connection is not None:
             connection.close()
 
-    def _carry_out(self, transfer: Transfer, connection: Connection | None, place: Place) -> Connection | None:
+    def _look_ahead(self, worker: int, transfer: Transfer, connection: Connection) -> None:
+        """Tell a connection that can make use of it what comes after a transfer."""
+        if not isinstance(connection, LooksAhead):
+            return
+        if following := self._transfers.keep(worker, _MOST_AHEAD, _MOST_BYTES_AHEAD):
+            connection.announce([self._upcoming(each) for each in (transfer, *following)])
+
+    def _upcoming(self, transfer: Transfer) -> Upcoming:
+        key, hosting = transfer.key, transfer.hosting
+        offset = self._staging.resumable(key, _origin(hosting))
+        return Upcoming(key.action, key.file_name, hosting.size_bytes, offset, hosting.has_md5)
+
+    def _carry_out(
+        self, worker: int, transfer: Transfer, connection: Connection | None, place: Place
+    ) -> Connection | None:
         """Carry out one transfer, whose turn has come; returns the connection if it can serve for the next."""
         if self._stopping.is_set():
             return connection
@@ -358,6 +412,7 @@ class SourceDownloads:
             if connection is None:
                 connection = connect(self.address, self._settings)
                 connecting = False
+            self._look_ahead(worker, transfer, connection)
             received = receive(
                 connection,
                 transfer,

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from dcc_resources.downloading import Broke, Hosting, Received, SourceDownloads, Transfer
+from dcc_resources.downloading import MOST_QUEUED, Broke, Hosting, Received, SourceDownloads, Transfer
 from dcc_resources.errors import SourceError
 from dcc_resources.tracker.source_statistics import Conduct
 from dcc_resources.zip_jobs import Job
-
-_QUEUED = 64
 
 
 class SourceQueue:
@@ -38,7 +36,7 @@ class SourceQueue:
     def take(self, still_wanted: Callable[[], bool]) -> list[tuple[Job, Hosting]]:
         """The zip actions whose attempts may begin by now; asks `still_wanted` before each."""
         taken = []
-        while self._waiting and self._queued < _QUEUED and still_wanted():
+        while self._waiting and self._queued < MOST_QUEUED and still_wanted():
             taken.append(self._waiting.popleft())
             self._queued += 1
         return taken

@@ -80,7 +80,7 @@ class Staging:
 
     def resumable(self, key: ZipKey, origin: Origin) -> int:
         """How many bytes of this very archive are here already; 0 to begin at the beginning."""
-        if origin.size_bytes is None or origin.modified is None:
+        if origin.size_bytes is None or origin.modified is None or not os.path.lexists(self._origin_file(key)):
             return 0
         part = self.part(key)
         try:
@@ -92,8 +92,16 @@ class Staging:
 
     def begin_part(self, key: ZipKey, origin: Origin) -> None:
         """Note the origin of the part that is about to be written from its beginning."""
-        part = self.part(key)
-        part.unlink(missing_ok=True)
+        self.clear_part(key)
+        self.note_origin(key, origin)
+
+    def clear_part(self, key: ZipKey) -> None:
+        """Remove what there is of an archive: a part without a noted origin is never gone on with."""
+        self._origin_file(key).unlink(missing_ok=True)
+        self.part(key).unlink(missing_ok=True)
+
+    def note_origin(self, key: ZipKey, origin: Origin) -> None:
+        """Note what the part is a part of."""
         self._origin_file(key).write_text(json.dumps(asdict(origin)), "utf-8")
 
     def finish_part(self, key: ZipKey) -> Path:
@@ -108,9 +116,7 @@ class Staging:
 
     def drop_part(self, key: ZipKey) -> None:
         """Remove what was received of an archive, so that the next attempt begins anew."""
-        part = self.part(key)
-        part.unlink(missing_ok=True)
-        self._origin_file(key).unlink(missing_ok=True)
+        self.clear_part(key)
 
     @contextmanager
     def room_for(self, key: ZipKey, needed: int) -> Iterator[Callable[[int], None]]:

@@ -6,11 +6,11 @@ and raise only SourceError (or DiskFullError and the caller's own errors out of 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol, Self, runtime_checkable
 
 from pydantic import SecretStr
 
@@ -85,6 +85,30 @@ class ActionListing:
     missing: bool = False
     ignored: int = 0
     ignored_examples: tuple[tuple[str, str], ...] = field(default=())
+
+
+@dataclass(frozen=True, slots=True)
+class Upcoming:
+    """A file that will be fetched, from `offset` on; with `has_md5`, its checksum will be read after it."""
+
+    action: Action
+    name: str
+    size: int | None
+    offset: int
+    has_md5: bool
+
+
+@runtime_checkable
+class LooksAhead(Protocol):
+    """What a connection may offer beside `Connection`: to let files follow each other without a wait between them."""
+
+    def announce(self, upcoming: Sequence[Upcoming]) -> None:
+        """Tell which files will be fetched next, in this order, in place of those told before.
+
+        Nothing is sent for it before the next `fetch`, and nothing raised: what is wrong with a file is told when it is
+        fetched. Memory for what arrives early is bounded, and what is fetched in another way after all only costs time.
+        """
+        ...
 
 
 class Connection(Protocol):

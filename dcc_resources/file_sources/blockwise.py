@@ -8,7 +8,7 @@ from contextlib import closing
 
 from dcc_resources.errors import FileMissingError
 from dcc_resources.file_sources.base import Connection
-from dcc_resources.file_sources.md5_sidecar import MAX_SIDECAR_BYTES, parse_md5
+from dcc_resources.file_sources.md5_sidecar import MAX_SIDECAR_BYTES, parse_md5, sidecar
 from dcc_resources.naming import Action
 
 
@@ -40,7 +40,7 @@ class BlockwiseConnection(Connection):
     def read_md5(self, action: Action, name: str) -> str | None:
         """The checksum published beside an archive; see `Connection.read_md5`."""
         try:
-            content = b"".join(self._blocks(action, f"{name}.md5", 0, MAX_SIDECAR_BYTES))
+            content = b"".join(self._blocks(action, sidecar(name), 0, MAX_SIDECAR_BYTES))
         except FileMissingError:
             return None
         return parse_md5(content, name, self._label)

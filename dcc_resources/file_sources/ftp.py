@@ -125,7 +125,7 @@ class FtpConnection(BlockwiseConnection):
     def _entries(self, session: FtpSession) -> Iterator[Entry]:
         """The entries of the directory one is in."""
         by_facts = "MLST" in session.features or "MLSD" in session.features
-        session.voidcmd("TYPE A")
+        session.use_type("A")
         for line in session.lines("MLSD" if by_facts else "LIST"):
             entry = parse_mlsd_line(line) if by_facts else parse_list_line(line)
             if entry is not None:

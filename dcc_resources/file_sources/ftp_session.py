@@ -64,6 +64,7 @@ class FtpSession(ftplib.FTP_TLS):
         control.settimeout(settings.idle_timeout)
         control.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self.data: socket.socket | None = None
+        self._type: str | None = None
         self.features: frozenset[str] = frozenset()
 
     def getmultiline(self) -> str:
@@ -78,6 +79,13 @@ class FtpSession(ftplib.FTP_TLS):
             if length > LONGEST_REPLY:
                 raise ftplib.error_proto(f"its reply is longer than {LONGEST_REPLY:,} characters")
         return "\n".join(lines)
+
+    def use_type(self, kind: str) -> None:
+        """Have what is transferred come as text (`A`) or as it is (`I`); that it does already costs no round trip."""
+        if self._type != kind:
+            self._type = None
+            self.voidcmd(f"TYPE {kind}")
+            self._type = kind
 
     def begin_tls(self) -> None:
         """Encrypt the control connection, and see that the server is the right one."""
@@ -117,7 +125,7 @@ class FtpSession(ftplib.FTP_TLS):
     def blocks(self, path: str, offset: int) -> Iterator[bytes]:
         """The bytes of a file from `offset` on, until the server ends; raises FAILURES unless it ends well."""
         skip = 0
-        self.voidcmd("TYPE I")
+        self.use_type("I")
         try:
             connection = self.transfercmd(f"RETR {path}", offset or None)
         except (ftplib.error_perm, ftplib.error_reply) as error:
@@ -136,7 +144,7 @@ class FtpSession(ftplib.FTP_TLS):
     def size_of(self, path: str) -> int | None:
         """Size of a regular file, links followed; None if there is none."""
         with contextlib.suppress(ftplib.error_perm, ftplib.error_reply):
-            self.voidcmd("TYPE I")
+            self.use_type("I")
             return self.size(path)
         return None
 

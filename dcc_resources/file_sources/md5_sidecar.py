@@ -13,6 +13,11 @@ MAX_SIDECAR_BYTES = 4 * 1024
 _DIGEST = re.compile(r"(?<![0-9A-Za-z])([0-9A-Fa-f]{32})(?![0-9A-Za-z])")
 
 
+def sidecar(name: str) -> str:
+    """The name of the checksum file of the archive `name`."""
+    return f"{name}.md5"
+
+
 def parse_md5(content: bytes, name: str, label: str) -> str:
     """The MD5 of the archive `name`, as 32 lower-case hexadecimal digits, from its checksum file.
 

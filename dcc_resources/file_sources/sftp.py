@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import stat
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 
 import paramiko
 
@@ -17,11 +17,13 @@ from dcc_resources.errors import (
     TransferFailedError,
 )
 from dcc_resources.file_sources.access import parse_hostname, resolve_accesskey
-from dcc_resources.file_sources.base import ActionListing, SourceAddress
+from dcc_resources.file_sources.base import ActionListing, SourceAddress, Upcoming
 from dcc_resources.file_sources.blockwise import BlockwiseConnection
 from dcc_resources.file_sources.host_keys import SSH_PORT, check_host_key, trusted_keys
 from dcc_resources.file_sources.listing import Entry, EntryKind, gather
+from dcc_resources.file_sources.md5_sidecar import MAX_SIDECAR_BYTES, sidecar
 from dcc_resources.file_sources.remote_names import join_base, printable, raw
+from dcc_resources.file_sources.sftp_files import FilePart, FileReader
 from dcc_resources.file_sources.sockets import time_limit
 from dcc_resources.file_sources.ssh_login import log_in
 from dcc_resources.file_sources.ssh_transport import SshTransport, describe
@@ -65,6 +67,7 @@ class SftpConnection(BlockwiseConnection):
             time_limit(connection.login_seconds, connection.close),
         ):
             self._client = connection.open_sftp(settings.idle_timeout)
+        self._files = FileReader(self._client)
 
     def list_action(self, action: Action) -> ActionListing:
         """List one action directory; see `Connection.list_action`."""
@@ -78,6 +81,15 @@ class SftpConnection(BlockwiseConnection):
             except FileNotFoundError:
                 self._client.stat(self._path() or b".")
                 return ActionListing(action, missing=True)
+
+    def announce(self, upcoming: Sequence[Upcoming]) -> None:
+        """Tell what will be asked for next; see `LooksAhead.announce`."""
+        parts = []
+        for file in upcoming:
+            parts.append(FilePart(self._path(file.action, file.name), file.offset, file.size))
+            if file.has_md5:
+                parts.append(FilePart(self._path(file.action, sidecar(file.name)), 0, MAX_SIDECAR_BYTES))
+        self._files.announce(parts)
 
     def close(self) -> None:
         """Close the connection; see `Connection.close`."""
@@ -101,7 +113,7 @@ class SftpConnection(BlockwiseConnection):
     def _blocks(self, action: Action, name: str, offset: int, size: int | None) -> Generator[bytes, None, None]:
         path = self._path(action, name)
         with self._translated(f"sending {printable(path)}", TransferFailedError, missing=FileMissingError):
-            yield from self._client.blocks(path, offset, size)
+            yield from self._files.blocks(FilePart(path, offset, size))
 
     @contextlib.contextmanager
     def _translated(

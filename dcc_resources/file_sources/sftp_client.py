@@ -1,13 +1,12 @@
-"""paramiko's SFTP client with two ways of reading that its own lack, both by asking ahead of the answers.
+"""paramiko's SFTP client with requests that are sent together, bounds for the answers, and listings of its own.
 
-paramiko's listings fail on names that are not UTF-8. Its `prefetch` leaves off when answers come faster than it asks:
-one transfer in five of 200 MB then came at half the speed and gathered the whole file in memory (paramiko 5.1, a
-local OpenSSH server).
+paramiko's listings fail on names that are not UTF-8, and wait for each answer before they ask for the next.
 """
 
 from __future__ import annotations
 
 import contextlib
+import struct
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from itertools import repeat
@@ -20,19 +19,15 @@ from paramiko.sftp import (
     CMD_HANDLE,
     CMD_NAME,
     CMD_OPENDIR,
-    CMD_READ,
     CMD_READDIR,
     CMD_STATUS,
-    int64,
 )
 
 from dcc_resources.file_sources.ssh_packets import StrictMessage
 
-# What OpenSSH sends at once, at half the work of the blocks that every server must send. As many are asked for ahead
-# as fill paramiko's window.
-_BLOCK = 255 * 1024
-_SAFE_BLOCK = 32 * 1024
-_BLOCKS_AHEAD = 8
+_LEAST_RECEIVED = 64 * 1024
+_MOST_UNSENT = 16 * 1024
+_LONGEST_ANSWER = 16 * 1024 * 1024
 _LISTINGS_AHEAD = 16
 
 _Answer = tuple[int, paramiko.Message]
@@ -51,23 +46,26 @@ class _Answers:
 class SftpClient(paramiko.SFTPClient):
     """An SFTP session. Everything raises what paramiko's client raises: SSHException, SFTPError, EOFError, OSError."""
 
-    _block = _BLOCK
+    def __init__(self, channel: paramiko.Channel) -> None:
+        self._unsent, self._arrived = bytearray(), bytearray()
+        super().__init__(channel)
 
     # Of paramiko, but not in its type stubs.
     _async_request: Callable[..., int]
-    _read_response: Callable[[], object]
+    _expecting: dict[int, Any]
+    _write_all: Callable[[bytes], None]
 
     def entries(self, path: bytes) -> Iterator[tuple[bytes, paramiko.SFTPAttributes]]:
         """The names of a directory's entries, as the server's bytes, with their attributes; links not followed."""
         kind, message = self._request(CMD_OPENDIR, path)
-        _expect(CMD_HANDLE, kind)
+        expect_answer(CMD_HANDLE, kind)
         handle = message.get_string()
         try:
             for _, kind, message in self._ask_ahead(repeat((CMD_READDIR, handle)), _LISTINGS_AHEAD):
                 if kind == CMD_STATUS:
-                    self._expect_end(message)
+                    self.expect_end(message)
                     return
-                _expect(CMD_NAME, kind)
+                expect_answer(CMD_NAME, kind)
                 for _ in range(message.get_int()):
                     name = message.get_string()
                     message.get_string()
@@ -77,57 +75,75 @@ class SftpClient(paramiko.SFTPClient):
             with contextlib.suppress(OSError, EOFError):
                 self._async_request(type(None), CMD_CLOSE, handle)
 
-    def blocks(self, path: bytes, offset: int, size: int | None) -> Iterator[bytes]:
-        """The bytes of a file from `offset` on, in order, in blocks of at most 255 KiB.
+    def ask(self, taker: object | None, *request: Any) -> int:
+        """Send a request, with the next that is waited for; returns its number.
 
-        Ends with the file, or one byte after `size`: that byte tells that the file is larger.
+        `taker._async_response(kind, message, number)` is called with the answer when it is heard; without a taker
+        the answer is let go.
         """
-        file = self.open(path, "rb")
-        try:
-            requests = ((CMD_READ, file.handle, int64(start), length) for start, length in self._chunks(offset, size))
-            for (_, _, position, wanted), kind, message in self._ask_ahead(requests, _BLOCKS_AHEAD):
-                answered = 0
-                while kind == CMD_DATA:
-                    data = message.get_string()
-                    if not 0 < len(data) <= wanted - answered:
-                        raise paramiko.SFTPError("the server sent a block of another size than asked for")
-                    yield data
-                    answered += len(data)
-                    if answered == wanted:
-                        break
-                    self._block = max(len(data), _SAFE_BLOCK)
-                    rest = (CMD_READ, file.handle, int64(position + answered), wanted - answered)
-                    _, kind, message = next(self._ask_ahead([rest], 1))
-                else:
-                    _expect(CMD_STATUS, kind)
-                    self._expect_end(message)
-                    return
-        finally:
-            file._close(async_=True)  # type: ignore[attr-defined]
+        return self._async_request(type(None) if taker is None else taker, *request)
+
+    def hear(self) -> None:
+        """Wait for the next answer, and give it to its taker."""
+        self._read_response()
 
     def _request(self, *request: Any) -> _Answer:
         kind, message = super()._request(*request)  # type: ignore[misc]
         return kind, StrictMessage(message.get_remainder())
 
-    def _read_all(self, length: int) -> bytes:
-        """Read exactly that much; paramiko's own copies what it has got so far with each piece that arrives."""
-        pieces = []
-        while length > 0:
-            piece = self.sock.recv(length)
+    def _send_packet(self, kind: int, packet: paramiko.Message) -> None:
+        """Keep a request until an answer is waited for: then all go together."""
+        content = packet.asbytes()
+        self._unsent += struct.pack(">IB", len(content) + 1, kind) + content
+        if len(self._unsent) >= _MOST_UNSENT:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._unsent:
+            unsent, self._unsent = bytes(self._unsent), bytearray()
+            self._write_all(unsent)
+
+    def _read_packet(self) -> tuple[int, bytes]:
+        """The next answer: its type, and what follows. paramiko's own copies what it has got so far with each piece."""
+        self._flush()
+        self._fill(4)
+        length = int.from_bytes(self._arrived[:4], "big")
+        if not 0 < length < _LONGEST_ANSWER:
+            raise paramiko.SFTPError(f"the server announced an answer of {length:,} bytes")
+        self._fill(4 + length)
+        kind, content = self._arrived[4], bytes(memoryview(self._arrived)[5 : 4 + length])
+        del self._arrived[: 4 + length]
+        return kind, content
+
+    def _read_response(self, waitfor: int | None = None) -> tuple[int | None, paramiko.Message | None]:
+        """Hear answers until that to the request `waitfor`, which is returned; without one, hear one.
+
+        As paramiko's own, but an answer ends where it ends.
+        """
+        while True:
+            try:
+                kind, content = self._read_packet()
+            except EOFError as error:
+                raise paramiko.SSHException("the server closed the connection") from error
+            message = StrictMessage(content)
+            number = message.get_int()
+            taker = self._expecting.pop(number, type(None))
+            if number == waitfor:
+                if kind == CMD_STATUS:
+                    self._convert_status(message)
+                return kind, message
+            if taker is not type(None):
+                taker._async_response(kind, message, number)
+            if waitfor is None:
+                return None, None
+
+    def _fill(self, length: int) -> None:
+        """Have that much of what arrives at hand."""
+        while len(self._arrived) < length:
+            piece = self.sock.recv(max(length - len(self._arrived), _LEAST_RECEIVED))
             if not piece:
                 raise EOFError
-            pieces.append(piece)
-            length -= len(piece)
-        return b"".join(pieces)
-
-    def _chunks(self, offset: int, size: int | None) -> Iterator[tuple[int, int]]:
-        """Positions and lengths in which to read a file: to its size and one byte beyond, or without end."""
-        position = offset
-        while size is None or position < size:
-            length = self._block if size is None else min(self._block, size - position)
-            yield position, length
-            position += length
-        yield position, 1
+            self._arrived += piece
 
     def _ask_ahead(
         self, requests: Iterable[tuple[Any, ...]], ahead: int
@@ -160,11 +176,13 @@ class SftpClient(paramiko.SFTPClient):
             self._read_response()
         return (request, *answers.received.pop(number))
 
-    def _expect_end(self, message: paramiko.Message) -> None:
+    def expect_end(self, message: paramiko.Message, *, ended: bool = True) -> None:
+        """Raise what a status says, unless it says that something has ended, and that may be (`ended`)."""
         try:
             self._convert_status(message)
         except EOFError:
-            return
+            if ended:
+                return
         raise paramiko.SFTPError("the server answered with neither data nor an end")
 
     def _convert_status(self, message: paramiko.Message) -> None:
@@ -176,6 +194,7 @@ class SftpClient(paramiko.SFTPClient):
         super()._convert_status(readable)  # type: ignore[misc]
 
 
-def _expect(wanted: int, kind: int) -> None:
+def expect_answer(wanted: int, kind: int) -> None:
+    """Raise SFTPError for an answer of another type."""
     if kind != wanted:
         raise paramiko.SFTPError(f"the server sent an answer of type {kind} where {wanted} was due")

@@ -19,7 +19,7 @@ from dcc_resources.file_sources.host_keys import SSH_PORT, HostKey
 from dcc_resources.file_sources.remote_names import printable
 from dcc_resources.file_sources.sftp_client import SftpClient
 from dcc_resources.file_sources.sockets import open_socket, shut_down
-from dcc_resources.file_sources.ssh_packets import BoundedPackets, Drain, Pipe
+from dcc_resources.file_sources.ssh_packets import CHANNEL_WINDOW, BoundedPackets, Drain, Pipe
 from dcc_resources.settings import Settings
 
 # By far the cheapest cipher for both sides on today's processors; what paramiko prefers costs twice the time.
@@ -153,9 +153,10 @@ class SshTransport:
 
         Raises what paramiko raises.
         """
-        channel = self.transport.open_session(timeout=timeout)
+        channel = self.transport.open_session(window_size=CHANNEL_WINDOW, timeout=timeout)
         channel.settimeout(timeout)
         channel.in_buffer, channel.in_stderr_buffer = Pipe(), Drain()
+        self.transport.packetizer.deliver(channel.get_id(), channel.in_buffer.feed)
         channel.invoke_subsystem("sftp")
         return SftpClient(channel)
 
