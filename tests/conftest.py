@@ -13,6 +13,7 @@ pytest_plugins = [
     "tests.servers",
     "tests.installations",
     "tests.data_installations",
+    "tests.demonstration",
     "tests.healthy_installation",
     "tests.served_sources",
     "tests.stores",

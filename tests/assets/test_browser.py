@@ -24,6 +24,7 @@ from selenium.webdriver.remote.webdriver import WebDriver
 from selenium.webdriver.support.wait import WebDriverWait
 
 from dcc_cli.demo import submissions
+from tests.cli.conftest import clean
 from tests.ports import free_port
 
 BROWSERS, DRIVERS = ("chromium", "google-chrome"), ("chromedriver",)
@@ -74,20 +75,20 @@ def installation_of_ui() -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory, installation_of_ui: dict[str, str]) -> Iterator[str]:
+def served(
+    tmp_path_factory: pytest.TempPathFactory,
+    installation_of_ui: dict[str, str],
+    demonstration: tuple[Path, subprocess.CompletedProcess[str]],
+) -> Iterator[str]:
     """The URL of a UI on the installation that the demonstration leaves."""
-    folder = tmp_path_factory.mktemp("served")
-    environment = {
-        name: value for name, value in os.environ.items() if not name.startswith(("DCC_", "DAGSTER_", "COVERAGE"))
-    }
-    dcc = str(Path(sys.executable).with_name("dcc"))
-    shown = subprocess.run(
-        [dcc, "demo"], cwd=folder, env=environment, check=False, capture_output=True, text=True, timeout=180
-    )
+    folder, shown = demonstration
     assert shown.returncode == 0, shown.stdout + shown.stderr
-    installation_of_ui |= environment | {"DCC_HOME": str(folder / ".demo" / "home")}
-    environment = installation_of_ui
-    with _ui([dcc, "ui", "--port", str(port := free_port())], environment):
+    home = tmp_path_factory.mktemp("served") / "home"
+    shutil.copytree(folder / ".demo" / "home", home)
+    installation_of_ui |= {name: value for name, value in clean(os.environ).items() if not name.startswith("COVERAGE")}
+    installation_of_ui["DCC_HOME"] = str(home)
+    dcc = str(Path(sys.executable).with_name("dcc"))
+    with _ui([dcc, "ui", "--port", str(port := free_port())], installation_of_ui):
         yield f"http://127.0.0.1:{port}"
 
 

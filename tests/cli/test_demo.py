@@ -64,17 +64,6 @@ def demo_with_servers(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
             demo.kill()
 
 
-@pytest.fixture(scope="module")
-def demonstration(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
-    """A demonstration that has run, in an environment that names a tracker which must not be touched."""
-    folder = tmp_path_factory.mktemp("demo")
-    other = environment(DCC_TRACKER_URL="mysql://nobody:secret@127.0.0.1:1/real", DCC_STAGING=str(folder / "real"))
-    ended = subprocess.run(
-        [DCC, "demo"], cwd=folder, env=other, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL
-    )
-    return folder, ended
-
-
 def told_by(folder: Path, *command: str) -> Any:
     home = environment(DCC_HOME=str(folder / ".demo" / "home"))
     told = subprocess.run([DCC, *command, "--json"], env=home, capture_output=True, text=True, check=True, timeout=60)

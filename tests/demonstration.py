@@ -1,0 +1,32 @@
+"""What `dcc demo` leaves, run once a test process: `demonstration`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import clean
+
+
+@pytest.fixture(scope="session")
+def demonstration(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
+    """A demonstration that has run, in an environment that names a tracker which must not be touched.
+
+    Its folder, to be looked at or copied, and how the command ended.
+    """
+    folder = tmp_path_factory.mktemp("demo")
+    other = {"DCC_TRACKER_URL": "mysql://nobody:secret@127.0.0.1:1/real", "DCC_STAGING": str(folder / "real")}
+    ended = subprocess.run(
+        [Path(sys.executable).with_name("dcc"), "demo"],
+        cwd=folder,
+        env=clean(os.environ) | other,
+        capture_output=True,
+        text=True,
+        timeout=180,
+        stdin=subprocess.DEVNULL,
+    )
+    return folder, ended
