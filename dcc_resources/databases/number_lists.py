@@ -1,8 +1,8 @@
 """Thousands of numbers given to a statement as one parameter, so that it is made once, whatever their number.
 
-The parameter is a JSON array, which SQLite takes apart by `json_each`, MySQL (8.0) and MariaDB (10.6) by `JSON_TABLE`.
-A list of parameters costs SQLAlchemy more for each number than the database takes to look it up. Only for what is
-read: MariaDB 10 looks at the whole table to change or delete the rows that such a list names.
+The parameter is a JSON array: SQLite (3.38) takes it apart by `json_each`, MySQL (8.0) and MariaDB (10.6) do by
+`JSON_TABLE`. A list of parameters costs SQLAlchemy more for each number than the database takes to look it up. Only for
+what is read: MariaDB 10 looks at the whole table to change or delete the rows that such a list names.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from sqlalchemy.sql.selectable import TableValuedAlias
 
 from dcc_resources.databases.columns import BIG
 
-AT_ONCE: Final = 5_000
-"""How many numbers are given to one statement, so that what it yields stays small."""
+AT_ONCE: Final = 2_000
+"""How many numbers are given to one statement: few enough for what it yields, and for SQLite to sort it in memory."""
 
 
 def portions(numbers: Iterable[int]) -> Iterator[list[int]]:

@@ -34,7 +34,7 @@ _WANTED_FILES: Final = 1024
 _FEWEST_INODES: Final = 10_000
 _CLOCK_SECONDS: Final = 5.0
 _EARLIEST: Final = datetime(2026, 1, 1, tzinfo=UTC)
-_OLDEST_SQLITE: Final = (3, 37, 0)
+_OLDEST_SQLITE: Final = (3, 38, 0)
 _OLDEST_PYTHON: Final = (3, 11)
 
 
