@@ -1,29 +1,58 @@
-"""Fetch every archive of a file source's `add` directory: the platform's side of the transfer benchmark.
+"""Fetch every archive of a file source's `add` directory as a session does: the platform's side of the benchmark.
 
-python -m benchmarks.fetch HOST:PORT USER KEY KNOWN_HOSTS BASE_PATH LOCAL_FOLDER
+python -m benchmarks.fetch PROTOCOL HOST:PORT USER ACCESSKEY KNOWN_HOSTS BASE_PATH STAGING
+
+Connections, waiting and checks are those of the default settings; the archives end in staging, resumable until then,
+with their MD5. What a session does beside that, it does not: nothing is recorded, and nothing unpacked.
 """
 
 from __future__ import annotations
 
+import queue
 import sys
-from pathlib import Path
+from collections import deque
 
 from pydantic import SecretStr
 
+from dcc_resources.allowance import Allowance
+from dcc_resources.downloading import MOST_QUEUED, Arrived, Broke, DownloadMessage, Hosting, SourceDownloads, Transfer
 from dcc_resources.file_sources.base import SourceAddress, SourceProtocol
 from dcc_resources.file_sources.connect import connect
 from dcc_resources.naming import Action
+from dcc_resources.outcomes import ZipKey
 from dcc_resources.settings import load_settings
+from dcc_resources.staging import Staging
 
 
-def fetch_all(hostname: str, username: str, key: str, known_hosts: str, base_path: str, local_folder: str) -> None:
-    """Fetch every archive to `local_folder` under its own name."""
-    accesskey = SecretStr(f"key:{key}")
-    address = SourceAddress(1, "H", SourceProtocol.SFTP, hostname, username, accesskey, base_path)
-    with connect(address, load_settings(known_hosts=known_hosts)) as connection:
-        for listed in connection.list_action(Action.ADD).zips:
-            with Path(local_folder, listed.name).open("wb") as received:
-                connection.fetch(Action.ADD, listed.name, received.write, size=listed.size_bytes)
+def fetch_all(
+    protocol: str, hostname: str, username: str, accesskey: str, known_hosts: str, base_path: str, staging: str
+) -> None:
+    """List the source and fetch every archive into staging. Raises what the first failure was."""
+    settings = load_settings(known_hosts=known_hosts or None, staging=staging)
+    address = SourceAddress(1, "H", SourceProtocol(protocol), hostname, username, SecretStr(accesskey), base_path)
+    with connect(address, settings) as connection:
+        listing = connection.list_action(Action.ADD)
+    waiting = deque(
+        Transfer(
+            number, ZipKey(Action.ADD, file.name), Hosting(number, 1, file.size_bytes, file.modified, file.has_md5)
+        )
+        for number, file in enumerate(listing.zips)
+    )
+    place = Staging(settings.staging_directory, min_free_bytes=settings.min_free_bytes)
+    place.make()
+    messages: queue.SimpleQueue[DownloadMessage] = queue.SimpleQueue()
+    downloads = SourceDownloads(address, settings, place, Allowance(settings.downloaders), messages.put)
+    queued = 0
+    while waiting or queued:
+        while waiting and queued < MOST_QUEUED:
+            downloads.put(waiting.popleft())
+            queued += 1
+        message = messages.get()
+        if isinstance(message, Broke):
+            raise message.error
+        queued -= isinstance(message, Arrived)
+    downloads.stop()
+    downloads.join(5.0)
 
 
 if __name__ == "__main__":

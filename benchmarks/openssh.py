@@ -62,7 +62,7 @@ def openssh_server(folder: Path) -> Iterator[OpenSsh]:
     if os.getuid() == 0:
         # sshd insists on this directory when it may change users.
         Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
-    port = _free_port()
+    port = free_port()
     configuration = folder / "sshd_config"
     configuration.write_text(_configuration(folder, port))
     host_key = (folder / "host_key.pub").read_text().split()[:2]
@@ -70,7 +70,7 @@ def openssh_server(folder: Path) -> Iterator[OpenSsh]:
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen([sshd, "-D", "-e", "-f", str(configuration)], stderr=log, stdin=subprocess.DEVNULL)
     try:
-        _wait_for(port, process, folder / "log")
+        await_port(port, process, folder / "log")
         username = pwd.getpwuid(os.getuid()).pw_name
         yield OpenSsh(port, username, folder / "user_key", folder / "known_hosts")
     finally:
@@ -96,18 +96,20 @@ Subsystem sftp internal-sftp
 """
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A TCP port of 127.0.0.1 that nobody listens on."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port: int = taken.getsockname()[1]
     return port
 
 
-def _wait_for(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
+def await_port(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
+    """Wait until a server accepts connections. Raises RuntimeError with its log when it does not."""
     end = time.monotonic() + _START_SECONDS
     while time.monotonic() < end and process.poll() is None:
         with socket.socket() as trial:
             if trial.connect_ex(("127.0.0.1", port)) == 0:
                 return
         time.sleep(0.02)
-    raise RuntimeError(f"OpenSSH's server did not start: {log.read_text(errors='replace')}")
+    raise RuntimeError(f"The server did not start: {log.read_text(errors='replace')}")

@@ -1,101 +1,192 @@
-"""SFTP downloads by the platform's file sources against `sftp -b`: one large file, and many small ones.
+"""Downloads as a session makes them beside `sftp -b` and `lftp`: one large file and many small ones, near and far.
 
-Both sides are whole processes: they start, log in, fetch every file to a local file of its own, and end.
+Both sides are whole processes: they start, log in, list, fetch every file to a local file of its own, and end. Ours has
+taken the MD5 of each file then, and would have gone on with it after a kill.
 """
 
 from __future__ import annotations
 
 import itertools
-import random
+import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.measuring import Comparison, Contender, Timing, clean_environment, timed
 from benchmarks.openssh import OpenSsh, openssh_server
 from benchmarks.registry import Bench, Benchmark, Finding
+from benchmarks.relay import delaying_relay
+from benchmarks.vsftpd import Vsftpd, vsftpd_server
 
 MEGABYTE = 1_000_000
-LARGE_BYTES = 200 * MEGABYTE
-SMALL_FILES = 500
+LARGE_BYTES = 1_000 * MEGABYTE
+SMALL_FILES = 2_000
 SMALL_BYTES = 50_000
+DELAY = 0.08
+NEAR, FAR = "127.0.0.1", "127.0.0.2"
 
 SFTP = "sftp -b"
 PLATFORM = "file sources"
-GOAL = 1.2
+
+# What lftp fetches fastest with, four at once: of one file `pget -n 4`, of many `mirror --parallel=4`. `mget -P 4`
+# takes the same for many, after a listing of its own.
+LARGE_BY_LFTP = "pget -n 4"
+SMALL_BY_LFTP = "mirror --parallel=4"
+
+
+@dataclass(frozen=True, slots=True)
+class Servers:
+    """Both servers, which serve `root` on 127.0.0.1, and so on 127.0.0.2 behind the relay."""
+
+    root: Path
+    openssh: OpenSsh
+    vsftpd: Vsftpd | None
+
+
+@contextmanager
+def servers(folder: Path, *, ftp: bool, far: bool) -> Iterator[Servers]:
+    """Run OpenSSH's server, and vsftpd and the relay if asked for, with their files in `folder`."""
+    root = folder / "served"
+    root.mkdir(parents=True)
+    with ExitStack() as stack:
+        openssh = stack.enter_context(openssh_server(folder / "sshd"))
+        key = openssh.known_hosts.read_text().partition(" ")[2]
+        with openssh.known_hosts.open("a") as known_hosts:
+            known_hosts.write(f"[{FAR}]:{openssh.port} {key}")
+        vsftpd = stack.enter_context(vsftpd_server(folder / "vsftpd", root)) if ftp else None
+        if far:
+            ports = [openssh.port] if vsftpd is None else [openssh.port, vsftpd.port, *vsftpd.data_ports]
+            stack.enter_context(delaying_relay(DELAY, {f"{FAR}:{port}": f"{NEAR}:{port}" for port in ports}))
+        yield Servers(root, openssh, vsftpd)
 
 
 class TransferBenchmark:
-    """The download of `sizes`, one file each, from a local server."""
+    """The download of files of `sizes` from a server at `host`, NEAR or FAR."""
 
-    def __init__(self, folder: Path, server: OpenSsh, title: str, sizes: list[int]) -> None:
-        self._folder = folder
-        self._server = server
-        self._title = title
+    def __init__(self, folder: Path, running: Servers, sizes: Sequence[int], host: str = NEAR) -> None:
+        self._folder, self._running, self._host = folder, running, host
         self._numbers = itertools.count()
-        self._remote = folder / "remote"
+        self._remote = running.root / folder.name
         self._sizes = {f"H.2013-10-31.{number}.impc.zip": size for number, size in enumerate(sizes)}
-        # Random bytes, so that compression on the way could not help one side.
-        chance = random.Random(len(sizes))
         (self._remote / "add").mkdir(parents=True)
+        folder.mkdir(exist_ok=True)
         for name, size in self._sizes.items():
-            (self._remote / "add" / name).write_bytes(chance.randbytes(size))
+            # Random bytes, so that compression on the way could not help one side.
+            (self._remote / "add" / name).write_bytes(os.urandom(size))
+        self._by_lftp = SMALL_BY_LFTP if len(sizes) > 1 else LARGE_BY_LFTP
 
-    def comparison(self) -> Comparison:
-        """Both contenders; `sftp -b` is the measure."""
-        contenders = [Contender(SFTP, self.run_sftp), Contender(PLATFORM, self.run_file_source)]
-        return Comparison(self._title, contenders, {PLATFORM: GOAL})
+    def comparison(self, title: str, protocol: str, goal: float, *, by_lftp: bool) -> Comparison:
+        """Both contenders; the other tool is the measure."""
+        if by_lftp:
+            theirs = Contender(f"lftp {self._by_lftp}", lambda: self.run_lftp(protocol))
+        else:
+            theirs = Contender(SFTP, self.run_sftp)
+        return Comparison(title, [theirs, Contender(PLATFORM, lambda: self.run_platform(protocol))], {PLATFORM: goal})
 
     def run_sftp(self) -> Timing:
         """OpenSSH's client with one batch file."""
         place = self._fresh()
         batch = self._folder / "batch"
         batch.write_text(f"lcd {place}\nget {self._remote}/add/*.zip\n")
-        command = [*self._server.sftp_command, "-b", str(batch), self._server.destination]
+        openssh = self._running.openssh
+        command = [*openssh.sftp_command, "-b", str(batch), f"{openssh.username}@{self._host}"]
         return self._finish(place, timed(command, log=self._folder / "log"))
 
-    def run_file_source(self) -> Timing:
-        """One connection of `dcc_resources.file_sources`, in a process of its own."""
+    def run_lftp(self, protocol: str) -> Timing:
+        """lftp with four connections, and otherwise as it comes."""
         place = self._fresh()
-        module = [sys.executable, "-m", "benchmarks.fetch"]
-        server = [self._server.hostname, self._server.username, str(self._server.key), str(self._server.known_hosts)]
+        (name, *others) = self._sizes
+        what = f"{self._by_lftp} . ." if others else f"{self._by_lftp} {name}"
+        script = f"{self._lftp_open(protocol)}; lcd {place}; {what}"
+        return self._finish(place, timed(["lftp", "--norc", "-c", script], log=self._folder / "log"))
+
+    def _lftp_open(self, protocol: str) -> str:
+        if protocol == "ftp":
+            return f"open ftp://{self._host}:{self._ftp.port}/{self._remote.name}/add"
+        openssh = self._running.openssh
+        options = f"-F /dev/null -oIdentityFile={openssh.key} -oIdentitiesOnly=yes -oIdentityAgent=none"
+        program = f"ssh -a -x {options} -oUserKnownHostsFile={openssh.known_hosts} -oGlobalKnownHostsFile=/dev/null"
+        where = f"sftp://{openssh.username}:none@{self._host}:{openssh.port}{self._remote}/add"
+        return f"set sftp:connect-program '{program}'; open {where}"
+
+    def run_platform(self, protocol: str) -> Timing:
+        """The platform's downloads by its default settings, in a process of its own."""
+        place = self._fresh()
+        if protocol == "ftp":
+            server = [f"{self._host}:{self._ftp.port}", "", "", "", f"/{self._remote.name}"]
+        else:
+            openssh = self._running.openssh
+            access = [openssh.username, f"key:{openssh.key}", str(openssh.known_hosts)]
+            server = [f"{self._host}:{openssh.port}", *access, str(self._remote)]
         environment = clean_environment(PYTHONPATH=str(Path(__file__).parent.parent))
-        command = [*module, *server, str(self._remote), str(place)]
-        return self._finish(place, timed(command, log=self._folder / "log", environment=environment))
+        command = [sys.executable, "-m", "benchmarks.fetch", protocol, *server, str(place)]
+        timing = timed(command, log=self._folder / "log", environment=environment)
+        return self._finish(place, timing, place / "add")
+
+    @property
+    def _ftp(self) -> Vsftpd:
+        assert self._running.vsftpd is not None
+        return self._running.vsftpd
 
     def _fresh(self) -> Path:
         place = self._folder / f"local-{next(self._numbers)}"
         place.mkdir()
         return place
 
-    def _finish(self, place: Path, timing: Timing) -> Timing:
-        arrived = {path.name: path.stat().st_size for path in place.iterdir()}
+    def _finish(self, place: Path, timing: Timing, arrived_in: Path | None = None) -> Timing:
+        arrived = {path.name: path.stat().st_size for path in (arrived_in or place).iterdir()}
         if arrived != self._sizes:
             raise RuntimeError(f"{len(arrived)} of {len(self._sizes)} files arrived whole in {place}.")
         shutil.rmtree(place)
         return timing
 
 
-def _measure(bench: Bench) -> Iterator[Finding]:
-    cases = {
-        f"One file of {LARGE_BYTES // MEGABYTE} MB over SFTP": [LARGE_BYTES],
-        f"{SMALL_FILES} files of {SMALL_BYTES // 1000} KB over SFTP": [SMALL_BYTES] * SMALL_FILES,
-    }
-    with openssh_server(bench.folder / "sshd") as server:
-        for number, (title, sizes) in enumerate(cases.items()):
+_LARGE = (f"One file of {LARGE_BYTES // MEGABYTE:,} MB", [LARGE_BYTES])
+_SMALL = (f"{SMALL_FILES:,} files of {SMALL_BYTES // 1000} KB", [SMALL_BYTES] * SMALL_FILES)
+
+
+def _measured(bench: Bench, protocol: str, host: str, goals: tuple[float, float]) -> Iterator[Finding]:
+    # vsftpd's anonymous user must reach what it serves.
+    bench.folder.chmod(0o755)
+    far = host == FAR
+    with servers(bench.folder / "servers", ftp=protocol == "ftp", far=far) as running:
+        for number, ((what, sizes), goal) in enumerate(zip((_LARGE, _SMALL), goals, strict=True)):
             place = bench.folder / str(number)
-            comparison = TransferBenchmark(place, server, title, sizes).comparison()
-            comparison.measure(bench.runs)
+            benchmark = TransferBenchmark(place, running, sizes, host)
+            title = f"{what} over {protocol.upper()}{f', {DELAY * 1000:.0f} ms there and back' if far else ''}"
+            comparison = benchmark.comparison(title, protocol, goal, by_lftp=far or protocol == "ftp")
+            comparison.measure(bench.runs, uncounted=0 if far else 1)
             shutil.rmtree(place)
             yield comparison
 
 
+def _near_sftp(bench: Bench) -> Iterator[Finding]:
+    yield from _measured(bench, "sftp", NEAR, (1.1, 1.0))
+
+
+def _far_sftp(bench: Bench) -> Iterator[Finding]:
+    yield from _measured(bench, "sftp", FAR, (1.0, 1.0))
+
+
+def _near_ftp(bench: Bench) -> Iterator[Finding]:
+    yield from _measured(bench, "ftp", NEAR, (1.2, 1.2))
+
+
+def _far_ftp(bench: Bench) -> Iterator[Finding]:
+    yield from _measured(bench, "ftp", FAR, (1.2, 1.2))
+
+
+_FAR_ABOUT = (
+    "through a relay that adds 80 ms of round-trip time, a handshake, and a window that begins small and ends at 4 MB, "
+    "beside `lftp` with four connections"
+)
+
 BENCHMARKS = [
-    Benchmark(
-        "transfer",
-        "Downloads by one connection of the platform's file sources beside `sftp -b`, from a local OpenSSH server.",
-        _measure,
-        tools=("sftp",),
-    )
+    Benchmark("transfer-sftp", "SFTP beside `sftp -b`, from a local OpenSSH server.", _near_sftp, ("sftp",)),
+    Benchmark("transfer-sftp-far", f"SFTP {_FAR_ABOUT}.", _far_sftp, ("sftp", "lftp"), most_runs=5),
+    Benchmark("transfer-ftp", "FTP beside `lftp`, from a local vsftpd.", _near_ftp, ("lftp", "vsftpd")),
+    Benchmark("transfer-ftp-far", f"FTP {_FAR_ABOUT}.", _far_ftp, ("lftp", "vsftpd"), most_runs=3),
 ]

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import socket
 import sys
+import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from benchmarks import transfer
 from benchmarks.circumstances import TOOLS
 from benchmarks.mariadb import SERVER, MariaDb, installed, mariadb_server
 from benchmarks.measuring import Comparison, Contender, Figure, Note, Timing, timed
 from benchmarks.openssh import OpenSsh, openssh_server
 from benchmarks.phases import phase_times
 from benchmarks.registry import Benchmark, Finding, all_benchmarks, chosen
+from benchmarks.relay import delaying_relay
 from benchmarks.results import Entry, as_markdown, entry, read_entries, write_entries
 from benchmarks.session import SessionBenchmark
 from benchmarks.session_qc import WholeSession
@@ -80,10 +86,53 @@ def test_the_phases_after_validation_are_timed_one_by_one(tmp_path: Path, server
 
 
 @pytest.mark.servers
-def test_both_sides_of_the_transfer_bring_every_file_whole(tmp_path: Path, server: OpenSsh) -> None:
-    benchmark = TransferBenchmark(tmp_path, server, "Two files", [10, 100_000])
-    assert benchmark.run_sftp().wall > 0
-    assert benchmark.run_file_source().wall > 0
+@pytest.mark.parametrize("sizes", [[2_000_000], [10, 100_000]])
+def test_both_sides_of_the_transfer_bring_every_file_whole(
+    tmp_path: Path, sizes: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not installed(["lftp", "ssh-keygen"]):
+        pytest.skip("Not installed: lftp. As root, make test installs it.")
+    monkeypatch.setattr(transfer, "DELAY", 0.001)
+    with transfer.servers(tmp_path / "servers", ftp=False, far=True) as running:
+        near = TransferBenchmark(tmp_path / "near", running, sizes)
+        assert near.run_sftp().wall > 0
+        far = TransferBenchmark(tmp_path / "far", running, sizes, transfer.FAR)
+        assert far.run_lftp("sftp").wall > 0
+        assert far.run_platform("sftp").wall > 0
+
+
+@pytest.mark.servers
+def test_both_sides_of_the_transfer_bring_every_file_over_ftp() -> None:
+    if not installed(["lftp", "vsftpd"]) or os.geteuid() != 0:
+        pytest.skip("vsftpd must be installed, and started by root; lftp must be installed.")
+    # vsftpd's anonymous user must reach what it serves, which pytest's folders do not allow.
+    with tempfile.TemporaryDirectory(prefix="dcc-bench-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        with transfer.servers(folder / "servers", ftp=True, far=False) as running:
+            benchmark = TransferBenchmark(folder / "near", running, [10, 100_000])
+            assert benchmark.run_lftp("ftp").wall > 0
+            assert benchmark.run_platform("ftp").wall > 0
+
+
+def test_the_relay_adds_the_round_trip_and_passes_all_on() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        with (
+            delaying_relay(0.2, {f"127.0.0.2:{port}": f"127.0.0.1:{port}"}),
+            socket.create_connection(("127.0.0.2", port), timeout=20) as client,
+        ):
+            began = time.monotonic()
+            client.sendall(b"question")
+            accepted, _ = server.accept()
+            with accepted:
+                assert accepted.recv(100) == b"question"
+                accepted.sendall(b"x" * 100_000)
+                accepted.shutdown(socket.SHUT_WR)
+                with client.makefile("rb") as answer:
+                    assert answer.read() == b"x" * 100_000
+    # A round trip for the handshake, one for the question, two more for what exceeds the first and second windows.
+    assert time.monotonic() - began >= 0.2 * 4
 
 
 @pytest.fixture(scope="module")
@@ -189,7 +238,7 @@ def test_a_benchmark_measured_again_takes_the_place_of_what_it_found_before_and_
 
 def test_benchmarks_are_found_in_modules_and_chosen_by_name_or_group() -> None:
     known = all_benchmarks()
-    assert {"session-xsd", "transfer", "upload-large", "phases", "memory"} <= set(known)
+    assert {"session-xsd", "transfer-sftp", "upload-large", "phases", "memory"} <= set(known)
     assert [each.name for each in chosen(["memory", "upload"], known)] == [
         name for name in known if name == "memory" or name.startswith("upload-")
     ]
