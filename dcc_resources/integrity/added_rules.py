@@ -36,7 +36,7 @@ _TOLERANCE = 0.01
 _UNKNOWN_GENDER = ("no data", "intersex")
 
 
-@rule("X1", Specimen, Line, Experiment, severity=Severity.WARNING)
+@rule("X1", Specimen, Line, Experiment, severity=Severity.WARNING, given=("status_code", "status_codes"))
 def status_of_entity_has_its_text(entity: Specimen | Line | Experiment, at: Context) -> Iterator[Fault]:
     """A status code that asks for free text, such as IMPC_PSC_015, has it after a colon."""
     statuses: tuple[StatusCode | None, ...]
@@ -58,6 +58,7 @@ def status_of_entity_has_its_text(entity: Specimen | Line | Experiment, at: Cont
     Metadata,
     severity=Severity.WARNING,
     given=("status", "increment_status"),
+    local=True,
 )
 def status_of_parameter_has_its_text(element: SimpleParameter | SeriesValue, at: Context) -> Iterator[Fault]:
     """A parameterStatus or incrementStatus that asks for free text has it after a colon."""
@@ -112,7 +113,7 @@ def baseline_is_wild_type(specimen: Specimen, at: Context) -> Iterator[Fault]:
         )
 
 
-@rule("X7", Specimen, severity=Severity.WARNING, needs=Colonies)
+@rule("X7", Specimen, severity=Severity.WARNING, needs=Colonies, given="colony_id")
 def baseline_is_of_no_mutant_colony(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """A baseline animal has no colonyID of a registered, mutant colony."""
     colony = specimen.colony_id
@@ -124,7 +125,7 @@ def baseline_is_of_no_mutant_colony(specimen: Specimen, at: Context) -> Iterator
         )
 
 
-@rule("X8", Specimen, severity=Severity.WARNING)
+@rule("X8", Specimen, severity=Severity.WARNING, given="related_specimens")
 def parents_have_the_gender(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """A mother is female and a father male."""
     for number, related in enumerate(specimen.related_specimens, 1):
@@ -142,7 +143,7 @@ def parents_have_the_gender(specimen: Specimen, at: Context) -> Iterator[Fault]:
             )
 
 
-@rule("X9", Specimen, severity=Severity.WARNING)
+@rule("X9", Specimen, severity=Severity.WARNING, given="parental_strains")
 def parental_strains_sum_to_a_whole(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """The percentages of the parental strains of a level sum to 100."""
     sums: dict[str, float] = defaultdict(float)
@@ -166,6 +167,7 @@ def parental_strains_sum_to_a_whole(specimen: Specimen, at: Context) -> Iterator
     needs=Impress,
     given="value",
     only_for=lambda parameter: parameter.qc_minimum is not None or parameter.qc_maximum is not None,
+    local=True,
 )
 def value_is_within_the_qc_range(element: SimpleParameter | SeriesValue, at: Context) -> Iterator[Fault]:
     """A number lies within the range that IMPReSS gives for quality control."""
@@ -192,6 +194,7 @@ def value_is_within_the_qc_range(element: SimpleParameter | SeriesValue, at: Con
     severity=Severity.WARNING,
     needs=Impress,
     only_for=lambda parameter: not parameter.is_active,
+    local=True,
 )
 def definition_is_in_use(use: ProcedureUse | ParameterUse, at: Context) -> Iterator[Fault]:
     """A procedure or parameter is one that IMPReSS has not retired."""
@@ -201,7 +204,7 @@ def definition_is_in_use(use: ProcedureUse | ParameterUse, at: Context) -> Itera
         yield Fault(f"{definition.key} has been retired. Use its successor.", element.line, definition.key)
 
 
-@rule("X12", SeriesParameter, SeriesMediaParameter, severity=Severity.ERROR)
+@rule("X12", SeriesParameter, SeriesMediaParameter, severity=Severity.ERROR, local=True)
 def increments_are_not_repeated(series: SeriesParameter | SeriesMediaParameter, at: Context) -> Iterator[Fault]:
     """An incrementValue occurs once in a series."""
     definition = at.parameter_definition

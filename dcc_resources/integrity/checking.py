@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -30,14 +30,15 @@ from dcc_resources.integrity.elements import (
     ProcedureUse,
     Step,
     files_of,
+    groups_of,
     key_of,
     metadata_of_media,
     results_of,
-    top_level_parameters,
 )
 from dcc_resources.integrity.experiment_rules import key_of_experiment
 from dcc_resources.integrity.findings import REFERENCE_RULE, Fault, Finding, Severity
 from dcc_resources.integrity.registry import RULES, Rule, rules_for
+from dcc_resources.integrity.sound import SHAPES, Sound
 from dcc_resources.qc_database.contents import (
     Block,
     Content,
@@ -70,6 +71,9 @@ RULE_MODULES = (
 )
 """The modules that register the rules."""
 
+JUDGED_AT_UPLOAD = frozenset({"S13", "E9"})
+"""The rules that are left out of the check of what was uploaded."""
+
 _log = logging.getLogger(__name__)
 _BATCH = 500
 _SIMPLE = frozenset({SimpleParameter, OntologyParameter, Metadata})
@@ -82,20 +86,29 @@ def all_rules() -> Mapping[str, Rule]:
 
 
 def check_contents(
-    contents: Iterable[Content], document: DocumentContext, without: Collection[str] = ()
+    contents: Iterable[Content], document: DocumentContext, without: Collection[str] = (), sound: Sound | None = None
 ) -> Iterator[Finding]:
     """What the rules find wrong with a document, in document order but for the ends of batches.
 
     For reference data that are not at hand there is one `unchecked` finding, of the rule `reference`, before the first
     finding that it could have judged; it names the rules that were skipped. A rule that breaks down has one `unchecked`
     finding, and the others go on. Nothing below an element with a fatal finding is checked. `without` are ids of rules
-    to leave out, such as those that the upload has judged already.
+    to leave out, such as those that the upload has judged already. `sound` is what the same rules found sound in other
+    documents, by the same reference data; it is added to.
     """
-    return _Checking(document, frozenset(without)).run(contents)
+    return _Checking(document, frozenset(without), Sound() if sound is None else sound).run(contents)
+
+
+def specimens_asked_for(entity: Entity, without: Collection[str]) -> Collection[str]:
+    """The ids of the specimens that the rules ask for when they look at an entity; `without` as `check_contents`."""
+    if isinstance(entity, Specimen):
+        related = [one.specimen_id for one in entity.related_specimens]
+        return related if "S13" in without else [entity.specimen_id, *related]
+    return entity.specimen_ids if isinstance(entity, Experiment) else ()
 
 
 class _Planned(NamedTuple):
-    """A rule for a kind of element; `given`: the place of the field that is None where the rule has nothing to say."""
+    """A rule for a kind of element; `given`: the place of the field without which the rule has nothing to say."""
 
     rule: Rule
     given: int | None
@@ -107,9 +120,11 @@ class _Checking:
 
     document: DocumentContext
     without: frozenset[str]
+    sound: Sound
     said: set[tuple[str, str]] = field(default_factory=set)
     plans: dict[type, list[_Planned]] = field(default_factory=dict)
     plans_of_parameters: dict[tuple[type, int], list[_Planned]] = field(default_factory=dict)
+    local: dict[type, bool] = field(default_factory=dict)
     found: list[Finding] = field(default_factory=list)
 
     def run(self, contents: Iterable[Content]) -> Iterator[Finding]:
@@ -156,10 +171,14 @@ class _Checking:
         if block is None or not entities:
             return
         above = self.block_context(block)._replace(answers=self.ask(block, entities))
-        for entity in entities:
+        # Each is let go of when it has been judged.
+        entities.reverse()
+        while entities:
+            entity = entities.pop()
             name = entity.kind if isinstance(entity, Specimen) else _ENTITY_NAMES[type(entity)]
             numbers[name] += 1
-            at = above._replace(path=f"{above.path}/{name}[{numbers[name]}]", entity=entity)
+            path = f"{above.path}/{name}[{numbers[name]}]"
+            at = Context(self.document, path, block, above.answers, entity, above.pipeline)
             self.judge(entity, at)
             procedure = None if isinstance(entity, Specimen) else entity.procedure
             if procedure is not None and not getattr(entity, "status_codes", ()):
@@ -171,11 +190,8 @@ class _Checking:
         ids: set[str] = set()
         keys = set()
         for entity in entities:
-            if isinstance(entity, Specimen):
-                ids.add(entity.specimen_id)
-                ids.update(related.specimen_id for related in entity.related_specimens)
-            elif isinstance(entity, Experiment):
-                ids.update(entity.specimen_ids)
+            ids.update(specimens_asked_for(entity, self.without))
+            if isinstance(entity, Experiment):
                 keys.add(key_of_experiment(entity))
         if "E9" in self.without:
             keys.clear()
@@ -187,42 +203,68 @@ class _Checking:
 
     def procedure(self, procedure: Procedure, above: Context) -> None:
         definition = above.pipeline.procedures.get(procedure.procedure_id) if above.pipeline is not None else None
-        at = above._replace(
-            path=f"{above.path}/procedure",
-            procedure=procedure,
-            procedure_definition=definition,
-            results=results_of(procedure),
+        document, path, block, answers, entity, pipeline, *_ = above
+        results = results_of(procedure)
+        at = Context(
+            document, f"{path}/procedure", block, answers, entity, pipeline, procedure, definition, None, results
         )
         self.judge(ProcedureUse(procedure), at)
         if definition is None and self.document.reference.impress is not None:
             return
-        self.judge(procedure, at)
-        for step in top_level_parameters(procedure):
-            self.parameter(step, at)
+        self.judge_known(procedure, at)
+        for parameters in groups_of(procedure):
+            if parameters:
+                self.parameters(parameters, at)
         for step in metadata_of_media(procedure):
             self.parameter(step, at)
 
-    def parameter(self, step: Step, above: Context) -> None:
+    def parameters(self, parameters: Sequence[ParameterElement], above: Context) -> None:
+        """Take what the rules find in the parameters of one kind of a procedure."""
+        kind = type(parameters[0])
+        name = TYPE_OF[kind].value
+        shape_of = SHAPES.get(kind)
+        if shape_of is None:
+            for number, parameter in enumerate(parameters, 1):
+                self.parameter(Step(parameter, f"/{name}[{number}]"), above)
+            return
+        known = self.sound.of(kind, above.procedure_definition)
+        for number, parameter in enumerate(parameters, 1):
+            shape = shape_of(parameter)
+            # What is missing is said where a kind is met first.
+            if shape in known and kind in self.plans and ParameterUse in self.plans:
+                if isinstance(parameter, SeriesParameter):
+                    self.values(parameter, f"/{name}[{number}]", above)
+            elif self.parameter(Step(parameter, f"/{name}[{number}]"), above) and self.is_local(kind, ParameterUse):
+                self.sound.add(known, shape)
+
+    def parameter(self, step: Step, above: Context) -> bool:
+        """Take what the rules find in a parameter; whether it was looked at, and nothing but values in it is wrong."""
         element, path = step
+        definition = _definition_of(element, above)
         definitions = above.procedure_definition
-        definition = definitions.parameters.get(key_of(element.parameter_id)) if definitions is not None else None
         document, above_path, block, answers, entity, pipeline, procedure, _, _, results = above
         at = Context(
             document, above_path + path, block, answers, entity, pipeline, procedure, definitions, definition, results
         )
         kind = TYPE_OF[type(element)]
-        self.judge(ParameterUse(element, kind), at, definition)
+        is_sound = self.judge(ParameterUse(element, kind), at, definition)
         if definitions is not None and (definition is None or definition.type is not kind):
-            return
-        self.judge(element, at, definition)
+            return False
+        is_sound = self.judge(element, at, definition) and is_sound
         if type(element) not in _SIMPLE:
             self.inside(element, at)
+        return is_sound
+
+    def values(self, series: SeriesParameter, path: str, above: Context) -> None:
+        """Take what the rules find in the values of a series in which nothing else is wrong."""
+        definition = _definition_of(series, above)
+        self.inside(series, above._replace(path=above.path + path, parameter_definition=definition))
 
     def inside(self, element: ParameterElement, at: Context) -> None:
         definition = at.parameter_definition
         if isinstance(element, SeriesParameter):
             for number, value in enumerate(element.values, 1):
-                self.judge(value, at._replace(path=f"{at.path}/value[{number}]"), definition)
+                self.judge_known(value, at, definition, f"/value[{number}]")
         elif isinstance(element, MediaParameter):
             self.associations(element.associations, at)
         elif isinstance(element, MediaSampleParameter):
@@ -240,20 +282,22 @@ class _Checking:
         for number, association in enumerate(associations, 1):
             self.judge(association, at._replace(path=f"{at.path}/parameterAssociation[{number}]"))
 
-    def judge(self, element: Any, at: Context, definition: Parameter | None = None) -> None:
-        """Take what the rules for an element find; what could not be checked is said once a document.
+    def judge(self, element: Any, at: Context, definition: Parameter | None = None) -> bool:
+        """Take what the rules for an element find; whether that is nothing. What is unchecked is said once a document.
 
         `definition` is that of the parameter that the element is of.
         """
+        is_sound = True
         kind = type(element)
         plan = self.plans.get(kind) if definition is None else self.plans_of_parameters.get((kind, id(definition)))
         if plan is None:
             plan = self.plan(kind, definition, at)
         for rule, given in plan:
-            if given is not None and element[given] is None:
+            if given is not None and not element[given]:
                 continue
             try:
                 for fault in rule.check(element, at):
+                    is_sound = False
                     finding = rule.finding(fault, at)
                     if finding.severity is Severity.UNCHECKED:
                         self.once(finding)
@@ -262,7 +306,28 @@ class _Checking:
             except MemoryError:
                 raise
             except Exception as error:
+                is_sound = False
                 self.broken(rule, error, at)
+        return is_sound
+
+    def judge_known(self, element: Any, at: Context, definition: Parameter | None = None, below: str = "") -> None:
+        """As `judge`, of an element that stands so far below, unless one like it was found sound."""
+        kind = type(element)
+        known = self.sound.of(kind, at.procedure_definition if definition is None else definition)
+        shape = SHAPES[kind](element)
+        if shape in known and kind in self.plans:
+            return
+        if below:
+            at = at._replace(path=at.path + below)
+        if self.judge(element, at, definition) and self.is_local(kind):
+            self.sound.add(known, shape)
+
+    def is_local(self, *kinds: type) -> bool:
+        """Whether all rules for elements of these kinds, which were met before, are local."""
+        for kind in kinds:
+            if kind not in self.local:
+                self.local[kind] = all(planned.rule.local for planned in self.plans[kind])
+        return all(self.local[kind] for kind in kinds)
 
     def broken(self, rule: Rule, error: Exception, at: Context) -> None:
         """Say that a rule broke down: the platform's fault, which keeps no other rule from its work."""
@@ -307,6 +372,11 @@ class _Checking:
         # Definitions are there for as long as the reference data of the document are.
         self.plans_of_parameters[kind, id(definition)] = wanted
         return wanted
+
+
+def _definition_of(element: ParameterElement, at: Context) -> Parameter | None:
+    definitions = at.procedure_definition
+    return definitions.parameters.get(key_of(element.parameter_id)) if definitions is not None else None
 
 
 def _missing(kind: type[Snapshot], at: Context) -> Finding:

@@ -74,7 +74,7 @@ class Step(NamedTuple):
 
 def top_level_parameters(procedure: Procedure) -> Iterator[Step]:
     """The parameters that are directly in a procedure, in document order."""
-    for group in _groups(procedure):
+    for group in groups_of(procedure):
         if group:
             name = TYPE_OF[type(group[0])].value
             for number, parameter in enumerate(group, 1):
@@ -83,10 +83,11 @@ def top_level_parameters(procedure: Procedure) -> Iterator[Step]:
 
 def parameters_of(procedure: Procedure) -> Iterator[ParameterElement]:
     """The parameters that are directly in a procedure, in document order, without their paths."""
-    return chain.from_iterable(_groups(procedure))
+    return chain.from_iterable(groups_of(procedure))
 
 
-def _groups(procedure: Procedure) -> tuple[Sequence[ParameterElement], ...]:
+def groups_of(procedure: Procedure) -> tuple[Sequence[ParameterElement], ...]:
+    """The parameters that are directly in a procedure, by their kinds in document order."""
     return (
         procedure.simple,
         procedure.ontology,

@@ -87,6 +87,7 @@ def experiment_has_a_procedure(experiment: Experiment, at: Context) -> Iterator[
     severity=Severity.ERROR,
     known_as=("experimentStatusInvalid", "lineStatusInvalid", "nullStatusCode", "line_nullStatusCode"),
     needs=StatusCodes,
+    given="status_codes",
 )
 def statuses_are_registered(entity: Experiment | Line, at: Context) -> Iterator[Fault]:
     """The status codes of experiments and lines are registered and not empty."""

@@ -7,19 +7,18 @@ replaced or deleted counts no longer either: its findings are closed by that doc
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from itertools import islice
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
-from sqlalchemy import Connection, bindparam, select, update
+from sqlalchemy import Connection, bindparam, update
 
 from dcc_resources.data_outcomes import FindingEntry
 from dcc_resources.databases.columns import utc_now
-from dcc_resources.errors import NotFoundError
 from dcc_resources.integrity.catalogue import CATALOGUE
-from dcc_resources.integrity.checking import check_contents
+from dcc_resources.integrity.checking import JUDGED_AT_UPLOAD, check_contents
 from dcc_resources.integrity.context import DocumentContext
 from dcc_resources.integrity.entity_places import EntityPlaces, Place
 from dcc_resources.integrity.finding_store import (
@@ -37,18 +36,17 @@ from dcc_resources.integrity.finding_store import (
 )
 from dcc_resources.integrity.findings import MORE_RULE, Finding, Severity
 from dcc_resources.integrity.lookups import SqlLookups
+from dcc_resources.integrity.stored_documents import StoredDocument, lock_documents, require_standing
 from dcc_resources.integrity.validity import Invalid, set_validity
 from dcc_resources.integrity.waivers import Judged, Waiver, apply_waivers
 from dcc_resources.naming import Action, DocumentKind
 from dcc_resources.qc_database.contents import Content
 from dcc_resources.qc_database.models import Document
-from dcc_resources.qc_database.vocabulary import DocumentAction, DocumentState
 from dcc_resources.reference_data.loading import ReferenceData
 
 LIMIT: Final = 1_000
 """How many findings that count, and how many others, are recorded of a document unless told otherwise."""
 
-_JUDGED_AT_UPLOAD: Final = frozenset({"S13", "E9"})
 _CHUNK: Final = 1_000
 _COUNTING: Final = (Severity.ERROR, Severity.FATAL)
 _DOCUMENT: Final = Document.__table__
@@ -125,46 +123,45 @@ def judge_document(
     what is gone is closed by. The number of statements goes with the size of the document in thousands of entities and
     of findings. Raises NotFoundError for a document that is not there, or was withdrawn.
     """
-    document = _locked(connection, document_id)
-    stored = open_findings(connection, document_id)
+    document = require_standing(document_id, lock_documents(connection, [document_id]).get(document_id))
+    context = DocumentContext(
+        document.id,
+        Action(document.action),
+        document.centre,
+        basis.today,
+        basis.reference.data,
+        SqlLookups(connection),
+    )
+    return settle(
+        connection, document, check_contents(contents, context, JUDGED_AT_UPLOAD), basis, because_of=because_of
+    )
+
+
+def settle(
+    connection: Connection,
+    document: StoredDocument,
+    findings: Iterable[Finding],
+    basis: Basis,
+    *,
+    because_of: int | None = None,
+) -> Judgement:
+    """Have a document, which is locked, be judged by what the rules find in it; see `judge_document`.
+
+    Nothing is asked of `findings` for a document that names what is to be deleted.
+    """
+    stored = open_findings(connection, document.id)
     tally = _Tally(basis, frozenset(one.row.key for one in stored))
     _judge_upload(connection, document, tally)
-    if document.action != DocumentAction.DELETE.value:
-        _judge_contents(connection, document, contents, tally)
+    if not document.deletes:
+        _judge_contents(connection, document, findings, tally)
     found = tally.to_record()
-    changes = replace_findings(connection, document_id, document.tracker_id, found, stored, tally.ended_by, because_of)
-    changed = set_validity(connection, document_id, DocumentKind(document.kind), tally.invalid)
-    judged = {"document": document_id, "new_judged_at": utc_now(), "new_judged_by": basis.signature}
+    changes = replace_findings(connection, document.id, document.tracker_id, found, stored, tally.ended_by, because_of)
+    changed = set_validity(connection, document.id, DocumentKind(document.kind), tally.invalid)
+    judged = {"document": document.id, "new_judged_at": utc_now(), "new_judged_by": basis.signature}
     connection.execute(_CHANGED if changed else _RESULT, judged)
-    return _judgement(document_id, basis, tally, found, changes)
+    return _judgement(document.id, basis, tally, found, changes)
 
 
-class _Judged(NamedTuple):
-    """What judging needs to know of a document."""
-
-    id: int
-    tracker_id: int | None
-    kind: str
-    centre: str
-    action: str
-    state: str
-
-
-def _locked(connection: Connection, document_id: int) -> _Judged:
-    """The document, which nobody else judges until the transaction ends."""
-    row = connection.execute(_JUDGED, {"document": document_id}).one_or_none()
-    if row is None:
-        raise NotFoundError(f"There is no document {document_id} in the QC database. Look up which there are.")
-    if row.state == DocumentState.UNDONE.value:
-        raise NotFoundError(f"Document {document_id} was withdrawn. To bring it back, retry its archive.")
-    return _Judged(*row)
-
-
-_JUDGED: Final = (
-    select(*(_DOCUMENT.c[name] for name in _Judged._fields))
-    .where(_DOCUMENT.c.id == bindparam("document"))
-    .with_for_update()
-)
 _RESULT: Final = (
     update(_DOCUMENT)
     .where(_DOCUMENT.c.id == bindparam("document"))
@@ -253,29 +250,25 @@ class _Tally:
         return [*self.rows, FindingRow(MORE_RULE, message, None, None, None, None, None, verdict)]
 
 
-def _judge_contents(connection: Connection, document: _Judged, contents: Iterable[Content], tally: _Tally) -> None:
+def _judge_contents(
+    connection: Connection, document: StoredDocument, findings: Iterable[Finding], tally: _Tally
+) -> None:
     basis = tally.basis
-    context = DocumentContext(
-        document.id,
-        Action(document.action),
-        document.centre,
-        basis.today,
-        basis.reference.data,
-        SqlLookups(connection),
-    )
     places = EntityPlaces(connection, document.id)
-    for chunk in _chunks(check_contents(contents, context, _JUDGED_AT_UPLOAD)):
+
+    def take(chunk: list[Finding]) -> bool:
         judged = apply_waivers(chunk, basis.waivers, basis.today)
         for each, place in zip(judged, places.find(chunk), strict=True):
             tally.take(each, place)
+        return bool(chunk)
+
+    # Nothing is held of a chunk while the next one is found.
+    coming = iter(findings)
+    while take(list(islice(coming, _CHUNK))):
+        pass
 
 
-def _chunks(findings: Iterator[Finding]) -> Iterator[list[Finding]]:
-    while chunk := list(islice(findings, _CHUNK)):
-        yield chunk
-
-
-def _judge_upload(connection: Connection, document: _Judged, tally: _Tally) -> None:
+def _judge_upload(connection: Connection, document: StoredDocument, tally: _Tally) -> None:
     """Have the findings of the upload follow the waivers in force."""
     changed: dict[Verdict, list[int]] = defaultdict(list)
     for uploaded in upload_findings(connection, document.id, document.centre):

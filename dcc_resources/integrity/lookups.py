@@ -38,14 +38,15 @@ class SqlLookups:
 
     def known_specimens(self, centre: str, ids: Collection[str]) -> Mapping[str, tuple[KnownSpecimen, ...]]:
         """The current specimens of a centre that have one of the ids, by their id."""
-        found: dict[str, tuple[KnownSpecimen, ...]] = defaultdict(tuple)
+        found: dict[str, tuple[KnownSpecimen, ...]] = {}
         wanted = frozenset(ids)
         for chunk in in_chunks(sorted(wanted)):
-            for row in self._connection.execute(_SPECIMENS, {"of_centre": centre, "names": chunk}):
-                if row.centre == centre and row.specimen_id in wanted:
-                    known = KnownSpecimen(Where(row.document_id, row.line), row.gender, _born(row.dob, row.lexical))
-                    found[row.specimen_id] += (known,)
-        return dict(found)
+            rows = self._connection.execute(_SPECIMENS, {"of_centre": centre, "names": chunk}).all()
+            for of_centre, specimen_id, document_id, line, gender, dob, lexical in rows:
+                if of_centre == centre and specimen_id in wanted:
+                    known = KnownSpecimen(Where(document_id, line), gender, _born(dob, lexical))
+                    found[specimen_id] = (*found.get(specimen_id, ()), known)
+        return found
 
     def known_experiments(
         self, centre: str, keys: Collection[ExperimentKey]

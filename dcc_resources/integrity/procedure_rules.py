@@ -22,7 +22,7 @@ from dcc_resources.qc_database.contents import Procedure
 from dcc_resources.reference_data.impress import Impress
 
 
-@rule("P1", ProcedureUse, severity=Severity.ERROR, known_as="checkProcedure", needs=Impress)
+@rule("P1", ProcedureUse, severity=Severity.ERROR, known_as="checkProcedure", needs=Impress, local=True)
 def procedure_belongs_to_the_pipeline(use: ProcedureUse, at: Context) -> Iterator[Fault]:
     """A procedure belongs to the centre's pipeline; nothing in it is checked otherwise."""
     if at.procedure_definition is None:
@@ -35,7 +35,7 @@ def procedure_belongs_to_the_pipeline(use: ProcedureUse, at: Context) -> Iterato
         )
 
 
-@rule("P2", Procedure, severity=Severity.ERROR, known_as="requiredNonPresentParameters", needs=Impress)
+@rule("P2", Procedure, severity=Severity.ERROR, known_as="requiredNonPresentParameters", needs=Impress, local=True)
 def required_parameters_are_present(procedure: Procedure, at: Context) -> Iterator[Fault]:
     """All parameters that IMPReSS requires are present, as whatever type and be it only with a status."""
     if not at.definition.required:
@@ -59,6 +59,7 @@ def required_parameters_are_present(procedure: Procedure, at: Context) -> Iterat
     known_as="parametersNotBelonging",
     needs=Impress,
     only_for=lambda _defined: False,
+    local=True,
 )
 def parameter_belongs_to_the_procedure(use: ParameterUse, at: Context) -> Iterator[Fault]:
     """Every parameter belongs to the procedure; each that does not is reported where it stands."""
@@ -72,7 +73,7 @@ def parameter_belongs_to_the_procedure(use: ParameterUse, at: Context) -> Iterat
         )
 
 
-@rule("P4", ParameterUse, severity=Severity.ERROR, known_as="checkProcedureParametersBlankSpaces")
+@rule("P4", ParameterUse, severity=Severity.ERROR, known_as="checkProcedureParametersBlankSpaces", local=True)
 def identifier_has_no_blanks_around_it(use: ParameterUse, at: Context) -> Iterator[Fault]:
     """No parameterID has blanks before or after it; other rules go by the identifier without them."""
     identifier = use.parameter.parameter_id
@@ -82,7 +83,7 @@ def identifier_has_no_blanks_around_it(use: ParameterUse, at: Context) -> Iterat
         )
 
 
-@rule("P5", ParameterUse, severity=Severity.ERROR, known_as="checkParametersWrongType", needs=Impress)
+@rule("P5", ParameterUse, severity=Severity.ERROR, known_as="checkParametersWrongType", needs=Impress, local=True)
 def parameter_is_of_its_type(use: ParameterUse, at: Context) -> Iterator[Fault]:
     """A parameter is submitted as the type that IMPReSS gives it."""
     definition = at.parameter_definition
@@ -94,7 +95,7 @@ def parameter_is_of_its_type(use: ParameterUse, at: Context) -> Iterator[Fault]:
         )
 
 
-@rule("P6", Procedure, severity=Severity.ERROR, known_as="checkRepeatedParameters")
+@rule("P6", Procedure, severity=Severity.ERROR, known_as="checkRepeatedParameters", local=True)
 def parameters_are_not_repeated(procedure: Procedure, at: Context) -> Iterator[Fault]:
     """A parameterID with its sequenceID occurs once in a procedure; each of several is reported."""
     named = [(one.parameter_id, getattr(one, "sequence_id", None)) for one in parameters_of(procedure)]

@@ -31,7 +31,9 @@ class Rule:
     which it cannot be checked. The first line of the check's docstring says what the rule demands.
 
     So that the many elements that a rule has nothing to say of take no time: it objects to none where all of the fields
-    `given` that such an element has are None, and to no parameter whose definition `only_for` is false for.
+    `given` that such an element has are None or empty, and to no parameter whose definition `only_for` is false for.
+    A `local` rule says the same of elements of one shape (`sound`) under the same definitions of IMPReSS, wherever they
+    stand.
     """
 
     id: str
@@ -42,6 +44,7 @@ class Rule:
     check: Check
     given: tuple[str, ...] = ()
     only_for: Callable[[Parameter], bool] | None = None
+    local: bool = False
 
     @property
     def demand(self) -> str:
@@ -90,6 +93,7 @@ def rule(
     needs: type[Snapshot] | tuple[type[Snapshot], ...] = (),
     given: str | tuple[str, ...] = (),
     only_for: Callable[[Parameter], bool] | None = None,
+    local: bool = False,
 ) -> Callable[[AnyCheck], AnyCheck]:
     """Register a check as the rule `rule_id` for the kinds of element `on`.
 
@@ -102,7 +106,7 @@ def rule(
         names = (known_as,) if isinstance(known_as, str) else known_as
         kinds = needs if isinstance(needs, tuple) else (needs,)
         fields = (given,) if isinstance(given, str) else given
-        registered = Rule(rule_id, on, severity, names, kinds, check, fields, only_for)
+        registered = Rule(rule_id, on, severity, names, kinds, check, fields, only_for, local)
         RULES[rule_id] = registered
         for kind in on:
             _BY_KIND[kind] = (*_BY_KIND.get(kind, ()), registered)

@@ -29,6 +29,7 @@ _REPEAT = "repeat"
     SeriesMediaParameter,
     severity=Severity.ERROR,
     known_as=("seriesParameterNullValue", "seriesMediaParameterNullValue"),
+    local=True,
 )
 def series_has_values(
     element: SeriesParameter | MediaSampleParameter | SeriesMediaParameter, at: Context
@@ -51,6 +52,7 @@ def series_has_values(
         "seriesParameterValueNotEmptyWithIncrementStatus",
         "seriesParameterValueIncrementStatusEmpty",
     ),
+    local=True,
 )
 def series_value_has_text_or_status(value: SeriesValue, at: Context) -> Iterator[Fault]:
     """A series value has either text or an incrementStatus, not both nor neither; its incrementValue is not empty."""
@@ -70,7 +72,14 @@ def series_value_has_text_or_status(value: SeriesValue, at: Context) -> Iterator
         )
 
 
-@rule("P15", SeriesParameter, severity=Severity.ERROR, known_as="seriesParameterEnoughParameters", needs=Impress)
+@rule(
+    "P15",
+    SeriesParameter,
+    severity=Severity.ERROR,
+    known_as="seriesParameterEnoughParameters",
+    needs=Impress,
+    local=True,
+)
 def there_are_enough_increments(series: SeriesParameter, at: Context) -> Iterator[Fault]:
     """With one increment rule that has a minimum, there are at least that many values."""
     if series.values:
@@ -83,6 +92,7 @@ def there_are_enough_increments(series: SeriesParameter, at: Context) -> Iterato
     severity=Severity.ERROR,
     known_as=("seriesParameterNoValidIncrement", "seriesParameterMissingIncrement"),
     needs=Impress,
+    local=True,
 )
 def increments_are_those_listed(series: SeriesParameter, at: Context) -> Iterator[Fault]:
     """With listed increments, each incrementValue is listed and each listed one is there."""
@@ -90,7 +100,14 @@ def increments_are_those_listed(series: SeriesParameter, at: Context) -> Iterato
         yield from _not_as_listed(series, at.parameter)
 
 
-@rule("P17", SeriesParameter, severity=Severity.ERROR, known_as="seriesParameterNoValidIncrementType", needs=Impress)
+@rule(
+    "P17",
+    SeriesParameter,
+    severity=Severity.ERROR,
+    known_as="seriesParameterNoValidIncrementType",
+    needs=Impress,
+    local=True,
+)
 def increments_read_as_their_type(series: SeriesParameter, at: Context) -> Iterator[Fault]:
     """Increments that are not listed read as their type: datetime, float, or repeat, a number from 0 up."""
     yield from _ill_typed(series, at.parameter)

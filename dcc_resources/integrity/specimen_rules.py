@@ -41,7 +41,7 @@ def baseline_has_a_strain(specimen: Specimen, at: Context) -> Iterator[Fault]:
         )
 
 
-@rule("S2", Specimen, severity=Severity.ERROR, known_as="testSpecimenBackground", needs=Strains)
+@rule("S2", Specimen, severity=Severity.ERROR, known_as="testSpecimenBackground", needs=Strains, given="strain_id")
 def strain_of_baseline_is_known(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """A baseline animal's strainID is a known strain."""
     strain = specimen.strain_id
@@ -67,7 +67,14 @@ def mutant_has_a_colony(specimen: Specimen, at: Context) -> Iterator[Fault]:
         )
 
 
-@rule("S4", Specimen, severity=Severity.ERROR, known_as="testSpecimenBackgroundNotInImits", needs=Colonies)
+@rule(
+    "S4",
+    Specimen,
+    severity=Severity.ERROR,
+    known_as="testSpecimenBackgroundNotInImits",
+    needs=Colonies,
+    given="colony_id",
+)
 def colony_is_registered(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """A mutant's colonyID is a registered colony."""
     colony = _colony_of_mutant(specimen)
@@ -86,6 +93,7 @@ def colony_is_registered(specimen: Specimen, at: Context) -> Iterator[Fault]:
     severity=Severity.ERROR,
     known_as=("testColonyIncorrectState", "testiMitsButWrongState"),
     needs=Colonies,
+    given="colony_id",
 )
 def colony_may_be_phenotyped(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """The status of a mutant's colony permits phenotyping."""
@@ -101,7 +109,14 @@ def colony_may_be_phenotyped(specimen: Specimen, at: Context) -> Iterator[Fault]
         )
 
 
-@rule("S6", Specimen, severity=Severity.ERROR, known_as="testIncorrectProduictionCentre", needs=Colonies)
+@rule(
+    "S6",
+    Specimen,
+    severity=Severity.ERROR,
+    known_as="testIncorrectProduictionCentre",
+    needs=Colonies,
+    given="colony_id",
+)
 def production_centre_is_that_of_the_colony(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """The production centre of a mutant's colony is its productionCentre, or its phenotypingCentre without one."""
     colony = _colony_of_mutant(specimen)
@@ -141,7 +156,9 @@ def birth_is_not_in_the_future(specimen: Specimen, at: Context) -> Iterator[Faul
         )
 
 
-@rule("S8", Specimen, severity=Severity.ERROR, known_as="testSpecimenDatesWithinLimits", needs=Colonies)
+@rule(
+    "S8", Specimen, severity=Severity.ERROR, known_as="testSpecimenDatesWithinLimits", needs=Colonies, given="colony_id"
+)
 def birth_is_not_before_the_colony(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """A mouse's date of birth is not before the day its colony was made, where that is known."""
     colony = _colony_of_mutant(specimen)
@@ -158,7 +175,13 @@ def birth_is_not_before_the_colony(specimen: Specimen, at: Context) -> Iterator[
         )
 
 
-@rule("S9", Specimen, severity=Severity.ERROR, known_as=("Embryo_DPCStageNotParsed", "Embryo_DPCStageOutOfBounds"))
+@rule(
+    "S9",
+    Specimen,
+    severity=Severity.ERROR,
+    known_as=("Embryo_DPCStageNotParsed", "Embryo_DPCStageOutOfBounds"),
+    given="stage_unit",
+)
 def dpc_stage_is_one(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """A DPC stage is an optional E and a number from 0 to less than 20."""
     if specimen.stage_unit != "DPC":
@@ -183,6 +206,7 @@ def dpc_stage_is_one(specimen: Specimen, at: Context) -> Iterator[Fault]:
         "Embryo_TheilerStageNotParsed",
         "Embryo_TheilerStageOutOfBounds",
     ),
+    given="stage_unit",
 )
 def theiler_stage_is_one(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """A Theiler stage is an optional TS, a whole number from 1 to 26 and an optional letter from a to d."""
@@ -198,7 +222,9 @@ def theiler_stage_is_one(specimen: Specimen, at: Context) -> Iterator[Fault]:
         )
 
 
-@rule("S11", Specimen, severity=Severity.ERROR, known_as="testSpecimenStatusCode", needs=StatusCodes)
+@rule(
+    "S11", Specimen, severity=Severity.ERROR, known_as="testSpecimenStatusCode", needs=StatusCodes, given="status_code"
+)
 def status_is_registered(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """A specimen's status code is registered."""
     status = specimen.status_code
@@ -240,7 +266,7 @@ def specimen_id_is_unique(specimen: Specimen, at: Context) -> Iterator[Fault]:
         )
 
 
-@rule("S14", Specimen, severity=Severity.WARNING)
+@rule("S14", Specimen, severity=Severity.WARNING, given="related_specimens")
 def relatives_are_known(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """A relatedSpecimen is a specimen of the same centre that is in the document or uploaded."""
     for number, related in enumerate(specimen.related_specimens, 1):

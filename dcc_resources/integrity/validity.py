@@ -50,10 +50,15 @@ def set_validity(connection: Connection, document_id: int, kind: DocumentKind, i
 
     A few statements, and one for every 2,000 versions whose validity changes.
     """
-    of_specimens = kind is DocumentKind.SPECIMEN
-    kinds = [EntityKind.SPECIMEN] if of_specimens else [each for each in EntityKind if each is not EntityKind.SPECIMEN]
-    changed = [_set(connection, document_id, kind, invalid) for kind in kinds]
+    changed = [_set(connection, document_id, each, invalid) for each in kinds_in(kind)]
     return any(changed)
+
+
+def kinds_in(kind: DocumentKind) -> list[EntityKind]:
+    """The kinds of entities that a kind of document may hold."""
+    if kind is DocumentKind.SPECIMEN:
+        return [EntityKind.SPECIMEN]
+    return [each for each in EntityKind if each is not EntityKind.SPECIMEN]
 
 
 def _set(connection: Connection, document_id: int, kind: EntityKind, invalid: Invalid) -> bool:

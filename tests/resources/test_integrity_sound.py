@@ -1,0 +1,124 @@
+"""What was found sound in one document keeps nothing from being found in another, whatever they say."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dcc_resources.integrity import sound as sounds
+from dcc_resources.integrity.checking import all_rules, check_contents
+from dcc_resources.integrity.context import DocumentContext
+from dcc_resources.integrity.findings import Finding
+from dcc_resources.integrity.sound import SHAPES, Sound
+from dcc_resources.naming import Action
+from dcc_resources.qc_database.contents import Content, SeriesValue, SimpleParameter
+from dcc_resources.qc_database.reading import read_document
+from tests.resources.integrity_cases import (
+    REFERENCE,
+    THIS_DOCUMENT,
+    TODAY,
+    Uploaded,
+    at,
+    experiment,
+    experiments,
+    mutant,
+    ontology,
+    picture,
+    procedure,
+    series,
+    simple,
+    specimens,
+)
+from tests.resources.test_integrity_properties import impress_of
+from tests.strategies_documents import Document, valid_documents, valid_procedures
+
+
+def check(contents: list[Content], known: Sound | None, reference: object = REFERENCE) -> list[Finding]:
+    lookups = Uploaded()
+    lookups.add(specimens(mutant()), 1)
+    context = DocumentContext(THIS_DOCUMENT, Action.ADD, "H", TODAY, reference, lookups)  # type: ignore[arg-type]
+    return list(check_contents(contents, context, sound=known))
+
+
+def read(document: Document, path: Path) -> list[Content]:
+    path.write_bytes(document.render()[0])
+    return list(read_document(path, document.kind))
+
+
+@given(documents=st.lists(st.one_of(valid_documents(), valid_procedures()), min_size=2, max_size=3))
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+def test_documents_one_after_the_other_have_the_findings_that_each_has_by_itself(documents: list[Document]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        contents = [read(document, Path(folder) / "document.xml") for document in documents]
+    reference = replace(REFERENCE, impress=impress_of([content for each in contents for content in each]))
+    known = Sound()
+    for each in (*contents, *contents):
+        assert check(each, known, reference) == check(each, None, reference)
+
+
+def test_what_differs_in_one_thing_from_what_was_sound_is_judged() -> None:
+    """Every part of a parameter that a rule looks at, after one in which it is right; and another procedure."""
+    good = simple("RANGED", "5"), series("FREE", at("1"), at("2")), ontology("TERM", "MP:0001262")
+    documents = [
+        experiments(experiment(procedure(*good))),
+        *(experiments(experiment(procedure(one))) for one in flawed()),
+        experiments(experiment(procedure(*good, required=False))),
+        experiments(experiment(procedure(*good, *good))),
+        experiments(experiment(procedure(*good, procedure_id="NONE_001"))),
+        experiments(experiment(procedure(*good, picture()))),
+    ]
+    known = Sound()
+    found = [check(document, known) for document in documents]
+    assert found == [check(document, None) for document in documents]
+    assert found[0] == []
+    assert all(found[1 : len(list(flawed())) + 1])
+
+
+def flawed() -> list[object]:
+    return [
+        simple("RANGED", "x"),
+        simple("RANGED", ""),
+        simple("RANGED", "5", unit="kg"),
+        simple(" RANGED", "5"),
+        simple("RANGED", "5", status="IMPC_PARAMSC_005"),
+        simple("FREE", "5"),
+        series("FREE", at("1"), at("1")),
+        series("FREE", at("1"), at("x")),
+        series("FREE", at("1", "x"), at("2")),
+        series("FREE"),
+        ontology("TERM", ""),
+    ]
+
+
+def test_what_was_sound_is_remembered_and_what_was_not_is_not() -> None:
+    assert REFERENCE.impress is not None
+    defined = REFERENCE.impress.pipelines["PIPE_001"].procedures["PROC_001"]
+    known = Sound()
+    done = procedure(simple("RANGED", "5"), simple("RETIRED", "5"), series("FREE", at("1"), at("2", "x")))
+    check(experiments(experiment(done)), known)
+    shapes = known.of(SimpleParameter, defined)
+    assert {name for name, *_ in shapes if name != "WEIGHT"} == {"RANGED"}
+    assert {increment for increment, *_ in known.of(SeriesValue, defined.parameters["FREE"])} == {"1"}
+
+
+def test_rules_that_look_at_more_than_the_shape_are_not_said_to_be_local() -> None:
+    """Such as those that look at the document, at what is uploaded, or at media."""
+    of_shapes = {rule.id for rule in all_rules().values() if set(rule.on) & set(SHAPES)}
+    local = {rule.id for rule in all_rules().values() if rule.local}
+    assert of_shapes <= local
+    assert not local & {"E4", "E8", "E9", "S13", "S14", "X4", "X5", "P19", "P20"}
+
+
+def test_memory_is_bounded() -> None:
+    known = Sound()
+    shapes = known.of(SimpleParameter, None)
+    known.add(shapes, ("x" * sounds.LONGEST,))
+    assert not shapes
+    for number in range(3 * sounds.MOST // 1_000):
+        known.add(shapes, (f"{number:0>900}", None))
+        assert len(shapes) <= sounds.MOST // 1_000
+    assert shapes
