@@ -69,9 +69,9 @@ def logged(installation: Installation) -> list[str]:
 
 @pytest.fixture
 def quick(installation: Installation, authority: Authority) -> Installation:
-    """The installation with short time limits, which trusts the FTPS server's authority."""
+    """The installation with a short time limit for who is silent, which trusts the FTPS server's authority."""
     return installation.with_settings(
-        connect_timeout=3.0, login_timeout=3.0, idle_timeout=2.0, tls_ca_file=authority.ca_file
+        connect_timeout=20.0, login_timeout=20.0, idle_timeout=2.0, tls_ca_file=authority.ca_file
     )
 
 

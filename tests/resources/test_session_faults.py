@@ -147,7 +147,8 @@ class TestServersThatStall:
         with Relay(share, stall_after=50_000) as relay:
             source_id = register(quick, relay.share)
             began = time.monotonic()
-            result = quick.with_settings(max_retries=0, idle_timeout=1.0, source_failure_limit=3).run_session()
+            limited = quick.with_settings(downloads_per_source=2, source_failure_limit=3)
+            result = limited.with_settings(max_retries=0, idle_timeout=1.0).run_session()
             assert time.monotonic() - began < 20
             stalled = [key for key, outcome in result.zips.items() if outcome.attempts]
             assert 3 <= len(stalled) <= 5

@@ -326,7 +326,7 @@ def _plant(tracker: Engine, settings: Settings, *, pid: int, **changes: object) 
 
 class TestLease:
     def test_it_is_renewed_for_as_long_as_the_session_lasts(self, tracker: Engine, settings: Settings) -> None:
-        with open_session(tracker, _leased(settings, 1.5)) as session:
+        with open_session(tracker, _leased(settings, 2.5)) as session:
             first = _lock(tracker).heartbeat
             _wait_until(lambda: _lock(tracker).heartbeat > first + timedelta(seconds=1))
             session.check()
@@ -336,7 +336,7 @@ class TestLease:
     ) -> None:
         with (  # noqa: PT012
             pytest.raises(SessionLostError, match=r"Session \d+ lost its lock.*dcc sessions"),
-            open_session(tracker, _leased(settings, 1.5)) as session,
+            open_session(tracker, _leased(settings, 2.5)) as session,
         ):
             session.check()
             _change_lock(tracker, holder="another")
@@ -354,7 +354,7 @@ class TestLease:
 
     @only_sqlite
     def test_a_session_that_cannot_renew_in_time_stops_by_itself(self, tracker: Engine, settings: Settings) -> None:
-        with open_session(tracker, _leased(settings, 1.2)) as session:
+        with open_session(tracker, _leased(settings, 2.5)) as session:
             with _locked_file(tracker):
                 session.check()
                 _wait_until(lambda: _is_lost(session))
