@@ -1,56 +1,89 @@
 """One side of the upload benchmark, as a process of its own.
 
 `python -m benchmarks.upload_process apply URL DOCUMENT...` applies experiment documents to the QC database at URL,
-whose schema is in place, one after the other; `parse DOCUMENT...` only reads them.
+whose schema is in place, as a session does: small ones together, others one after the other; `parse DOCUMENT...` only
+reads them.
 """
 
 from __future__ import annotations
 
 import gc
+import hashlib
 import sys
 from collections.abc import Sequence
+from contextlib import closing
 from datetime import date
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from dcc_resources.naming import Action, DocumentKind
 from dcc_resources.qc_database.reading import read_document
 
+if TYPE_CHECKING:
+    from dcc_resources.qc_database.applying import DocumentToApply
+
 KIND = DocumentKind.EXPERIMENT
+_GROUP: Final = 50
+_SMALL_BYTES: Final = 1_000_000
 
 
 def apply(url: str, paths: Sequence[Path]) -> int:
     """Apply the documents; how many measurements they have. Raises RuntimeError when one did not take effect."""
     from pydantic import SecretStr
 
-    from dcc_resources.qc_database.applying import DocumentToApply, apply_document
+    from dcc_resources.qc_database.applying import apply_document
+    from dcc_resources.qc_database.applying_together import apply_together
     from dcc_resources.qc_database.database import open_qc_database
     from dcc_resources.qc_database.reading_ahead import ReadingAhead, Waiting
     from dcc_resources.qc_database.vocabulary import DocumentState
     from dcc_resources.settings import Settings
 
     engine = open_qc_database(Settings(qc_url=SecretStr(url)))
+    documents = [_document(inc, path) for inc, path in enumerate(paths)]
+    small = all(document.size_bytes <= _SMALL_BYTES for document in documents)
+    waiting = [
+        Waiting(path, KIND, document.size_bytes, document.md5 if small else None)
+        for path, document in zip(paths, documents, strict=True)
+    ]
     measurements = 0
-    ahead = ReadingAhead([Waiting(path, KIND, path.stat().st_size) for path in paths])
-    for inc, path in enumerate(paths):
-        document = DocumentToApply(
-            action=Action.ADD,
-            zip_file=f"H.2013-10-31.{inc}.impc.zip",
-            file_name=f"H.2013-10-31.{inc}.experiment.impc.xml",
-            kind=KIND,
-            centre="H",
-            created=date(2013, 10, 31),
-            inc=inc,
-            md5=f"{inc:032x}",
-            size_bytes=path.stat().st_size,
-            tracker_id=inc + 1,
-        )
-        applied = apply_document(engine, document, lambda path=path: ahead.read(path, KIND))  # type: ignore[misc]
-        if applied.state is not DocumentState.APPLIED or applied.refused:
-            raise RuntimeError(f"{path} was not applied: {applied.findings[:3]}")
-        measurements += applied.said["measurements"]
-    ahead.close()
+    with closing(ReadingAhead(waiting)) as ahead:
+        for start in range(0, len(paths), _GROUP if small else 1):
+            group = documents[start : start + (_GROUP if small else 1)]
+            some = paths[start : start + len(group)]
+            if small:
+                applied = apply_together(
+                    engine,
+                    group,
+                    lambda number, order, some=some: ahead.read_whole(some[:number], order),  # type: ignore[misc]
+                )
+            else:
+                applied = [apply_document(engine, group[0], lambda some=some: ahead.read(some[0], KIND))]  # type: ignore[misc]
+            if len(applied) < len(group) or any(
+                one.state is not DocumentState.APPLIED or one.refused for one in applied
+            ):
+                raise RuntimeError(f"{some} were not all applied: {[one.findings[:3] for one in applied]}")
+            measurements += sum(one.said["measurements"] for one in applied)
     engine.dispose()
     return measurements
+
+
+def _document(inc: int, path: Path) -> DocumentToApply:
+    from dcc_resources.qc_database.applying import DocumentToApply
+
+    with path.open("rb") as file:
+        md5 = hashlib.file_digest(file, "md5").hexdigest()
+    return DocumentToApply(
+        action=Action.ADD,
+        zip_file=f"H.2013-10-31.{inc}.impc.zip",
+        file_name=f"H.2013-10-31.{inc}.experiment.impc.xml",
+        kind=KIND,
+        centre="H",
+        created=date(2013, 10, 31),
+        inc=inc,
+        md5=md5,
+        size_bytes=path.stat().st_size,
+        tracker_id=inc + 1,
+    )
 
 
 def parse(paths: Sequence[Path]) -> int:
