@@ -294,11 +294,14 @@ def folder_in_memory() -> Iterator[Path]:
 
 
 @only_sqlite
-def test_a_hundred_thousand_entries_are_a_normal_listing(
+def test_tens_of_thousands_of_entries_are_a_normal_session(
     quick: Installation, sftp_server: Share, folder_in_memory: Path
 ) -> None:
-    """existing_system_defects row 39: seven queries in five sessions for each known file."""
-    number = 100_000
+    """existing_system_defects row 39: seven queries in five sessions for each known file.
+
+    A hundred thousand are listed from each kind of server, and recorded, by the tests of those.
+    """
+    number = 30_000
     (folder_in_memory / "add").mkdir()
     for inc in range(number):
         name = folder_in_memory / "add" / f"H.2013-10-{inc % 28 + 1:02}.{inc}.impc.zip"
@@ -312,8 +315,8 @@ def test_a_hundred_thousand_entries_are_a_normal_listing(
         return found, time.process_time() - began, counted.number
 
     first, seconds, statements = crawl()
-    assert (seconds < 20, statements < 1_000) == (True, True)
+    assert (seconds < 10, statements < 300) == (True, True)
     assert (first.outcome, first.listed, first.new) == ("ok", number, number)
     again, seconds_again, statements_again = crawl()
-    assert (seconds_again < 10, statements_again < 30) == (True, True)
+    assert (seconds_again < 5, statements_again < 30) == (True, True)
     assert (again.listed, again.known, again.new, again.changed) == (number, number, 0, 0)
