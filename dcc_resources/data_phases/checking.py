@@ -8,9 +8,12 @@ the archive was processed again with other documents or its file source removed,
 from __future__ import annotations
 
 import logging
+import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
 from datetime import UTC, date, datetime
+from functools import partial
 from typing import Final
 
 from sqlalchemy import Connection
@@ -28,6 +31,7 @@ from dcc_resources.data_phases.qc_documents import (
 from dcc_resources.data_phases.staged_documents import staged_path
 from dcc_resources.data_phases.uploading import FINDINGS_TOLD
 from dcc_resources.errors import (
+    BadFileNameError,
     DatabaseUnreachableError,
     DocumentError,
     NotFoundError,
@@ -36,7 +40,11 @@ from dcc_resources.errors import (
     StagedDocumentLostError,
 )
 from dcc_resources.integrity import healing
+from dcc_resources.integrity.checking_ahead import Answer, Checked, CheckingAhead, Question
+from dcc_resources.integrity.checking_process import ToCheck
 from dcc_resources.integrity.judging import Basis, Judgement, judge_document, signature_of
+from dcc_resources.integrity.judging_together import Found, judge_together, newest_document
+from dcc_resources.integrity.lookups import SqlLookups
 from dcc_resources.integrity.waiver_store import waivers_in_force
 from dcc_resources.integrity.waivers import Waiver
 from dcc_resources.log_context import logging_about
@@ -56,6 +64,13 @@ GONE: Final = "The QC database does not hold the document."
 JUDGED_WELL: Final = State(Phase.DATA, Status.DONE)
 JUDGED_FAULTY: Final = State(Phase.DATA, Status.FAILED)
 
+MANY: Final = 10_000_000
+"""Bytes of documents from which on other processes are worth their start."""
+
+Due = tuple[DueDocument, QcDocument]
+
+_TOGETHER: Final = 50
+_FINDINGS_TOGETHER: Final = 5_000
 _HEALING: Final = "What it depends on has changed: documents, waivers or reference data."
 
 
@@ -78,13 +93,11 @@ def check_documents(work: DataSession) -> Iterator[ZipData]:
     faults = len(work.faults)
     recorder = Recorder(work, Phase.DATA, due)
     try:
-        for document in due:
-            work.session.check()
-            if recorder.is_due:
-                yield from recorder.write()
-            with logging_about(zip_action=document.key, centre=document.centre, document=document.name.file_name):
-                fact = _check(work, document, there[document.xml_id], basis)
-            recorder.add(fact)
+        with closing(_check_all(work, [(document, there[document.xml_id]) for document in due], basis)) as facts:
+            for fact in facts:
+                recorder.add(fact)
+                if recorder.is_due:
+                    yield from recorder.write()
     except QcDatabaseUnreachableError:
         recorder.break_off()
         raise
@@ -177,21 +190,127 @@ def _uploaded(work: DataSession, due: list[DueDocument], there: dict[int, QcDocu
     return [document for document in due if document.xml_id in stands]
 
 
-def _check(work: DataSession, document: DueDocument, stored: QcDocument, basis: Basis) -> Fact:
-    began = time.monotonic()
+def _check_all(work: DataSession, due: list[Due], basis: Basis) -> Generator[Fact]:
+    """Judge documents, in their order: many with the help of other processes, few by this one alone."""
+    processes = min(work.settings.workers, os.cpu_count() or 1)
+    if processes > 1 and sum(document.size_bytes for document, _ in due) >= MANY:
+        yield from _check_many(work, due, basis, processes)
+        return
+    for one in due:
+        yield _check(work, *one, basis)
+
+
+def _check_many(work: DataSession, due: list[Due], basis: Basis, processes: int) -> Iterator[Fact]:
+    together: list[tuple[Due, Checked]] = []
+    held = 0
+    documents = (_to_check(work, *one) for one in due)
+    reference = basis.reference.data
+    ahead = CheckingAhead(documents, processes, reference, basis.today, partial(_answer, work), work.session.check)
+    with closing(ahead):
+        for one, checked in zip(due, ahead.results(), strict=True):
+            if checked.findings is not None:
+                together.append((one, checked))
+                held += len(checked.findings)
+                if len(together) < _TOGETHER and held < _FINDINGS_TOGETHER:
+                    continue
+            yield from _keep(work, together, basis)
+            together, held = [], 0
+            if checked.error is not None:
+                yield _faulty(work, *one, checked.error)
+            elif checked.findings is None:
+                yield _check(work, *one, basis)
+        yield from _keep(work, together, basis)
+
+
+def _to_check(work: DataSession, document: DueDocument, stored: QcDocument) -> ToCheck:
+    name = document.name
     try:
-        judgement = _judge(work, document, stored, basis)
+        path = os.fspath(work.staging.contents(document.key) / name.file_name)
+    except BadFileNameError:
+        # No file has that name; it is judged by its rows.
+        path = ""
+    return ToCheck(
+        stored.id,
+        document.key.action.value,
+        name.centre,
+        name.kind.value,
+        path,
+        document.md5,
+        document.size_bytes,
+        str(document.key),
+        document.centre,
+    )
+
+
+def _answer(work: DataSession, question: Question) -> Answer:
+    def ask(connection: Connection) -> Answer:
+        newest, lookups = newest_document(connection), SqlLookups(connection)
+        return Answer({centre: lookups.known_specimens(centre, ids) for centre, ids in question.items()}, newest)
+
+    return work.read_qc(ask)
+
+
+def _keep(work: DataSession, together: list[tuple[Due, Checked]], basis: Basis) -> Iterator[Fact]:
+    """Judge documents by what was found in them, in one transaction; each by itself where that is not possible."""
+    work.session.check()
+    began = time.monotonic()
+    found = [Found(stored.id, checked.findings or ()) for (_, stored), checked in together]
+    asked = {checked.newest for _, checked in together if checked.newest}
+
+    def judge(connection: Connection) -> list[Judgement | NotFoundError] | None:
+        # What was said of specimens may hold no more since another document was applied.
+        return judge_together(connection, found, basis) if asked <= {newest_document(connection)} else None
+
+    try:
+        judged = work.write_qc(judge) if together else None
     except (DatabaseUnreachableError, SessionLostError):
         raise
-    except NotFoundError as error:
-        # It was withdrawn meanwhile, which the tracker hears of from whoever did it.
-        return Fact(document, _data(document, stored, None, str(error)), None)
     except Exception as error:
-        fault = work.note_fault(document.key, document.name.file_name, error)
-        return Fact(document, _data(document, stored, None, str(fault)), None)
+        log.info("%d documents are judged one by one: %s: %s", len(together), type(error).__name__, error)
+        judged = None
+    if judged is None:
+        for one, _ in together:
+            yield _check(work, *one, basis)
+        return
+    share = (time.monotonic() - began) / len(judged)
+    for (one, checked), result in zip(together, judged, strict=True):
+        yield (
+            _gone(*one, result)
+            if isinstance(result, NotFoundError)
+            else _fact(work, *one, result, checked.seconds + share)
+        )
+
+
+def _check(work: DataSession, document: DueDocument, stored: QcDocument, basis: Basis) -> Fact:
+    """Judge a document by itself, in this process."""
+    work.session.check()
+    began = time.monotonic()
+    with logging_about(zip_action=document.key, centre=document.centre, document=document.name.file_name):
+        try:
+            judgement = _judge(work, document, stored, basis)
+        except (DatabaseUnreachableError, SessionLostError):
+            raise
+        except NotFoundError as error:
+            return _gone(document, stored, error)
+        except Exception as error:
+            return _faulty(work, document, stored, error)
+    return _fact(work, document, stored, judgement, time.monotonic() - began)
+
+
+def _gone(document: DueDocument, stored: QcDocument, error: NotFoundError) -> Fact:
+    # It was withdrawn meanwhile, which the tracker hears of from whoever did it.
+    return Fact(document, _data(document, stored, None, str(error)), None)
+
+
+def _faulty(work: DataSession, document: DueDocument, stored: QcDocument, error: Exception) -> Fact:
+    fault = work.note_fault(document.key, document.name.file_name, error)
+    return Fact(document, _data(document, stored, None, str(fault)), None)
+
+
+def _fact(work: DataSession, document: DueDocument, stored: QcDocument, judgement: Judgement, seconds: float) -> Fact:
     state = JUDGED_FAULTY if judgement.failed else JUDGED_WELL
     problems = problems_of(judgement.findings, sum(judgement.counts.values()), work.settings.max_document_errors)
-    return Fact(document, _data(document, stored, judgement), state, problems, time.monotonic() - began)
+    return Fact(document, _data(document, stored, judgement), state, problems, seconds)
 
 
 def _judge(work: DataSession, document: DueDocument, stored: QcDocument, basis: Basis) -> Judgement:
