@@ -226,7 +226,7 @@ settings = load_settings()
 
 def stay(_outcome):
     print("holding", flush=True)
-    time.sleep(60)
+    time.sleep(600)
 
 with open_instance(settings) as instance:
     run_session(settings, open_tracker(settings), instance, on_data=stay)
@@ -259,7 +259,7 @@ def test_a_holder_that_is_killed_frees_its_place_and_the_next_session_shows_what
     assert data_dagster.materialised("uploaded_data") == set()
     began = time.monotonic()
     run(data, data_dagster)
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 60
     assert data.states() == {GOOD: "qc pending"}
     assert all(data_dagster.materialised(asset) == {GOOD} for asset in DATA_ASSETS)
     assert storage.get_concurrency_info(QC_DATABASE_POOL).claimed_slots == []

@@ -106,7 +106,7 @@ def test_pages_daemon_and_command_line_work_at_once(production: Dcc, reader: Dcc
             assert complained.splitlines()[-1] == "Stopped."
             assert "Traceback" not in complained
             production.check(complained)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while alive(children) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert alive(children) == set()
@@ -130,7 +130,7 @@ def test_a_daemon_and_pages_without_one_share_an_installation_on_sqlite(dcc: Dcc
             assert process.returncode == 0
             assert complained.splitlines()[-1] == "Stopped."
             assert "Traceback" not in complained
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while alive(children) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert alive(children) == set()
