@@ -99,16 +99,17 @@ class SftpConnection(BlockwiseConnection):
         return raw(join_base(self._base, *parts))
 
     def _entries(self, path: bytes) -> Iterator[Entry]:
-        for name, attributes in self._client.entries(path):
-            yield _entry(name, attributes)
+        for name, mode, size, modified in self._client.entries(path):
+            yield Entry(name, _kind(mode), size, modified)
 
     def _follow(self, directory: bytes, link: Entry) -> Entry | None:
         try:
-            return _entry(link.name, self._client.stat(directory + b"/" + link.name))
+            target = self._client.stat(directory + b"/" + link.name)
         except TimeoutError:
             raise
         except OSError:
             return None
+        return Entry(link.name, _kind(target.st_mode), target.st_size, target.st_mtime)
 
     def _blocks(self, action: Action, name: str, offset: int, size: int | None) -> Generator[bytes, None, None]:
         path = self._path(action, name)
@@ -145,10 +146,6 @@ class SftpConnection(BlockwiseConnection):
             raise failed(
                 f"{self._label}: {doing} failed ({describe(error)}). Ask whoever runs the server, or try again."
             ) from error
-
-
-def _entry(name: bytes, attributes: paramiko.SFTPAttributes) -> Entry:
-    return Entry(name, _kind(attributes.st_mode), attributes.st_size, attributes.st_mtime)
 
 
 def _kind(mode: int | None) -> EntryKind:

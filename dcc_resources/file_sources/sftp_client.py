@@ -23,6 +23,7 @@ from paramiko.sftp import (
     CMD_STATUS,
 )
 
+from dcc_resources.file_sources.sftp_names import ListedName, listed_names
 from dcc_resources.file_sources.ssh_packets import StrictMessage
 
 _LEAST_RECEIVED = 64 * 1024
@@ -55,8 +56,8 @@ class SftpClient(paramiko.SFTPClient):
     _expecting: dict[int, Any]
     _write_all: Callable[[bytes], None]
 
-    def entries(self, path: bytes) -> Iterator[tuple[bytes, paramiko.SFTPAttributes]]:
-        """The names of a directory's entries, as the server's bytes, with their attributes; links not followed."""
+    def entries(self, path: bytes) -> Iterator[ListedName]:
+        """A directory's entries with their attributes; links not followed."""
         kind, message = self._request(CMD_OPENDIR, path)
         expect_answer(CMD_HANDLE, kind)
         handle = message.get_string()
@@ -66,10 +67,7 @@ class SftpClient(paramiko.SFTPClient):
                     self.expect_end(message)
                     return
                 expect_answer(CMD_NAME, kind)
-                for _ in range(message.get_int()):
-                    name = message.get_string()
-                    message.get_string()
-                    yield name, paramiko.SFTPAttributes._from_msg(message)  # type: ignore[attr-defined]
+                yield from listed_names(message.get_remainder())
         finally:
             # If the connection has ended there is nothing to close, and its error is on its way already.
             with contextlib.suppress(OSError, EOFError):

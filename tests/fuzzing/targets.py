@@ -34,7 +34,7 @@ from dcc_resources.file_sources.http_index import read_index
 from dcc_resources.file_sources.listing import Entry, EntryKind, gather
 from dcc_resources.file_sources.md5_sidecar import parse_md5
 from dcc_resources.file_sources.remote_names import printable, raw
-from dcc_resources.file_sources.sftp import _entry
+from dcc_resources.file_sources.sftp import _kind
 from dcc_resources.file_sources.sftp_client import SftpClient
 from dcc_resources.naming import Action, DocumentKind, NamingConvention
 from dcc_resources.qc_database.reading import read_document
@@ -209,8 +209,8 @@ def sftp_names(data: bytes) -> None:
     client = _Answered([(CMD_NAME, data)])
     entries: list[Entry] = []
     try:
-        for name, attributes in client.entries(b"/add"):
-            entries.append(_entry(name, attributes))
+        for name, mode, size, modified in client.entries(b"/add"):
+            entries.append(Entry(name, _kind(mode), size, modified))
             assert len(entries) <= len(data)
     except (paramiko.SSHException, paramiko.SFTPError, EOFError, OSError):
         return
