@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from dcc_resources.qc_database.procedure_rows import Row, Value
@@ -18,27 +18,30 @@ _ESCAPED: Final = re.compile(r"\\(.)")
 _MEANT: Final = {"t": "\t", "n": "\n", "r": "\r", "0": "\0", "\\": "\\"}
 
 
-def as_lines(rows: Iterable[Row]) -> bytes:
+def as_lines(rows: Sequence[Row]) -> bytes:
     """The rows in UTF-8, a line each, for FIELDS TERMINATED BY '\\t' ESCAPED BY '\\\\' LINES TERMINATED BY '\\n'."""
-    lines = []
-    for row in rows:
-        fields = [_NULL if one is None else one if type(one) is str else repr(one) for one in row]
-        # Most rows hold nothing special, and one search is then enough; that of a null is the first to be found.
-        line = "\t".join(fields)
-        if line.count("\t") != len(row) - 1 or line.count("\\") != row.count(None) or _BREAKS(line):
-            line = "\t".join([_field(one) for one in row])
-        lines.append(line)
+    lines = [
+        "\t".join([_NULL if one is None else one if type(one) is str else repr(one) for one in row]) for row in rows
+    ]
     lines.append("")
-    return "\n".join(lines).encode()
+    text = "\n".join(lines)
+    # Rows that hold nothing special are told by what there is of tabs, ends of lines and nulls, and nothing else.
+    plain = (
+        text.count("\n") == len(rows)
+        and text.count("\t") == sum(map(len, rows)) - len(rows)
+        and text.count("\\") == sum([row.count(None) for row in rows])
+        and "\r" not in text
+        and "\0" not in text
+    )
+    if not plain:
+        text = "".join(["\t".join([_field(one) for one in row]) + "\n" for row in rows])
+    return text.encode()
 
 
 def rows_of_lines(lines: bytes) -> Iterator[tuple[str | None, ...]]:
     """The fields of each line as texts; None for nulls."""
     for line in lines.decode().split("\n")[:-1]:
         yield tuple([None if field == _NULL else _ESCAPED.sub(_meant, field) for field in line.split("\t")])
-
-
-_BREAKS = re.compile(r"[\n\r\0]").search
 
 
 def _meant(match: re.Match[str]) -> str:
