@@ -7,15 +7,14 @@ server never share a login (defect 33) and a slow source holds up no other. An A
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Self
 
 from dcc_resources.allowance import Allowance, Place
+from dcc_resources.download_sink import DownloadSink
 from dcc_resources.errors import (
     CertificateRefusedError,
     ChecksumMismatchError,
@@ -38,8 +37,6 @@ from dcc_resources.transfer_queue import TransferQueue
 
 progress = progress_log(__name__)
 
-_BLOCK = 1024 * 1024
-_PROGRESS_SECONDS = 1.0
 _FRESH_SECONDS = 30.0
 _MOST_AHEAD, _MOST_BYTES_AHEAD = 32, 8 * 1024 * 1024
 _MOST_UNSIZED = 4 * 1024 * 1024 * 1024
@@ -119,7 +116,7 @@ def receive(
         with (
             staging.room_for(key, (hosting.size_bytes or 0) - offset) as written,
             disk_errors(key),
-            _Sink(staging, key, origin, most_unsized, written, on_bytes) as sink,
+            DownloadSink(staging, key, origin, most_unsized, written, on_bytes) as sink,
         ):
             sink.take_in(offset)
             if hosting.size_bytes is None or offset < hosting.size_bytes:
@@ -148,7 +145,7 @@ def _origin(hosting: Hosting) -> Origin:
 
 
 @contextlib.contextmanager
-def _kept(pace: Pace, sink: _Sink, connection: Connection) -> Iterator[None]:
+def _kept(pace: Pace, sink: DownloadSink, connection: Connection) -> Iterator[None]:
     try:
         with pace.kept(lambda: sink.received, connection.close):
             yield
@@ -157,91 +154,6 @@ def _kept(pace: Pace, sink: _Sink, connection: Connection) -> Iterator[None]:
             f"{sink.key}: the download was given up ({error}). What arrived is kept; ask whoever runs the server "
             "why it is so slow."
         ) from error
-
-
-class _Sink:
-    """Writes what arrives to the part, and hashes and counts it on the way.
-
-    The part's origin is noted before anything is written to it, but for an archive that arrives in one block: if that
-    fails afterwards the origin is noted then, and all that a killed process loses is the block.
-    """
-
-    def __init__(
-        self,
-        staging: Staging,
-        key: ZipKey,
-        origin: Origin,
-        most_unsized: int,
-        written: Callable[[int], object],
-        on_bytes: Callable[[int], object],
-    ) -> None:
-        self.digest = hashlib.md5(usedforsecurity=False)
-        self.received = 0
-        self.key = key
-        self._staging, self._origin, self._expected = staging, origin, origin.size_bytes
-        self._written, self._on_bytes = written, on_bytes
-        self._most = most_unsized if self._expected is None else self._expected
-        self._part: BinaryIO | None = None
-        self._noted = False
-        self._told = time.monotonic()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if self._part is None and kind is None:
-            self._part = self._opened(noted=True)
-        if self._part is not None:
-            self._part.close()
-            if kind is not None and not self._noted:
-                self._staging.note_origin(self.key, self._origin)
-
-    def take_in(self, length: int) -> None:
-        """Hash what an earlier attempt received, and go on after it."""
-        if length == 0:
-            return
-        part = self._staging.part(self.key)
-        with part.open("rb") as known:
-            while block := known.read(min(_BLOCK, length - self.received)):
-                self.digest.update(block)
-                self.received += len(block)
-        self._part, self._noted = part.open("ab"), True
-
-    def _opened(self, *, noted: bool) -> BinaryIO:
-        """The part, at its beginning."""
-        if noted:
-            self._staging.begin_part(self.key, self._origin)
-        else:
-            self._staging.clear_part(self.key)
-        self._noted = noted
-        return self._staging.part(self.key).open("ab")
-
-    def __call__(self, block: bytes) -> None:
-        if self._part is None:
-            self._part = self._opened(noted=len(block) != self._expected)
-        self._part.write(block)
-        self._written(len(block))
-        self.digest.update(block)
-        self.received += len(block)
-        if self.received > self._most:
-            self.check_size()
-        now = time.monotonic()
-        if now - self._told >= _PROGRESS_SECONDS:
-            self._told = now
-            self._on_bytes(self.received)
-
-    def check_size(self) -> None:
-        """Raise SizeMismatchError when what was received has not the size listed, or is too much without one."""
-        if self._expected is None and self.received > self._most:
-            raise SizeMismatchError(
-                f"{self.key}: more than {self._most:,} bytes arrived, and the file source does not tell the size. Ask "
-                "whoever runs the server why it does not; DCC_MAX_UNSIZED_BYTES sets the limit."
-            )
-        if self._expected is not None and self.received != self._expected:
-            raise SizeMismatchError(
-                f"{self.key}: {self.received:,} bytes arrived where {self._expected:,} were listed. The file is "
-                "fetched anew; if this happens again, ask the centre whether it was still being uploaded."
-            )
 
 
 def _check_md5(key: ZipKey, received: str, published: str | None) -> None:
@@ -312,6 +224,7 @@ class SourceDownloads:
         self._stopping = threading.Event()
         self._given_up: SourceError | None = None
         self._failures_in_a_row = 0
+        self._connections = 0
         self._counting = threading.Lock()
 
     def put(self, transfer: Transfer) -> None:
@@ -368,15 +281,41 @@ class SourceDownloads:
                 with self._allowance.place() as place:
                     if connection is not None and time.monotonic() - used > _FRESH_SECONDS:
                         # The server may have closed it meanwhile, which would cost this transfer an attempt.
-                        connection.close()
+                        self._closed(connection)
                         connection = None
                     with logging_about(zip_action=transfer.key):
+                        if connection is None and self._connections:
+                            connection = self._further()
+                            if connection is None and self._connections:
+                                self._transfers.put_back(transfer)
+                                return
                         connection = self._carry_out(worker, transfer, connection, place)
                     used = time.monotonic()
             else:
                 self._tell(Broke(transfer, self._given_up, connecting=True))
+        self._closed(connection)
+
+    def _further(self) -> Connection | None:
+        """A connection beside others; None where the server takes no more of them, which is no fault of anybody."""
+        if self._stopping.is_set():
+            return None
+        try:
+            return self._connected()
+        except SourceError as error:
+            progress.info("%s is asked for no further connection: %s", self.address.label, error)
+            return None
+
+    def _connected(self) -> Connection:
+        connection = connect(self.address, self._settings)
+        with self._counting:
+            self._connections += 1
+        return connection
+
+    def _closed(self, connection: Connection | None) -> None:
         if connection is not None:
             connection.close()
+            with self._counting:
+                self._connections -= 1
 
     def _look_ahead(self, worker: int, transfer: Transfer, connection: Connection) -> None:
         """Tell a connection that can make use of it what comes after a transfer."""
@@ -410,7 +349,7 @@ class SourceDownloads:
         connecting = connection is None
         try:
             if connection is None:
-                connection = connect(self.address, self._settings)
+                connection = self._connected()
                 connecting = False
             self._look_ahead(worker, transfer, connection)
             received = receive(
@@ -432,6 +371,5 @@ class SourceDownloads:
             self._tell(Arrived(transfer, received))
             return connection
         # Where a transfer broke off, the server may still be sending.
-        if connection is not None:
-            connection.close()
+        self._closed(connection)
         return None

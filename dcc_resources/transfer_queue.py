@@ -30,6 +30,12 @@ class TransferQueue(Generic[T]):
             self._waiting.append(item)
             self._changed.notify()
 
+    def put_back(self, item: T) -> None:
+        """Let another thread take an item before all that waits."""
+        with self._changed:
+            self._waiting.appendleft(item)
+            self._changed.notify()
+
     def stop(self) -> None:
         """Let nobody take anything more."""
         with self._changed:

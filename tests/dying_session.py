@@ -53,14 +53,14 @@ def _around(owner: Any, name: str, nth: int, *, before: bool) -> None:
 
 
 def _mid_transfer() -> None:
-    write = downloading._Sink.__call__
+    write = downloading.DownloadSink.__call__
 
     def dying(self: Any, block: bytes) -> None:
         write(self, block[: len(block) // 2])
         self._part.flush()
         _die()
 
-    downloading._Sink.__call__ = dying  # type: ignore[method-assign]
+    downloading.DownloadSink.__call__ = dying  # type: ignore[method-assign]
 
 
 def _in_the_middle_of_the_validation() -> None:

@@ -123,9 +123,9 @@ def test_a_size_that_nobody_checks_ends_otherwise_than_in_the_twin(
 ) -> None:
     """Half an archive that is taken for whole is consistent in itself; the twin tells that it should not be."""
     data.put(GOOD, specimens(), experiments())
-    write = downloading._Sink.__call__
-    monkeypatch.setattr(downloading._Sink, "__call__", lambda self, block: write(self, block[: len(block) // 2]))
-    monkeypatch.setattr(downloading._Sink, "check_size", lambda _self: None)
+    write = downloading.DownloadSink.__call__
+    monkeypatch.setattr(downloading.DownloadSink, "__call__", lambda self, block: write(self, block[: len(block) // 2]))
+    monkeypatch.setattr(downloading.DownloadSink, "check_size", lambda _self: None)
 
     data.run()
 

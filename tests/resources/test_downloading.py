@@ -6,10 +6,10 @@ import hashlib
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Self
+from typing import Any, Self
 
 import pytest
 from hypothesis import HealthCheck, given
@@ -17,7 +17,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
-from dcc_resources import allowance, downloading
+from dcc_resources import allowance, download_sink, downloading
 from dcc_resources.allowance import Allowance
 from dcc_resources.downloading import (
     Arrived,
@@ -33,11 +33,13 @@ from dcc_resources.downloading import (
 from dcc_resources.errors import (
     ChecksumMismatchError,
     DiskFullError,
+    LoginRefusedError,
     SizeMismatchError,
+    SourceError,
     SourceUnreachableError,
     TransferFailedError,
 )
-from dcc_resources.file_sources.base import ActionListing, SourceAddress, SourceProtocol
+from dcc_resources.file_sources.base import ActionListing, SourceAddress, SourceProtocol, Upcoming
 from dcc_resources.naming import Action
 from dcc_resources.outcomes import ZipKey
 from dcc_resources.settings import Settings
@@ -278,10 +280,45 @@ class TestResuming:
         assert received.md5 == _md5(CONTENT)
 
 
+class TestOneBlock:
+    """An archive that arrives in one block has its origin noted only when something goes wrong."""
+
+    def test_it_leaves_nothing_beside_it(self, staging: Staging) -> None:
+        path = receive(FakeConnection(block=len(CONTENT)), _transfer(), staging, _ignore).path
+        assert [each.name for each in path.parent.iterdir()] == [KEY.file_name]
+
+    def test_one_that_fails_afterwards_is_kept(self, staging: Staging) -> None:
+        class FailsAtTheEnd(FakeConnection):
+            def fetch(self, *args: Any, **named: Any) -> None:
+                super().fetch(*args, **named)
+                raise TransferFailedError("broke off")
+
+        with pytest.raises(TransferFailedError):
+            receive(FailsAtTheEnd(block=len(CONTENT)), _transfer(), staging, _ignore)
+        assert staging.resumable(KEY, Origin(1, len(CONTENT), MODIFIED)) == len(CONTENT)
+
+    def test_what_was_noted_of_another_one_is_gone_before_it_is_written(self, staging: Staging) -> None:
+        broken = FakeConnection(fault_at=4_000, fault=TransferFailedError("broke off"))
+        with pytest.raises(TransferFailedError):
+            receive(broken, _transfer(), staging, _ignore)
+        noted: list[int] = []
+        other = _transfer(modified=MODIFIED + 1)
+        connection = FakeConnection(block=len(CONTENT))
+
+        def on_write(_: int) -> None:
+            noted.append(staging.resumable(KEY, Origin(1, len(CONTENT), MODIFIED)))
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(download_sink, "_PROGRESS_SECONDS", 0.0)
+            receive(connection, other, staging, on_write)
+        assert noted == [0]
+
+
 class TestProgress:
     def test_it_is_told_about_once_a_second(self, staging: Staging, monkeypatch: pytest.MonkeyPatch) -> None:
         clock = SimpleNamespace(now=0.0)
-        monkeypatch.setattr(downloading, "time", SimpleNamespace(monotonic=lambda: clock.now))
+        for module in (downloading, download_sink):
+            monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock.now))
 
         def later() -> None:
             clock.now += 0.25
@@ -295,7 +332,7 @@ class TestProgress:
     def test_it_counts_what_an_earlier_attempt_received(
         self, staging: Staging, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(downloading, "_PROGRESS_SECONDS", 0.0)
+        monkeypatch.setattr(download_sink, "_PROGRESS_SECONDS", 0.0)
         broken = FakeConnection(fault_at=4_000, fault=TransferFailedError("broke off"))
         with pytest.raises(TransferFailedError):
             receive(broken, _transfer(), staging, _ignore)
@@ -431,10 +468,62 @@ def _transfers(count: int, source_id: int = 1) -> list[Transfer]:
 
 
 class TestSourceThreads:
+    @pytest.mark.parametrize("refusal", [LoginRefusedError("too many users"), SourceUnreachableError("closed")])
+    def test_a_server_that_takes_no_second_connection_is_asked_over_the_first(
+        self, refusal: SourceError, sources: Sources
+    ) -> None:
+        """A centre's server may allow fewer connections than DCC_DOWNLOADS_PER_SOURCE: that is nobody's fault."""
+
+        def make(_source_id: int) -> FakeConnection:
+            if sources.connections:
+                refused.set()
+                raise refusal
+            return FakeConnection()
+
+        refused = threading.Event()
+        sources.make = make
+        sources.go.clear()
+        source = sources.source()
+        first, *others = _transfers(5)
+        source.put(first)
+        sources.wait_until(lambda: sources.under_way.get(1) == 1)
+        for transfer in others:
+            source.put(transfer)
+        assert refused.wait(PATIENCE)
+        sources.go.set()
+        ends = sources.ends(5)
+        assert {end.transfer for end in ends if isinstance(end, Arrived)} == {first, *others}
+        assert not source.given_up
+        assert len(sources.connections) == 1
+
+    def test_a_connection_that_can_is_told_what_comes_next(self, sources: Sources) -> None:
+        class LookingAhead(FakeConnection):
+            def __init__(self) -> None:
+                super().__init__()
+                self.told: list[list[str]] = []
+
+            def announce(self, upcoming: Sequence[Upcoming]) -> None:
+                assert all(file.size == len(CONTENT) and file.offset == 0 for file in upcoming)
+                self.told.append([file.name for file in upcoming])
+
+        sources.settings = sources.settings.model_copy(update={"downloads_per_source": 1})
+        connection = LookingAhead()
+        sources.make = lambda _source_id: connection
+        sources.go.clear()
+        source = sources.source()
+        transfers = _transfers(6)
+        source.put(transfers[0])
+        sources.wait_until(lambda: sources.under_way.get(1) == 1)
+        for transfer in transfers[1:]:
+            source.put(transfer)
+        sources.go.set()
+        assert all(isinstance(end, Arrived) for end in sources.ends(6))
+        assert connection.told[0] == [transfer.key.file_name for transfer in transfers[1:]]
+
     def test_each_transfer_is_told_from_its_start_to_its_end(
         self, sources: Sources, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(downloading, "_PROGRESS_SECONDS", 0.0)
+        monkeypatch.setattr(download_sink, "_PROGRESS_SECONDS", 0.0)
         source = sources.source()
         transfer = _transfer()
         source.put(transfer)
@@ -646,7 +735,7 @@ class TestStopping:
     def test_a_transfer_under_way_is_left_as_a_part_to_go_on_with(
         self, sources: Sources, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(downloading, "_PROGRESS_SECONDS", 0.0)
+        monkeypatch.setattr(download_sink, "_PROGRESS_SECONDS", 0.0)
         source = sources.source()
         reached = threading.Event()
         blocks: list[int] = []
@@ -672,7 +761,7 @@ class TestStopping:
     def test_nothing_is_told_of_a_transfer_that_was_stopped(
         self, sources: Sources, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(downloading, "_PROGRESS_SECONDS", 0.0)
+        monkeypatch.setattr(download_sink, "_PROGRESS_SECONDS", 0.0)
         sources.go.clear()
         source = sources.source()
         source.put(_transfer())

@@ -99,7 +99,7 @@ POINTS = {
     "when the work is looked up": (zip_processing, "load_interrupted"),
     "when the work is taken up": (zip_processing, "load_waiting"),
     "when the centres are looked up": (zip_processing, "load_addresses"),
-    "in mid-transfer": (downloading._Sink, "__call__"),
+    "in mid-transfer": (downloading.DownloadSink, "__call__"),
     "before an archive is extracted": (Checker, "extract"),
     "before a document is validated": (Checker, "validate"),
     "when how the sources did is written": (zip_processing, "record_conduct"),

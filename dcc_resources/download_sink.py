@@ -1,0 +1,103 @@
+"""What takes an archive in as it arrives: writes it to its part in staging, hashes it and counts it on the way."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable
+from typing import BinaryIO, Self
+
+from dcc_resources.errors import SizeMismatchError
+from dcc_resources.outcomes import ZipKey
+from dcc_resources.staging import Origin, Staging
+
+_BLOCK = 1024 * 1024
+_PROGRESS_SECONDS = 1.0
+
+
+class DownloadSink:
+    """Writes one archive to its part; a context manager that closes it.
+
+    `most_unsized` bytes are taken of an archive whose size is not known; `written` is told of each block, and
+    `on_bytes` of all bytes received so far, about once a second. The part's origin is noted before anything is written
+    to it, but for an archive that arrives in one block: if that fails afterwards the origin is noted then, and all that
+    a killed process loses is the block.
+    """
+
+    def __init__(
+        self,
+        staging: Staging,
+        key: ZipKey,
+        origin: Origin,
+        most_unsized: int,
+        written: Callable[[int], object],
+        on_bytes: Callable[[int], object],
+    ) -> None:
+        self.digest = hashlib.md5(usedforsecurity=False)
+        self.received = 0
+        self.key = key
+        self._staging, self._origin, self._expected = staging, origin, origin.size_bytes
+        self._written, self._on_bytes = written, on_bytes
+        self._most = most_unsized if self._expected is None else self._expected
+        self._part: BinaryIO | None = None
+        self._noted = False
+        self._told = time.monotonic()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self._part is None and kind is None:
+            self._part = self._opened(noted=True)
+        if self._part is not None:
+            self._part.close()
+            if kind is not None and not self._noted:
+                self._staging.note_origin(self.key, self._origin)
+
+    def take_in(self, length: int) -> None:
+        """Hash what an earlier attempt received, and go on after it."""
+        if length == 0:
+            return
+        part = self._staging.part(self.key)
+        with part.open("rb") as known:
+            while block := known.read(min(_BLOCK, length - self.received)):
+                self.digest.update(block)
+                self.received += len(block)
+        self._part, self._noted = part.open("ab"), True
+
+    def _opened(self, *, noted: bool) -> BinaryIO:
+        """The part, at its beginning."""
+        if noted:
+            self._staging.begin_part(self.key, self._origin)
+        else:
+            self._staging.clear_part(self.key)
+        self._noted = noted
+        return self._staging.part(self.key).open("ab")
+
+    def __call__(self, block: bytes) -> None:
+        """Take the next block. Raises SizeMismatchError when that is more than was listed."""
+        if self._part is None:
+            self._part = self._opened(noted=len(block) != self._expected)
+        self._part.write(block)
+        self._written(len(block))
+        self.digest.update(block)
+        self.received += len(block)
+        if self.received > self._most:
+            self.check_size()
+        now = time.monotonic()
+        if now - self._told >= _PROGRESS_SECONDS:
+            self._told = now
+            self._on_bytes(self.received)
+
+    def check_size(self) -> None:
+        """Raise SizeMismatchError when what was received has not the size listed, or is too much without one."""
+        if self._expected is None and self.received > self._most:
+            raise SizeMismatchError(
+                f"{self.key}: more than {self._most:,} bytes arrived, and the file source does not tell the size. Ask "
+                "whoever runs the server why it does not; DCC_MAX_UNSIZED_BYTES sets the limit."
+            )
+        if self._expected is not None and self.received != self._expected:
+            raise SizeMismatchError(
+                f"{self.key}: {self.received:,} bytes arrived where {self._expected:,} were listed. The file is "
+                "fetched anew; if this happens again, ask the centre whether it was still being uploaded."
+            )
