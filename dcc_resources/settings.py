@@ -91,12 +91,14 @@ class Settings(BaseSettings):
     )
 
     downloaders: int = Field(
-        default=4,
+        default=8,
         ge=1,
         le=64,
         description="Downloads under way at once, in all; one slower than 50 kB/s does not count.",
     )
-    downloads_per_source: int = Field(default=2, ge=1, le=16, description="Downloads at once from one file source.")
+    downloads_per_source: int = Field(
+        default=4, ge=1, le=16, description="Connections to one file source, and so downloads at once from it."
+    )
     until: Literal["zip_name", "xsd", "upload", "data", "context", "overview", "qc"] = Field(
         default="qc",
         description="The phase that sessions go on to: zip_name crawls only, xsd also downloads, extracts and "
@@ -208,14 +210,14 @@ class Settings(BaseSettings):
         description="Whether `dcc` shows its work in Dagster too; the tracker has it in any case.",
     )
     dagster_zips: int = Field(
-        default=20_000,
+        default=5_000,
         ge=1,
         le=1_000_000,
         description="Zip actions that came through which Dagster shows: those that changed last. Older ones are "
         "archived from its pages; the tracker and `dcc` have them all.",
     )
     dagster_failed_zips: int = Field(
-        default=2_000,
+        default=1_000,
         ge=1,
         le=1_000_000,
         description="Zip actions that failed which Dagster shows, likewise: its pages of checks take long for many.",
