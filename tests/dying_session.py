@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from dcc_resources import crawling, downloading
+from dcc_resources import crawling, download_sink, downloading
 from dcc_resources.crawling import crawl_file_sources
 from dcc_resources.sessions import open_session
 from dcc_resources.settings import load_settings
@@ -53,14 +53,14 @@ def _around(owner: Any, name: str, nth: int, *, before: bool) -> None:
 
 
 def _mid_transfer() -> None:
-    write = downloading.DownloadSink.__call__
+    write = download_sink.DownloadSink.__call__
 
     def dying(self: Any, block: bytes) -> None:
         write(self, block[: len(block) // 2])
         self._part.flush()
         _die()
 
-    downloading.DownloadSink.__call__ = dying  # type: ignore[method-assign]
+    download_sink.DownloadSink.__call__ = dying  # type: ignore[method-assign]
 
 
 def _in_the_middle_of_the_validation() -> None:

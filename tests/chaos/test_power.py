@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection
 
-from dcc_resources import downloading
+from dcc_resources import download_sink
 from dcc_resources.consistency.checking import check_consistency
 from dcc_resources.data_phases import data_session
 from dcc_resources.qc_database import applying
@@ -123,9 +123,11 @@ def test_a_size_that_nobody_checks_ends_otherwise_than_in_the_twin(
 ) -> None:
     """Half an archive that is taken for whole is consistent in itself; the twin tells that it should not be."""
     data.put(GOOD, specimens(), experiments())
-    write = downloading.DownloadSink.__call__
-    monkeypatch.setattr(downloading.DownloadSink, "__call__", lambda self, block: write(self, block[: len(block) // 2]))
-    monkeypatch.setattr(downloading.DownloadSink, "check_size", lambda _self: None)
+    write = download_sink.DownloadSink.__call__
+    monkeypatch.setattr(
+        download_sink.DownloadSink, "__call__", lambda self, block: write(self, block[: len(block) // 2])
+    )
+    monkeypatch.setattr(download_sink.DownloadSink, "check_size", lambda _self: None)
 
     data.run()
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dcc_resources import downloading
+from dcc_resources import download_sink
 from dcc_resources.backups.making import Wanted, make_backup
 from dcc_resources.backups.restoring import restore_backup
 from dcc_resources.consistency.checking import check_consistency
@@ -22,7 +22,7 @@ from tests.installations import Installation
 from tests.stores import Store
 
 POINTS: dict[str, tuple[Any, str, int, bool]] = {
-    "in the middle of a transfer": (downloading.DownloadSink, "__call__", 2, False),
+    "in the middle of a transfer": (download_sink.DownloadSink, "__call__", 2, False),
     "when archives arrived that the tracker has not heard of": (Coordinator, "_write_batch", 2, True),
     "within the transaction of a document": (uploading, "read_for_upload", 2, False),
     "when a document is applied that the tracker has not heard of": (uploading, "apply_document", 2, False),

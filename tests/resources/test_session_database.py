@@ -15,7 +15,7 @@ from pydantic import SecretStr
 from sqlalchemy import make_url, select
 
 from dcc_cli.demo import submissions
-from dcc_resources import crawling, downloading, sessions, zip_processing
+from dcc_resources import crawling, download_sink, sessions, zip_processing
 from dcc_resources.errors import TrackerUnreachableError
 from dcc_resources.file_sources.base import SourceProtocol
 from dcc_resources.settings import Settings
@@ -99,7 +99,7 @@ POINTS = {
     "when the work is looked up": (zip_processing, "load_interrupted"),
     "when the work is taken up": (zip_processing, "load_waiting"),
     "when the centres are looked up": (zip_processing, "load_addresses"),
-    "in mid-transfer": (downloading.DownloadSink, "__call__"),
+    "in mid-transfer": (download_sink.DownloadSink, "__call__"),
     "before an archive is extracted": (Checker, "extract"),
     "before a document is validated": (Checker, "validate"),
     "when how the sources did is written": (zip_processing, "record_conduct"),
