@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dcc_resources.settings import Settings
 
 _downloaders_option = click.option(
-    "--downloaders", type=click.IntRange(1, 64), help="Downloads under way at once. [DCC_DOWNLOADERS, else 4]"
+    "--downloaders", type=click.IntRange(1, 64), help="Downloads under way at once. [DCC_DOWNLOADERS, else 8]"
 )
 _workers_option = click.option(
     "--workers", type=click.IntRange(1, 64), help="Archives and documents checked at once. [DCC_WORKERS, else 2]"

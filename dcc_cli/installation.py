@@ -170,7 +170,7 @@ def show_settings(as_json: bool) -> None:
 
     \b
     Example:
-      DCC_DOWNLOADERS=8 dcc settings
+      DCC_DOWNLOADERS=12 dcc settings
 
     JSON: a list of {"name", "variable", "value", "from" (environment, default), "description"}
 
