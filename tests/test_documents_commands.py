@@ -106,7 +106,8 @@ def run(command: Command, folder: Path) -> None:
 def look_up_dcc(words: list[str]) -> None:
     """Check that the command and the options of `dcc WORDS` exist."""
     command: click.Command = dcc
-    context = click.Context(command, info_name="dcc")
+    # With its settings: click keeps the first help option that it makes of a command for the life of the process.
+    context = click.Context(command, info_name="dcc", **command.context_settings)
     for word in words:
         options = {name for option in command.get_params(context) for name in (*option.opts, *option.secondary_opts)}
         if word.startswith("--"):

@@ -244,7 +244,7 @@ def talkative_environment(
 
 def commands(group: click.Group, *path: str) -> Iterator[tuple[str, ...]]:
     """The commands that report as JSON, need no argument and change nothing."""
-    context = click.Context(group)
+    context = click.Context(group, **group.context_settings)
     for name in group.list_commands(context):
         found = group.get_command(context, name)
         if isinstance(found, click.Group):
