@@ -253,7 +253,11 @@ class _Copies:
 
 
 def _rows(connection: Connection, query: Select[Any]) -> list[Row]:
-    return [dict(row) for row in connection.execute(query).mappings()]
+    """Rows, without the time of their last change: the database gives it to each that is added, in its own form."""
+    return [
+        {name: value for name, value in row.items() if name != "last_update"}
+        for row in connection.execute(query).mappings()
+    ]
 
 
 def _named(centre: str, number: int) -> Row:
