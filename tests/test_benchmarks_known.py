@@ -8,7 +8,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from sqlalchemy import Engine, event, func, select
+from sqlalchemy import Engine, func, select
 
 from benchmarks import growth
 from benchmarks.growth import Step, told_of_known, told_of_new
@@ -21,6 +21,7 @@ from dcc_resources.outcomes import SourceCrawl
 from dcc_resources.qc_database.models import Document
 from dcc_resources.tracker.queries import StateCount, count_documents, count_zip_actions
 from dcc_resources.tracker.reference import Phase, Status
+from tests.sent_statements import sent_statements
 
 
 @pytest.fixture(scope="module")
@@ -90,21 +91,15 @@ def _unexpected(outcome: object) -> None:
     pytest.fail(f"The session was to find nothing new, and found {outcome}.")
 
 
+def _has_no_heartbeat(statement: str) -> bool:
+    # The lease is renewed now and then, by the clock.
+    return "heartbeat" not in statement
+
+
 def _statements_of_session(known: KnownArchives) -> list[str]:
-    statements: list[str] = []
-
-    def note(_: object, __: object, statement: str, *___: object) -> None:
-        # The lease is renewed now and then, by the clock.
-        if "heartbeat" not in statement:
-            statements.append(statement)
-
-    with known.databases() as (settings, tracker, _):
-        event.listen(Engine, "before_cursor_execute", note)
-        try:
-            crawls: list[SourceCrawl] = []
-            without_events = settings.model_copy(update={"dagster_events": False})
-            crawl_and_process(tracker, without_events, None, Listeners(crawls.append, _unexpected, _unexpected))
-        finally:
-            event.remove(Engine, "before_cursor_execute", note)
+    crawls: list[SourceCrawl] = []
+    with known.databases() as (settings, tracker, _), sent_statements(Engine, _has_no_heartbeat) as statements:
+        without_events = settings.model_copy(update={"dagster_events": False})
+        crawl_and_process(tracker, without_events, None, Listeners(crawls.append, _unexpected, _unexpected))
     assert sum(found.known for found in crawls) == known.known
     return statements

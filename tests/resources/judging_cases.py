@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from typing import Any
 
-from sqlalchemy import Connection, Engine, event, insert, select
+from sqlalchemy import Engine, insert, select
 
 from dcc_resources.integrity.judging import Basis, Judgement, judge_document
 from dcc_resources.integrity.waivers import Waiver
@@ -22,6 +22,7 @@ from dcc_resources.qc_database.vocabulary import WaiverEffect
 from dcc_resources.reference_data.loading import ReferenceData
 from tests.resources.integrity_cases import REFERENCE, TODAY
 from tests.resources.qc_documents import to_apply
+from tests.sent_statements import sent_statements
 
 
 @dataclass(frozen=True)
@@ -106,20 +107,9 @@ def document_row(qc: Engine, document: Applied) -> Any:
         return connection.execute(select(table).where(table.c.id == document.document_id)).one()
 
 
-@contextmanager
-def statements(qc: Engine) -> Iterator[list[str]]:
-    """The statements that are sent to a database meanwhile; one for many rows counts once."""
-    sent: list[str] = []
-
-    def note(connection: Connection, cursor: Any, statement: str, *_: Any) -> None:
-        if statement not in {"BEGIN", "BEGIN IMMEDIATE"} and "write_receipt" not in statement:
-            sent.append(statement)
-
-    event.listen(qc, "before_cursor_execute", note)
-    try:
-        yield sent
-    finally:
-        event.remove(qc, "before_cursor_execute", note)
+def statements(qc: Engine) -> AbstractContextManager[list[str]]:
+    """The statements that are sent to a database meanwhile, but for what every transaction has."""
+    return sent_statements(qc, lambda one: one not in {"BEGIN", "BEGIN IMMEDIATE"} and "write_receipt" not in one)
 
 
 def waiver(rule: str, **changes: Any) -> Waiver:

@@ -33,6 +33,7 @@ from dcc_resources.qc_database.vocabulary import EntityKind, Severity, WaiverEff
 from dcc_resources.reference_data.loading import load_shipped
 from tests.databases import only_sqlite
 from tests.resources.judging_cases import Reference, waiver
+from tests.resources.noted_helpers import note_helpers
 from tests.resources.qc_documents import to_apply
 
 SPECIMEN, EXPERIMENT = DocumentKind.SPECIMEN, DocumentKind.EXPERIMENT
@@ -47,13 +48,7 @@ class RollbackError(Exception):
 @pytest.fixture(autouse=True)
 def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Helper]]:
     """The processes that were started, none of which may be left; lots of two documents."""
-    helpers: list[Helper] = []
-
-    def start(module: str) -> Helper:
-        helpers.append(Helper(module))
-        return helpers[-1]
-
-    monkeypatch.setattr(checking_ahead, "Helper", start)
+    helpers = note_helpers(monkeypatch, checking_ahead)
     monkeypatch.setattr(checking_ahead, "_LOT_DOCUMENTS", 2)
     yield helpers
     assert all(helper.process.returncode is not None for helper in helpers)

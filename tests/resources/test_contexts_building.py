@@ -18,6 +18,7 @@ from dcc_resources.qc_database.undoing import undo_documents
 from dcc_resources.qc_database.vocabulary import ContextState
 from tests.resources.qc_contexts import assert_contexts_are_right, judge, know_colonies, submit
 from tests.resources.qc_documents import apply, experiment, housing, line, specimen
+from tests.sent_statements import sent_statements
 
 CONTEXT = models.DataContext.__table__
 HISTORY = models.ContextHistory.__table__
@@ -224,15 +225,9 @@ def test_a_build_takes_one_statement_more_for_no_measurement(qc_database: Engine
     def statements_for(number: int) -> int:
         entities = [experiment(f"E{number}-{place}", value=str(place)) for place in range(number)]
         submit(qc_database, Action.ADD, *entities)
-        seen: list[str] = []
-
-        def note(_: object, __: object, statement: str, *___: object) -> None:
-            seen.append(statement)
-
-        event.listen(qc_database, "before_cursor_execute", note)
-        build_contexts(qc_database)
-        event.remove(qc_database, "before_cursor_execute", note)
-        return len(seen)
+        with sent_statements(qc_database) as sent:
+            build_contexts(qc_database)
+        return len(sent)
 
     build_contexts(qc_database)
     statements_for(1)

@@ -18,6 +18,7 @@ from dcc_resources.qc_database import models
 from tests.databases import only_sqlite
 from tests.resources.qc_contexts import assert_contexts_are_right, submit
 from tests.resources.qc_documents import experiment, specimen
+from tests.sent_statements import sent_statements
 
 CONTEXT = models.DataContext.__table__
 HISTORY = models.ContextHistory.__table__
@@ -101,15 +102,9 @@ def test_what_a_build_asks_does_not_depend_on_how_many_documents_wait(
             submit(qc_database, Action.ADD, experiment(f"E{next(_numbers)}", [f"S{number}"], str(number)))
         if built is build_overviews:
             build_contexts(qc_database)
-        seen: list[str] = []
-
-        def note(_: object, __: object, statement: str, *___: object) -> None:
-            seen.append(statement)
-
-        event.listen(qc_database, "before_cursor_execute", note)
-        built(qc_database)
-        event.remove(qc_database, "before_cursor_execute", note)
-        return len(seen)
+        with sent_statements(qc_database) as sent:
+            built(qc_database)
+        return len(sent)
 
     build(qc_database)
     statements_for(2)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 from pydantic import SecretStr
-from sqlalchemy import Engine, event, select
+from sqlalchemy import select
 
 from dcc_resources.crawling import crawl_file_sources, list_source
 from dcc_resources.file_sources.base import ActionListing, SourceAddress, SourceProtocol
@@ -33,6 +33,7 @@ from dcc_resources.tracker.models import (
 from dcc_resources.tracker.reference import Phase
 from dcc_resources.tracker.sources import load_addresses
 from tests.installations import Folder, Installation, SessionResult
+from tests.sent_statements import sent_statements
 
 FIRST, SECOND, THIRD = (f"H.2013-10-31.{inc}.impc.zip" for inc in (1, 2, 3))
 
@@ -248,10 +249,10 @@ def test_the_number_of_statements_does_not_depend_on_how_much_is_known(installat
             (folder.path / "add").mkdir(exist_ok=True)
             for inc in itertools.islice(incs, new):
                 (folder.path / "add" / f"H.2013-10-31.{inc}.impc.zip").touch()
-        with _Statements(installation.tracker) as counted:
+        with sent_statements(installation.tracker) as sent:
             crawls = crawl(installation).crawls
         assert [found.new for found in crawls.values()] == [new, new]
-        return counted.number
+        return len(sent)
 
     statements_of_crawl(10)
     nothing_new, some_new = statements_of_crawl(0), statements_of_crawl(3)
@@ -288,21 +289,3 @@ def silent_port() -> Iterator[int]:
 
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield server.getsockname()[1]
-
-
-class _Statements:
-    """Counts the statements that an engine is given."""
-
-    def __init__(self, engine: Engine) -> None:
-        self.number = 0
-        self._engine = engine
-
-    def _count(self, *_: object) -> None:
-        self.number += 1
-
-    def __enter__(self) -> _Statements:
-        event.listen(self._engine, "before_cursor_execute", self._count)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        event.remove(self._engine, "before_cursor_execute", self._count)

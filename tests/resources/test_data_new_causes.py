@@ -7,7 +7,7 @@ from importlib.resources import files
 from pathlib import Path
 
 import pytest
-from sqlalchemy import event, update
+from sqlalchemy import update
 
 from dcc_resources.integrity import healing, judging
 from dcc_resources.integrity.waiver_store import add_waiver, revoke_waiver
@@ -17,6 +17,7 @@ from dcc_resources.qc_database.database import writing
 from dcc_resources.qc_database.vocabulary import WaiverEffect
 from dcc_resources.reference_data.refreshing import RefreshOutcome, refresh
 from tests.data_installations import EXPERIMENTS, SPECIMENS, DataInstallation, experiments, specimens
+from tests.sent_statements import sent_statements
 
 ZIP = "add/H.2013-10-31.1.impc.zip"
 OTHERS = "add/J.2013-10-31.1.impc.zip"
@@ -78,9 +79,7 @@ def test_documents_that_fail_by_the_newest_reference_data_too_are_judged_once_by
 
 def test_to_look_for_superseded_reference_data_is_one_statement(unregistered: DataInstallation) -> None:
     refresh_colonies(unregistered, *shipped_colonies()[1:])
-    executed: list[str] = []
-    event.listen(unregistered.qc, "before_cursor_execute", lambda *given: executed.append(given[2]))
-    with unregistered.qc.connect() as connection:
+    with unregistered.qc.connect() as connection, sent_statements(unregistered.qc) as executed:
         assert len(healing.documents_of_superseded_snapshots(connection)) == 1
     assert len([statement for statement in executed if statement.startswith("SELECT")]) == 1
 

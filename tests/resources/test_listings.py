@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import date
 
 import pytest
 from pydantic import SecretStr
-from sqlalchemy import Engine, Row, event, func, select, update
+from sqlalchemy import Engine, Row, func, select, update
 
 from dcc_resources.file_sources.base import ActionListing, ListedFile, SourceAddress, SourceProtocol
 from dcc_resources.naming import Action
@@ -33,6 +31,7 @@ from dcc_resources.tracker.models import (
 from dcc_resources.tracker.progress import WAITING, State
 from dcc_resources.tracker.reference import ACTION_IDS, Phase, Status
 from tests.databases import only_sqlite, seed_centre, seed_source
+from tests.sent_statements import sent_statements
 
 NAME = "H.2013-10-31.1.impc.zip"
 KEY = ZipKey(Action.ADD, NAME)
@@ -89,21 +88,6 @@ class Shelf:
 @pytest.fixture
 def shelf(tracker: Engine, settings: Settings) -> Shelf:
     return Shelf(tracker, settings)
-
-
-@contextmanager
-def _statements(tracker: Engine) -> Iterator[list[str]]:
-    """The statements sent to the database, one entry for each, however many rows it writes."""
-    sent: list[str] = []
-
-    def note(connection: object, cursor: object, statement: str, *_: object) -> None:
-        sent.append(statement)
-
-    event.listen(tracker, "before_cursor_execute", note)
-    try:
-        yield sent
-    finally:
-        event.remove(tracker, "before_cursor_execute", note)
 
 
 class TestNewArchives:
@@ -396,7 +380,7 @@ def test_a_hundred_thousand_archives_are_recorded_within_seconds(shelf: Shelf) -
 
     new = [ListedFile(f"H.2014-01-01.{n}.impc.zip", n, n) for n in range(3)]
     began = time.process_time()
-    with _statements(shelf.tracker) as sent:
+    with sent_statements(shelf.tracker) as sent:
         found = shelf.add(*files[:-1], *new)
     assert time.process_time() - began < 10
     assert (found.known, len(found.new_zips), found.gone) == (MANY - 1, 3, 1)
@@ -409,13 +393,13 @@ def test_the_number_of_statements_grows_with_what_is_new_in_steps_only(shelf: Sh
     def files(day: int, count: int) -> list[ListedFile]:
         return [ListedFile(f"H.2013-10-{day:02}.{n}.impc.zip", 1, 1) for n in range(count)]
 
-    with _statements(shelf.tracker) as first:
+    with sent_statements(shelf.tracker) as first:
         shelf.add(*files(1, 400))
-    with _statements(shelf.tracker) as nothing_new:
+    with sent_statements(shelf.tracker) as nothing_new:
         shelf.add(*files(1, 400))
-    with _statements(shelf.tracker) as all_gone:
+    with sent_statements(shelf.tracker) as all_gone:
         assert shelf.add().gone == 400
-    with _statements(shelf.tracker) as all_back:
+    with sent_statements(shelf.tracker) as all_back:
         shelf.add(*files(1, 400))
     for sent in (first, nothing_new, all_gone, all_back):
         assert len(sent) < 25, sent

@@ -14,7 +14,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 from pydantic import SecretStr
-from sqlalchemy import event, update
+from sqlalchemy import update
 
 from dcc_resources.crawling import crawl_file_sources
 from dcc_resources.metrics import collecting
@@ -32,6 +32,7 @@ from dcc_resources.tracker.models import FileSource
 from tests.data_installations import DataInstallation, experiments, specimens
 from tests.databases import is_sqlite, only_sqlite, seed_zip
 from tests.installations import Installation
+from tests.sent_statements import sent_statements
 
 ALERTS = Path(__file__).parents[2] / "deploy" / "prometheus" / "dcc-alerts.yaml"
 
@@ -165,27 +166,13 @@ def test_what_operators_and_centres_write_is_escaped(installation: Installation)
     assert (labels["hostname"], labels["source"]) == (odd, str(folder.source_id))
 
 
-@contextmanager
-def statements(engine: Any) -> Iterator[list[str]]:
-    seen: list[str] = []
-
-    def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
-        seen.append(statement)
-
-    event.listen(engine, "before_cursor_execute", note)
-    try:
-        yield seen
-    finally:
-        event.remove(engine, "before_cursor_execute", note)
-
-
 def test_neither_statements_nor_samples_grow_with_the_archives(installation: Installation) -> None:
     folder = installation.add_folder()
     told = []
     for first, last in ((0, 3), (3, 40)):
         for number in range(first, last):
             seed_zip(installation.tracker, folder.source_id, f"H.2013-10-31.{number}.impc.zip")
-        with statements(installation.tracker) as seen, installation.tracker.connect() as connection:
+        with sent_statements(installation.tracker) as seen, installation.tracker.connect() as connection:
             families = [
                 *session_families(connection, installation.settings),
                 *source_families(connection),

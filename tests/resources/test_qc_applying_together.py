@@ -30,6 +30,7 @@ from dcc_resources.qc_database.rows import DOCUMENT_TABLES
 from dcc_resources.qc_database.vocabulary import DocumentState
 from dcc_resources.qc_database.whole_documents import WholeDocument
 from dcc_resources.qc_database.writing_xml import write_document
+from tests.resources.noted_helpers import note_helpers
 from tests.resources.qc_child import before_statement
 from tests.resources.qc_documents import contents, experiment, housing, line, specimen, to_apply
 from tests.strategies_documents import full_document
@@ -54,13 +55,7 @@ class File:
 @pytest.fixture(autouse=True)
 def started(monkeypatch: pytest.MonkeyPatch) -> list[Helper]:
     """The processes that were started; any document is worth one."""
-    helpers: list[Helper] = []
-
-    def start(module: str) -> Helper:
-        helpers.append(Helper(module))
-        return helpers[-1]
-
-    monkeypatch.setattr(reading_ahead, "Helper", start)
+    helpers = note_helpers(monkeypatch, reading_ahead)
     monkeypatch.setattr(reading_ahead, "LARGE", 0)
     return helpers
 

@@ -24,6 +24,7 @@ from dcc_resources.qc_database.reading import read_document
 from dcc_resources.qc_database.reading_ahead import ReadingAhead, Waiting
 from dcc_resources.qc_database.rows import DOCUMENT_TABLES
 from tests.databases import only_sqlite
+from tests.resources.noted_helpers import note_helpers
 from tests.resources.qc_documents import to_apply
 
 EXPERIMENT = DocumentKind.EXPERIMENT
@@ -33,13 +34,7 @@ ANIMALS = 3
 @pytest.fixture(autouse=True)
 def started(monkeypatch: pytest.MonkeyPatch) -> list[Helper]:
     """The processes that were started; any document is worth one."""
-    helpers: list[Helper] = []
-
-    def start(module: str) -> Helper:
-        helpers.append(Helper(module))
-        return helpers[-1]
-
-    monkeypatch.setattr(reading_ahead, "Helper", start)
+    helpers = note_helpers(monkeypatch, reading_ahead)
     monkeypatch.setattr(reading_ahead, "LARGE", 0)
     return helpers
 

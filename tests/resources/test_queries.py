@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import date, datetime, timedelta
 
 import pytest
-from sqlalchemy import Connection, Engine, event, insert, update
+from sqlalchemy import Connection, Engine, insert, update
 
 from dcc_resources.errors import NotFoundError
 from dcc_resources.naming import Action
@@ -41,6 +39,7 @@ from tests.databases import (
     seed_source,
     seed_zip,
 )
+from tests.sent_statements import sent_statements
 
 VALID = State(Phase.XSD, Status.DONE)
 INVALID = State(Phase.XSD, Status.FAILED)
@@ -70,19 +69,8 @@ def waiting(tracker: Engine) -> list[str]:
         return [str(key) for key in queries.waiting_zip_actions(connection)]
 
 
-@contextmanager
-def counted_statements(tracker: Engine) -> Iterator[list[str]]:
-    statements: list[str] = []
-
-    def note(_connection: object, _cursor: object, statement: str, *_: object) -> None:
-        if statement.startswith("SELECT"):
-            statements.append(statement)
-
-    event.listen(tracker, "before_cursor_execute", note)
-    try:
-        yield statements
-    finally:
-        event.remove(tracker, "before_cursor_execute", note)
+def is_read(statement: str) -> bool:
+    return statement.startswith("SELECT")
 
 
 def test_an_empty_tracker_has_nothing_to_report(tracker: Engine) -> None:
@@ -251,7 +239,7 @@ def test_of_100_000_zip_actions_the_few_that_wait_are_found_at_once(tracker: Eng
         connection.execute(
             insert(FileSourceHasZip), [{"za_id": n, "file_source_id": source, "num_retries": 0} for n in numbers]
         )
-    with tracker.connect() as connection, counted_statements(tracker) as statements:
+    with tracker.connect() as connection, sent_statements(tracker, is_read) as statements:
         began = time.monotonic()
         found = queries.waiting_zip_actions(connection)
         waited = time.monotonic() - began
@@ -402,7 +390,7 @@ def test_sessions_are_listed_newest_first_with_what_became_of_them(tracker: Engi
 
 def test_questions_cost_the_same_statements_however_much_there_is(tracker: Engine) -> None:
     def ask() -> int:
-        with tracker.connect() as connection, counted_statements(tracker) as statements:
+        with tracker.connect() as connection, sent_statements(tracker, is_read) as statements:
             queries.count_zip_actions(connection)
             queries.count_documents(connection)
             queries.find_zips(connection, ZipFilter(centre="H"))

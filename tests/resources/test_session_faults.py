@@ -9,11 +9,10 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Self
 
 import pytest
 from pydantic import SecretStr
-from sqlalchemy import Engine, event, select, update
+from sqlalchemy import select, update
 
 from dcc_cli.demo import submissions
 from dcc_resources.crawling import crawl_file_sources
@@ -24,6 +23,7 @@ from dcc_resources.tracker.models import AnException, FileSource, SessionTask, S
 from dcc_resources.zip_jobs import Checker
 from tests.databases import only_sqlite
 from tests.installations import Installation, specimens
+from tests.sent_statements import sent_statements
 from tests.served_sources import Relay, below, large_archive, logged, put_many, register
 from tests.servers import Share
 
@@ -267,23 +267,6 @@ def test_no_file_or_connection_stays_open(quick: Installation, sftp_server: Shar
     assert _open_files() <= open_before + 5
 
 
-class _Statements:
-    """Counts the statements of an engine within."""
-
-    def __init__(self, tracker: Engine) -> None:
-        self._tracker, self.number = tracker, 0
-
-    def _count(self, *_: object) -> None:
-        self.number += 1
-
-    def __enter__(self) -> Self:
-        event.listen(self._tracker, "before_cursor_execute", self._count)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        event.remove(self._tracker, "before_cursor_execute", self._count)
-
-
 @pytest.fixture
 def folder_in_memory() -> Iterator[Path]:
     """A folder where many files are made fast."""
@@ -310,9 +293,9 @@ def test_tens_of_thousands_of_entries_are_a_normal_session(
 
     def crawl() -> tuple[SourceCrawl, float, int]:
         began = time.process_time()
-        with open_session(quick.tracker, quick.settings) as session, _Statements(quick.tracker) as counted:
+        with open_session(quick.tracker, quick.settings) as session, sent_statements(quick.tracker) as sent:
             (found,) = crawl_file_sources(quick.tracker, quick.settings, session)
-        return found, time.process_time() - began, counted.number
+        return found, time.process_time() - began, len(sent)
 
     first, seconds, statements = crawl()
     assert (seconds < 10, statements < 300) == (True, True)

@@ -54,6 +54,7 @@ from tests.databases import (
     seed_source,
     seed_zip,
 )
+from tests.sent_statements import sent_statements
 
 NOON = datetime(2026, 1, 31, 12, 0, 0)
 SESSION = {"start_time": NOON, "status": -1, "created": NOON}
@@ -181,10 +182,9 @@ def test_ids_come_in_the_order_of_the_rows(tracker: Engine) -> None:
 
 
 def test_many_rows_take_few_statements(tracker: Engine) -> None:
-    statements = _Statements(tracker)
-    with statements, writing(tracker) as connection:
+    with sent_statements(tracker) as statements, writing(tracker) as connection:
         insert_rows(connection, ZipFile, [{"file_name": f"{number}.zip"} for number in range(1_000)])
-    assert statements.count <= 5
+    assert len(statements) <= 5
 
 
 def test_an_id_is_never_given_twice(tracker: Engine) -> None:
@@ -485,21 +485,3 @@ def _all_text(error: BaseException | None) -> str:
         shown += f"{error!r} {error}"
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     return shown
-
-
-class _Statements:
-    """Counts the statements that an engine sends within the block; one with many rows counts once a sending."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self.count = 0
-
-    def __enter__(self) -> _Statements:
-        event.listen(self._engine, "before_cursor_execute", self._one)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        event.remove(self._engine, "before_cursor_execute", self._one)
-
-    def _one(self, *_: object) -> None:
-        self.count += 1

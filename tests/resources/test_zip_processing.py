@@ -612,7 +612,6 @@ def test_hundreds_of_zips_come_through_in_bounded_threads(installation: Installa
         result = installation.with_settings(downloads_per_source=3, downloaders=3, workers=2).run_session()
     assert len(result.zips) == 300
     assert set(installation.states().values()) == {"xsd done"}
-    # Each download has a thread that watches its pace.
     assert most <= before + 2 * 3 + 2 + 2
     assert _open_files() <= open_before + 5
 
