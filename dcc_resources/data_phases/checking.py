@@ -28,10 +28,9 @@ from dcc_resources.data_phases.qc_documents import (
     documents_by_id,
     documents_of,
 )
-from dcc_resources.data_phases.staged_documents import staged_path
+from dcc_resources.data_phases.staged_documents import place_in_staging, staged_path
 from dcc_resources.data_phases.uploading import FINDINGS_TOLD
 from dcc_resources.errors import (
-    BadFileNameError,
     DatabaseUnreachableError,
     DocumentError,
     NotFoundError,
@@ -224,17 +223,14 @@ def _check_many(work: DataSession, due: list[Due], basis: Basis, processes: int)
 
 def _to_check(work: DataSession, document: DueDocument, stored: QcDocument) -> ToCheck:
     name = document.name
-    try:
-        path = os.fspath(work.staging.contents(document.key) / name.file_name)
-    except BadFileNameError:
-        # No file has that name; it is judged by its rows.
-        path = ""
+    path = place_in_staging(work.staging, document)
     return ToCheck(
         stored.id,
         document.key.action.value,
         name.centre,
         name.kind.value,
-        path,
+        # Where no file can have the name, it is judged by its rows.
+        "" if path is None else os.fspath(path),
         document.md5,
         document.size_bytes,
         str(document.key),

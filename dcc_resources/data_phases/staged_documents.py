@@ -11,6 +11,14 @@ from dcc_resources.errors import BadFileNameError, StagedDocumentLostError
 from dcc_resources.staging import Staging
 
 
+def place_in_staging(staging: Staging, document: DueDocument) -> Path | None:
+    """Where a document was extracted to; None where its archive has a name that no file can have."""
+    try:
+        return staging.contents(document.key) / document.name.file_name
+    except BadFileNameError:
+        return None
+
+
 def staged_path(staging: Staging, document: DueDocument) -> Path:
     """Where a document lies in staging.
 

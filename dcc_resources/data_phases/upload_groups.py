@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Iterable, Sequence
-from contextlib import suppress
 from typing import Final
 
 from dcc_resources.data_phases.data_session import DataSession
 from dcc_resources.data_phases.documents import DueDocument
-from dcc_resources.errors import BadFileNameError
+from dcc_resources.data_phases.staged_documents import place_in_staging
 from dcc_resources.naming import Action
 from dcc_resources.qc_database.applying import DocumentToApply
 from dcc_resources.qc_database.building_process import LARGE
@@ -68,9 +67,9 @@ class UploadQueue:
 
     def _to_read(self, work: DataSession, due: Iterable[DueDocument]) -> Iterable[Waiting]:
         for document in due:
+            path = place_in_staging(work.staging, document)
             # One of a name that no file can have is told of in its turn.
-            with suppress(BadFileNameError):
-                path = work.staging.contents(document.key) / document.name.file_name
+            if path is not None:
                 md5 = document.md5 if self.is_small(document) else None
                 yield Waiting(path, document.name.kind, document.size_bytes, md5)
 
@@ -100,14 +99,7 @@ def _small_additions(work: DataSession, due: Iterable[DueDocument]) -> set[int]:
         if document.key.action is Action.ADD
         and document.md5 is not None
         and document.size_bytes <= _SMALL_BYTES
-        and _can_be_in_staging(work, document)
+        and place_in_staging(work.staging, document) is not None
     ]
     known = work.read_qc(lambda connection: known_documents(connection, [document_to_apply(one) for one in small]))
     return {document.xml_id for place, document in enumerate(small) if place not in known}
-
-
-def _can_be_in_staging(work: DataSession, document: DueDocument) -> bool:
-    with suppress(BadFileNameError):
-        work.staging.contents(document.key)
-        return True
-    return False
