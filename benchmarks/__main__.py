@@ -14,11 +14,9 @@ from pathlib import Path
 
 from benchmarks.circumstances import circumstances, missing, versions
 from benchmarks.registry import Bench, Benchmark, all_benchmarks, chosen
-from benchmarks.results import Entry, as_markdown, entry, read_entries, write_entries
+from benchmarks.results import RECORD, RESULTS, Entry, as_markdown, entry, read_entries, write_entries
 
 _ROOT = Path(__file__).parent.parent
-RESULTS = _ROOT / ".bench" / "results.json"
-RECORD = _ROOT / "docs" / "performance.json"
 DOCUMENT = _ROOT / "docs" / "performance.md"
 MARK = "<!-- What follows is written by `make bench BENCH_ARGS=--record`. -->\n"
 

@@ -16,6 +16,7 @@ from benchmarks.openssh import OpenSsh, openssh_server
 from benchmarks.plotting import exponent, log_log_plot
 from benchmarks.quiet_session import QuietSession
 from benchmarks.registry import Bench, Benchmark
+from benchmarks.results import RESULTS
 from benchmarks.session import DCC
 
 KNOWN: Final = (1_000, 10_000, 100_000)
@@ -24,7 +25,7 @@ LINEAR: Final = 1.05
 """The highest exponent that counts as linear, given what one run differs from the next."""
 _ENDS: Final = {"xsd": {("xsd", "done")}, "qc": {("qc", "pending"), ("qc", "done")}}
 _LEAST: Final = 0.001
-PLOTS: Final = Path(__file__).parent.parent / ".bench"
+PLOTS: Final = RESULTS.parent
 
 
 @dataclass(frozen=True, slots=True)

@@ -169,10 +169,10 @@ def timed(
             command, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
         )
         with ThreadPoolExecutor(1) as beside:
-            looking = beside.submit(_peak_megabytes, process) if memory else None
+            looking = beside.submit(peak_megabytes, process) if memory else None
             process.wait()
             wall = time.perf_counter() - began
-        peak = looking.result() if looking is not None else None
+        peak = sum(looking.result()) if looking is not None else None
     if process.returncode != expected:
         told = log.read_text(errors="replace")[-2000:]
         raise RuntimeError(f"{' '.join(command)} ended with {process.returncode}:\n{told}")
@@ -186,15 +186,15 @@ def clean_environment(**variables: str) -> dict[str, str]:
     return {**kept, **variables}
 
 
-def _peak_megabytes(process: subprocess.Popen[bytes]) -> float:
-    """The peaks of a process and its descendants, until it ends, added up."""
-    # getrusage would count what this process holds, because a child has it until it executes its program.
+def peak_megabytes(process: subprocess.Popen[bytes]) -> list[float]:
+    """The most memory that a process and each of its descendants had, until it ends; its own first."""
     peaks: dict[int, int] = {}
-    while process.returncode is None:
+    while process.poll() is None:
         for pid in _family(process.pid):
-            peaks[pid] = max(peaks.get(pid, 0), _peak_kilobytes(pid))
+            # The kernel keeps the peak, anew from when a child executes its program: until then it has its parent's.
+            peaks[pid] = _peak_kilobytes(pid) or peaks.get(pid, 0)
         time.sleep(_LOOK_SECONDS)
-    return sum(peaks.values()) / 1024
+    return [peak / 1024 for peak in peaks.values()]
 
 
 def _family(pid: int) -> Iterator[int]:

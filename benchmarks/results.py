@@ -14,6 +14,12 @@ from typing import Any
 from benchmarks.measuring import Comparison
 from benchmarks.registry import Benchmark, Finding
 
+_ROOT = Path(__file__).parent.parent
+RESULTS = _ROOT / ".bench" / "results.json"
+"""What was measured on this machine."""
+RECORD = _ROOT / "docs" / "performance.json"
+"""What was recorded in the documents."""
+
 Entry = dict[str, Any]
 """What was found by one benchmark, in types of JSON."""
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from benchmarks.measuring import Figure, Note
 from benchmarks.registry import Bench, Benchmark
-from benchmarks.results import read_entries
+from benchmarks.results import RECORD, RESULTS, read_entries
 
 KNOWN: Final = "growth-known"
 NEW: Final = "growth-new-qc"
@@ -109,8 +109,6 @@ def _table(costs: Costs) -> str:
 
 
 def _measured(name: str) -> Sequence[Step]:
-    from benchmarks.__main__ import RECORD, RESULTS
-
     entries = read_entries(RECORD) | read_entries(RESULTS)
     if name not in entries:
         raise RuntimeError(f"The model goes by {name}, which was not measured yet: make bench BENCH_ARGS={name}.")

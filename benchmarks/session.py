@@ -35,12 +35,8 @@ PLAIN = "dcc crawl, no Dagster events"
 EVENTS = "dcc crawl"
 GOALS = {PLAIN: 0.5, EVENTS: 1.2}
 
-# $SFTP, $DESTINATION, $REMOTE, $SCHEMAS are set by the caller; the working directory is empty.
-SCRIPT = """\
-set -eu
-echo "get $REMOTE/add/*.zip" >batch
-$SFTP -b batch $DESTINATION >/dev/null
-for zip in *.zip; do
+# Of $zip; $SCHEMAS is set by the caller.
+CHECK = """\
     md5sum "$zip" >"$zip.md5sum"
     unzip -q "$zip" -d "$zip.contents"
     for document in "$zip.contents"/*.xml; do
@@ -50,7 +46,14 @@ for zip in *.zip; do
         esac
         xmllint --noout --schema "$SCHEMAS/$schema" "$document"
     done
-done
+"""
+# $SFTP, $DESTINATION, $REMOTE, $SCHEMAS are set by the caller; the working directory is empty.
+SCRIPT = f"""\
+set -eu
+echo "get $REMOTE/add/*.zip" >batch
+$SFTP -b batch $DESTINATION >/dev/null
+for zip in *.zip; do
+{CHECK}done
 """
 
 

@@ -31,8 +31,7 @@ NEAR, FAR = "127.0.0.1", "127.0.0.2"
 SFTP = "sftp -b"
 PLATFORM = "file sources"
 
-# What lftp fetches fastest with, four at once: of one file `pget -n 4`, of many `mirror --parallel=4`. `mget -P 4`
-# takes the same for many, after a listing of its own.
+# What lftp fetches fastest with, four at once: of one file `pget -n 4`, of many `mirror --parallel=4`.
 LARGE_BY_LFTP = "pget -n 4"
 SMALL_BY_LFTP = "mirror --parallel=4"
 

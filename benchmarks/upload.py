@@ -17,7 +17,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from benchmarks.mariadb import MariaDb, installed, mariadb_server
-from benchmarks.measuring import Comparison, Contender, Note, Timing, clean_environment, timed
+from benchmarks.measuring import Comparison, Contender, Note, Timing, clean_environment, peak_megabytes, timed
 from benchmarks.plain_load import (
     finished_rows,
     import_script,
@@ -41,7 +41,6 @@ APPLY = "XML to rows"
 PARSE = "parsing alone"
 GOAL = 2.0
 
-_LOOK_SECONDS = 0.05
 _MODULE = "benchmarks.upload_process"
 _ROOT = Path(__file__).parent.parent
 
@@ -197,33 +196,12 @@ def upload_memory(folder: Path, size: int = MEMORY_BYTES) -> str:
     began = time.perf_counter()
     command = [sys.executable, "-m", _MODULE, "apply", url, str(document)]
     process = subprocess.Popen(command, cwd=_ROOT, env=_environment(folder), stdout=subprocess.DEVNULL)
-    peaks: dict[int, int] = {}
-    while process.poll() is None:
-        for pid in _family(process.pid):
-            peaks[pid] = max(peaks.get(pid, 0), _peak_kilobytes(pid))
-        time.sleep(_LOOK_SECONDS)
+    peaks = peak_megabytes(process)
     if process.returncode != 0:
         raise RuntimeError(f"{' '.join(command)} ended with {process.returncode}.")
-    each = " and ".join(f"{peak / 1024:.0f} MB" for peak in peaks.values())
+    each = " and ".join(f"{peak:.0f} MB" for peak in peaks)
     seconds = time.perf_counter() - began
-    return f"{size // 1_000_000} MB in {seconds:.1f} s; peak {sum(peaks.values()) / 1024:.0f} MB ({each})"
-
-
-def _family(pid: int) -> Iterator[int]:
-    yield pid
-    try:
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text("ascii").split()
-    except OSError:
-        return
-    yield from map(int, children)
-
-
-def _peak_kilobytes(pid: int) -> int:
-    try:
-        status = Path(f"/proc/{pid}/status").read_text("ascii")
-    except OSError:
-        return 0
-    return next((int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:")), 0)
+    return f"{size // 1_000_000} MB in {seconds:.1f} s; peak {sum(peaks):.0f} MB ({each})"
 
 
 def _server(folder: Path) -> AbstractContextManager[MariaDb | None]:

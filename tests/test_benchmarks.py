@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import socket
+import subprocess
 import sys
 import tempfile
 import time
@@ -17,7 +18,7 @@ import pytest
 from benchmarks import transfer
 from benchmarks.circumstances import TOOLS
 from benchmarks.mariadb import SERVER, MariaDb, installed, mariadb_server
-from benchmarks.measuring import Comparison, Contender, Figure, Note, Timing, timed
+from benchmarks.measuring import Comparison, Contender, Figure, Note, Timing, peak_megabytes, timed
 from benchmarks.openssh import OpenSsh, openssh_server
 from benchmarks.phases import phase_times
 from benchmarks.registry import Benchmark, Finding, all_benchmarks, chosen
@@ -257,6 +258,15 @@ def test_the_peak_of_a_process_is_that_of_its_children_too(tmp_path: Path) -> No
     timing = timed([sys.executable, "-c", parent], log=tmp_path / "log", memory=True)
     assert timing.peak_mb is not None
     assert 60 < timing.peak_mb < 200
+
+
+def test_a_child_has_no_part_in_the_memory_of_its_parent() -> None:
+    child = "import time; time.sleep(1)"
+    parent = f"held = bytearray(60_000_000); import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
+    process = subprocess.Popen([sys.executable, "-c", parent])
+    own, of_child = peak_megabytes(process)
+    assert own > 60
+    assert 1 < of_child < 40
 
 
 def test_where_all_is_warm_every_round_counts() -> None:
