@@ -372,12 +372,11 @@ def test_very_many_findings_are_not_held_together(mouse: Engine) -> None:
         assert len(judgement.findings) == 1_001
         return judgement.counts["P9", Severity.ERROR], peak
 
-    # Both have several batches of entities, so that one is held while findings of the ones before are kept.
-    judged(2_000)
+    # What the larger one has on top is little, by the finding: the caches of the rules fill. One that is held has 480 bytes.
     few, of_few = judged(10_000)
     many, of_many = judged(30_000)
     assert (few, many) == (10_000, 30_000)
-    assert of_many < 1.2 * of_few
+    assert (of_many - of_few) / (many - few) < 100
 
 
 def test_long_messages_and_values_are_cut_and_found_again(mouse: Engine) -> None:
