@@ -372,7 +372,7 @@ def test_very_many_findings_are_not_held_together(mouse: Engine) -> None:
         assert len(judgement.findings) == 1_001
         return judgement.counts["P9", Severity.ERROR], peak
 
-    # What the larger one has on top is little, by the finding: the caches of the rules fill. One that is held has 480 bytes.
+    # The caches of the rules fill in both: the larger one holds little more. A finding that is held has 480 bytes.
     few, of_few = judged(10_000)
     many, of_many = judged(30_000)
     assert (few, many) == (10_000, 30_000)
