@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import click
 
 from dcc_cli.context import json_option, open_qc, open_tracker, parse_zip_key, settings_from_environment, user_name
-from dcc_cli.group import CommandFailedError
 from dcc_cli.output import count_of, echo_json, echo_table, json_object, printable
 from dcc_cli.story import state_text
+from dcc_resources.errors import BuiltOnError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dcc_resources.settings import Settings
 
 _CHANGES_SHOWN = 20
-_BUILT_ON = 1
+
 
 _reason_option = click.option("--reason", required=True, help="Why, for everybody to read.")
 
@@ -146,7 +146,7 @@ def confirm(zip_action: str, reason: str, as_json: bool) -> None:
     else:
         _print_confirmed(documents)
     if any(document.status.name == "FAILED" for document in documents):
-        raise click.exceptions.Exit(_BUILT_ON)
+        raise click.exceptions.Exit(BuiltOnError.exit_code)
 
 
 def _document_json(document: DocumentData) -> dict[str, object]:
@@ -206,15 +206,14 @@ def undo(zip_action: str, reason: str, as_json: bool) -> None:
     if not undone.builders:
         return
     if as_json:
-        raise click.exceptions.Exit(_BUILT_ON)
+        raise click.exceptions.Exit(BuiltOnError.exit_code)
     for builder in undone.builders[:_CHANGES_SHOWN]:
         name = f"{builder.zip_action}/{builder.zip_file}: {builder.file_name}"
         click.echo(f"{printable(name)}: {printable(builder.why)}", err=True)
     later = len(undone.builders)
     what, them = ("builds", "it") if later == 1 else ("build", "them")
-    raise CommandFailedError(
-        f"{count_of(later, 'later document')} {what} on {key}; nothing was changed. Withdraw {them} first.",
-        _BUILT_ON,
+    raise BuiltOnError(
+        f"{count_of(later, 'later document')} {what} on {key}; nothing was changed. Withdraw {them} first."
     )
 
 

@@ -38,17 +38,18 @@ Exit codes:
 
 
 class CommandFailedError(click.ClickException):
-    """A command ended with an error: one line on standard error and an exit code."""
+    """A command ended with an error: one line on standard error, with the error's id, and an exit code."""
 
-    def __init__(self, message: str, exit_code: int) -> None:
+    def __init__(self, message: str, exit_code: int, kind: type[DccError]) -> None:
         super().__init__(redacted(message))
         self.exit_code = exit_code  # type: ignore[misc]
+        self.error_id = kind.error_id()
         self.is_told = False
 
     def show(self, file: Any = None) -> None:
         """Print the message on standard error, unless a program reads that and has found it among the log."""
         if not self.is_told:
-            click.echo(f"Error: {printable(self.message)}", file=file, err=file is None)
+            click.echo(f"Error ({self.error_id}): {printable(self.message)}", file=file, err=file is None)
 
 
 class CommandGroup(click.Group):
@@ -83,7 +84,7 @@ class RootGroup(CommandGroup):
         try:
             plan = plan_from_environment()
         except DccError as error:
-            raise CommandFailedError(str(error), error.exit_code) from error
+            raise CommandFailedError(str(error), error.exit_code, type(error)) from error
         with _logging(plan):
             try:
                 return self._invoke(ctx)
@@ -108,7 +109,7 @@ class RootGroup(CommandGroup):
         except DccError as error:
             _show_traceback(ctx)
             code = INTERNAL_FAULT if isinstance(error, InternalFaultError) else error.exit_code
-            raise CommandFailedError(str(error), code) from error
+            raise CommandFailedError(str(error), code, type(error)) from error
         except Exception as error:
             _show_traceback(ctx)
             raise _unexpected(error) from error
@@ -149,7 +150,7 @@ def _logging(plan: LogPlan | None) -> Iterator[None]:
         try:
             stack.enter_context(logging_as(plan))
         except DccError as error:
-            raise CommandFailedError(str(error), error.exit_code) from error
+            raise CommandFailedError(str(error), error.exit_code, type(error)) from error
         yield
 
 
@@ -177,9 +178,11 @@ def _unexpected(error: Exception) -> CommandFailedError:
             f"A database did not answer as it should: {error.orig}. "
             "See that its server runs and has space, then run the command again.",
             DatabaseUnreachableError.exit_code,
+            DatabaseUnreachableError,
         )
     return CommandFailedError(
         f"The platform itself is at fault: {type(error).__name__}: {error}. "
         "Run `dcc --debug` with the same command and report what it prints.",
         INTERNAL_FAULT,
+        InternalFaultError,
     )

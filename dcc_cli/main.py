@@ -74,8 +74,8 @@ def dcc(debug: bool) -> None:
 
     Everything is set by environment variables; `dcc settings` lists them. Without any, all data are in ~/.dcc.
 
-    An error is one line on standard error, `Error: ` and what to do; standard output is then empty, with --json too,
-    but for what a session did before it broke off.
+    An error is one line on standard error: its id, which docs/errors.md explains, what is wrong and what to do.
+    Standard output is then empty, with --json too, but for what a session did before it broke off.
     Times are in UTC.
     """
 

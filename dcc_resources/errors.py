@@ -8,6 +8,7 @@ there.
 
 from __future__ import annotations
 
+import re
 from typing import ClassVar
 
 from dcc_resources.redaction import redacted
@@ -25,6 +26,11 @@ class DccError(Exception):
     def short_name(cls) -> str:
         """Name of this error in the tracker's `an_exception` table."""
         return cls.__name__
+
+    @classmethod
+    def error_id(cls) -> str:
+        """The short id by which docs/errors.md explains this kind of error: `bad-file-name` of BadFileNameError."""
+        return re.sub(r"(?<!^)(?=[A-Z])", "-", cls.__name__.removesuffix("Error")).lower()
 
     @classmethod
     def summary(cls) -> str:
@@ -92,6 +98,10 @@ class CopyFailedError(DccError):
 
 class NotFoundError(ConfigurationError):
     """The named centre, file source, zip action or session does not exist."""
+
+
+class BuiltOnError(DccError):
+    """Later documents build on what was to be withdrawn."""
 
 
 class SessionActiveError(DccError):

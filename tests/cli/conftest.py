@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -16,6 +17,7 @@ from click.testing import CliRunner, Result
 from pydantic import SecretStr
 
 from dcc_cli.main import dcc as command
+from dcc_resources import errors
 from dcc_resources.settings import Settings
 from dcc_resources.tracker import registry
 from dcc_resources.tracker.database import open_tracker, writing
@@ -23,6 +25,16 @@ from tests.databases import PASSWORD
 from tests.installations import Folder
 
 PROGRAM = Path(sys.executable).parent / "dcc"
+KINDS = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.DccError)]
+IDS = {kind.error_id() for kind in KINDS}
+
+
+def without_id(line: str) -> str:
+    """The message of an error's line: click's own errors have no id."""
+    match = re.fullmatch(r"Error(?: \(([a-z-]+)\))?: (.*)", line)
+    assert match is not None, line
+    assert match[1] is None or match[1] in IDS, line
+    return match[2]
 
 
 @dataclass
@@ -49,10 +61,10 @@ class Dcc:
         """The one line of a command that ends with an error and prints nothing on standard output."""
         result = self(*arguments, exit_code=exit_code, **options)
         assert result.stdout == ""
-        lines = [line for line in result.stderr.splitlines() if line.startswith("Error: ")]
+        lines = [line for line in result.stderr.splitlines() if line.startswith("Error")]
         assert lines == result.stderr.splitlines()[-1:]
         assert "Traceback" not in result.stderr
-        return lines[0].removeprefix("Error: ")
+        return without_id(lines[0])
 
     def process(self, *arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
         """Run a command as a process of its own."""

@@ -13,7 +13,7 @@ import pytest
 from dcc_resources.sessions import open_session
 from dcc_resources.settings import load_settings
 from dcc_resources.tracker.database import open_tracker
-from tests.cli.conftest import PROGRAM, Dcc
+from tests.cli.conftest import PROGRAM, Dcc, without_id
 from tests.databases import only_sqlite
 from tests.installations import experiments, specimens
 from tests.servers import Share
@@ -299,13 +299,13 @@ def test_what_a_session_did_is_told_though_the_qc_database_is_away(dcc: Dcc) -> 
     result = dcc("crawl", "--json", exit_code=4)
     report = json.loads(result.stdout)
     assert (report["session"], report["sources"][0]["new"], report["zip_actions"]) == (1, 1, [{**VALID, "count": 1}])
-    (error,) = (line.removeprefix("Error: ") for line in result.stderr.splitlines() if line.startswith("Error: "))
+    (error,) = (without_id(line) for line in result.stderr.splitlines() if line.startswith("Error"))
     assert "127.0.0.1:1" in error
     assert report["notices"][-1] == f"The session broke off: {error}"
 
     result = dcc("retry", GOOD, exit_code=4)
     assert "Session 2 broke off: 1 zip action in" in result.stdout
-    assert result.stderr.splitlines()[-1].startswith("Error: The QC database")
+    assert result.stderr.splitlines()[-1].startswith("Error (qc-database-unreachable): The QC database")
 
 
 @only_sqlite

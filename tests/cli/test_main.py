@@ -189,7 +189,7 @@ def test_debug_shows_the_traceback_too(bare_dcc: Dcc) -> None:
     result = bare_dcc("--debug", "status", exit_code=2)
     assert "Traceback" in result.stderr
     assert "TrackerOutdatedError" in result.stderr
-    assert result.stderr.splitlines()[-1].startswith("Error: ")
+    assert result.stderr.splitlines()[-1].startswith("Error (tracker-outdated): ")
 
 
 @only_sqlite

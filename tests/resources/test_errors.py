@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from dcc_resources import errors
 from dcc_resources.errors import DccError
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "errors.md"
 
 
 def _kinds(kind: type[DccError] = DccError) -> Iterator[type[DccError]]:
@@ -38,6 +42,13 @@ def test_every_kind_has_a_one_line_summary_of_its_own_and_a_name_that_the_tracke
     assert kind is DccError or kind.__name__.endswith("Error")
 
 
+def test_the_document_explains_every_error_under_its_id_and_nothing_else() -> None:
+    rows = re.findall(r"^\| `([a-z-]+)` \| `(\w+)` \| (.+?) \| (.+?) \|$", DOCUMENT.read_text("utf-8"), re.MULTILINE)
+    explained = [(kind.error_id(), kind.short_name(), kind.summary()) for kind in OURS if kind is not DccError]
+    assert sorted(row[:3] for row in rows) == sorted(explained)
+    assert all(advice.endswith(".") for *_, advice in rows)
+
+
 def test_a_summary_is_the_first_line_even_where_there_is_more_or_nothing() -> None:
     class LongWindedError(DccError):
         """The first line.
@@ -62,6 +73,7 @@ def test_the_command_ends_with_the_code_that_issue_2_promises_for_each_kind() ->
         errors.ArchiveRemovedError: 1,
         errors.StagedDocumentLostError: 1,
         errors.CopyFailedError: 1,
+        errors.BuiltOnError: 1,
         errors.ConfigurationError: 2,
         errors.SessionActiveError: 3,
         errors.SessionLostError: 3,
