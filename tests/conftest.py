@@ -1,5 +1,6 @@
 """Fixtures shared by all tests: real databases and real file servers."""
 
+import signal
 from collections.abc import Generator
 
 import pytest
@@ -20,6 +21,13 @@ pytest_plugins = [
 ]
 
 _LONG = ("tests/test_documents_commands.py", "tests/test_benchmarks", "tests/soak/")
+
+
+def pytest_configure() -> None:
+    """A shell has what it starts in the background ignore these, and so would every process that a test interrupts."""
+    for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGQUIT, signal.SIG_DFL)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, usual)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
