@@ -263,6 +263,16 @@ class Settings(BaseSettings):
     report_quiet_sessions: bool = Field(
         default=True, description="Whether a session is reported in which nothing happened and nothing was amiss."
     )
+    submission_reports: Literal["none", "failed", "all"] = Field(
+        default="none",
+        description="Whose submission reports each session keeps in DCC_HOME/reports, of the zip actions that it "
+        "touched: of those that failed, of all, or of none; `dcc report` makes one at any time.",
+    )
+    templates_directory: Path | None = Field(
+        default=None,
+        description="Directory with templates of submission reports and notifications to use instead of those that "
+        "come with the platform; what it lacks is taken from there.",
+    )
 
     log_format: Literal["text", "json"] | None = Field(
         default=None,
@@ -314,7 +324,15 @@ class Settings(BaseSettings):
         return text
 
     @field_validator(
-        "home", "staging", "xsd_dir", "known_hosts", "tls_ca_file", "report_directory", "log_file", "metrics_file"
+        "home",
+        "staging",
+        "xsd_dir",
+        "known_hosts",
+        "tls_ca_file",
+        "report_directory",
+        "log_file",
+        "metrics_file",
+        "templates_directory",
     )
     @classmethod
     def _absolute(cls, path: Path | None) -> Path | None:

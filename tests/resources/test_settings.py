@@ -45,6 +45,7 @@ def test_every_setting_has_an_environment_variable_and_says_what_it_means(
         "report_to": "wrangler@dcc.example",
         "report_from": "dcc@dcc.example",
         "report_quiet_sessions": "false",
+        "submission_reports": "failed",
         "until": "xsd",
         "staging_clean": "true",
         "staging_keep_phase": "data",
