@@ -128,8 +128,8 @@ class ZipStory:
     removals: tuple[Reason, ...]
 
 
-def zip_story(connection: Connection, key: ZipKey) -> ZipStory:
-    """The story of a zip action. Raises NotFoundError."""
+def zip_story(connection: Connection, key: ZipKey, *, with_documents: bool = True) -> ZipStory:
+    """The story of a zip action, or all of it but its documents. Raises NotFoundError."""
     row = connection.execute(
         select(ZipAction.id, ZipAction.phase_id, ZipAction.status_id, ZipFile, Centre.short_name.label("centre"))
         .join(ZipFile, ZipFile.id == ZipAction.zip_id)
@@ -140,7 +140,7 @@ def zip_story(connection: Connection, key: ZipKey) -> ZipStory:
         raise NotFoundError(_not_found(connection, key))
     za_id = row[0]
     hosts = _hosts(connection, za_id)
-    downloads = _downloads(connection, za_id)
+    downloads = _downloads(connection, za_id, with_documents)
     latest = downloads[-1] if downloads else None
     noted = _action_reasons(connection, za_id)
     removals = [reason for reason in noted if reason.kind == ArchiveRemovedError.short_name()]
@@ -214,7 +214,7 @@ def _hosts(connection: Connection, za_id: int) -> tuple[Host, ...]:
     )
 
 
-def _downloads(connection: Connection, za_id: int) -> tuple[DownloadStory, ...]:
+def _downloads(connection: Connection, za_id: int, with_documents: bool) -> tuple[DownloadStory, ...]:
     query = (
         select(ZipDownload, *_SOURCE_COLUMNS)
         .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
@@ -227,7 +227,7 @@ def _downloads(connection: Connection, za_id: int) -> tuple[DownloadStory, ...]:
     rows = connection.execute(query).all()
     ids = [row.id for row in rows]
     reasons = _download_reasons(connection, ids)
-    documents = _documents(connection, ids)
+    documents = _documents(connection, ids if with_documents else [])
     return tuple(
         DownloadStory(
             id=row.id,
