@@ -11,7 +11,7 @@ from dcc_cli.output import echo_json, echo_table
 
 @click.group(cls=CommandGroup)
 def centre() -> None:
-    """Register research centres, list, activate, deactivate them.
+    """Register research centres, list, change, activate, deactivate them.
 
     A centre is known by its ILAR code, the first part of its files' names. Only the file sources of active centres are
     crawled.
@@ -25,9 +25,17 @@ def centre() -> None:
 @click.option("--imits", help="The centre's code in iMits.")
 @click.option("--phone", help="With country and area code, at most 14 characters.")
 @click.option("--address", help="Postal address.")
+@click.option("--language", help="What reports and e-mails are written to it in: en, de, ... [DCC_LANGUAGE]")
 @json_option
 def add(
-    code: str, name: str, email: str, imits: str | None, phone: str | None, address: str | None, as_json: bool
+    code: str,
+    name: str,
+    email: str,
+    imits: str | None,
+    phone: str | None,
+    address: str | None,
+    language: str | None,
+    as_json: bool,
 ) -> None:
     """Register the centre with the ILAR code CODE.
 
@@ -44,7 +52,7 @@ def add(
     from dcc_resources.tracker import registry
     from dcc_resources.tracker.database import writing
 
-    new = registry.NewCentre(code, name, imits, email, phone, address)
+    new = registry.NewCentre(code, name, imits, email, phone, address, language or None)
     with open_tracker(settings_from_environment()) as tracker, writing(tracker) as connection:
         registry.add_centre(connection, new)
         entry = next(entry for entry in registry.list_centres(connection) if entry.short_name == code)
@@ -61,7 +69,8 @@ def list_centres(as_json: bool) -> None:
 
     \b
     JSON: a list of {"short_name", "imits_name", "full_name", "email", "phone", "address",
-      "is_active", "created", "sources"}; sources counts those that are not removed
+      "is_active", "created", "sources", "language"}; sources counts those that are not
+      removed, language is null for that of DCC_LANGUAGE
 
     Exit codes: 0; 2 the tracker is not initialised; 4 it cannot be reached.
     """
@@ -81,6 +90,62 @@ def list_centres(as_json: bool) -> None:
     )
     if not entries:
         click.echo("No centre is registered. Add one: dcc centre add H")
+
+
+@centre.command()
+@click.argument("code")
+@click.option("--name", help="Full name.")
+@click.option("--email", help="Whom to write to about the centre's data; several addresses between commas.")
+@click.option("--imits", help="The centre's code in iMits.")
+@click.option("--phone", help="With country and area code, at most 14 characters.")
+@click.option("--address", help="Postal address.")
+@click.option("--language", help="What reports and e-mails are written to it in: en, de, ...")
+@json_option
+def change(
+    code: str,
+    name: str | None,
+    email: str | None,
+    imits: str | None,
+    phone: str | None,
+    address: str | None,
+    language: str | None,
+    as_json: bool,
+) -> None:
+    """Change what is known of centre CODE.
+
+    What is not given stays. An empty text ("") takes away what is there: --language "" has the centre written to in
+    the language of DCC_LANGUAGE.
+
+    \b
+    Example:
+      dcc centre change H --email data@example.org --language de
+
+    JSON: the centre, as one of `dcc centre list --json`.
+
+    Exit codes: 0 changed; 2 there is no such centre, nothing to change was given, or a text is not one.
+    """
+    from dcc_resources.errors import ConfigurationError
+    from dcc_resources.tracker import registry
+    from dcc_resources.tracker.database import writing
+
+    if (name, email, imits, phone, address, language) == (None,) * 6:
+        raise ConfigurationError(f"Nothing to change was given for centre {code}. See `dcc centre change --help`.")
+    with open_tracker(settings_from_environment()) as tracker, writing(tracker) as connection:
+        registry.change_centre(
+            connection,
+            code,
+            full_name=name,
+            imits_name=imits,
+            email=email,
+            phone=phone,
+            address=address,
+            language=language,
+        )
+        entry = next(entry for entry in registry.list_centres(connection) if entry.short_name == code)
+    if as_json:
+        echo_json(entry)
+    else:
+        click.echo(f"Changed centre {entry.short_name}, {entry.full_name}.")
 
 
 @centre.command()

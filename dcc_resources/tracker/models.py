@@ -46,7 +46,10 @@ class Base(TypedTable):
 
 
 class Centre(LastUpdated, Base):
-    """A research centre; `short_name` is its ILAR code. Deactivated rather than deleted."""
+    """A research centre; `short_name` is its ILAR code. Deactivated rather than deleted.
+
+    Additive: `language` is the code of the language that it is written to in, null for the installation's.
+    """
 
     __tablename__ = "centre"
     __table_args__ = table_options(UniqueConstraint("short_name"))
@@ -58,6 +61,7 @@ class Centre(LastUpdated, Base):
     email: Mapped[str] = mapped_column(String(128))
     phone: Mapped[str | None] = mapped_column(String(14))
     address: Mapped[str | None] = mapped_column(String(256))
+    language: Mapped[str | None] = mapped_column(String(35))
     is_active: Mapped[bool] = mapped_column(default=True, server_default=text("1"))
     created: Mapped[datetime]
 
@@ -453,6 +457,41 @@ class FileSourceStatistics(Base):
     failures: Mapped[int] = mapped_column(BIG, default=0)
     bytes: Mapped[int] = mapped_column(BIG, default=0)
     seconds: Mapped[float] = mapped_column(DOUBLE, default=0.0)
+
+
+class NotificationRow(Base):
+    """Additive: one thing that somebody was, is being or is to be told by one channel.
+
+    `told` is the SHA-256 of what is told, how and to whom: nothing is told twice. Rows of one message share
+    `message_id`. `state` is one of `dcc_resources.notifications.ledger.Sending`, `changed` the time since when;
+    `reason` says why the last of `attempts` failed. Of an outage, `ended` is when it was over, null while it lasts.
+    """
+
+    __tablename__ = "notification"
+    __table_args__ = table_options(
+        UniqueConstraint("told"),
+        Index(None, "message_id"),
+        Index(None, "kind", "state"),
+        Index(None, "state"),
+        Index(None, "session_id"),
+        Index(None, "centre_id"),
+    )
+
+    id: Mapped[int] = big_id()
+    told: Mapped[str] = mapped_column(CHAR(64))
+    message_id: Mapped[str] = mapped_column(CHAR(32))
+    kind: Mapped[str] = mapped_column(String(16))
+    subject: Mapped[str] = mapped_column(String(255))
+    channel: Mapped[str] = mapped_column(String(16))
+    recipient: Mapped[str] = mapped_column(String(256))
+    session_id: Mapped[int | None] = big_reference("crawling_session.id", "CASCADE")
+    centre_id: Mapped[int | None] = small_reference("centre.id", "CASCADE")
+    state: Mapped[str] = mapped_column(String(16))
+    attempts: Mapped[int] = mapped_column(SMALL, default=0)
+    reason: Mapped[str | None] = mapped_column(Message)
+    changed: Mapped[datetime]
+    ended: Mapped[datetime | None]
+    created: Mapped[datetime]
 
 
 class WriteReceipt(ReceiptColumns, Base):

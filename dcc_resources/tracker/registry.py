@@ -37,6 +37,7 @@ from dcc_resources.tracker.trusted_certificates import TlsTrust, trust_certifica
 
 MASK = "***"
 _CODE = re.compile(r"[A-Za-z_]{1,32}")
+_LANGUAGE = re.compile(r"[A-Za-z]{2,8}(?:[-_][A-Za-z0-9]{1,8}){0,3}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _REFERENCE = re.compile(r"(?:env|file|key):")
 _PASSPHRASE = re.compile(r"(passphrase=)(?!env:|file:)[^&]*")
@@ -52,7 +53,10 @@ class SourceState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NewCentre:
-    """A centre to register. An empty `full_name` and a missing `imits_name` are taken from the known centres."""
+    """A centre to register. An empty `full_name` and a missing `imits_name` are taken from the known centres.
+
+    `language` is the code of the language that it is written to in; None: that of DCC_LANGUAGE.
+    """
 
     short_name: str
     full_name: str = ""
@@ -60,6 +64,7 @@ class NewCentre:
     email: str = ""
     phone: str | None = None
     address: str | None = None
+    language: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +80,7 @@ class CentreEntry:
     is_active: bool
     created: datetime
     sources: int
+    language: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +110,8 @@ class SourceEntry:
 def add_centre(connection: Connection, centre: NewCentre) -> int:
     """Register a centre, active; returns its id.
 
-    Raises ConfigurationError for a code that file names cannot hold, a missing full name or a centre that is
-    registered already.
+    Raises ConfigurationError for a code that file names cannot hold, a missing full name, a text that the tracker
+    cannot hold or a centre that is registered already.
     """
     if not _CODE.fullmatch(centre.short_name):
         raise ConfigurationError(
@@ -135,6 +141,7 @@ def add_centre(connection: Connection, centre: NewCentre) -> int:
         "email": centre.email,
         "phone": centre.phone,
         "address": centre.address,
+        "language": _language(centre.language),
         "is_active": True,
         "created": utc_now(),
     }
@@ -166,9 +173,40 @@ def list_centres(connection: Connection) -> list[CentreEntry]:
             is_active=bool(row.is_active),
             created=row.created,
             sources=row.sources,
+            language=row.language,
         )
         for row in connection.execute(query)
     ]
+
+
+def change_centre(
+    connection: Connection,
+    short_name: str,
+    *,
+    full_name: str | None = None,
+    imits_name: str | None = None,
+    email: str | None = None,
+    phone: str | None = None,
+    address: str | None = None,
+    language: str | None = None,
+) -> None:
+    """Change what is known of a centre; what is None stays, an empty text takes away what need not be there.
+
+    Raises NotFoundError, and ConfigurationError for a text that the tracker cannot hold or an empty full name.
+    """
+    centre_id = _centre_id(connection, short_name)
+    if full_name == "":
+        raise ConfigurationError(f"Centre {short_name} needs a full name. Give one with --name, or leave that out.")
+    _fits("full name", full_name, 128)
+    _fits("iMits name", imits_name, 32)
+    _fits("e-mail address", email, 128)
+    _fits("phone number", phone, 14)
+    _fits("address", address, 256)
+    optional = {"imits_name": imits_name, "phone": phone, "address": address, "language": _language(language)}
+    values = {name: text or None for name, text in optional.items() if text is not None}
+    values |= {name: text for name, text in (("full_name", full_name), ("email", email)) if text is not None}
+    if values:
+        connection.execute(update(Centre).where(Centre.id == centre_id).values(values))
 
 
 def set_centre_active(connection: Connection, short_name: str, active: bool) -> None:
@@ -364,6 +402,12 @@ def _centre_id(connection: Connection, short_name: str) -> int:
             f"`dcc centre add {short_name}` registers it."
         )
     return centre_id
+
+
+def _language(code: str | None) -> str | None:
+    if code and not _LANGUAGE.fullmatch(code):
+        raise ConfigurationError(f"{code!r} is no code of a language. Give one such as en, de or pt_BR.")
+    return code
 
 
 def _existing_source(connection: Connection, source_id: int) -> None:

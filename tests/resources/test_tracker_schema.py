@@ -14,6 +14,7 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import Engine, event, inspect, text
+from sqlalchemy.exc import IntegrityError
 
 from dcc_resources.databases.migrations import runner
 from dcc_resources.databases.schema import alone, init_database
@@ -36,7 +37,8 @@ SEED_TABLES = {
     "centre": (
         SMALL,
         "short_name varchar(32) nn | imits_name varchar(32) | full_name varchar(128) nn | email varchar(128) nn | "
-        "phone varchar(14) | address varchar(256) | is_active tinyint(1) nn | created datetime nn",
+        "phone varchar(14) | address varchar(256) | language varchar(35) | is_active tinyint(1) nn | "
+        "created datetime nn",
     ),
     "source_protocol": (SMALL, "short_name varchar(8) nn | description text"),
     "resource_state": (SMALL, "short_name varchar(32) nn | description text"),
@@ -419,6 +421,32 @@ def test_a_tracker_of_the_second_version_is_brought_up_to_date_with_its_rows(
 
 
 @pytest.mark.parametrize("broken_off", [False, True])
+def test_a_tracker_of_the_third_version_gets_languages_and_notifications(
+    settings: Settings, tmp_path: Path, broken_off: bool
+) -> None:
+    """Also where an upgrade broke off half-way, as it can on MariaDB."""
+    engine = open_tracker(settings)
+    for name in ("0001_initial.py", "0002_documents_set_back.py", "0003_tls_trust.py"):
+        shutil.copy(VERSIONS / name, tmp_path)
+    init_database(engine, replace(schema.TRACKER, revisions=REVISIONS[:3], versions=tmp_path))
+    with engine.begin() as connection:
+        connection.execute(text(_CENTRE))
+        if broken_off:
+            connection.execute(text("ALTER TABLE centre ADD COLUMN language VARCHAR(35)"))
+    assert init_tracker(engine).from_revision == "0003"
+    with engine.begin() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), Base.metadata) == []
+        assert connection.execute(text("SELECT email, language FROM centre")).all() == [("h@centre.example", None)]
+        connection.execute(text(_NOTIFICATION), {"told": "a" * 64})
+    with pytest.raises(IntegrityError), engine.begin() as connection:
+        connection.execute(text(_NOTIFICATION), {"told": "a" * 64})
+    with engine.begin() as connection:
+        connection.execute(text("DELETE FROM centre"))
+        assert connection.scalar(text("SELECT COUNT(*) FROM notification")) == 0
+    engine.dispose()
+
+
+@pytest.mark.parametrize("broken_off", [False, True])
 def test_a_tracker_of_the_first_version_is_brought_up_to_date_with_its_rows(
     settings: Settings, tmp_path: Path, broken_off: bool
 ) -> None:
@@ -462,6 +490,11 @@ _DOCUMENT_SET_BACK = (
 _CERTIFICATE = (
     "INSERT INTO tls_certificate (file_source_id, fingerprint, created) "
     "VALUES (:source, 'SHA256:00', '2026-01-01 00:00:00')"
+)
+_NOTIFICATION = (
+    "INSERT INTO notification (told, message_id, kind, subject, channel, recipient, centre_id, state, attempts, "
+    "changed, created) VALUES (:told, 'm', 'digest', 'session 1, H', 'mail', 'h@centre.example', 7, 'sent', 1, "
+    "'2026-01-01 00:00:00', '2026-01-01 00:00:00')"
 )
 _CENTRE = (
     "INSERT INTO centre (id, short_name, full_name, email, created) "
