@@ -24,6 +24,9 @@ from dcc_resources.tracker.reference import Phase
 
 _MEGABYTE = 1024 * 1024
 
+LANGUAGE_CODE = r"[a-z]{2,3}(_[A-Z][a-z]{3})?(_([A-Z]{2}|[0-9]{3}))?"
+"""Codes of languages as catalogues are named after: `de`, `pt_BR`, `zh_Hant_TW`."""
+
 
 def _default_home() -> Path:
     try:
@@ -272,6 +275,21 @@ class Settings(BaseSettings):
         default=None,
         description="Directory with templates of submission reports and notifications to use instead of those that "
         "come with the platform; what it lacks is taken from there.",
+    )
+
+    language: str = Field(
+        default="en",
+        pattern=f"^{LANGUAGE_CODE}$",
+        description="Language of what centres read, unless theirs is another one: the name of a catalogue, such as de.",
+    )
+    languages_directory: Path | None = Field(
+        default=None,
+        description="Directory with catalogues of your own, such as fr.po, or with what yours say otherwise.",
+    )
+
+    suggestions: bool = Field(
+        default=True,
+        description="Whether a command ends with the one that comes next, a line on standard error. Never with --json.",
     )
 
     log_format: Literal["text", "json"] | None = Field(

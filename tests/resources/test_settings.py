@@ -50,6 +50,8 @@ def test_every_setting_has_an_environment_variable_and_says_what_it_means(
         "staging_clean": "true",
         "staging_keep_phase": "data",
         "staging_keep_part_days": "8",
+        "language": "de",
+        "suggestions": "false",
         "log_format": "json",
         "log_level": "debug",
     }
