@@ -471,7 +471,8 @@ class NotificationRow(Base):
     __table_args__ = table_options(
         UniqueConstraint("told"),
         Index(None, "message_id"),
-        Index(None, "kind", "state"),
+        Index(None, "subject"),
+        Index(None, "kind", "ended"),
         Index(None, "state"),
         Index(None, "session_id"),
         Index(None, "centre_id"),
