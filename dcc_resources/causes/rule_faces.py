@@ -1,0 +1,145 @@
+"""Every rule's faces: by what its findings are grouped, who must act, and what to do; those of the upload included."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from dcc_resources.causes.cause import Actor
+from dcc_resources.causes.faces import VALUE, Face, pattern
+from dcc_resources.causes.faces_of_animals import FACES_OF_ANIMALS
+from dcc_resources.causes.faces_of_procedures import FACES_OF_PROCEDURES
+from dcc_resources.integrity.findings import MORE_RULE, REFERENCE_RULE
+from dcc_resources.languages.marking import mark
+
+_ONCE: Final = mark("Name each of them once: the first one counts.")
+_NEW_OR_EDIT: Final = mark(
+    "Submit what is new in an archive of the add folder, and changes to what is there in one of the edit folder. If "
+    "the same data were sent twice, nothing need be done: what came first stands."
+)
+
+_MORE_OF_RULE: Final = Face(
+    mark("There are more findings of this rule than are listed"),
+    mark("Correct those that are listed, and submit the document again."),
+    Actor.CENTRE,
+    (),
+    pattern("<number> more findings of this rule are not listed. ..."),
+)
+_TWICE: Final = Face(
+    mark("Documents name the same thing twice"),
+    _ONCE,
+    Actor.CENTRE,
+    (),
+    pattern("... is named before in this document; the first one counts. ..."),
+)
+_TWICE_AS_FOUND: Final = Face(
+    mark("Documents name the same thing twice"),
+    _ONCE,
+    Actor.CENTRE,
+    (),
+    pattern("The centre ... on line <number> too. ..."),
+)
+_THERE: Final = Face(
+    mark("What is to be added is there already, by document {earlier}"),
+    _NEW_OR_EDIT,
+    Actor.CENTRE,
+    ("earlier",),
+    pattern("... is there already, by document <earlier>. ..."),
+)
+_THERE_AS_FOUND: Final = Face(
+    mark("What is to be added is there already, by document {earlier}"),
+    _NEW_OR_EDIT,
+    Actor.CENTRE,
+    ("earlier",),
+    pattern("The centre ... in document <earlier> already. ..."),
+)
+_THERE_SOMEHOW: Final = Face(mark("What is to be added is there already"), _NEW_OR_EDIT, Actor.CENTRE)
+_ADDED: Final = (_MORE_OF_RULE, _TWICE, _TWICE_AS_FOUND, _THERE, _THERE_AS_FOUND, _THERE_SOMEHOW)
+
+_FACES_OF_UPLOADS: Final[Mapping[str, tuple[Face, ...]]] = {
+    "S13": _ADDED,
+    "E9": _ADDED,
+    "Q1": (
+        _MORE_OF_RULE,
+        Face(
+            mark("Texts are longer than the {limit} characters that {column} holds"),
+            mark("Shorten them, and submit what has them again: nothing of it was stored."),
+            Actor.CENTRE,
+            ("column", "limit"),
+            pattern("A text of this ... characters and <column> holds <limit>: nothing of the ..."),
+        ),
+        Face(
+            mark("Texts are longer than the database can hold"),
+            mark("Shorten them, and submit what has them again: nothing of it was stored."),
+            Actor.CENTRE,
+        ),
+    ),
+    "Q2": _ADDED,
+    "Q3": (
+        _MORE_OF_RULE,
+        _TWICE,
+        Face(
+            mark("What is to be edited or deleted is not there"),
+            mark("Check its ids and what was uploaded before; submit what is new in an archive of the add folder."),
+            Actor.CENTRE,
+        ),
+    ),
+    "Q4": (
+        _MORE_OF_RULE,
+        Face(
+            mark("Animals that are to be deleted have experiments"),
+            mark("Delete their experiments first, or in the same archive."),
+            Actor.CENTRE,
+        ),
+    ),
+    "Q5": (
+        Face(
+            mark("Documents came after newer ones of their centre"),
+            mark("They were applied last: check what they edit or delete."),
+            Actor.DCC,
+        ),
+    ),
+    REFERENCE_RULE: (
+        Face(
+            mark("There are no reference data '{value}', so that rules were skipped"),
+            mark("Load them with `dcc reference refresh`: the next session judges these documents again."),
+            Actor.DCC,
+            (VALUE,),
+        ),
+    ),
+    MORE_RULE: (
+        Face(
+            mark("There are more findings than are recorded"),
+            mark("Correct those that are recorded, and submit the document again."),
+            Actor.CENTRE,
+        ),
+    ),
+}
+
+RULE_FACES: Final[Mapping[str, tuple[Face, ...]]] = {**FACES_OF_ANIMALS, **FACES_OF_PROCEDURES, **_FACES_OF_UPLOADS}
+"""Of every rule its faces; the last of each takes what none of the others does."""
+
+UNKNOWN_FACES: Final = (
+    Face(
+        mark("A rule that this version does not know found something"),
+        mark("See the message, and `dcc rules list`."),
+        Actor.CENTRE,
+    ),
+)
+"""The face of findings that a rule made which is gone."""
+
+
+def face_of(rule: str, value: str | None, message: str) -> tuple[int, Face, Mapping[str, str]]:
+    """What a finding of a rule objects to: the face with its number among the rule's, and its fields."""
+    faces = RULE_FACES.get(rule, UNKNOWN_FACES)
+    for number, face in enumerate(faces):
+        fields = face.fields_of(value, message)
+        if fields is not None:
+            return number, face, fields
+    return len(faces) - 1, faces[-1], {}
+
+
+NEEDING_MESSAGE: Final = tuple(
+    sorted(rule for rule, faces in RULE_FACES.items() if any(face.needs_message for face in faces))
+)
+"""The rules whose findings cannot be grouped without their messages."""
