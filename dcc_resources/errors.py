@@ -226,6 +226,12 @@ class ReportNotSentError(UnreachableError):
     """The report of a session could not be sent."""
 
 
+class NotificationNotSentError(UnreachableError):
+    """A notification could not be sent, or nobody knows whether it was."""
+
+    may_have_arrived = False
+
+
 class DiskFullError(DccError):
     """The staging area has not enough free space."""
 

@@ -21,6 +21,7 @@ from dcc_resources.naming import DEFAULT_DOCUMENT_PATTERN, DEFAULT_ZIP_PATTERN, 
 from dcc_resources.redaction import keep_secret, keep_secrets_of_url
 from dcc_resources.reference_data.addresses import parse_source
 from dcc_resources.tracker.reference import Phase
+from dcc_resources.webhook_addresses import parse_webhook
 
 _MEGABYTE = 1024 * 1024
 
@@ -292,6 +293,44 @@ class Settings(BaseSettings):
         description="Whether a command ends with the one that comes next, a line on standard error. Never with --json.",
     )
 
+    notify_centres: bool = Field(
+        default=False,
+        description="Whether centres get an e-mail on what became of what they submitted, after the session that took "
+        "it: at the address of `dcc centre add --email`.",
+    )
+    notify_to: str = Field(
+        default="",
+        description="E-mail addresses, between commas, that are notified of what needs a hand: outages at once, what "
+        "failed after each session; none by default. One that gets DCC_REPORT_TO's report is not told what is in it.",
+    )
+    notify_webhook: SecretStr | None = Field(
+        default=None,
+        description="URL, http or https, that gets every notification as a JSON object by POST; none by default.",
+    )
+    notify_webhook_secret: SecretStr | None = Field(
+        default=None,
+        description="Key that what the webhook gets is signed with (HMAC-SHA256); by default it is not signed.",
+    )
+    notify_log: bool = Field(default=False, description="Whether every notification is a line of the log.")
+    notify_outage_crawls: int = Field(
+        default=1,
+        ge=1,
+        le=1_000,
+        description="Crawls in a row that a file source must fail in before that is notified of as an outage.",
+    )
+    notify_attachment_bytes: int = Field(
+        default=1_000_000,
+        ge=0,
+        le=20_000_000,
+        description="Bytes of submission reports that an e-mail to a centre may carry, in all; 0 for none.",
+    )
+    notify_seconds: float = Field(
+        default=30.0,
+        gt=0,
+        le=600,
+        description="Seconds that sending notifications may take after a session; what is left is sent by the next.",
+    )
+
     log_format: Literal["text", "json"] | None = Field(
         default=None,
         description="Log in this form: text, a line a message, or json, an object a line. Without DCC_LOG_FILE the log "
@@ -328,7 +367,14 @@ class Settings(BaseSettings):
         parse_smtp_url(url)
         return url
 
-    @field_validator("report_to")
+    @field_validator("notify_webhook")
+    @classmethod
+    def _webhook(cls, url: SecretStr | None) -> SecretStr | None:
+        if url is not None:
+            parse_webhook(url)
+        return url
+
+    @field_validator("report_to", "notify_to")
     @classmethod
     def _addresses(cls, text: str) -> str:
         parse_addresses(text)
@@ -418,6 +464,16 @@ class Settings(BaseSettings):
     def report_addresses(self) -> tuple[str, ...]:
         """Who gets session reports by e-mail."""
         return parse_addresses(self.report_to)
+
+    @property
+    def notifies(self) -> bool:
+        """Whether anybody is to be notified of anything."""
+        return bool(self.notify_centres or self.notify_addresses or self.notify_webhook or self.notify_log)
+
+    @property
+    def notify_addresses(self) -> tuple[str, ...]:
+        """Who is notified by e-mail of what needs a hand."""
+        return parse_addresses(self.notify_to)
 
     @property
     def dagster_home(self) -> Path:
