@@ -1,0 +1,19 @@
+"""What data look like, as pictures for reports and for Dagster's pages: made on demand, on no session's path.
+
+Only values that are current and that the integrity rules found no error with are drawn. A picture is of bounded size,
+time and memory, whatever the number of measurements: of many, a sample is drawn, always the same one.
+"""
+
+from dcc_resources.plots.choosing import MOST_PICTURES, pictures_of_centre, pictures_of_zip
+from dcc_resources.plots.distributions import draw_distribution
+from dcc_resources.plots.picture import Picture, PictureKind, font_directory
+
+__all__ = [
+    "MOST_PICTURES",
+    "Picture",
+    "PictureKind",
+    "draw_distribution",
+    "font_directory",
+    "pictures_of_centre",
+    "pictures_of_zip",
+]
