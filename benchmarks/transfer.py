@@ -78,29 +78,43 @@ class TransferBenchmark:
         self._by_lftp = SMALL_BY_LFTP if len(sizes) > 1 else LARGE_BY_LFTP
 
     def comparison(self, title: str, protocol: str, goal: float, *, by_lftp: bool) -> Comparison:
-        """Both contenders; the other tool is the measure."""
-        if by_lftp:
-            theirs = Contender(f"lftp {self._by_lftp}", lambda: self.run_lftp(protocol))
-        else:
-            theirs = Contender(SFTP, self.run_sftp)
-        return Comparison(title, [theirs, Contender(PLATFORM, lambda: self.run_platform(protocol))], {PLATFORM: goal})
+        """The other tool, which is the measure; ours; and the other tool with the checksums that ours takes too."""
 
-    def run_sftp(self) -> Timing:
+        def theirs(*, checksums: bool = False) -> Timing:
+            return self.run_lftp(protocol, checksums) if by_lftp else self.run_sftp(checksums)
+
+        name = f"lftp {self._by_lftp}" if by_lftp else SFTP
+        contenders = [
+            Contender(name, theirs),
+            Contender(PLATFORM, lambda: self.run_platform(protocol)),
+            Contender(f"{name}, then md5sum", lambda: theirs(checksums=True)),
+        ]
+        return Comparison(title, contenders, {PLATFORM: goal})
+
+    def run_sftp(self, checksums: bool = False) -> Timing:
         """OpenSSH's client with one batch file."""
         place = self._fresh()
         batch = self._folder / "batch"
         batch.write_text(f"lcd {place}\nget {self._remote}/add/*.zip\n")
         openssh = self._running.openssh
         command = [*openssh.sftp_command, "-b", str(batch), f"{openssh.username}@{self._host}"]
-        return self._finish(place, timed(command, log=self._folder / "log"))
+        return self._finish(place, self._timed(command, place, checksums))
 
-    def run_lftp(self, protocol: str) -> Timing:
+    def run_lftp(self, protocol: str, checksums: bool = False) -> Timing:
         """lftp with four connections, and otherwise as it comes."""
         place = self._fresh()
         (name, *others) = self._sizes
         what = f"{self._by_lftp} . ." if others else f"{self._by_lftp} {name}"
         script = f"{self._lftp_open(protocol)}; lcd {place}; {what}"
-        return self._finish(place, timed(["lftp", "--norc", "-c", script], log=self._folder / "log"))
+        return self._finish(place, self._timed(["lftp", "--norc", "-c", script], place, checksums))
+
+    def _timed(self, command: Sequence[str], place: Path, checksums: bool) -> Timing:
+        log = self._folder / "log"
+        timing = timed(command, log=log)
+        if not checksums:
+            return timing
+        after = timed(["md5sum", *sorted(map(str, place.iterdir()))], log=log)
+        return Timing(timing.wall + after.wall, timing.cpu + after.cpu)
 
     def _lftp_open(self, protocol: str) -> str:
         if protocol == "ftp":
