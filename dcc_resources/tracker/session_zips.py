@@ -51,7 +51,7 @@ def session_zips(connection: Connection, session: SessionEntry) -> list[SessionZ
 
     The tracker keeps the time of the last change only: what a later session changed again belongs to that one.
     """
-    touched = _touched(connection, session)
+    touched = touched_zips(connection, session)
     hosts: dict[int, dict[str, None]] = defaultdict(dict)
     hosting = (
         select(FileSourceHasZip.za_id, Centre.short_name)
@@ -86,7 +86,7 @@ def count_session_zips(connection: Connection, session: SessionEntry) -> dict[St
     """How many zip actions of a session are in each status; as of `session_zips`."""
     query = (
         select(ZipAction.status_id, func.count())
-        .where(ZipAction.id.in_(_touched(connection, session)))
+        .where(ZipAction.id.in_(touched_zips(connection, session)))
         .group_by(ZipAction.status_id)
     )
     return {Status(status): count for status, count in connection.execute(query)}
@@ -100,7 +100,7 @@ def session_documents(connection: Connection, session: SessionEntry) -> dict[Zip
         .join(latest, latest.c.download_id == XmlFile.zip_id)
         .join(ZipAction, ZipAction.id == latest.c.za_id)
         .join(ZipFile, ZipFile.id == ZipAction.zip_id)
-        .where(ZipAction.id.in_(_touched(connection, session)))
+        .where(ZipAction.id.in_(touched_zips(connection, session)))
         .group_by(ZipAction.todo_id, ZipFile.file_name, XmlFile.phase_id, XmlFile.status_id)
     )
     counts: dict[ZipKey, list[StateCount]] = defaultdict(list)
@@ -123,7 +123,7 @@ def session_entries(
         .join(ZipAction, ZipAction.id == latest.c.za_id)
         .join(ZipFile, ZipFile.id == ZipAction.zip_id)
         .where(
-            ZipAction.id.in_(_touched(connection, session)),
+            ZipAction.id.in_(touched_zips(connection, session)),
             AnException.short_name.in_(kinds),
             XmlLog.cleared.is_(None),
         )
@@ -135,8 +135,8 @@ def session_entries(
     return dict(entries)
 
 
-def _touched(connection: Connection, session: SessionEntry) -> Select[Any]:
-    """Ids of the session's zip actions."""
+def touched_zips(connection: Connection, session: SessionEntry) -> Select[Any]:
+    """A query of the ids of the session's zip actions: see `session_zips`."""
     began, ended = session.started, session.finished or utc_now()
     ahead = _database_ahead(connection)
     downloaded = (

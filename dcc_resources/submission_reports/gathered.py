@@ -1,0 +1,74 @@
+"""What causes and plots have to say in a report, as far as the databases at hand can tell it.
+
+Their modules are imported when they are needed: pictures bring matplotlib and numpy with them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlalchemy import Connection
+
+from dcc_resources.outcomes import ZipKey
+from dcc_resources.settings import Settings
+
+if TYPE_CHECKING:
+    from dcc_resources.causes.cause import Cause
+    from dcc_resources.causes.not_taken import NotTaken
+    from dcc_resources.languages import Catalogue
+    from dcc_resources.plots.picture import Picture
+
+
+def gather_zip_causes(tracker: Connection, qc: Connection | None, key: ZipKey) -> list[Cause]:
+    """The causes of what is wrong with a zip action, the worst first."""
+    from dcc_resources.causes.collecting import causes_of_zip
+
+    return [] if qc is None else causes_of_zip(tracker, qc, key)
+
+
+def gather_centre_causes(tracker: Connection, qc: Connection | None, centre: str) -> list[Cause]:
+    """The causes of what is wrong with a centre's submissions, the worst first."""
+    from dcc_resources.causes.collecting import causes_of_centre
+
+    return [] if qc is None else causes_of_centre(tracker, qc, centre)
+
+
+def gather_session_causes(tracker: Connection, qc: Connection | None, session_id: int) -> list[Cause]:
+    """The causes of what is wrong with the zip actions of a session, the worst first."""
+    from dcc_resources.causes.collecting import causes_of_session
+
+    return [] if qc is None else causes_of_session(tracker, qc, session_id)
+
+
+def gather_not_taken(tracker: Connection, source_id: int) -> list[NotTaken]:
+    """What the last crawl of a file source did not take, and why."""
+    _ = tracker, source_id
+    return []
+
+
+def draw_zip_pictures(
+    qc: Connection | None, key: ZipKey, settings: Settings, catalogue: Catalogue | None, most: int
+) -> tuple[Picture, ...]:
+    """Pictures of what a zip action brought, the most telling first."""
+    if qc is None or most < 1:
+        return ()
+    from dcc_resources.languages import load_catalogue
+    from dcc_resources.plots.choosing import pictures_of_zip
+    from dcc_resources.plots.picture import font_directory
+
+    said = catalogue or load_catalogue(None, settings)
+    return tuple(pictures_of_zip(qc, key, said, most=most, fonts=font_directory(settings)))
+
+
+def draw_centre_pictures(
+    qc: Connection | None, centre: str, settings: Settings, catalogue: Catalogue | None, most: int
+) -> tuple[Picture, ...]:
+    """Pictures of a centre's data, the most telling first."""
+    if qc is None or most < 1:
+        return ()
+    from dcc_resources.languages import load_catalogue
+    from dcc_resources.plots.choosing import pictures_of_centre
+    from dcc_resources.plots.picture import font_directory
+
+    said = catalogue or load_catalogue(None, settings)
+    return tuple(pictures_of_centre(qc, centre, said, most=most, fonts=font_directory(settings)))

@@ -1,0 +1,112 @@
+"""What became of a zip action or document, told from its phase and status (reference tracker; seed 000 section 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from dcc_resources.submission_reports.model import Outcome, Standing, Step, Tone
+from dcc_resources.tracker.queries import StateCount
+from dcc_resources.tracker.reference import Phase, Status
+
+DOCUMENT_PHASES: Final = (
+    Phase.XML_NAME,
+    Phase.XSD,
+    Phase.UPLOAD,
+    Phase.DATA,
+    Phase.CONTEXT,
+    Phase.OVERVIEW,
+    Phase.QC,
+)
+"""The phases that documents go through, in order."""
+
+_ARCHIVE_FAILURES: Final = {
+    Phase.ZIP_NAME: Outcome.NAME_REFUSED,
+    Phase.DOWNLOAD: Outcome.NOT_ARRIVED,
+    Phase.ZIP_MD5: Outcome.CHECKSUM_WRONG,
+    Phase.UNZIP: Outcome.UNREADABLE,
+}
+_STANDINGS: Final = {
+    Status.PENDING: Standing.WAITS,
+    Status.RUNNING: Standing.RUNNING,
+    Status.DONE: Standing.PASSED,
+    Status.CANCELLED: Standing.CANCELLED,
+    Status.FAILED: Standing.FAILED,
+}
+_TONES: Final = {
+    Outcome.NAME_REFUSED: Tone.BAD,
+    Outcome.WAITING: Tone.WAIT,
+    Outcome.NOT_ARRIVED: Tone.WARN,
+    Outcome.CHECKSUM_WRONG: Tone.BAD,
+    Outcome.UNREADABLE: Tone.BAD,
+    Outcome.UNDER_WAY: Tone.WAIT,
+    Outcome.NOTHING_TAKEN: Tone.BAD,
+    Outcome.PARTLY_TAKEN: Tone.WARN,
+    Outcome.HELD: Tone.WARN,
+    Outcome.WITHDRAWN: Tone.WAIT,
+    Outcome.TO_BE_TAKEN: Tone.WAIT,
+    Outcome.TO_BE_LOOKED_AT: Tone.GOOD,
+    Outcome.DONE: Tone.GOOD,
+}
+
+
+def outcome_of(
+    phase: Phase, status: Status, states: Iterable[StateCount], *, held: bool, taken: bool | None
+) -> Outcome:
+    """What became of a zip action in that state, whose documents are in `states`.
+
+    `held`: one of them waits to be confirmed. `taken`: something of it was taken over; None where that is not known,
+    and then the states tell.
+    """
+    counts = list(states)
+    if status is Status.FAILED and phase in _ARCHIVE_FAILURES:
+        return _ARCHIVE_FAILURES[phase]
+    if phase in (Phase.ZIP_NAME, Phase.DOWNLOAD):
+        return Outcome.WAITING
+    if status is Status.FAILED:
+        some = _some_taken(counts) if taken is None else taken or _under_way(counts)
+        return Outcome.PARTLY_TAKEN if some else Outcome.NOTHING_TAKEN
+    if status is Status.CANCELLED:
+        return Outcome.WITHDRAWN
+    if held:
+        return Outcome.HELD
+    if phase is Phase.QC:
+        return Outcome.DONE if status is Status.DONE else Outcome.TO_BE_LOOKED_AT
+    if (phase, status) in ((Phase.XSD, Status.DONE), (Phase.UPLOAD, Status.PENDING)):
+        return Outcome.TO_BE_TAKEN
+    return Outcome.UNDER_WAY
+
+
+def _under_way(states: Iterable[StateCount]) -> bool:
+    """Whether documents are whole and on their way."""
+    return any(state.phase >= Phase.XSD and state.status is not Status.FAILED for state in states)
+
+
+def _some_taken(states: Iterable[StateCount]) -> bool:
+    return any(
+        (state.phase > Phase.UPLOAD and state.status is not Status.CANCELLED)
+        or (state.phase >= Phase.XSD and state.status not in (Status.FAILED, Status.CANCELLED))
+        for state in states
+    )
+
+
+def tone_of(outcome: Outcome) -> Tone:
+    """How good an outcome is."""
+    return _TONES[outcome]
+
+
+def steps_of(phase: Phase, status: Status) -> tuple[Step, ...]:
+    """How far a document in that state is in each of its phases.
+
+    What failed in the check of its contents goes on in its other parts: only what is at fault is left out.
+    """
+    in_part = (phase, status) == (Phase.DATA, Status.FAILED)
+    return tuple(Step(each, _standing(each, phase, status, in_part)) for each in DOCUMENT_PHASES)
+
+
+def _standing(each: Phase, phase: Phase, status: Status, in_part: bool) -> Standing:
+    if each < phase:
+        return Standing.PASSED
+    if each is phase:
+        return _STANDINGS[status]
+    return Standing.IN_PART if in_part else Standing.NOT_REACHED

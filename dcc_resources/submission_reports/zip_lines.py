@@ -1,0 +1,129 @@
+"""The zip actions of a centre or session as summaries list them, the worst first. A few statements, however many."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from sqlalchemy import Connection, Subquery, func, select
+
+from dcc_resources.outcomes import HELD, ZipKey
+from dcc_resources.submission_reports.model import Tone, ZipLine
+from dcc_resources.submission_reports.outcomes import outcome_of, tone_of
+from dcc_resources.tracker.models import (
+    AnException,
+    Centre,
+    FileSource,
+    FileSourceHasZip,
+    XmlFile,
+    XmlLog,
+    ZipAction,
+    ZipDownload,
+    ZipFile,
+)
+from dcc_resources.tracker.queries import SessionEntry, StateCount
+from dcc_resources.tracker.reference import ACTIONS_BY_ID, Phase, Status
+from dcc_resources.tracker.session_zips import touched_zips
+
+_WORST_FIRST: Final = (Tone.BAD, Tone.WARN, Tone.WAIT, Tone.GOOD)
+
+
+def zips_of_centre(connection: Connection, centre: str) -> list[ZipLine]:
+    """All zip actions of a centre: by their names or, where these tell no centre, by where they were found."""
+    hosted = (
+        select(FileSourceHasZip.za_id)
+        .join(FileSource, FileSource.id == FileSourceHasZip.file_source_id)
+        .join(Centre, Centre.id == FileSource.centre_id)
+        .where(Centre.short_name == centre)
+    )
+    named = (
+        select(ZipAction.id)
+        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+        .outerjoin(Centre, Centre.id == ZipFile.centre_id)
+        .where((Centre.short_name == centre) | (ZipFile.centre_id.is_(None) & ZipAction.id.in_(hosted)))
+    )
+    return list_zips(connection, named)
+
+
+def zips_of_session(connection: Connection, session: SessionEntry) -> list[ZipLine]:
+    """The zip actions of a session (as of `session_zips`)."""
+    return list_zips(connection, touched_zips(connection, session))
+
+
+def list_zips(connection: Connection, wanted: Any) -> list[ZipLine]:
+    """The zip actions whose ids a query selects: the worst first, of these the newest."""
+    states = _document_states(connection, wanted)
+    held = _held(connection, wanted)
+    query = (
+        select(
+            ZipAction.id,
+            ZipAction.todo_id,
+            ZipFile.file_name,
+            Centre.short_name,
+            ZipAction.phase_id,
+            ZipAction.status_id,
+            ZipFile.size_bytes,
+        )
+        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+        .outerjoin(Centre, Centre.id == ZipFile.centre_id)
+        .where(ZipAction.id.in_(wanted))
+        .order_by(ZipFile.created.desc(), ZipFile.inc.desc(), ZipAction.id.desc())
+    )
+    lines = [_line(row, states[row[0]], row[0] in held) for row in connection.execute(query)]
+    return sorted(lines, key=lambda line: _WORST_FIRST.index(line.tone))
+
+
+def _line(row: Any, states: Iterable[StateCount], held: bool) -> ZipLine:
+    _, todo, file_name, centre, phase_id, status_id, size_bytes = row
+    counts = list(states)
+    phase, status = Phase(phase_id), Status(status_id)
+    outcome = outcome_of(phase, status, counts, held=held, taken=None)
+    return ZipLine(
+        key=ZipKey(ACTIONS_BY_ID[todo], file_name),
+        centre=centre,
+        phase=phase,
+        status=status,
+        outcome=outcome,
+        tone=tone_of(outcome),
+        size_bytes=size_bytes,
+        documents=sum(state.count for state in counts),
+        failed=sum(state.count for state in counts if state.status is Status.FAILED),
+    )
+
+
+def _latest(wanted: Any) -> Subquery:
+    """The latest download of each of these zip actions: columns `za_id` and `download_id`."""
+    return (
+        select(FileSourceHasZip.za_id, func.max(ZipDownload.id).label("download_id"))
+        .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
+        .where(FileSourceHasZip.za_id.in_(wanted))
+        .group_by(FileSourceHasZip.za_id)
+        .subquery("latest_of_wanted")
+    )
+
+
+def _document_states(connection: Connection, wanted: Any) -> Mapping[int, list[StateCount]]:
+    latest = _latest(wanted)
+    query = (
+        select(latest.c.za_id, XmlFile.phase_id, XmlFile.status_id, func.count())
+        .join(latest, latest.c.download_id == XmlFile.zip_id)
+        .group_by(latest.c.za_id, XmlFile.phase_id, XmlFile.status_id)
+    )
+    states: dict[int, list[StateCount]] = defaultdict(list)
+    for za_id, phase, status, count in connection.execute(query):
+        states[za_id].append(StateCount(Phase(phase), Status(status), count))
+    return states
+
+
+def _held(connection: Connection, wanted: Any) -> set[int]:
+    latest = _latest(wanted)
+    query = (
+        select(latest.c.za_id)
+        .distinct()
+        .join(XmlFile, XmlFile.zip_id == latest.c.download_id)
+        .join(XmlLog, XmlLog.xml_id == XmlFile.id)
+        .join(AnException, AnException.id == XmlLog.exception_id)
+        .where(AnException.short_name == HELD, XmlLog.cleared.is_(None))
+    )
+    return set(connection.scalars(query))
