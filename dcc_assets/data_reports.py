@@ -12,13 +12,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from dagster import AssetCheckSeverity
+from dagster import AssetCheckKey, AssetCheckSeverity, AssetKey
 
 from dcc_assets.catalogue import ZIP_ACTIONS
 from dcc_assets.data_catalogue import CHECK_OF_GROUP, DATA_INTEGRITY, QC, UPLOAD_CHECK, UPLOADED_DATA
 from dcc_assets.event_recorder import Materialised, Report, Verdict
+from dcc_assets.links import links, report_of_centre, report_of_zip
 from dcc_assets.metadata import Metadata, table, utc_timestamp
-from dcc_assets.zip_reports import DOCUMENTS_SHOWN, ERRORS_SHOWN
+from dcc_assets.zip_reports import DOCUMENTS_SHOWN, ERRORS_SHOWN, links_to_steps
 from dcc_resources.data_outcomes import DocumentData, FindingEntry, ZipData
 from dcc_resources.integrity.groups import GROUPS, RuleGroup
 from dcc_resources.qc_database.vocabulary import Severity
@@ -31,7 +32,30 @@ _WORST_FIRST: Final = (Severity.FATAL, Severity.ERROR, Severity.WARNING, Severit
 _FAILING: Final = frozenset({Severity.FATAL, Severity.ERROR})
 _Wanted = Callable[[str], bool]
 """Whether findings of a rule are asked for."""
-_FINDING_COLUMNS: Final = ("severity", "rule", "document", "line", "message", "judged by")
+_FINDING_COLUMNS: Final = ("severity", "rule", "document", "line", "value", "message", "judged by")
+
+
+_Advice = tuple[str, str]
+"""Who acts, and what to do."""
+_REFUSED: Final = (
+    "the centre",
+    "Send the centre the report: all that the document adds was there, or what it edits or deletes was not. It submits "
+    "a corrected document; one that came before what it needs goes through with `dcc retry`, or Materialize here.",
+)
+_HELD: Final = (
+    "the DCC",
+    "See what it would change: `dcc data plan`. Ask the centre whether that is meant, then `dcc data confirm`.",
+)
+_WITHDRAWN: Final = ("nobody", "Nothing: it was withdrawn with `dcc data undo`. `dcc retry` brings it back.")
+_JUDGED: Final = (
+    "the centre, or the registry where something is not registered",
+    "Send the centre the report. The check passes when corrected data come, the missing ones arrive, what is missing "
+    "is registered, or a rule is waived (`dcc rules waive`).",
+)
+_UNCHECKED: Final = (
+    "the DCC",
+    "Bring the reference data up to date: `dcc reference refresh`. The next session checks again.",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +90,12 @@ def _upload(outcome: ZipData) -> tuple[Sequence[Materialised], list[Verdict]]:
         headline = _upload_headline(faulty, len(outcome.documents))
         failed = any(_failed(document, Phase.UPLOAD) for document in faulty)
         severity = AssetCheckSeverity.ERROR if failed else AssetCheckSeverity.WARN
-        metadata = _failure(outcome, Phase.UPLOAD, headline) | _refusals(faulty)
+        advice = _REFUSED if failed else _HELD if any(document.held for document in faulty) else _WITHDRAWN
+        metadata = _failure(outcome, UPLOAD_CHECK, Phase.UPLOAD, headline) | _advice(advice) | _refusals(faulty)
         return (), [Verdict(UPLOAD_CHECK, False, headline, metadata, severity=severity)]
     if not _whole(outcome, Phase.UPLOAD):
         return (), []
-    there = Materialised(UPLOADED_DATA, _about(outcome) | _uploaded(outcome.documents))
+    there = Materialised(UPLOADED_DATA, _about(outcome) | _uploaded(outcome.documents) | _links(outcome, UPLOADED_DATA))
     return (there,), [Verdict(UPLOAD_CHECK, True, "Every document was uploaded.", _about(outcome), told=False)]
 
 
@@ -131,6 +156,7 @@ def _integrity(outcome: ZipData) -> tuple[Sequence[Materialised], list[Verdict]]
         DATA_INTEGRITY,
         _about(outcome)
         | {"documents": len(outcome.documents)}
+        | _links(outcome, DATA_INTEGRITY)
         | _tally(_count(outcome.documents, _any_rule))
         | _findings(outcome.documents, _any_rule),
     )
@@ -160,7 +186,10 @@ def _group_verdict(outcome: ZipData, group: RuleGroup) -> Verdict:
         check,
         False,
         headline,
-        _failure(outcome, Phase.DATA, headline) | _tally(counts) | _findings(outcome.documents, of_group.__contains__),
+        _failure(outcome, check, Phase.DATA, headline)
+        | _advice(_JUDGED if worst in _FAILING else _UNCHECKED)
+        | _tally(counts)
+        | _findings(outcome.documents, of_group.__contains__),
         severity=AssetCheckSeverity.ERROR if worst in _FAILING else AssetCheckSeverity.WARN,
     )
 
@@ -190,7 +219,8 @@ def _quality_control(outcome: ZipData) -> Sequence[Materialised]:
     description = (
         "Quality control is done." if outcome.status is Status.DONE else "Waits for a wrangler: `dcc qc done`."
     )
-    return (Materialised(QC, _about(outcome) | state | {"documents waiting": waiting}, description),)
+    about = _about(outcome) | state | {"documents waiting": waiting} | _links(outcome, QC)
+    return (Materialised(QC, about, description),)
 
 
 def _whole(outcome: ZipData, phase: Phase) -> bool:
@@ -213,7 +243,21 @@ def _about(outcome: ZipData) -> Metadata:
     return {"zip": str(outcome.key), "centre": outcome.centre or "unknown"}
 
 
-def _failure(outcome: ZipData, phase: Phase, headline: str) -> Metadata:
+def _advice(advice: _Advice) -> Metadata:
+    return {"who acts": advice[0], "what to do": advice[1]}
+
+
+def _links(outcome: ZipData, besides: AssetKey) -> Metadata:
+    """Links from a zip action's event to its report; where it failed or has come to its end also to what was before."""
+    wanted = [("Submission report", report_of_zip(outcome.key))]
+    if outcome.status is Status.FAILED or besides == QC:
+        if outcome.centre:
+            wanted.append(("Report on the centre", report_of_centre(outcome.centre)))
+        wanted += links_to_steps(outcome.key.partition, besides)
+    return {"links": links(wanted)}
+
+
+def _failure(outcome: ZipData, check: AssetCheckKey, phase: Phase, headline: str) -> Metadata:
     rows = [
         (d.file_name, d.phase.short_name, d.status.short_name, sum(d.finding_counts.values()))
         for d in sorted(outcome.documents, key=lambda d: d.status is not Status.FAILED)
@@ -223,6 +267,7 @@ def _failure(outcome: ZipData, phase: Phase, headline: str) -> Metadata:
         "phase": phase.short_name,
         "status": outcome.status.short_name,
         "reason": headline,
+        **_links(outcome, check.asset_key),
         "documents": table(("document", "phase", "status", "findings"), rows[:DOCUMENTS_SHOWN]),
     }
     if len(rows) > DOCUMENTS_SHOWN:
@@ -274,4 +319,5 @@ def _findings(documents: Sequence[DocumentData], wanted: _Wanted) -> Metadata:
 
 
 def _finding_row(document: str, finding: FindingEntry) -> tuple[str | int | None, ...]:
-    return (finding.severity.value, finding.rule, document, finding.line, finding.message, finding.snapshot)
+    told = (document, finding.line, finding.value, finding.message, finding.snapshot)
+    return (finding.severity.value, finding.rule, *told)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from dagster import MetadataValue, TableColumn, TableMetadataValue, TableRecord, TableSchema
 
@@ -18,8 +18,12 @@ else:
     Metadata = dict
 
 
+LONGEST_CELL: Final = 400
+"""Characters of a text that a table shows; an event with a hundred rows stays below 100 KB."""
+
+
 def table(columns: Sequence[str], rows: Sequence[Sequence[str | int | None]]) -> TableMetadataValue:
-    """A table of text and numbers; what is None is left empty."""
+    """A table of text and numbers; what is None is left empty, what is long is cut. `dcc show` has it whole."""
     return MetadataValue.table(
         [TableRecord({column: _cell(cell) for column, cell in zip(columns, row, strict=True)}) for row in rows],
         TableSchema([TableColumn(column, "any") for column in columns]),
@@ -29,7 +33,9 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str | int | None]]) ->
 def _cell(value: str | int | None) -> str | int:
     if value is None:
         return ""
-    return legible(value) if isinstance(value, str) else value
+    if not isinstance(value, str):
+        return value
+    return legible(value if len(value) <= LONGEST_CELL else f"{value[: LONGEST_CELL - 1]}…")
 
 
 def as_shown(metadata: Mapping[str, RawMetadataValue]) -> Metadata:

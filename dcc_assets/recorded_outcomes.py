@@ -7,7 +7,7 @@ fixed number of statements each time.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from sqlalchemy import ColumnElement, Connection, Row, func, select
 
 from dcc_assets.zip_reports import ERRORS_SHOWN
 from dcc_resources.errors import ArchiveRemovedError
+from dcc_resources.file_sources.base import SourceAddress
 from dcc_resources.outcomes import DocumentOutcome, Problem, SourceCrawl, ZipKey, ZipOutcome, source_partition
 from dcc_resources.tracker.models import (
     AnException,
@@ -65,7 +66,7 @@ def recorded_zips(
     connection: Connection, keys: Sequence[ZipKey] | None = None, wanted: ColumnElement[bool] | None = None
 ) -> Iterator[ZipOutcome]:
     """All zip actions, those of `keys`, or those that `wanted` says, in the order in which they were first seen."""
-    labels = {address.id: address.label for address in load_addresses(connection, only_crawlable=False)}
+    sources = {address.id: address for address in load_addresses(connection, only_crawlable=False)}
     query = select(ZipAction.id)
     if wanted is not None:
         query = query.where(wanted)
@@ -76,12 +77,12 @@ def recorded_zips(
     chosen = None if keys is None else frozenset(keys)
     ids = connection.scalars(query.order_by(ZipAction.id)).all()
     for start in range(0, len(ids), _CHUNK):
-        for zip_ in _chunk(connection, ids[start : start + _CHUNK], labels):
+        for zip_ in _chunk(connection, ids[start : start + _CHUNK], sources):
             if chosen is None or zip_.key in chosen:
                 yield zip_
 
 
-def _chunk(connection: Connection, ids: Sequence[int], labels: dict[int, str]) -> Iterator[ZipOutcome]:
+def _chunk(connection: Connection, ids: Sequence[int], sources: Mapping[int, SourceAddress]) -> Iterator[ZipOutcome]:
     attempts = _latest_attempts(connection, ids)
     downloads = [attempt.id for attempt in attempts.values()]
     documents = _documents(connection, downloads)
@@ -89,21 +90,25 @@ def _chunk(connection: Connection, ids: Sequence[int], labels: dict[int, str]) -
     for row in connection.execute(select_zip_actions().where(ZipAction.id.in_(ids)).order_by(ZipAction.id)):
         attempt = attempts.get(row.id)
         state = _up_to_validation(row.phase_id, row.status_id)
-        seconds = 0.0 if attempt is None else (attempt.received - attempt.request).total_seconds()
+        seconds = 0.0 if attempt is None else max((attempt.received - attempt.request).total_seconds(), 0.0)
+        downloaded = _is_past(Phase.ZIP_MD5, state)
+        source = sources.get(attempt.file_source_id) if attempt is not None else None
         outcome = ZipOutcome(
             key=key_of(row),
             centre=row.centre,
             phase=state[0],
             status=state[1],
-            downloaded=_is_past(Phase.ZIP_MD5, state),
+            downloaded=downloaded,
             extracted=_is_past(Phase.UNZIP, state),
             size_bytes=row.size_bytes,
             md5=row.content_md5,
-            source=None if attempt is None else labels.get(attempt.file_source_id),
+            source=None if source is None else source.label,
             attempts=0 if attempt is None else attempt.attempts,
-            seconds=max(seconds, 0.0),
+            seconds=seconds,
             finished=row.last_update if attempt is None else attempt.received,
             reasons=tuple(reasons[row.id]),
+            transfer_seconds=seconds if downloaded else None,
+            source_partition=None if source is None else source_partition(source.centre, source.id),
         )
         yield replace(outcome, documents=tuple(documents[attempt.id])) if attempt and outcome.extracted else outcome
 

@@ -8,13 +8,17 @@ from dagster import MetadataValue
 
 from dcc_assets.catalogue import CHECK_OF_PHASE, FILE_SOURCE_LISTINGS, REACHABLE, ZIP_ACTIONS, ZIP_ACTIONS_ASSET
 from dcc_assets.event_recorder import Materialised, Report, Verdict
+from dcc_assets.links import links, page_of_partition, report_of_centre, report_of_zip
 from dcc_assets.metadata import Metadata, table, utc_timestamp
+from dcc_assets.zip_reports import WHAT_TO_DO, WHO_ACTS
 from dcc_resources.outcomes import SourceCrawl
 from dcc_resources.tracker.reference import Phase
 
 _OK = "ok"
 _NEW_SHOWN = 50
 _NAME = CHECK_OF_PHASE[Phase.ZIP_NAME]
+_WHO = "the centre, if its server does not answer; the DCC, if it is about an account, key or certificate"
+_WHAT = "As the reason says; `dcc source test` tries it now, step by step. Every session tries again."
 
 
 def source_report(crawl: SourceCrawl) -> Report:
@@ -26,7 +30,8 @@ def source_report(crawl: SourceCrawl) -> Report:
         "seconds": MetadataValue.float(round(crawl.seconds, 3)),
     }
     if crawl.error is not None:
-        details |= {"error": crawl.error.kind, "reason": reason}
+        details |= {"error": crawl.error.kind, "reason": reason, "who acts": _WHO, "what to do": _WHAT}
+    details |= _links(crawl)
     verdict = Verdict(
         REACHABLE,
         crawl.outcome == _OK,
@@ -44,11 +49,16 @@ def found_zip_reports(crawl: SourceCrawl) -> Iterator[Report]:
     refused = dict(crawl.refused_zips)
     finished = utc_timestamp(crawl.finished)
     found_on = {"file source": crawl.label, "centre": crawl.centre}
+    source = ("File source", page_of_partition(FILE_SOURCE_LISTINGS, crawl.partition))
     for key in dict.fromkeys((*crawl.new_zips, *crawl.accepted_zips)):
         if key not in refused:
-            there = Materialised(
-                ZIP_ACTIONS_ASSET, {"action": key.action.value, **found_on}, f"Found on {crawl.label}."
-            )
+            about: Metadata = {
+                "zip": str(key),
+                "action": key.action.value,
+                **found_on,
+                "links": links([("Submission report", report_of_zip(key)), source]),
+            }
+            there = Materialised(ZIP_ACTIONS_ASSET, about, f"Found on {crawl.label}.")
             fine = Verdict(_NAME, True, f"{key.file_name} follows the naming convention.", told=False)
             yield Report(key.partition, (there,), (fine,), finished, ZIP_ACTIONS.name, whole=True)
     for key, reason in refused.items():
@@ -56,7 +66,15 @@ def found_zip_reports(crawl: SourceCrawl) -> Iterator[Report]:
             _NAME,
             False,
             reason,
-            {"zip": str(key), "phase": Phase.ZIP_NAME.short_name, "reason": reason, **found_on},
+            {
+                "zip": str(key),
+                "phase": Phase.ZIP_NAME.short_name,
+                "reason": reason,
+                "who acts": WHO_ACTS[Phase.ZIP_NAME],
+                "what to do": WHAT_TO_DO[Phase.ZIP_NAME],
+                "links": links([("Submission report", report_of_zip(key)), source]),
+                **found_on,
+            },
         )
         yield Report(key.partition, (), (verdict,), finished, ZIP_ACTIONS.name, whole=True)
 
@@ -77,13 +95,21 @@ def _counts(crawl: SourceCrawl) -> Metadata:
         "other entries": MetadataValue.int(crawl.ignored),
         "seconds": MetadataValue.float(round(crawl.seconds, 3)),
     }
+    counts |= _links(crawl)
     if crawl.new_zips:
         counts["new archives"] = table(
             ("action", "file name"), [(key.action.value, key.file_name) for key in crawl.new_zips[:_NEW_SHOWN]]
         )
+    if crawl.refused_zips:
+        refused = [(str(key), reason) for key, reason in crawl.refused_zips[:_NEW_SHOWN]]
+        counts["refused archives"] = table(("archive", "reason"), refused)
     if crawl.ignored_examples:
         counts["left aside"] = table(("entry", "reason"), crawl.ignored_examples)
     if crawl.findings:
         # Not as Markdown, in which a file name could be a link or a picture.
         counts["findings"] = table(("finding",), [(str(finding),) for finding in crawl.findings])
     return counts
+
+
+def _links(crawl: SourceCrawl) -> Metadata:
+    return {"links": links([("What this centre has sent, and what was not taken", report_of_centre(crawl.centre))])}

@@ -6,14 +6,16 @@ passes after it had failed; the reason, the documents and the lines are in its m
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from dagster import MetadataValue
+from dagster import AssetKey, MetadataValue
 
 from dcc_assets.catalogue import (
     CHECK_OF_PHASE,
+    FILE_SOURCE_LISTINGS,
     VALIDATED_DOCUMENTS,
     XML_DOCUMENTS,
     ZIP_ACTIONS,
@@ -21,6 +23,7 @@ from dcc_assets.catalogue import (
     ZIP_DOWNLOADS,
 )
 from dcc_assets.event_recorder import Materialised, Report, Verdict
+from dcc_assets.links import Link, links, page_of_partition, report_of_zip
 from dcc_assets.metadata import Metadata, table, utc_timestamp
 from dcc_resources.errors import MemberIgnoredError
 from dcc_resources.outcomes import DocumentOutcome, Problem, ZipOutcome
@@ -33,6 +36,40 @@ ERRORS_SHOWN: Final = 100
 """Error lines in a table; `dcc show` has them all."""
 
 _OF_DOCUMENTS = (Phase.XML_NAME, Phase.XSD)
+_CENTRE, _DCC, _NOBODY = "the centre", "the DCC", "nobody yet"
+WHO_ACTS: Final = {
+    Phase.ZIP_NAME: _CENTRE,
+    Phase.DOWNLOAD: _NOBODY,
+    Phase.ZIP_MD5: _CENTRE,
+    Phase.UNZIP: _CENTRE,
+    Phase.XML_NAME: _CENTRE,
+    Phase.XSD: _CENTRE,
+}
+"""Who has to act before a check of a phase can pass."""
+WHAT_TO_DO: Final = {
+    Phase.ZIP_NAME: (
+        "Send the centre the reason. It uploads the archive under a right name; one whose centre was not registered "
+        "is taken by the crawl that follows `dcc centre add`."
+    ),
+    Phase.DOWNLOAD: "Nothing: every session tries again. If it stays so, see the file source's check `reachable`.",
+    Phase.ZIP_MD5: (
+        "Ask the centre whether archive or checksum is right. Every session tries again; the check passes once they "
+        "agree."
+    ),
+    Phase.UNZIP: "Ask the centre to upload the archive again, whole; then `dcc retry`, or Materialize here.",
+    Phase.XML_NAME: "Send the centre the report. It renames the documents and submits them in a new archive.",
+    Phase.XSD: (
+        "Send the centre the report. It corrects the documents and submits them in a new archive, or replaces this "
+        "one: then `dcc retry`, or Materialize here."
+    ),
+}
+_STEPS: Final = (
+    ("Download", ZIP_DOWNLOADS),
+    ("Documents", XML_DOCUMENTS),
+    ("Validation", VALIDATED_DOCUMENTS),
+    ("Data", AssetKey("uploaded_data")),
+    ("Integrity", AssetKey("data_integrity")),
+)
 _PASSED = {
     Phase.ZIP_NAME: "The name conforms.",
     Phase.DOWNLOAD: "The archive was received.",
@@ -61,22 +98,32 @@ def whole_zip_report(outcome: ZipOutcome, staging: Staging) -> Report:
         return replace(report, whole=True)
     name = Verdict(CHECK_OF_PHASE[Phase.ZIP_NAME], True, _PASSED[Phase.ZIP_NAME], _about(outcome), told=False)
     others = tuple(verdict for verdict in report.verdicts if verdict.check != name.check)
-    there = Materialised(ZIP_ACTIONS_ASSET, _about(outcome) | {"action": outcome.key.action.value})
+    there = Materialised(
+        ZIP_ACTIONS_ASSET,
+        _about(outcome) | {"action": outcome.key.action.value} | _links(outcome, ZIP_ACTIONS_ASSET),
+    )
     return replace(report, materialised=(there, *report.materialised), verdicts=(name, *others), whole=True)
 
 
 def _materialised(outcome: ZipOutcome, staging: Staging) -> Iterator[Materialised]:
     if outcome.downloaded:
-        yield Materialised(ZIP_DOWNLOADS, _about(outcome) | _transfer(outcome) | _place(outcome, staging))
+        yield Materialised(
+            ZIP_DOWNLOADS,
+            _about(outcome) | _transfer(outcome) | _place(outcome, staging) | _links(outcome, ZIP_DOWNLOADS),
+            _received(outcome),
+        )
     if outcome.extracted:
         counts: Metadata = {
             "documents": len(outcome.documents),
             "bytes": sum(document.size_bytes for document in outcome.documents),
             "folder": MetadataValue.path(str(staging.contents(outcome.key))),
         }
-        yield Materialised(XML_DOCUMENTS, _about(outcome) | counts | _ignored(outcome))
+        about = _about(outcome) | counts | _ignored(outcome) | _links(outcome, XML_DOCUMENTS)
+        yield Materialised(XML_DOCUMENTS, about)
     if outcome.succeeded:
-        yield Materialised(VALIDATED_DOCUMENTS, _about(outcome) | _documents(outcome.documents))
+        valid: Metadata = {"valid": len(outcome.documents), "errors": 0}
+        about = _about(outcome) | valid | _documents(outcome.documents) | _links(outcome, VALIDATED_DOCUMENTS)
+        yield Materialised(VALIDATED_DOCUMENTS, about)
 
 
 def _verdicts(outcome: ZipOutcome, staging: Staging) -> Iterator[Verdict]:
@@ -121,15 +168,20 @@ def _failure(outcome: ZipOutcome, phase: Phase, headline: str, staging: Staging)
         "phase": phase.short_name,
         "status": Status.FAILED.short_name,
         "reason": headline,
-        **_transfer(outcome),
+        "who acts": WHO_ACTS[phase],
+        "what to do": WHAT_TO_DO[phase],
+        **_links(outcome, CHECK_OF_PHASE[phase].asset_key),
     }
-    if outcome.downloaded:
-        metadata |= _place(outcome, staging)
     if phase in _OF_DOCUMENTS:
+        faulty = _failed_documents(outcome, phase)
+        metadata |= _kinds(faulty)
+        metadata |= _error_lines(faulty)
         metadata |= _documents(outcome.documents)
-        metadata |= _error_lines(_failed_documents(outcome, phase))
     elif outcome.reasons:
         metadata["reasons"] = table(("error", "message"), [(r.kind, r.message) for r in outcome.reasons[:ERRORS_SHOWN]])
+    metadata |= _transfer(outcome)
+    if outcome.downloaded:
+        metadata |= _place(outcome, staging)
     return metadata
 
 
@@ -145,12 +197,37 @@ def _about(outcome: ZipOutcome) -> Metadata:
     return {"zip": str(outcome.key), "centre": outcome.centre or "unknown"}
 
 
+def _links(outcome: ZipOutcome, besides: AssetKey) -> Metadata:
+    """Links from a zip action's event to its report, its file source, and the steps that it took where it failed."""
+    wanted = [("Submission report", report_of_zip(outcome.key))]
+    if outcome.source_partition is not None and besides in {ZIP_ACTIONS_ASSET, ZIP_DOWNLOADS}:
+        wanted.append(("File source", page_of_partition(FILE_SOURCE_LISTINGS, outcome.source_partition)))
+    if outcome.failed:
+        wanted += links_to_steps(outcome.key.partition, besides)
+    return {"links": links(wanted)}
+
+
+def links_to_steps(partition: str, besides: AssetKey) -> list[Link]:
+    """Links to what became of a zip action on other assets' pages."""
+    return [(text, page_of_partition(asset, partition)) for text, asset in _STEPS if asset != besides]
+
+
+def _received(outcome: ZipOutcome) -> str | None:
+    if outcome.size_bytes is None or not outcome.transfer_seconds:
+        return None
+    return f"{outcome.size_bytes:,} bytes in {outcome.transfer_seconds:.1f} s from {outcome.source or 'its source'}."
+
+
 def _transfer(outcome: ZipOutcome) -> Metadata:
     facts: Metadata = {"attempts": outcome.attempts, "seconds": MetadataValue.float(round(outcome.seconds, 3))}
     if outcome.source is not None:
         facts["file source"] = outcome.source
     if outcome.size_bytes is not None:
         facts["bytes"] = outcome.size_bytes
+    if outcome.transfer_seconds is not None:
+        facts["transfer seconds"] = MetadataValue.float(round(outcome.transfer_seconds, 3))
+        if outcome.transfer_seconds and outcome.size_bytes:
+            facts["bytes per second"] = round(outcome.size_bytes / outcome.transfer_seconds)
     if outcome.md5 is not None:
         facts["MD5"] = outcome.md5
     return facts
@@ -172,6 +249,16 @@ def _documents(documents: Sequence[DocumentOutcome]) -> Metadata:
     if len(rows) > DOCUMENTS_SHOWN:
         metadata["documents not shown"] = len(rows) - DOCUMENTS_SHOWN
     return metadata
+
+
+def _kinds(documents: Sequence[DocumentOutcome]) -> Metadata:
+    """How many errors there are, and of which kinds: a kind is explained under its id in docs/errors.md."""
+    kinds = Counter(error.kind for document in documents for error in document.errors)
+    return {
+        "errors in all": kinds.total(),
+        "documents with errors": len(documents),
+        "kinds of error": table(("error", "errors"), kinds.most_common()),
+    }
 
 
 def _error_lines(documents: Sequence[DocumentOutcome]) -> Metadata:

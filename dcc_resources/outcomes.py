@@ -92,9 +92,10 @@ class ZipOutcome:
     """What became of one zip action when its processing ended.
 
     `reasons` are what `zip_log` and `zip_action_log` hold for the attempts of this processing, oldest first.
-    `seconds` is from the request of the last download to the last validation; `source` the label of the file source
-    that delivered (None when none did), `attempts` the download attempts made. `downloaded`: bytes arrived with the
-    right size and checksum; `extracted`: the archive's documents are in staging.
+    `seconds` is from the request of the last download to the last validation, `transfer_seconds` of these what the
+    transfer took (None when nothing was transferred); `source` the label of the file source that delivered and
+    `source_partition` its partition (None when none did), `attempts` the download attempts made. `downloaded`: bytes
+    arrived with the right size and checksum; `extracted`: the archive's documents are in staging.
     """
 
     key: ZipKey
@@ -111,6 +112,8 @@ class ZipOutcome:
     finished: datetime
     documents: tuple[DocumentOutcome, ...] = ()
     reasons: tuple[Problem, ...] = ()
+    transfer_seconds: float | None = None
+    source_partition: str | None = None
 
     @property
     def succeeded(self) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from dcc_resources.downloading import MOST_QUEUED, Broke, Hosting, Received, SourceDownloads, Transfer
 from dcc_resources.errors import SourceError
+from dcc_resources.file_sources.base import SourceAddress
 from dcc_resources.tracker.source_statistics import Conduct
 from dcc_resources.zip_jobs import Job
 
@@ -25,9 +26,9 @@ class SourceQueue:
         self._queued = 0
 
     @property
-    def label(self) -> str:
-        """How messages name the source."""
-        return self._downloads.address.label
+    def address(self) -> SourceAddress:
+        """Where the source is."""
+        return self._downloads.address
 
     def add(self, job: Job, hosting: Hosting) -> None:
         """Let a zip action wait for its turn."""

@@ -230,7 +230,7 @@ class Coordinator:
         job = self._transferring.pop(number)
         self._sources[message.transfer.hosting.source_id].note_arrival(received)
         job.downloaded = True
-        job.size_bytes, job.md5 = received.size_bytes, received.md5
+        job.size_bytes, job.md5, job.transfer_seconds = received.size_bytes, received.md5, received.seconds
         job.resumed = received.resumed and not message.transfer.hosting.has_md5
         self._batch.arrived.append(job)
         self._batch.progressed[number] = received.size_bytes
@@ -369,7 +369,7 @@ class Coordinator:
             # What has been told of is forgotten at once: there may be thousands more.
             job = finished.popleft()
             source = self._sources.get(job.source_id or 0) if job.downloaded else None
-            outcome = job.outcome(states[job.za_id], None if source is None else source.label)
+            outcome = job.outcome(states[job.za_id], None if source is None else source.address)
             _log_outcome(job, outcome)
             yield outcome
 

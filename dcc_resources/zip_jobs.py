@@ -16,8 +16,9 @@ from dcc_resources.documents.schema_set import SchemaSet
 from dcc_resources.documents.validation import validate_document
 from dcc_resources.downloading import Hosting
 from dcc_resources.errors import BadFileNameError, MemberIgnoredError
+from dcc_resources.file_sources.base import SourceAddress
 from dcc_resources.naming import DocumentName
-from dcc_resources.outcomes import DocumentOutcome, Problem, ZipKey, ZipOutcome
+from dcc_resources.outcomes import DocumentOutcome, Problem, ZipKey, ZipOutcome, source_partition
 from dcc_resources.settings import Settings
 from dcc_resources.tracker.download_plan import InterruptedZip, KnownDocument, PlannedZip
 from dcc_resources.tracker.known_hostings import stored_name
@@ -60,6 +61,7 @@ class Job:
     last_failure: State | None = None
     attempts: int = 0
     began: float = field(default_factory=time.monotonic)
+    transfer_seconds: float | None = None
     size_bytes: int | None = None
     md5: str | None = None
     resumed: bool = False
@@ -127,8 +129,8 @@ class Job:
             if known.state in {VALID, INVALID}:
                 document.state, document.problems = known.state, known.problems
 
-    def outcome(self, state: State, source: str | None) -> ZipOutcome:
-        """What became of the zip action, which ended in `state`."""
+    def outcome(self, state: State, source: SourceAddress | None) -> ZipOutcome:
+        """What became of the zip action, which ended in `state`; `source` has delivered it."""
         return ZipOutcome(
             key=self.key,
             centre=self.centre,
@@ -138,7 +140,7 @@ class Job:
             extracted=self.extracted,
             size_bytes=self.size_bytes,
             md5=self.md5,
-            source=source,
+            source=None if source is None else source.label,
             attempts=self.attempts,
             seconds=time.monotonic() - self.began,
             finished=utc_now(),
@@ -153,6 +155,8 @@ class Job:
                 for document in self.documents
             ),
             reasons=tuple(self.reasons),
+            transfer_seconds=self.transfer_seconds,
+            source_partition=None if source is None else source_partition(source.centre, source.id),
         )
 
 

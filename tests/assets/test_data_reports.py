@@ -148,6 +148,7 @@ def test_the_worst_findings_come_first_and_those_left_out_are_counted() -> None:
         "rule": "E4",
         "document": "H.2013-10-31.1.experiment.impc.xml",
         "line": 99,
+        "value": "",
         "message": "What E4 found.",
         "judged by": "impress 3",
     }
