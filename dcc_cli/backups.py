@@ -191,7 +191,6 @@ def _show_restored(report: RestoreReport, *, as_json: bool) -> None:
         )
     for source in report.sources_without_key:
         warn(f"The access key of file source {source} is not in the backup: dcc source change {source} --accesskey -")
-    click.echo("Next: dcc instance rebuild, then dcc crawl.")
 
 
 @click.command("migrate-storage")

@@ -13,6 +13,7 @@ from dcc_cli.context import json_option, open_tracker, parse_zip_key, settings_f
 from dcc_cli.output import echo_json, printable, warn
 from dcc_cli.session_display import SessionDisplay, session_display
 from dcc_cli.session_work import Listeners, Notices, crawl_and_process, process_again, sources_to_crawl
+from dcc_cli.suggestions import know
 from dcc_resources.errors import DatabaseUnreachableError
 
 if TYPE_CHECKING:
@@ -181,6 +182,11 @@ def _conclude(
     as_json: bool,
     broken_off: DatabaseUnreachableError | None = None,
 ) -> None:
+    report = display.report
+    know(
+        problem=next((problem["zip"] for problem in report.problems if problem["zip"]), None),
+        down=next((crawl["id"] for crawl in report.crawls if crawl["error"]), None),
+    )
     if as_json:
         reason = () if broken_off is None else (f"The session broke off: {broken_off}",)
         echo_json(display.report.as_json(session_id, (*notices, *reason)))

@@ -9,6 +9,7 @@ import click
 from dcc_cli.context import json_option, open_qc, open_tracker, parse_zip_key, settings_from_environment, user_name
 from dcc_cli.output import count_of, echo_json, echo_table, json_object, printable
 from dcc_cli.story import state_text
+from dcc_cli.suggestions import know
 from dcc_resources.errors import BuiltOnError
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ def plan(zip_action: str, all_changes: bool, as_json: bool) -> None:
     key, settings = parse_zip_key(zip_action), settings_from_environment()
     with open_tracker(settings) as tracker, open_qc(settings) as qc:
         plans = plan_submission(tracker, qc, settings, key)
+    know(held=zip_action if any(_is_held(one, settings) for one in plans) else None)
     if as_json:
         echo_json([_plan_json(one, settings) for one in plans])
         return

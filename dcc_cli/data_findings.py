@@ -9,6 +9,7 @@ import click
 
 from dcc_cli.context import json_option, open_qc, open_tracker, parse_zip_key, settings_from_environment
 from dcc_cli.output import count_of, echo_json, echo_table, printable
+from dcc_cli.suggestions import know
 from dcc_resources.qc_database.vocabulary import Severity
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ def findings(
         counts = count_findings(connection, wanted)
         most = limit if limit is not None or as_json else _SHOWN
         records = list(find_findings(connection, wanted, limit=most)) if each else []
+    know(counted=bool(counts) and not each)
     if as_json:
         echo_json(records if each else counts)
     elif not counts:

@@ -17,6 +17,7 @@ from typing import Any
 import click
 
 from dcc_cli.output import printable, tell, warn
+from dcc_cli.suggestions import CommandContext, suggest_next
 from dcc_resources.errors import DatabaseUnreachableError, DccError, InternalFaultError
 from dcc_resources.logging_setup import LogPlan, log_plan, logging_as, plan_from_environment
 from dcc_resources.redaction import redacted
@@ -68,11 +69,18 @@ class CommandGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of that name, imported; None if there is none."""
+        command = super().get_command(ctx, cmd_name)
         place = self._places.get(cmd_name)
-        if place is None:
-            return super().get_command(ctx, cmd_name)
-        module, attribute = place.split(":")
-        command: click.Command = getattr(importlib.import_module(module), attribute)
+        if place is not None:
+            module, attribute = place.split(":")
+            command = getattr(importlib.import_module(module), attribute)
+        if command is not None and not isinstance(command, click.Group):
+            command.context_class = CommandContext
+            if ctx.resilient_parsing:
+                # Only a shell that completes parses so.
+                from dcc_cli.completed_values import complete_values
+
+                complete_values(command)
         return command
 
 
@@ -97,7 +105,11 @@ class RootGroup(CommandGroup):
             with _log_messages_shown(logging.WARNING if ctx.params.get("debug") else logging.ERROR):
                 result = super().invoke(ctx)
             sys.stdout.flush()
-        except (click.exceptions.Exit, click.ClickException):
+            suggest_next(ctx, 0)
+        except click.exceptions.Exit as error:
+            suggest_next(ctx, error.exit_code)
+            raise
+        except click.ClickException:
             raise
         except (KeyboardInterrupt, click.Abort) as error:
             _show_traceback(ctx)

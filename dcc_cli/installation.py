@@ -10,6 +10,7 @@ import click
 from dcc_cli.context import json_option, open_tracker, settings_from_environment
 from dcc_cli.group import CommandGroup
 from dcc_cli.output import echo_json, printable
+from dcc_cli.suggestions import know
 
 if TYPE_CHECKING:
     from dcc_cli.production import Configuration
@@ -75,8 +76,7 @@ def init(production: bool, only_grants: bool, from_host: str, force: bool, as_js
         answer |= _init_production(settings, from_host, configuration, as_json=as_json)
     if as_json:
         echo_json(answer)
-    elif of_tracker.created:
-        click.echo("Next: dcc centre add, dcc source add, dcc crawl.", err=production)
+    know(created=of_tracker.created)
 
 
 def _make_databases(settings: Settings) -> tuple[InitReport, InitReport]:

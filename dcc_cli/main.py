@@ -28,6 +28,7 @@ _COMMANDS = {
     "rules": "dcc_cli.rules:rules",
     "reference": "dcc_cli.reference:reference",
     "validate": "dcc_cli.validate:validate",
+    "explain": "dcc_cli.explain:explain",
     "doctor": "dcc_cli.doctor:doctor",
     "staging": "dcc_cli.staging:staging",
     "backup": "dcc_cli.backups:backup",
@@ -36,8 +37,10 @@ _COMMANDS = {
     "ui": "dcc_cli.ui:ui",
     "daemon": "dcc_cli.ui:daemon",
     "demo": "dcc_cli.installation:demo",
+    "example": "dcc_cli.example:example",
     "instance": "dcc_cli.installation:instance",
     "settings": "dcc_cli.installation:show_settings",
+    "completion": "dcc_cli.completion:completion",
 }
 
 

@@ -8,6 +8,7 @@ import click
 
 from dcc_cli.context import json_option, open_tracker, settings_from_environment
 from dcc_cli.output import byte_size, count_of, echo_json, echo_table, json_object, printable
+from dcc_cli.suggestions import know
 from dcc_resources.naming import Action
 from dcc_resources.tracker.reference import Phase, Status
 
@@ -53,6 +54,13 @@ def status(as_json: bool) -> None:
         findings = queries.latest_findings(connection)
         held = queries.held_documents(connection)
         latest = queries.list_sessions(connection, limit=2)
+    know(
+        held=next((key for key, _, _ in held), None),
+        failed=any(state.status is Status.FAILED for state in zip_actions),
+        down=next((entry.id for entry in entries if _is_down(entry, crawls.get(entry.id))), None),
+        without_sources=not entries,
+        waits_for_qc=any((state.phase, state.status) == (Phase.QC, Status.PENDING) for state in zip_actions),
+    )
     active = next((entry for entry in latest if entry.outcome == "active"), None)
     last = next((entry for entry in latest if entry.outcome != "active"), None)
     if as_json:
@@ -75,6 +83,10 @@ def status(as_json: bool) -> None:
     for entry in (active, last):
         if entry is not None:
             click.echo(f"\n{_session_line(entry)}")
+
+
+def _is_down(entry: SourceEntry, crawl: CrawlEntry | None) -> bool:
+    return crawl is not None and crawl.error is not None and entry.state == "available" and entry.centre_active
 
 
 def _source_json(entry: SourceEntry, crawl: CrawlEntry | None) -> dict[str, object]:
@@ -111,7 +123,7 @@ def _print_states(title: str, counts: Sequence[StateCount]) -> None:
 
 def _print_sources(entries: Sequence[SourceEntry], crawls: dict[int, CrawlEntry]) -> None:
     if not entries:
-        click.echo("No file source is registered. Add one: dcc source add --help")
+        click.echo("No file source is registered. Add one: dcc source add")
         return
     click.echo(click.style("File sources", bold=True))
     rows = []
@@ -181,6 +193,7 @@ def zips(centre: str | None, action: str | None, phase: str | None, state: str |
     if as_json:
         echo_json(entries)
         return
+    know(first=next((f"{entry.action}/{entry.file_name}" for entry in entries), None))
     echo_table(
         ("zip action", "centre", "phase", "status", "size", "sources"),
         [

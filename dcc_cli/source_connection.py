@@ -9,6 +9,7 @@ import click
 
 from dcc_cli.context import absolute_folder, json_option, open_tracker, read_accesskey, settings_from_environment
 from dcc_cli.output import count_of, echo_json, printable, warn
+from dcc_cli.suggestions import know
 from dcc_cli.tls_options import tls_options, tls_trust
 from dcc_resources.errors import ConfigurationError, UnreachableError
 
@@ -180,6 +181,7 @@ def _trial(tracker: Engine, settings: Settings, source_id: int) -> list[str]:
 
 
 def _report_addition(source_id: int, keys: list[PinnedKey], warnings: list[str], as_json: bool) -> None:
+    know(added=source_id, unusable=source_id if warnings else None)
     for warning in warnings:
         warn(f"{warning} The source is registered; when it can be used: dcc source test {source_id}")
     if as_json:

@@ -9,6 +9,7 @@ import click
 from dcc_cli.context import absolute_folder, json_option, open_tracker, read_accesskey, settings_from_environment
 from dcc_cli.group import CommandGroup
 from dcc_cli.output import count_of, echo_json, echo_table
+from dcc_cli.suggestions import know
 from dcc_cli.tls_options import tls_options, tls_trust
 from dcc_resources.errors import ConfigurationError
 
@@ -72,7 +73,8 @@ def list_sources(as_json: bool) -> None:
         ],
     )
     if not entries:
-        click.echo("No file source is registered. Add one: dcc source add --help")
+        click.echo("No file source is registered. Add one: dcc source add")
+    know(first=next((e.id for e in entries if e.state != "removed"), None))
 
 
 @click.command("set-state")
@@ -148,7 +150,7 @@ def change(
             base_path=base_path,
             tls=tls_trust(entry.protocol, tls_ca, tls_fingerprints),
         )
-    click.echo(f"Changed file source {source_id}. Try it: dcc source test {source_id}")
+    click.echo(f"Changed file source {source_id}.")
 
 
 @click.command()

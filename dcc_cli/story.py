@@ -8,6 +8,9 @@ import click
 
 from dcc_cli.context import json_option, open_tracker, parse_zip_key, settings_from_environment
 from dcc_cli.output import byte_size, count_of, echo_json, echo_table, json_object, printable
+from dcc_cli.suggestions import know
+from dcc_resources.outcomes import HELD
+from dcc_resources.tracker.reference import Phase, Status
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -55,6 +58,13 @@ def show(zip_action: str, all_errors: bool, as_json: bool) -> None:
     key = parse_zip_key(zip_action)
     with open_tracker(settings_from_environment()) as tracker, tracker.connect() as connection:
         story = zip_story(connection, key)
+    failed = story.status is Status.FAILED
+    know(
+        in_error=zip_action if failed and story.phase is Phase.DATA else None,
+        failed=zip_action if failed else None,
+        held=zip_action if any(error.kind == HELD for one in story.documents for error in one.errors) else None,
+        centre=story.centre,
+    )
     if as_json:
         echo_json(json_object(story))
     else:

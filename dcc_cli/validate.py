@@ -10,6 +10,7 @@ import click
 from dcc_cli.context import json_option, settings_from_environment
 from dcc_cli.output import count_of, echo_json, printable
 from dcc_cli.story import print_errors
+from dcc_cli.suggestions import know
 from dcc_resources.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ def validate(
             raise ConfigurationError(
                 f"{error.filename or path} cannot be read ({error.strerror}). Check the file and its permissions."
             ) from error
+    know(kind=next((error.kind for verdict in verdicts for error in verdict.errors), None))
     if as_json:
         echo_json([_verdict_json(verdict) for verdict in verdicts])
     else:

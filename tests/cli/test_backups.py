@@ -59,7 +59,6 @@ def test_what_is_said_of_a_backup_and_a_restoration(dcc: Dcc) -> None:
     assert dcc.json("centre", "list")
     done = dcc("restore", sets, "--replace", "--yes")
     assert done.stdout.startswith("Restored ")
-    assert done.stdout.endswith("Next: dcc instance rebuild, then dcc crawl.\n")
 
 
 @only_sqlite

@@ -42,6 +42,7 @@ NAMES = [
     "rules",
     "reference",
     "validate",
+    "explain",
     "doctor",
     "staging",
     "backup",
@@ -50,8 +51,10 @@ NAMES = [
     "ui",
     "daemon",
     "demo",
+    "example",
     "instance",
     "settings",
+    "completion",
 ]
 
 
@@ -74,6 +77,7 @@ def test_the_commands_are_those_of_the_issue() -> None:
     assert [path[1] for path in ALL if path[0] == "centre" and len(path) == 2] == [
         "activate",
         "add",
+        "change",
         "deactivate",
         "list",
     ]

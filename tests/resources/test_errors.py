@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from dcc_resources import errors
+from dcc_resources.error_advice import SECTIONS, explanations
 from dcc_resources.errors import DccError
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "errors.md"
@@ -47,6 +48,14 @@ def test_the_document_explains_every_error_under_its_id_and_nothing_else() -> No
     explained = [(kind.error_id(), kind.short_name(), kind.summary()) for kind in OURS if kind is not DccError]
     assert sorted(row[:3] for row in rows) == sorted(explained)
     assert all(advice.endswith(".") for *_, advice in rows)
+
+
+def test_the_document_and_the_command_explain_every_error_alike() -> None:
+    sections = re.findall(r"^## (.+?)\n\nWho acts: (.+?)\.\n(.*?)(?=^## |\Z)", DOCUMENT.read_text("utf-8"), re.M | re.S)
+    rows = r"^\| `([a-z-]+)` \| `\w+` \| .+? \| (.+?) \|$"
+    written = [(heading, who, dict(re.findall(rows, body, re.MULTILINE))) for heading, who, body in sections]
+    assert written == [(section.heading, section.who, section.advice) for section in SECTIONS]
+    assert {entry.id for entry in explanations()} == {kind.error_id() for kind in OURS if kind is not DccError}
 
 
 def test_a_summary_is_the_first_line_even_where_there_is_more_or_nothing() -> None:

@@ -1,0 +1,32 @@
+"""`dcc completion`: the script by which a shell completes commands, options and values."""
+
+from __future__ import annotations
+
+import click
+
+_SHELLS = ("bash", "zsh", "fish")
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(_SHELLS))
+@click.pass_context
+def completion(ctx: click.Context, shell: str) -> None:
+    """Print what completes commands in a shell.
+
+    Commands, options and their choices, and from the tracker the zip actions, centres and file sources; rules too.
+
+    \b
+    Examples:
+      echo 'eval "$(dcc completion bash)"' >> ~/.bashrc
+      echo 'eval "$(dcc completion zsh)"' >> ~/.zshrc
+      dcc completion fish > ~/.config/fish/completions/dcc.fish
+
+    Exit codes: 0; 2 there is no such shell.
+    """
+    from click.shell_completion import get_completion_class
+
+    root = ctx.find_root()
+    made = get_completion_class(shell)
+    if made is None:
+        raise click.UsageError(f"Nothing is known of the shell {shell}.")
+    click.echo(made(root.command, {}, "dcc", "_DCC_COMPLETE").source())

@@ -1,0 +1,90 @@
+"""`dcc explain`: what an error or a rule means, and what to do about it."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import click
+
+from dcc_cli.context import json_option
+from dcc_cli.output import echo_json, echo_table
+from dcc_resources.errors import NotFoundError
+
+if TYPE_CHECKING:
+    from dcc_resources.error_advice import Explanation
+
+_LINK = re.compile(r"\[([^\]]+)\]\(([^)#]+)(?:#[^)]*)?\)")
+
+
+@click.command()
+@click.argument("error_or_rule", metavar="[ID]", required=False)
+@json_option
+def explain(error_or_rule: str | None, as_json: bool) -> None:
+    """Explain the error or rule ID, and what to do about it.
+
+    The id of an error stands in brackets before its message, that of a rule before what it found; an error's name in
+    the tracker will do too. Without ID, all errors are listed; the rules are in `dcc rules list`.
+
+    \b
+    Examples:
+      dcc explain host-key-changed
+      dcc explain S4
+
+    \b
+    JSON: {"id", "name" (in the tracker; empty for a rule), "meaning", "advice", "who" (acts)};
+      without ID a list of them
+
+    Exit codes: 0; 2 there is no such id.
+    """
+    from dcc_resources import error_advice
+
+    name = error_or_rule
+    if name is None:
+        entries = error_advice.explanations()
+        if as_json:
+            echo_json(entries)
+        else:
+            echo_table(("id", "meaning"), [(entry.id, entry.meaning) for entry in entries])
+        return
+    entry = error_advice.explain(name) or _rule(name)
+    if entry is None:
+        raise NotFoundError(f"No error or rule has the id {name!r}. {_alike(name)}")
+    if as_json:
+        echo_json(entry)
+    else:
+        _print_explanation(entry)
+
+
+def _rule(name: str) -> Explanation | None:
+    """The rule with an id, explained like an error."""
+    from dcc_resources.error_advice import Explanation
+    from dcc_resources.integrity.catalogue import rule_entry
+
+    rule = rule_entry(name) or rule_entry(name.upper())
+    if rule is None:
+        return None
+    advice = f"`dcc data findings --rule {rule.id} --each` lists what it found. "
+    if rule.needs:
+        advice += (
+            f"It is judged by reference data ({', '.join(rule.needs)}): `dcc reference list` says how old they are. "
+        )
+    advice += "The centre corrects the data and submits them in `edit`, or the rule is waived: `dcc rules waive`."
+    return Explanation(rule.id, "", f"{rule.demand} When that is not met: {rule.severity}.", advice, "centre")
+
+
+def _alike(name: str) -> str:
+    from difflib import get_close_matches
+
+    from dcc_resources.error_advice import explanations
+
+    known = [text for entry in explanations() for text in (entry.id, entry.name)]
+    alike = get_close_matches(name, known, n=1)
+    return f"Is {alike[0]} meant? `dcc explain` lists all." if alike else "`dcc explain` lists the ids of errors."
+
+
+def _print_explanation(entry: Explanation) -> None:
+    click.echo(click.style(entry.id, bold=True) + (f" ({entry.name})" if entry.name else ""))
+    for title, text in (("means", entry.meaning), ("to do", entry.advice), ("who acts", entry.who)):
+        body = _LINK.sub(r"\1 (docs/\2)", text)
+        click.echo(click.wrap_text(body, 100, f"  {title:<9} ", " " * 12))

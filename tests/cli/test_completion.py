@@ -1,0 +1,133 @@
+"""`dcc completion`: a shell offers commands, options and values, in a bash that really runs."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import threading
+from collections.abc import Iterable
+
+import click
+import pytest
+
+from dcc_cli import completed_values
+from dcc_cli.completed_values import VALUES, complete_values, offered
+from tests.cli.conftest import PROGRAM, Dcc
+from tests.cli.test_main import ALL, LEAVES
+from tests.databases import only_sqlite
+
+COMPLETING = """
+PATH={path}:$PATH
+eval "$(dcc completion bash)"
+COMP_WORDS=({words}) COMP_CWORD={last}
+_dcc_completion dcc
+printf '%s\\n' "${{COMPREPLY[@]}}"
+"""
+
+
+def completed_by_bash(dcc: Dcc, *words: str) -> list[str]:
+    """What bash offers for the last of the words that follow `dcc`."""
+    typed = " ".join(shlex.quote(word) for word in ("dcc", *words))
+    script = COMPLETING.format(path=PROGRAM.parent, words=typed, last=len(words))
+    ended = subprocess.run(
+        ["bash", "--norc", "-c", script], env=dcc.process_environment(), capture_output=True, text=True, timeout=60
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    return ended.stdout.split()
+
+
+def completed(dcc: Dcc, *words: str) -> list[str]:
+    """What a shell is told, by this process."""
+    asked = {"_DCC_COMPLETE": "bash_complete", "COMP_WORDS": shlex.join(["dcc", *words]), "COMP_CWORD": str(len(words))}
+    result = dcc(*words, env=asked)
+    return [line.removeprefix("plain,") for line in result.stdout.splitlines() if line]
+
+
+@only_sqlite
+def test_bash_completes_commands_options_choices_and_values(dcc: Dcc) -> None:
+    dcc.add_folder().put("add/H.2013-10-31.1.impc.zip")
+    dcc("crawl", "--until", "zip_name")
+    assert completed_by_bash(dcc, "sou") == ["source"]
+    assert completed_by_bash(dcc, "show", "add/H") == ["add/H.2013-10-31.1.impc.zip"]
+
+
+@only_sqlite
+def test_values_of_every_kind_are_offered(dcc: Dcc) -> None:
+    folder = dcc.add_folder()
+    for name in ("H.2013-10-31.1.impc.zip", "H.2013-10-31.2.impc.zip", "H.2013; rm -rf $HOME.zip"):
+        folder.put(f"add/{name}")
+    dcc("crawl", "--until", "zip_name", exit_code=1)
+    assert completed(dcc, "retry", "") == ["add/H.2013-10-31.1.impc.zip", "add/H.2013-10-31.2.impc.zip"]
+    assert completed(dcc, "retry", "a") == completed(dcc, "retry", "add/") == completed(dcc, "retry", "")
+    assert completed(dcc, "retry", "edit/") == completed(dcc, "retry", "move/") == []
+    assert completed(dcc, "retry", "add/H_2013") == []
+    assert completed(dcc, "data", "recheck", "--zip", "add/H.2013-10-31.2") == ["add/H.2013-10-31.2.impc.zip"]
+    assert completed(dcc, "zips", "--centre", "") == ["H", "J"]
+    assert completed(dcc, "centre", "deactivate", "J") == ["J"]
+    assert completed(dcc, "source", "test", "") == ["1"]
+    assert completed(dcc, "crawl", "--source", "") == ["1"]
+    assert completed(dcc, "rules", "waive", "S1")[:2] == ["S1", "S10"]
+    assert completed(dcc, "explain", "host-key-") == ["host-key-unknown", "host-key-changed"]
+    assert completed(dcc, "zips", "--status", "f") == ["failed"]
+    assert "--json" in completed(dcc, "status", "--")
+
+
+@only_sqlite
+def test_without_a_tracker_or_with_a_wrong_setting_nothing_is_offered_and_nothing_said(bare_dcc: Dcc) -> None:
+    def offered_for_a_zip() -> str:
+        asked = {"_DCC_COMPLETE": "bash_complete", "COMP_WORDS": "dcc show add/", "COMP_CWORD": "2"}
+        return bare_dcc("show", "add/", env=asked).output.strip()
+
+    assert offered_for_a_zip() == ""
+    assert not (bare_dcc.root / "home").exists()
+    bare_dcc.environment["DCC_DOWNLOADERS"] = "many"
+    assert offered_for_a_zip() == ""
+    bare_dcc.environment["DCC_LOG_FORMAT"] = "nonsense"
+    assert offered_for_a_zip() == ""
+
+
+def test_what_takes_too_long_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(completed_values, "SECONDS", 0.01)
+    never = threading.Event()
+
+    def slowly(_: str) -> Iterable[str]:
+        yield "first"
+        never.wait()
+        yield "last"
+
+    assert offered(slowly, "") in (["first"], [])
+    never.set()
+
+
+def test_a_server_with_many_names_fills_no_terminal() -> None:
+    assert len(offered(lambda _: [f"add/{number}.zip" for number in range(1_000)], "add/")) == completed_values.MOST
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_every_shell_has_its_script(bare_dcc: Dcc, shell: str) -> None:
+    script = bare_dcc("completion", shell).stdout
+    assert f"_DCC_COMPLETE={shell}_complete" in script
+
+
+@pytest.mark.parametrize("path", LEAVES, ids=" ".join)
+def test_every_zip_action_centre_source_and_rule_of_a_command_is_completed(path: tuple[str, ...]) -> None:
+    """By the names of the parameters: one that is named otherwise would be forgotten."""
+    unregistered = {("validate", "--centre"), ("centre add", "code")}
+    for parameter in ALL[path].params:
+        words = {*parameter.opts, str(parameter.metavar)}
+        valued = words & {"--centre", "--zip", "--rule", "--source", "rule", "code"} or {
+            word for word in words if word.startswith("ACTION/ZIP")
+        }
+        if valued and not isinstance(parameter.type, click.Choice):
+            known = any((" ".join(path), word) in unregistered for word in valued)
+            assert known or parameter.name in VALUES, f"Name the parameter of {' '.join(valued)} as in VALUES"
+
+
+def test_a_completed_parameter_is_read_as_before() -> None:
+    option = click.Option(["--source", "source_ids"], type=int, multiple=True)
+    command = click.Command("try", params=[option], callback=lambda source_ids: source_ids)
+    complete_values(command)
+    assert command.main(["--source", "3"], standalone_mode=False) == (3,)
+    assert "Error" not in command.get_help(click.Context(command))
+    with pytest.raises(click.BadParameter):
+        command.main(["--source", "three"], standalone_mode=False)

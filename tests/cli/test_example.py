@@ -1,0 +1,54 @@
+"""`dcc example`: submissions to try the platform with come out as they are said to."""
+
+from __future__ import annotations
+
+import pytest
+
+from dcc_cli.example import _CENTRES, _KINDS
+from tests.cli.conftest import Dcc
+from tests.databases import only_sqlite
+
+pytestmark = only_sqlite
+
+
+@pytest.mark.parametrize("centre", _CENTRES)
+@pytest.mark.parametrize("kind", _KINDS)
+def test_only_what_breaks_the_schema_is_not_valid_before_the_upload(bare_dcc: Dcc, kind: str, centre: str) -> None:
+    written = bare_dcc.json("example", bare_dcc.root, "--kind", kind, "--centre", centre)
+    assert (written["kind"], written["centre"]) == (kind, centre)
+    verdicts = bare_dcc("validate", "--json", written["path"], exit_code=int(kind == "schema-errors")).stdout
+    assert f"{centre}.2013-1" in verdicts
+
+
+def test_an_example_replaces_nothing(bare_dcc: Dcc) -> None:
+    bare_dcc("example", bare_dcc.root / "new" / "centre")
+    assert "is there already" in bare_dcc.error("example", bare_dcc.root / "new" / "centre", exit_code=2)
+    (bare_dcc.root / "file").write_bytes(b"")
+    assert "cannot be written" in bare_dcc.error("example", bare_dcc.root / "file" / "below", exit_code=2)
+
+
+def test_a_faulty_submission_fails_and_its_correction_makes_it_good(dcc: Dcc) -> None:
+    """From the first submission to the last one, as docs/wranglers.md walks through it."""
+    del dcc.environment["DCC_UNTIL"]
+    folder = dcc.add_folder()
+    dcc("example", folder.path)
+    dcc("crawl")
+    assert state(dcc, "add/H.2013-10-31.1.impc.zip") == ("qc", "pending")
+    dcc("example", folder.path, "--kind", "schema-errors")
+    dcc("example", folder.path, "--kind", "data-errors")
+    dcc("crawl", exit_code=1)
+    assert state(dcc, "add/H.2013-11-04.2.impc.zip") == ("xsd", "failed")
+    assert state(dcc, "add/H.2013-11-05.3.impc.zip") == ("data", "failed")
+    rules = {finding["rule"] for finding in dcc.json("data", "findings") if finding["severity"] == "error"}
+    assert rules == {"S4", "P9"}
+    dcc("example", folder.path, "--kind", "corrected")
+    dcc("crawl")
+    assert state(dcc, "edit/H.2013-11-06.4.impc.zip") == ("qc", "pending")
+    assert not [finding for finding in dcc.json("data", "findings") if finding["severity"] == "error"]
+    assert state(dcc, "add/H.2013-11-05.3.impc.zip") == ("qc", "done")
+
+
+def state(dcc: Dcc, key: str) -> tuple[str, str]:
+    """The phase and status of a zip action."""
+    story = dcc.json("show", key)
+    return story["phase"], story["status"]

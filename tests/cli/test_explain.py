@@ -1,0 +1,47 @@
+"""`dcc explain`: every error and rule by its id."""
+
+from __future__ import annotations
+
+import pytest
+
+from dcc_resources import errors
+from dcc_resources.error_advice import explanations
+from dcc_resources.integrity.catalogue import CATALOGUE
+from tests.cli.conftest import IDS, Dcc
+from tests.databases import only_sqlite
+
+pytestmark = only_sqlite
+
+
+def test_the_id_that_an_error_prints_is_explained(bare_dcc: Dcc) -> None:
+    said = bare_dcc("status", exit_code=2).stderr
+    assert said.startswith("Error (tracker-outdated): ")
+    text = bare_dcc("explain", "tracker-outdated").stdout
+    assert text.startswith("tracker-outdated (TrackerOutdatedError)\n")
+    assert "`dcc init`" in text
+    assert "operator" in text
+    assert bare_dcc("explain", "TrackerOutdatedError").stdout == text
+    assert bare_dcc.json("explain", "tracker-outdated")["name"] == "TrackerOutdatedError"
+
+
+def test_a_link_of_the_document_names_the_file(bare_dcc: Dcc) -> None:
+    text = " ".join(bare_dcc("explain", "bad-file-name").stdout.split())
+    assert "as For centres (docs/centres.md) says" in text
+
+
+@pytest.mark.parametrize("rule", ["S4", "s4", "more"])
+def test_rules_are_explained_too(bare_dcc: Dcc, rule: str) -> None:
+    entry = bare_dcc.json("explain", rule)
+    assert entry["meaning"].startswith(CATALOGUE[entry["id"]].demand)
+    assert CATALOGUE[entry["id"]].severity in entry["meaning"]
+
+
+def test_without_an_id_all_errors_are_listed(bare_dcc: Dcc) -> None:
+    assert {entry["id"] for entry in bare_dcc.json("explain")} == IDS - {errors.DccError.error_id()}
+    listed = bare_dcc("explain").stdout
+    assert all(f"\n{entry.id} " in listed for entry in explanations())
+
+
+@pytest.mark.parametrize(("name", "said"), [("host-key-chanced", "Is host-key-changed meant?"), ("x", "lists the ids")])
+def test_an_id_that_is_none_gets_the_one_that_is_meant(bare_dcc: Dcc, name: str, said: str) -> None:
+    assert said in bare_dcc.error("explain", name, exit_code=2)
