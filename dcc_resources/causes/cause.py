@@ -107,13 +107,15 @@ class Cause:
 
     def statement(self, catalogue: Catalogue) -> str:
         """What is wrong, without numbers: `The colony 'X' is not registered`."""
-        return catalogue.text(self.headline, **self.fields)
+        return catalogue.text(self.headline, **_said(catalogue, self.fields))
 
     def numbers(self, catalogue: Catalogue) -> str:
         """What is affected: `40 animals, 312 experiments that wait for them`."""
         said = [_count(catalogue, kind, number) for kind, number in self.entities.items() if number]
+        if not said and self.documents:
+            said = [_count(catalogue, "findings", self.findings), _count(catalogue, "documents", self.documents)]
         if not said:
-            said = [_count(catalogue, "findings", self.findings)]
+            said = [_count(catalogue, "zips", self.zips)]
         said += [_waiting(catalogue, kind, number) for kind, number in self.held_up.items() if number]
         return ", ".join(said)
 
@@ -125,7 +127,7 @@ class Cause:
 
     def remedy(self, catalogue: Catalogue) -> str:
         """What to do about it."""
-        return catalogue.text(self.advice, **self.fields)
+        return catalogue.text(self.advice, **_said(catalogue, self.fields))
 
     def who_acts(self, catalogue: Catalogue) -> str:
         """Who must act, as a sentence."""
@@ -139,6 +141,7 @@ _COUNTS: Final[Mapping[str, tuple[str, str]]] = {
     "housings": (mark("{number} housing"), mark("{number} housings")),
     "documents": (mark("{number} document"), mark("{number} documents")),
     "zips": (mark("{number} archive"), mark("{number} archives")),
+    "sources": (mark("{number} file source"), mark("{number} file sources")),
     "findings": (mark("{number} place"), mark("{number} places")),
 }
 _WAITING: Final[Mapping[str, tuple[str, str]]] = {
@@ -147,6 +150,14 @@ _WAITING: Final[Mapping[str, tuple[str, str]]] = {
         mark("{number} experiments that wait for them"),
     ),
 }
+
+
+_RECORDED: Final = ("expected", "reason", "meant")
+"""Fields that the platform said itself, in English."""
+
+
+def _said(catalogue: Catalogue, fields: Mapping[str, str]) -> dict[str, str]:
+    return {name: catalogue.recorded(text) if name in _RECORDED else text for name, text in fields.items()}
 
 
 def _count(catalogue: Catalogue, kind: str, number: int) -> str:

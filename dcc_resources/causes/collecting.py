@@ -8,7 +8,10 @@ from typing import Final
 from sqlalchemy import Connection
 
 from dcc_resources.causes.cause import Cause
-from dcc_resources.causes.of_findings import FindingScope, count_causes, with_examples
+from dcc_resources.causes.of_findings import count_data_causes, with_examples
+from dcc_resources.causes.of_sources import causes_noticed, causes_of_crawls, causes_of_sources
+from dcc_resources.causes.of_submissions import count_submission_causes, with_logged_examples
+from dcc_resources.causes.zip_scopes import Scope, faulty_zips
 from dcc_resources.errors import NotFoundError
 from dcc_resources.outcomes import ZipKey
 from dcc_resources.qc_database.vocabulary import Severity
@@ -23,24 +26,29 @@ _WORST_FIRST: Final = {severity: -rank for rank, severity in enumerate(Severity)
 
 def causes_of_zip(tracker: Connection, qc: Connection, key: ZipKey, *, most: int = MOST) -> list[Cause]:
     """The causes of all that is wrong with a zip action and its documents, the worst and largest first."""
-    return _collected(qc, FindingScope(zips=[key]), most)
+    return _collected(tracker, qc, Scope(zips=[key]), causes_noticed(tracker, str(key)), most)
 
 
 def causes_of_centre(tracker: Connection, qc: Connection, centre: str, *, most: int = MOST) -> list[Cause]:
-    """The causes of all that is wrong with a centre's submissions at present, the worst and largest first."""
-    return _collected(qc, FindingScope(centre=centre), most)
+    """The causes of all that is wrong with a centre's submissions and sources at present, worst and largest first."""
+    return _collected(tracker, qc, Scope(centre=centre), causes_of_sources(tracker, centre), most)
+
+
+def causes_of_all(tracker: Connection, qc: Connection, *, most: int = MOST) -> list[Cause]:
+    """The causes of all that is wrong at present, of each centre by itself, the worst and largest first."""
+    return _collected(tracker, qc, Scope(), causes_of_sources(tracker), most)
 
 
 def causes_of_session(tracker: Connection, qc: Connection, session_id: int, *, most: int = MOST) -> list[Cause]:
-    """The causes of what is wrong at present with the zip actions of a session, of each centre by itself.
+    """The causes of what is wrong at present with the zip actions of a session, and of what its crawls came up against.
 
-    The worst and largest come first. Raises NotFoundError.
+    Those of each centre are by themselves, the worst and largest first. Raises NotFoundError.
     """
     sessions = list_sessions(tracker, ids=[session_id])
     if not sessions:
         raise NotFoundError(f"There is no session {session_id}. See `dcc sessions`.")
     keys = [each.key for each in session_zips(tracker, sessions[0])]
-    return _collected(qc, FindingScope(zips=keys), most)
+    return _collected(tracker, qc, Scope(zips=keys), causes_of_crawls(tracker, sessions[0]), most)
 
 
 def worst_first(causes: Sequence[Cause]) -> list[Cause]:
@@ -52,6 +60,17 @@ def _place(cause: Cause) -> tuple[bool, int, int, int, str]:
     return (not cause.fails, -cause.findings, -cause.documents, _WORST_FIRST[cause.severity], cause.key)
 
 
-def _collected(qc: Connection, scope: FindingScope, most: int) -> list[Cause]:
-    found = sorted(count_causes(qc, scope), key=lambda item: _place(item[1]))
-    return with_examples(qc, found[:most])
+def _collected(
+    tracker: Connection, qc: Connection, scope: Scope, of_sources: Sequence[Cause], most: int
+) -> list[Cause]:
+    faulty = faulty_zips(tracker, scope)
+    submitted = count_submission_causes(tracker, scope, faulty)
+    in_data = count_data_causes(qc, scope, faulty.as_a_whole | faulty.in_documents)
+    told = worst_first([*(cause for *_, cause in submitted), *(cause for _, cause in in_data), *of_sources])[:most]
+    keys = {cause.key for cause in told}
+    examples = [
+        *with_logged_examples(tracker, [each for each in submitted if each[-1].key in keys]),
+        *with_examples(qc, [each for each in in_data if each[-1].key in keys]),
+        *(cause for cause in of_sources if cause.key in keys),
+    ]
+    return worst_first(examples)

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from dcc_resources.causes.cause import Actor, Cause, Clears, Example, key_of
-from dcc_resources.causes.faces import Face, shown
-from dcc_resources.causes.rule_faces import face_of
+from dcc_resources.causes.faces import Face, face_among, shown
+from dcc_resources.causes.rule_faces import faces_of
 from dcc_resources.languages.marking import mark
 from dcc_resources.naming import Action
 from dcc_resources.outcomes import ZipKey
@@ -33,10 +33,14 @@ _OTHERS_TITLE: Final = mark("Rule {rule}: others like these, of more than {most}
 
 
 class FindingLine(NamedTuple):
-    """As much of a finding as it is grouped by; `message` is empty where the rule's findings are grouped without it."""
+    """As much of a finding, or of an error in a log, as it is grouped by: `rule` is the id of the rule or error.
+
+    `message` is empty where the rule's findings are grouped without it. What concerns an archive as a whole has no
+    document, and what concerns a file source no zip.
+    """
 
     id: int
-    document: int
+    document: int | None
     zip_action: str
     zip_file: str
     centre: str
@@ -44,8 +48,8 @@ class FindingLine(NamedTuple):
     severity: str
     value: str | None
     message: str
-    entity_kind: str | None
-    entity_id: int | None
+    entity_kind: str | None = None
+    entity_id: int | None = None
 
 
 CauseId = tuple[str, str, int, tuple[str, ...] | None]
@@ -90,12 +94,12 @@ class CauseCounter:
 
     def take(self, line: FindingLine) -> None:
         """Take the next finding."""
-        if line.document != self._document:
+        if line.document is None or line.document != self._document:
             self._end_document()
             self._document = line.document
             if self._zip is None or (line.zip_file, line.zip_action) != (self._zip.file_name, self._zip.action):
                 self._end_zip()
-                self._zip = ZipKey(Action(line.zip_action), line.zip_file)
+                self._zip = ZipKey(Action(line.zip_action), line.zip_file) if line.zip_file else None
         cause = self._cause_of(line)
         tally = self._tallies[cause]
         tally.findings += 1
@@ -103,8 +107,11 @@ class CauseCounter:
             tally.severity, tally.first = line.severity, line.id
         if tally.values is not None and line.value is not None and len(tally.values) < _MOST_VALUES:
             tally.values.add(hash(line.value))
-        fails = line.severity in _FAILING
-        self._in_document[cause] = fails or self._in_document.get(cause, False)
+        self._affect(line, cause, fails=line.severity in _FAILING)
+
+    def _affect(self, line: FindingLine, cause: CauseId, *, fails: bool) -> None:
+        affected = self._in_zip if line.document is None else self._in_document
+        affected[cause] = fails or affected.get(cause, False)
         if line.entity_id is not None and line.entity_kind in _IN_PLURAL:
             causes = self._in_entities[line.entity_kind, line.entity_id]
             causes[cause] = fails or causes.get(cause, False)
@@ -121,7 +128,7 @@ class CauseCounter:
         return self._new_cause(line, place) if known is None else known
 
     def _new_cause(self, line: FindingLine, place: tuple[str, str, str | None, str]) -> CauseId:
-        number, face, fields = face_of(line.rule, line.value, line.message)
+        number, face, fields = face_among(faces_of(line.rule), line.value, line.message)
         cause: CauseId = (line.centre, line.rule, number, tuple(fields.get(name, "") for name in face.by))
         if cause not in self._tallies:
             of_face = (line.centre, line.rule, number)
@@ -156,13 +163,12 @@ class CauseCounter:
         self._in_entities.clear()
 
     def _end_zip(self) -> None:
-        if self._zip is None:
-            return
-        for cause in self._in_zip:
-            self._tallies[cause].zips += 1
-        sole = _sole(self._in_zip)
-        if sole is not None and self._zip not in self._elsewhere:
-            self._tallies[sole].clears_zips += 1
+        if self._zip is not None:
+            for cause in self._in_zip:
+                self._tallies[cause].zips += 1
+            sole = _sole(self._in_zip)
+            if sole is not None and self._zip not in self._elsewhere:
+                self._tallies[sole].clears_zips += 1
         self._in_zip.clear()
 
 
@@ -186,8 +192,8 @@ def _cause(cause: CauseId, tally: _Tally) -> Cause:
     return Cause(
         key=key_of(rule, centre, str(number), *(("*",) if subject is None else subject)),
         kind=rule,
-        subject=subject[0] if subject else "",
-        centre=centre,
+        subject=": ".join(map(shown, subject or ())),
+        centre=centre or None,
         acts=Actor.DCC if severity is Severity.UNCHECKED else face.acts,
         severity=severity,
         findings=tally.findings,

@@ -7,7 +7,7 @@ the message, says which parts of a finding its cause is known by, who must act, 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -51,6 +51,15 @@ class Face:
         if VALUE in self.by:
             fields.setdefault(VALUE, "" if value is None else value)
         return fields
+
+
+def face_among(faces: Sequence[Face], value: str | None, message: str) -> tuple[int, Face, Mapping[str, str]]:
+    """What a finding is about: the first face that fits, with its number, and the finding's fields; else the last."""
+    for number, face in enumerate(faces):
+        fields = face.fields_of(value, message)
+        if fields is not None:
+            return number, face, fields
+    return len(faces) - 1, faces[-1], {}
 
 
 def pattern(text: str) -> re.Pattern[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Select, case, func, literal, select
@@ -11,6 +11,7 @@ from sqlalchemy import ColumnElement, Connection, Select, case, func, literal, s
 from dcc_resources.causes.cause import Cause, Example
 from dcc_resources.causes.counting import CauseCounter, FindingLine
 from dcc_resources.causes.rule_faces import NEEDING_MESSAGE
+from dcc_resources.causes.zip_scopes import NAMES_ASKED, Scope
 from dcc_resources.naming import Action
 from dcc_resources.outcomes import ZipKey
 from dcc_resources.qc_database.models import Document, Finding
@@ -20,23 +21,14 @@ _FINDING: Final = Finding.__table__
 _DOCUMENT: Final = Document.__table__
 _LONGEST_MESSAGE: Final = 1_000
 _PAGE: Final = 1_000
-_ZIPS_ASKED: Final = 500
 
 
-@dataclass(frozen=True, slots=True)
-class FindingScope:
-    """Whose findings: those of a centre's documents, of some zips, or all."""
-
-    centre: str | None = None
-    zips: Sequence[ZipKey] | None = None
-
-
-def count_causes(
-    connection: Connection, scope: FindingScope, faulty_elsewhere: Container[ZipKey] = frozenset()
+def count_data_causes(
+    connection: Connection, scope: Scope, faulty_elsewhere: Container[ZipKey] = frozenset()
 ) -> list[tuple[int, Cause]]:
     """The causes of the active findings of a scope, each with the id of a finding that is an example; in no order.
 
-    One statement; of zips, one for every 500.
+    One statement; of zips, one for every 400.
     """
     counter = CauseCounter(faulty_elsewhere)
     for line in _lines(connection, scope):
@@ -65,7 +57,7 @@ def _example(row: Any) -> Example:
     )
 
 
-def _lines(connection: Connection, scope: FindingScope) -> Iterator[FindingLine]:
+def _lines(connection: Connection, scope: Scope) -> Iterator[FindingLine]:
     for condition, wanted in _conditions(scope):
         result = connection.execution_options(yield_per=_PAGE).execute(_query(condition))
         for row in result:
@@ -98,12 +90,12 @@ def _query(condition: Sequence[ColumnElement[bool]]) -> Select[Any]:
     )
 
 
-def _conditions(scope: FindingScope) -> Iterator[tuple[list[ColumnElement[bool]], frozenset[ZipKey] | None]]:
+def _conditions(scope: Scope) -> Iterator[tuple[list[ColumnElement[bool]], frozenset[ZipKey] | None]]:
     of_centre = [] if scope.centre is None else [_DOCUMENT.c.centre == scope.centre]
     if scope.zips is None:
         yield of_centre, None
         return
     wanted = frozenset(scope.zips)
     names = sorted({key.file_name for key in wanted})
-    for start in range(0, len(names), _ZIPS_ASKED):
-        yield [*of_centre, _DOCUMENT.c.zip_file.in_(names[start : start + _ZIPS_ASKED])], wanted
+    for start in range(0, len(names), NAMES_ASKED):
+        yield [*of_centre, _DOCUMENT.c.zip_file.in_(names[start : start + NAMES_ASKED])], wanted

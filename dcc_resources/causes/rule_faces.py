@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from dcc_resources.causes.cause import Actor
+from dcc_resources.causes.error_faces import ERROR_FACES
 from dcc_resources.causes.faces import VALUE, Face, pattern
 from dcc_resources.causes.faces_of_animals import FACES_OF_ANIMALS
 from dcc_resources.causes.faces_of_procedures import FACES_OF_PROCEDURES
@@ -119,24 +120,19 @@ _FACES_OF_UPLOADS: Final[Mapping[str, tuple[Face, ...]]] = {
 RULE_FACES: Final[Mapping[str, tuple[Face, ...]]] = {**FACES_OF_ANIMALS, **FACES_OF_PROCEDURES, **_FACES_OF_UPLOADS}
 """Of every rule its faces; the last of each takes what none of the others does."""
 
-UNKNOWN_FACES: Final = (
+_ALL_FACES: Final[Mapping[str, tuple[Face, ...]]] = {**RULE_FACES, **ERROR_FACES}
+_UNKNOWN_FACES: Final = (
     Face(
         mark("A rule that this version does not know found something"),
         mark("See the message, and `dcc rules list`."),
         Actor.CENTRE,
     ),
 )
-"""The face of findings that a rule made which is gone."""
 
 
-def face_of(rule: str, value: str | None, message: str) -> tuple[int, Face, Mapping[str, str]]:
-    """What a finding of a rule objects to: the face with its number among the rule's, and its fields."""
-    faces = RULE_FACES.get(rule, UNKNOWN_FACES)
-    for number, face in enumerate(faces):
-        fields = face.fields_of(value, message)
-        if fields is not None:
-            return number, face, fields
-    return len(faces) - 1, faces[-1], {}
+def faces_of(kind: str) -> tuple[Face, ...]:
+    """The faces of a rule or error; of a rule that is gone, whose findings are there, one that says so."""
+    return _ALL_FACES.get(kind, _UNKNOWN_FACES)
 
 
 NEEDING_MESSAGE: Final = tuple(

@@ -1,0 +1,293 @@
+"""The faces of what stops a document, an archive or a crawl: what each cause is known by, and who must act.
+
+The errors are those of `dcc_resources.errors`, by the id that docs/errors.md explains them by; what a crawl noticed is
+`listing:` and its kind. Of a schema error (reference data_format; `documents.messages`) the cause is the element or
+attribute and what was expected of it, whatever stands there instead.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from dcc_resources import errors
+from dcc_resources.causes.cause import Actor
+from dcc_resources.causes.faces import VALUE, Face, pattern
+from dcc_resources.languages.marking import mark
+
+LISTING: Final = "listing:"
+"""What the kind of a cause begins with that a crawl noticed."""
+
+_WHAT: Final = r'(?:Element )?(?P<what>(?:Attribute "[^"]*" of )?<[^<>\s]*>)'
+_STANDS: Final = r'is (?:"(?P<found>.*)"|empty)'
+_END: Final = r"(?: In .*\.)?(?: \(There are more errors; [0-9,]+ are listed\.\))?"
+
+_EXPORT: Final = mark(
+    "Correct the export, and submit the documents again in a new archive. `dcc validate` tells what is wrong before."
+)
+_NEW_ARCHIVE: Final = mark("Make the archive anew, and upload it under a new name.")
+_RENAME: Final = mark("Rename the file, and upload it again.")
+_WAIT: Final = mark("Nothing need be done: every session tries again. If it lasts, ask whoever runs the server.")
+_SERVER: Final = mark("Correct how the source is reached: `dcc source test` goes through the connection step by step.")
+
+
+def _schema(text: str) -> re.Pattern[str]:
+    return re.compile(text + _END, re.DOTALL)
+
+
+_SCHEMA_FACES: Final = (
+    Face(
+        mark("{what}: values that are not permitted; expected {expected}"),
+        _EXPORT,
+        Actor.CENTRE,
+        ("what", "expected"),
+        _schema(rf"{_WHAT} {_STANDS}; expected (?P<expected>.*?)\."),
+    ),
+    Face(
+        mark("{what}: values that are too long, too short, too large, too small or of the wrong form"),
+        _EXPORT,
+        Actor.CENTRE,
+        ("what",),
+        _schema(rf"{_WHAT} {_STANDS}, which (?P<reason>.*?)\."),
+    ),
+    Face(
+        mark('Elements <{element}> lack the required attribute "{attribute}"'),
+        _EXPORT,
+        Actor.CENTRE,
+        ("element", "attribute"),
+        _schema(r'Element <(?P<element>[^<>\s]*)> lacks the required attribute "(?P<attribute>[^"]*)"\.'),
+    ),
+    Face(
+        mark('Elements <{element}> may not have the attribute "{attribute}"'),
+        _EXPORT,
+        Actor.CENTRE,
+        ("element", "attribute"),
+        _schema(r'Element <(?P<element>[^<>\s]*)> may not have the attribute "(?P<attribute>[^"]*)"[^.]*\.'),
+    ),
+    Face(
+        mark("Elements <{element}> are not permitted where they stand; expected {expected}"),
+        _EXPORT,
+        Actor.CENTRE,
+        ("element", "expected"),
+        _schema(r"Element <(?P<element>[^<>\s]*)> is not permitted here; expected (?P<expected>.*?)\."),
+    ),
+    Face(
+        mark("Elements <{element}> are not permitted where they stand"),
+        _EXPORT,
+        Actor.CENTRE,
+        ("element",),
+        _schema(r"Element <(?P<element>[^<>\s]*)> is not permitted here: .*?\."),
+    ),
+    Face(
+        mark("Elements <{element}> are incomplete: expected {expected} in them"),
+        _EXPORT,
+        Actor.CENTRE,
+        ("element", "expected"),
+        _schema(r"Element <(?P<element>[^<>\s]*)> is incomplete: expected (?P<expected>.*?) in it\."),
+    ),
+    Face(
+        mark("Elements and attributes are not as the schema asks: {what}"),
+        _EXPORT,
+        Actor.CENTRE,
+        ("what",),
+        _schema(rf"{_WHAT} .*"),
+    ),
+    Face(mark("Documents do not follow the XML schema"), _EXPORT, Actor.CENTRE),
+)
+
+
+def _one(title: str, remedy: str, acts: Actor = Actor.CENTRE, by: tuple[str, ...] = ()) -> tuple[Face, ...]:
+    return (Face(title, remedy, acts, by),)
+
+
+_BY_SOURCE: Final = (VALUE,)
+
+_FACES: Final[Mapping[type[errors.DccError], tuple[Face, ...]]] = {
+    errors.SchemaViolationError: _SCHEMA_FACES,
+    errors.NotWellFormedError: (
+        Face(mark("Documents are empty"), _EXPORT, Actor.CENTRE, (), pattern("The file is empty. ...")),
+        Face(
+            mark("Documents are in an encoding that is not supported, or not in the one that they name"),
+            mark("Save them as UTF-8, and submit them again in a new archive."),
+            Actor.CENTRE,
+            (),
+            pattern("The encoding ..."),
+        ),
+        Face(mark("Documents are not well-formed XML"), _EXPORT, Actor.CENTRE),
+    ),
+    errors.WrongDocumentKindError: _one(
+        mark("The root element of documents is not the one that their names announce"),
+        mark(
+            "Documents of animals are named ….specimen.impc.xml, those of procedures ….experiment.impc.xml. Rename "
+            "them and submit them in a new archive."
+        ),
+    ),
+    errors.ForbiddenMarkupError: _one(
+        mark("Documents have a document type declaration, which is refused"),
+        mark("Leave the <!DOCTYPE …> out, and submit the documents again in a new archive."),
+    ),
+    errors.DocumentError: _one(mark("Documents could not be accepted"), _EXPORT),
+    errors.BadFileNameError: (
+        Face(
+            mark("Names begin with '{centre}', which is no registered centre"),
+            mark(
+                "Use the producing centre's code, to the letter. If it is right, the Data Coordination Centre "
+                "registers it, and the next session accepts the archive."
+            ),
+            Actor.CENTRE,
+            ("centre",),
+            pattern("... names the centre <'centre'>, which is not registered ..."),
+        ),
+        Face(
+            mark("Names have dates that are not in the calendar"),
+            _RENAME,
+            Actor.CENTRE,
+            (),
+            pattern("... which is not in the calendar. ..."),
+        ),
+        Face(mark("Names do not follow the naming convention"), _RENAME, Actor.CENTRE),
+    ),
+    errors.ArchiveError: _one(mark("Archives could not be read"), _NEW_ARCHIVE),
+    errors.CorruptArchiveError: _one(mark("Archives are damaged"), _NEW_ARCHIVE),
+    errors.EncryptedArchiveError: _one(
+        mark("Archives are encrypted"), mark("Submit them without a password, under a new name.")
+    ),
+    errors.UnsafeArchiveError: _one(
+        mark("Archives hold paths, links or names that could write elsewhere"),
+        mark("Make them without paths, links or absolute names, and upload them under a new name."),
+    ),
+    errors.OversizedArchiveError: _one(
+        mark("Archives would unpack to more than the limits allow"), mark("Split them into several archives.")
+    ),
+    errors.EmptyArchiveError: _one(
+        mark("Archives hold no XML document at their top level"),
+        mark("Put the documents at the top level of the archive, and upload it under a new name."),
+    ),
+    errors.DuplicateMemberError: _one(
+        mark("Archives hold two entries of the same name"),
+        mark("Give each document a name of its own, and upload the archive under a new name."),
+    ),
+    errors.MemberIgnoredError: (
+        Face(
+            mark("Entries of archives were left aside: {reason}"),
+            mark("Nothing, unless they should have been taken: then name them as documents, at the top level."),
+            Actor.NOBODY,
+            ("reason",),
+            pattern("<member...>: <reason...>"),
+        ),
+        Face(
+            mark("Entries of archives were left aside"),
+            mark("Nothing, unless they should have been taken: then name them as documents, at the top level."),
+            Actor.NOBODY,
+        ),
+    ),
+    errors.FaultyDataError: _one(
+        mark("What was submitted is at fault"), mark("See the message, which names the file.")
+    ),
+    errors.SourceMisconfiguredError: _one(
+        mark("The address or access key of {value} cannot be used as it stands"), _SERVER, Actor.DCC, _BY_SOURCE
+    ),
+    errors.SourceUnreachableError: _one(
+        mark("The server of {value} could not be connected to"), _WAIT, Actor.NOBODY, _BY_SOURCE
+    ),
+    errors.SourceTimeoutError: _one(
+        mark("The server of {value} did not answer in time"), _WAIT, Actor.NOBODY, _BY_SOURCE
+    ),
+    errors.LoginRefusedError: _one(
+        mark("The server of {value} refused the login"),
+        mark("Ask the centre for the password or key that is valid, then `dcc source change`."),
+        Actor.DCC,
+        _BY_SOURCE,
+    ),
+    errors.HostKeyUnknownError: _one(
+        mark("The host key of {value} has never been accepted"),
+        mark("Compare its fingerprint with the centre's administrator, then `dcc source test --accept-host-key`."),
+        Actor.DCC,
+        _BY_SOURCE,
+    ),
+    errors.HostKeyChangedError: _one(
+        mark("{value} shows another host key than the one that was accepted"),
+        mark(
+            "Ask the centre whether the server was set up anew; accept the key only when they confirm its fingerprint."
+        ),
+        Actor.DCC,
+        _BY_SOURCE,
+    ),
+    errors.CertificateRefusedError: _one(
+        mark("The TLS certificate of {value} could not be verified"),
+        mark("Have the certificate corrected, or name its authority or fingerprint with `dcc source change`."),
+        Actor.DCC,
+        _BY_SOURCE,
+    ),
+    errors.CertificateChangedError: _one(
+        mark("{value} shows another TLS certificate than the one that was accepted"),
+        mark("Ask the centre whether it was renewed; accept the new fingerprint only when they confirm it."),
+        Actor.DCC,
+        _BY_SOURCE,
+    ),
+    errors.ListingFailedError: _one(
+        mark("A directory of {value} could not be listed"),
+        mark("Give the Data Coordination Centre the right to list it, or have the base path corrected."),
+        Actor.CENTRE,
+        _BY_SOURCE,
+    ),
+    errors.FileMissingError: _one(
+        mark("Archives are not on {value} any more"),
+        mark("Nothing, if they were taken away on purpose; else put them back."),
+        Actor.CENTRE,
+        _BY_SOURCE,
+    ),
+    errors.TransferFailedError: _one(mark("Transfers from {value} broke off"), _WAIT, Actor.NOBODY, _BY_SOURCE),
+    errors.SizeMismatchError: _one(
+        mark("Archives from {value} have not the size that was listed"),
+        mark("They are fetched anew. Put a file there under another name, and rename it when it is complete."),
+        Actor.NOBODY,
+        _BY_SOURCE,
+    ),
+    errors.ChecksumMismatchError: _one(
+        mark("Archives have not the checksum that was published beside them"),
+        mark("Correct the file, or its .md5: every session tries again."),
+    ),
+    errors.SourceError: _one(mark("{value} did not do what was asked of it"), _SERVER, Actor.DCC, _BY_SOURCE),
+    errors.DiskFullError: _one(
+        mark("There was not enough space for archives"),
+        mark("The Data Coordination Centre frees some space; the next session takes up what waited."),
+        Actor.DCC,
+    ),
+    errors.DccError: _one(
+        mark("The platform could not do its work"),
+        mark("The Data Coordination Centre sees to it: `dcc show` and the log say more. The next session tries again."),
+        Actor.DCC,
+    ),
+}
+
+_LISTING_FACES: Final[Mapping[str, tuple[Face, ...]]] = {
+    "changed": _one(
+        mark("Archives have changed under names that were taken before"),
+        mark(
+            "They are not taken by themselves. Upload changed data under a new name; or the Data Coordination Centre "
+            "fetches them anew with `dcc retry`."
+        ),
+        Actor.DCC,
+    ),
+    "size_differs": _one(
+        mark("Archives of one name have different sizes on two file sources"),
+        mark("Say which of them is right, and have the other one removed. That of the preferred source is taken."),
+        Actor.CENTRE,
+    ),
+}
+
+ERROR_FACES: Final[Mapping[str, tuple[Face, ...]]] = {
+    **{error.error_id(): faces for error, faces in _FACES.items()},
+    **{LISTING + kind: faces for kind, faces in _LISTING_FACES.items()},
+}
+"""Of each error its faces, by the error's id, and of each kind of what a crawl notices."""
+
+
+def kind_of(short_name: str) -> str:
+    """The id of an error that the tracker knows by its class: its own or, without faces, that of the class it is of."""
+    error = getattr(errors, short_name, None)
+    if not isinstance(error, type) or not issubclass(error, errors.DccError):
+        return errors.DccError.error_id()
+    return next(each.error_id() for each in error.__mro__ if issubclass(each, errors.DccError) and each in _FACES)
