@@ -16,6 +16,7 @@ from babel.numbers import format_decimal, format_percent
 
 from dcc_resources.languages.marking import mark
 from dcc_resources.languages.po_file import PoFile
+from dcc_resources.languages.recorded import Patterns, patterns
 
 _KILO: Final = 1_000
 _SIZES: Final = (
@@ -34,10 +35,11 @@ class Catalogue:
     looked at for braces, and not escaped; escaping is the business of whoever writes HTML, e-mail or a spreadsheet.
     """
 
-    def __init__(self, code: str, locale: Locale, files: Sequence[PoFile]) -> None:
+    def __init__(self, code: str, locale: Locale, files: Sequence[PoFile], own_patterns: Sequence[str] = ()) -> None:
         self.code: Final = code
         self._locale: Final = locale
         self._files: Final = tuple(files)
+        self._own_patterns: Final = tuple(own_patterns)
 
     @property
     def tag(self) -> str:
@@ -59,8 +61,7 @@ class Catalogue:
 
         Raises KeyError when the text has a name that no value is given for.
         """
-        translated = next((file.texts[text] for file in self._files if text in file.texts), text)
-        return _filled(translated, values)
+        return _filled(self._translation(text), values)
 
     def plural(self, one: str, many: str, number: int, /, **values: object) -> str:
         """A text on `number` things, in the form that this language has for so many; `{number}` is as it writes it.
@@ -118,8 +119,20 @@ class Catalogue:
         return format_list(list(parts), "or", self._locale)
 
     def recorded(self, sentence: str) -> str:
-        """A sentence that the platform recorded in English, in this language; as it is when it is not known."""
-        return sentence
+        """A sentence that the platform recorded in English, in this language; as it is when it is not known.
+
+        For messages of integrity rules and of the upload, of the schema, and of archives, their names and downloads.
+        The values in it stay as they are.
+        """
+        translated = self._patterns.translated(sentence, self._translation)
+        return sentence if translated is None else translated
+
+    @cached_property
+    def _patterns(self) -> Patterns:
+        return patterns(self._own_patterns)
+
+    def _translation(self, text: str) -> str:
+        return next((file.texts[text] for file in self._files if text in file.texts), text)
 
     @cached_property
     def functions(self) -> dict[str, Callable[..., Any]]:

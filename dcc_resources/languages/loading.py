@@ -2,6 +2,7 @@
 
 A catalogue is a file `<code>.po` in DCC_LANGUAGES_DIRECTORY or in this package; what a DCC's own says goes before what
 ours says, entry by entry, and what neither says is said in English. Adding a language takes such a file and no code.
+An entry with names in braces that ours has not is a pattern of what a DCC's own rules record (`Catalogue.recorded`).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from babel import Locale, UnknownLocaleError
 
 from dcc_resources.errors import ConfigurationError
 from dcc_resources.languages.catalogue import Catalogue, own_name
-from dcc_resources.languages.po_file import PoFile, read_po_file
+from dcc_resources.languages.po_file import PoFile, fields_of, read_po_file
 from dcc_resources.settings import LANGUAGE_CODE, Settings
 
 SHIPPED: Final = Path(__file__).parent / "catalogues"
@@ -90,4 +91,6 @@ def _normal(code: str) -> str:
 
 @lru_cache(maxsize=32)
 def _catalogue(code: str, files: tuple[PoFile, ...]) -> Catalogue:
-    return Catalogue(code, locale_of(code), files)
+    ours = read_po_file(SHIPPED / f"{SOURCE_LANGUAGE}.po").texts
+    own = [text for file in files for text in file.texts if text not in ours and fields_of(text)]
+    return Catalogue(code, locale_of(code), files, own)

@@ -1,0 +1,150 @@
+"""What is recorded of archives: their names, their content, their downloads, and what a crawl notices of them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dcc_resources.languages.marking import mark
+
+SENTENCES: Final = (
+    # Of names.
+    mark("{name} does not follow {shape}. Rename the file and upload it again."),
+    mark("{name} does not follow {shape}. Rename the document and submit it in a new archive."),
+    mark(
+        "{name} is a name of {number} characters; {most} are the most that a file can have. Rename it and submit it "
+        "again."
+    ),
+    mark("{name} names the date {date}, which is not in the calendar. Use the day on which the data were exported."),
+    mark(
+        "{name} names the increment {increment}, which is not a whole number of up to {most} digits. Number the files "
+        "of a day from 0 or 1."
+    ),
+    mark(
+        "{name} names the centre {centre}, which is not registered (codes are case-sensitive). Use the producing "
+        "centre's ILAR code, or have the centre registered: dcc centre add."
+    ),
+    mark(
+        "{name} names the kind {kind}, which is neither specimen nor experiment. Name the document after what it holds."
+    ),
+    # Of their content.
+    mark("{archive} cannot be read: {reason}. Make it with the usual deflate method."),
+    mark(
+        "{archive} has a file name that claims to be UTF-8 and is not. Correct the archive and submit it again under a "
+        "new increment."
+    ),
+    mark("{archive} is damaged: {reason}. Correct the archive and submit it again under a new increment."),
+    mark(
+        "{archive} is damaged: its entry {entry} overlaps the next. Correct the archive and submit it again under a "
+        "new increment."
+    ),
+    mark(
+        "{archive} is refused whole: its entry {entry} {fault}. Correct the archive and submit it again under a new "
+        "increment."
+    ),
+    mark("{archive} is encrypted (entry {entry}). Submit it again without a password."),
+    mark(
+        "{archive} holds {number} entries named {entry}; which one counts cannot be known. Correct the archive and "
+        "submit it again under a new increment."
+    ),
+    mark("{archive} would unpack to {size} bytes; {most} are allowed. Split it up."),
+    mark(
+        "{archive} of {packed} bytes would unpack to {size}, more than {ratio} times as much, as zip bombs do. Split "
+        "it into several archives, or have DCC_MAX_ARCHIVE_RATIO raised."
+    ),
+    mark(
+        "{archive} holds no .xml document at its top level ({number} other entries). Correct the archive and submit it "
+        "again under a new increment."
+    ),
+    mark(
+        "{archive} holds no .xml document at its top level ({number} other entries; {inside} in folders do not count). "
+        "Correct the archive and submit it again under a new increment."
+    ),
+    mark("{member}: a folder"),
+    mark("{member}: lies in a folder; only documents at the archive's top level are read"),
+    mark("{member}: does not end in .xml"),
+    mark("{number} more entries: left aside likewise; not listed"),
+    mark("{number} of its {documents} documents would be refused."),
+    # Of the disk.
+    mark(
+        "The disk filled up while {archive} was being extracted. Free some space; the next session takes the archive "
+        "up again."
+    ),
+    mark(
+        "{archive} unpacks to {size} bytes; {directory} has {free} free, of which {least} must stay so. Free some "
+        "space; the next session takes the archive up again."
+    ),
+    # Of downloads.
+    mark(
+        "{archive}: what arrived has the MD5 {received}, the centre published {published}. The file is fetched anew; "
+        "if this happens again, the centre must correct the file or its .md5."
+    ),
+    mark(
+        "{archive}: {received} bytes arrived where {listed} were listed. The file is fetched anew; if this happens "
+        "again, ask the centre whether it was still being uploaded."
+    ),
+    mark(
+        "{archive}: more than {most} bytes arrived, and the file source does not tell the size. Ask whoever runs the "
+        "server why it does not; DCC_MAX_UNSIZED_BYTES sets the limit."
+    ),
+    mark(
+        "{archive}: the download was given up ({reason}). What arrived is kept; ask whoever runs the server why it is "
+        "so slow."
+    ),
+    mark(
+        "{source}: {checksum_file} holds no MD5 checksum. Ask the centre to write it with md5sum {names}, or to "
+        "remove it."
+    ),
+    mark(
+        "{source}: {checksum_file} holds several MD5 checksums and not one of {name}. Ask the centre to write it with "
+        "md5sum {names}, or to remove it."
+    ),
+    # Of what a crawl notices.
+    mark(
+        "{archive} has changed on {source}: it was {size}, modified {modified}, and is {new_size}, modified "
+        "{new_modified}. It has not been downloaded yet; the new content is."
+    ),
+    mark(
+        "{archive} has changed on {source}: it was {size}, modified {modified}, and is {new_size}, modified "
+        "{new_modified}. Its name was refused."
+    ),
+    mark(
+        "{archive} has changed on {source}: it was {size}, modified {modified}, and is {new_size}, modified "
+        "{new_modified}. What was downloaded before stands. If the new content is meant, take it with: dcc retry "
+        "{same_archive}"
+    ),
+    mark(
+        "{archive} is {size} on {source} but {new_size} where it was listed before. Only the copy of the preferred "
+        "source is taken. Ask the centre which one is right."
+    ),
+    # Of states.
+    mark("The archive is not in staging any more."),
+    mark("The document {document} is not in staging any more as it was extracted."),
+    mark("It would change or delete so much that it has to be confirmed."),
+    mark("A document that would change much waits to be confirmed."),
+    mark("The file name conforms: its centre or the naming convention has been registered since."),
+    mark("What it depends on has changed: documents, waivers or reference data."),
+    mark("Documents were withdrawn that it has to do with."),
+    mark("The QC database does not hold the document."),
+    mark("The QC database went away in the document's turn."),
+)
+
+PARTS: Final = (
+    mark("the pattern {pattern}"),
+    mark("has a NUL character in its name"),
+    mark("has an absolute path"),
+    mark("has a backslash in its path"),
+    mark("has a path that leads out of the archive's folder"),
+    mark("is a link or a device, not a file"),
+    mark("the data of an entry end too early"),
+    mark("File is not a zip file"),
+    mark("Bad CRC-32 for file {entry}"),
+    mark("the properties of its LZMA data make no sense"),
+    mark("an entry needs {number} bytes of memory to unpack, and {most} are allowed"),
+    mark("That compression method is not supported"),
+    mark("{number} bytes"),
+    mark("of unknown size"),
+    mark("at an unknown time"),
+)
+
+PART_NAMES: Final = frozenset({"shape", "fault", "reason", "size", "new_size", "modified", "new_modified"})
+FROM_THE_END: Final[frozenset[str]] = frozenset()
