@@ -20,6 +20,7 @@ _COMMANDS = {
     "status": "dcc_cli.reports:status",
     "zips": "dcc_cli.reports:zips",
     "show": "dcc_cli.story:show",
+    "report": "dcc_cli.submission_report:report",
     "retry": "dcc_cli.crawl:retry",
     "sessions": "dcc_cli.reports:sessions",
     "metrics": "dcc_cli.metrics:metrics",

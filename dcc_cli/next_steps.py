@@ -72,6 +72,12 @@ NEXT: Final[Mapping[str, tuple[Step, ...]]] = {
         Step("dcc zips --centre {centre}", "the other archives of the centre"),
         _STATUS,
     ),
+    "report": (
+        Step("dcc report {zip_action} --html report.html", "the page to send to the centre", needs="without_page"),
+        Step("dcc report --centre {centre} --html report.html", "the page to send to the centre", needs="without_page"),
+        Step("dcc report --centre {centre_of_zip}", "all that the centre has submitted"),
+        _STATUS,
+    ),
     "sessions": (_STATUS,),
     "data plan": (
         Step("dcc data confirm {held} --reason ...", "lets it take effect"),

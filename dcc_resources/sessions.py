@@ -160,6 +160,7 @@ def _hold(session: Session, tracker: Engine, settings: Settings) -> Iterator[Ses
             # Whoever interrupts a session does not want to wait for a mail server.
             if failed or (completed and not session._handed_over):
                 session.notices += _report(tracker, settings, session.id)
+                session.notices += _keep_submission_reports(tracker, settings, session.id)
 
 
 @contextmanager
@@ -198,6 +199,14 @@ def _report(tracker: Engine, settings: Settings, session_id: int) -> tuple[str, 
     from dcc_resources.session_report import send_session_report
 
     return tuple(send_session_report(tracker, settings, session_id))
+
+
+def _keep_submission_reports(tracker: Engine, settings: Settings, session_id: int) -> tuple[str, ...]:
+    if settings.submission_reports == "none":
+        return ()
+    from dcc_resources.submission_reports.kept import write_reports
+
+    return tuple(write_reports(tracker, settings, session_id))
 
 
 def _clean_staging(tracker: Engine, settings: Settings, session: Session) -> tuple[str, ...]:

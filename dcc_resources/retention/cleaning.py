@@ -22,6 +22,7 @@ from dcc_resources.retention.rules import Decision, KnownArchive, Policy, Verdic
 from dcc_resources.retention.staged_files import Aside, Kind, StagedArchive, look_at_staging
 from dcc_resources.sessions import Session, refuse_beside_session
 from dcc_resources.settings import Settings
+from dcc_resources.submission_reports.kept import remove_old_reports, remove_reports
 from dcc_resources.tracker.database import exception_id, insert_rows, run_reading, run_writing
 from dcc_resources.tracker.models import ZipActionLog, utc_now
 
@@ -68,8 +69,9 @@ def clean(
     """Remove what `decisions`, of `look_over`, say may go; with `unknown` what is not known, too.
 
     Each is decided on again when its turn comes. `session` is the one that this is a part of; without, none may be
-    active. Raises SessionActiveError, SessionLostError, CleaningError when something cannot be removed, and
-    TrackerUnreachableError; what was removed before stays so.
+    active. The kept reports of what goes, and those older than anything is kept, go too. Raises SessionActiveError,
+    SessionLostError, CleaningError when something cannot be removed, and TrackerUnreachableError; what was removed
+    before stays so.
     """
     cleaned = Cleaned()
     going = [one for one in decisions if _goes(one, unknown)]
@@ -96,6 +98,8 @@ def clean(
             ) from error
         cleaned.removed += removed
         cleaned.changed += changed
+        remove_reports(settings, [one.staged.key for one in removed if _was_whole(one) and one.staged.key])
+    remove_old_reports(settings, max(policy.keep_days, policy.keep_failed_days))
     return cleaned
 
 
@@ -122,6 +126,10 @@ def _decide(
         for one in staged
         for decision in decide(one, None if one.key is None else known.get(one.key), policy, now)
     ]
+
+
+def _was_whole(removed: Decision) -> bool:
+    return removed.staged.of(Kind.ARCHIVE, Kind.CONTENTS) is not None
 
 
 def _goes(decision: Decision, unknown: bool) -> bool:

@@ -23,21 +23,21 @@ def gather_zip_causes(tracker: Connection, qc: Connection | None, key: ZipKey) -
     """The causes of what is wrong with a zip action, the worst first."""
     from dcc_resources.causes.collecting import causes_of_zip
 
-    return [] if qc is None else causes_of_zip(tracker, qc, key)
+    return causes_of_zip(tracker, qc, key)
 
 
 def gather_centre_causes(tracker: Connection, qc: Connection | None, centre: str) -> list[Cause]:
     """The causes of what is wrong with a centre's submissions, the worst first."""
     from dcc_resources.causes.collecting import causes_of_centre
 
-    return [] if qc is None else causes_of_centre(tracker, qc, centre)
+    return causes_of_centre(tracker, qc, centre)
 
 
 def gather_session_causes(tracker: Connection, qc: Connection | None, session_id: int) -> list[Cause]:
     """The causes of what is wrong with the zip actions of a session, the worst first."""
     from dcc_resources.causes.collecting import causes_of_session
 
-    return [] if qc is None else causes_of_session(tracker, qc, session_id)
+    return causes_of_session(tracker, qc, session_id)
 
 
 def gather_not_taken(tracker: Connection, source_id: int) -> list[NotTaken]:

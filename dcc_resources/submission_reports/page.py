@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from dcc_resources.causes.cause import ACTS_IN_WORDS
 from dcc_resources.languages import Catalogue
+from dcc_resources.outcomes import ZipKey
 from dcc_resources.settings import Settings
 from dcc_resources.submission_reports import sentences, words
 from dcc_resources.submission_reports.limits import (
@@ -52,8 +53,16 @@ class Images(NamedTuple):
     left_out: int
 
 
-def render_html(report: Report, catalogue: Catalogue, settings: Settings | None = None) -> str:
+def render_html(
+    report: Report,
+    catalogue: Catalogue,
+    settings: Settings | None = None,
+    *,
+    link_of_zip: Callable[[ZipKey], str] | None = None,
+) -> str:
     """The page of a report in the language of a catalogue.
+
+    `link_of_zip` tells the path of the page of a zip action, where the page is served beside others.
 
     A DCC's own templates are taken from the directory that `settings` name (DCC_TEMPLATES_DIRECTORY). Raises
     ConfigurationError when one of them cannot be used.
@@ -86,6 +95,7 @@ def render_html(report: Report, catalogue: Catalogue, settings: Settings | None 
         "how_often": partial(sentences.how_often, catalogue),
         "crawl_sentence": partial(sentences.crawl_sentence, catalogue),
         "not_taken_reason": partial(sentences.not_taken_reason, catalogue),
+        "link_of_zip": link_of_zip,
         "images": _images(report),
     }
     if isinstance(report, SubmissionReport):

@@ -34,6 +34,7 @@ NAMES = [
     "status",
     "zips",
     "show",
+    "report",
     "retry",
     "sessions",
     "metrics",
