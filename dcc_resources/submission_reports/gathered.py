@@ -14,7 +14,7 @@ from dcc_resources.settings import Settings
 
 if TYPE_CHECKING:
     from dcc_resources.causes.cause import Cause
-    from dcc_resources.causes.not_taken import NotTaken
+    from dcc_resources.causes.why import NotTaken
     from dcc_resources.languages import Catalogue
     from dcc_resources.plots.picture import Picture
 
@@ -42,8 +42,9 @@ def gather_session_causes(tracker: Connection, qc: Connection | None, session_id
 
 def gather_not_taken(tracker: Connection, source_id: int) -> list[NotTaken]:
     """What the last crawl of a file source did not take, and why."""
-    _ = tracker, source_id
-    return []
+    from dcc_resources.causes.why import why_not_taken
+
+    return why_not_taken(tracker, source_id)
 
 
 def draw_zip_pictures(

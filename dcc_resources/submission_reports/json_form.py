@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import date, datetime
 from enum import Enum, IntEnum
 from typing import Any, Final
@@ -199,7 +200,17 @@ def _accepted(accepted: Accepted | None) -> dict[str, Any] | None:
 
 
 def _source(source: SourceReport, catalogue: Catalogue) -> dict[str, Any]:
-    shown = _ready_fields(source)
+    shown = _ready_fields(replace(source, not_taken=()))
+    shown["not_taken"] = [
+        {
+            "entry": None if row.entry is None else shortened(row.entry, LONGEST_VALUE),
+            "why": row.why.value,
+            "acts": row.acts.value,
+            "reason": shortened(row.reason(catalogue)),
+            "number": row.number,
+        }
+        for row in source.not_taken
+    ]
     if source.crawl is not None and source.crawl.error is not None:
         shown["crawl"]["error"]["message"] = shortened(catalogue.recorded(source.crawl.error.message))
     return shown

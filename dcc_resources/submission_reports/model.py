@@ -19,7 +19,7 @@ from dcc_resources.tracker.stories import DownloadStory, Host, Reason, Reopening
 
 if TYPE_CHECKING:
     from dcc_resources.causes.cause import Cause
-    from dcc_resources.causes.not_taken import NotTaken
+    from dcc_resources.causes.why import NotTaken
     from dcc_resources.plots.picture import Picture
 
 

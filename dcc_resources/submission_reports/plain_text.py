@@ -183,7 +183,8 @@ def _source_lines(sources: tuple[SourceReport, ...], catalogue: Catalogue) -> It
         if source.crawl is not None and source.crawl.error is not None:
             yield from _wrapped(catalogue.recorded(source.crawl.error.message), 4)
         for row in source.not_taken[:_MOST_CAUSES]:
-            yield from _wrapped(f"{row.entry}: {sentences.not_taken_reason(catalogue, row)}", 4)
+            entry = "" if row.entry is None else f"{row.entry}: "
+            yield from _wrapped(entry + sentences.not_taken_reason(catalogue, row), 4)
         yield from _more(source.not_taken_total - min(len(source.not_taken), _MOST_CAUSES), catalogue, 4)
 
 

@@ -14,7 +14,7 @@ from dcc_resources.tracker.stories import DownloadStory, Reason
 
 if TYPE_CHECKING:
     from dcc_resources.causes.cause import Cause
-    from dcc_resources.causes.not_taken import NotTaken
+    from dcc_resources.causes.why import NotTaken
 
 SHOWN_PHASES: Final = (Phase.XML_NAME, Phase.XSD, Phase.UPLOAD, Phase.DATA, Phase.QC)
 """The phases that are columns of the table of documents: nobody has to do anything in the others."""
@@ -152,4 +152,4 @@ def crawl_sentence(catalogue: Catalogue, crawl: CrawlEntry) -> str:
 
 def not_taken_reason(catalogue: Catalogue, row: NotTaken) -> str:
     """Why an entry of a source was not taken."""
-    return catalogue.recorded(row.reason)
+    return row.reason(catalogue)
