@@ -8,11 +8,14 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
-from dcc_resources.languages.marking import mark
+from dcc_resources.languages.marking import mark, mark_plural
 from dcc_resources.qc_database.vocabulary import Severity
 
 if TYPE_CHECKING:
     from dcc_resources.languages import Catalogue
+
+EXPERIMENTS: Final = "experiments"
+"""What `entities` and `held_up` call experiments."""
 
 SHOWN_OF_VALUE: Final = 120
 """Characters of a value that titles show."""
@@ -36,6 +39,23 @@ ACTS_IN_WORDS: Final[Mapping[Actor, str]] = {
     Actor.NOBODY: mark("Nobody needs to act: it clears by itself."),
 }
 """Who acts, as a sentence to be translated."""
+
+
+ACTOR_NAMES: Final[Mapping[Actor, str]] = {
+    Actor.CENTRE: mark("centre"),
+    Actor.DCC: mark("DCC"),
+    Actor.REGISTRY: mark("centre or registry"),
+    Actor.NOBODY: mark("nobody"),
+}
+"""Who acts, in a word to be translated."""
+
+SEVERITY_NAMES: Final[Mapping[Severity, str]] = {
+    Severity.UNCHECKED: mark("unchecked"),
+    Severity.WARNING: mark("warning"),
+    Severity.ERROR: mark("error"),
+    Severity.FATAL: mark("fatal"),
+}
+"""How bad it is, in a word to be translated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +99,8 @@ class Cause:
     the value that they share, empty where they share the kind alone. `key` names the cause for good: the same cause of
     another session has the same. `severity` is the worst. `entities` counts what they lie in (`specimens`,
     `experiments`, `lines`, `housings`); `held_up` what is as it should be and waits for them, such as experiments on
-    animals of an unknown colony. `values` is how many different values they have, where they do not share theirs.
+    animals of an unknown colony. `values` is how many different values they have, where they do not share theirs,
+    `shared_value` the one that they share, as the documents have it.
     """
 
     key: str
@@ -99,6 +120,7 @@ class Cause:
     fields: Mapping[str, str]
     held_up: Mapping[str, int] = field(default_factory=dict)
     values: int | None = None
+    shared_value: str | None = None
 
     @property
     def fails(self) -> bool:
@@ -135,20 +157,17 @@ class Cause:
 
 
 _COUNTS: Final[Mapping[str, tuple[str, str]]] = {
-    "specimens": (mark("{number} animal"), mark("{number} animals")),
-    "experiments": (mark("{number} experiment"), mark("{number} experiments")),
-    "lines": (mark("{number} line"), mark("{number} lines")),
-    "housings": (mark("{number} housing"), mark("{number} housings")),
-    "documents": (mark("{number} document"), mark("{number} documents")),
-    "zips": (mark("{number} archive"), mark("{number} archives")),
-    "sources": (mark("{number} file source"), mark("{number} file sources")),
-    "findings": (mark("{number} place"), mark("{number} places")),
+    "specimens": mark_plural("{number} animal", "{number} animals"),
+    "experiments": mark_plural("{number} experiment", "{number} experiments"),
+    "lines": mark_plural("{number} line", "{number} lines"),
+    "housings": mark_plural("{number} housing", "{number} housings"),
+    "documents": mark_plural("{number} document", "{number} documents"),
+    "zips": mark_plural("{number} archive", "{number} archives"),
+    "sources": mark_plural("{number} file source", "{number} file sources"),
+    "findings": mark_plural("{number} place", "{number} places"),
 }
 _WAITING: Final[Mapping[str, tuple[str, str]]] = {
-    "experiments": (
-        mark("{number} experiment that waits for them"),
-        mark("{number} experiments that wait for them"),
-    ),
+    "experiments": ("{number} experiment that waits for them", "{number} experiments that wait for them"),
 }
 
 

@@ -19,12 +19,12 @@ from dcc_resources.tracker.queries import list_sessions
 from dcc_resources.tracker.session_zips import session_zips
 
 MOST: Final = 1_000
-"""How many causes are told unless another number is asked for."""
+"""How many causes are told unless another number, or None for all, is asked for."""
 
 _WORST_FIRST: Final = {severity: -rank for rank, severity in enumerate(Severity)}
 
 
-def causes_of_zip(tracker: Connection, qc: Connection | None, key: ZipKey, *, most: int = MOST) -> list[Cause]:
+def causes_of_zip(tracker: Connection, qc: Connection | None, key: ZipKey, *, most: int | None = MOST) -> list[Cause]:
     """The causes of all that is wrong with a zip action and its documents, the worst and largest first.
 
     Without the QC database (None), as it is before the first upload, those that the tracker knows.
@@ -32,17 +32,21 @@ def causes_of_zip(tracker: Connection, qc: Connection | None, key: ZipKey, *, mo
     return _collected(tracker, qc, Scope(zips=[key]), causes_noticed(tracker, str(key)), most)
 
 
-def causes_of_centre(tracker: Connection, qc: Connection | None, centre: str, *, most: int = MOST) -> list[Cause]:
+def causes_of_centre(
+    tracker: Connection, qc: Connection | None, centre: str, *, most: int | None = MOST
+) -> list[Cause]:
     """The causes of all that is wrong with a centre's submissions and sources at present, worst and largest first."""
     return _collected(tracker, qc, Scope(centre=centre), causes_of_sources(tracker, centre), most)
 
 
-def causes_of_all(tracker: Connection, qc: Connection, *, most: int = MOST) -> list[Cause]:
+def causes_of_all(tracker: Connection, qc: Connection | None, *, most: int | None = MOST) -> list[Cause]:
     """The causes of all that is wrong at present, of each centre by itself, the worst and largest first."""
     return _collected(tracker, qc, Scope(), causes_of_sources(tracker), most)
 
 
-def causes_of_session(tracker: Connection, qc: Connection | None, session_id: int, *, most: int = MOST) -> list[Cause]:
+def causes_of_session(
+    tracker: Connection, qc: Connection | None, session_id: int, *, most: int | None = MOST
+) -> list[Cause]:
     """The causes of what is wrong at present with the zip actions of a session, and of what its crawls came up against.
 
     Those of each centre are by themselves, the worst and largest first. Raises NotFoundError.
@@ -64,7 +68,7 @@ def _place(cause: Cause) -> tuple[bool, int, int, int, str]:
 
 
 def _collected(
-    tracker: Connection, qc: Connection | None, scope: Scope, of_sources: Sequence[Cause], most: int
+    tracker: Connection, qc: Connection | None, scope: Scope, of_sources: Sequence[Cause], most: int | None
 ) -> list[Cause]:
     faulty = faulty_zips(tracker, scope)
     submitted = count_submission_causes(tracker, scope, faulty)
@@ -73,7 +77,7 @@ def _collected(
     keys = {cause.key for cause in told}
     examples = [
         *with_logged_examples(tracker, [each for each in submitted if each[-1].key in keys]),
-        *([] if qc is None else with_examples(qc, [each for each in in_data if each[-1].key in keys])),
+        *([] if qc is None else with_examples(qc, scope, [each for each in in_data if each[-1].key in keys])),
         *(cause for cause in of_sources if cause.key in keys),
     ]
     return worst_first(examples)

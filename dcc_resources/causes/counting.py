@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from dcc_resources.causes.cause import Actor, Cause, Clears, Example, key_of
-from dcc_resources.causes.faces import Face, face_among, shown
+from dcc_resources.causes.faces import VALUE, Face, face_among, shown
 from dcc_resources.causes.rule_faces import faces_of
 from dcc_resources.languages.marking import mark
 from dcc_resources.naming import Action
@@ -206,4 +206,5 @@ def _cause(cause: CauseId, tally: _Tally) -> Cause:
         advice=remedy,
         fields=fields,
         values=None if tally.values is None else len(tally.values),
+        shared_value=None if subject is None else tally.fields.get(VALUE),
     )

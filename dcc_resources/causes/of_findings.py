@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections import Counter
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Select, case, func, literal, select
 
-from dcc_resources.causes.cause import Cause, Example
+from dcc_resources.causes.cause import EXPERIMENTS, Cause, Example
 from dcc_resources.causes.counting import CauseCounter, FindingLine
+from dcc_resources.causes.permitted import Permitted
 from dcc_resources.causes.rule_faces import NEEDING_MESSAGE
-from dcc_resources.causes.zip_scopes import NAMES_ASKED, Scope
+from dcc_resources.causes.zip_scopes import Scope, qc_conditions
 from dcc_resources.naming import Action
 from dcc_resources.outcomes import ZipKey
-from dcc_resources.qc_database.models import Document, Finding
+from dcc_resources.qc_database.models import Document, Experiment, ExperimentSpecimen, Finding, Specimen
 from dcc_resources.qc_database.versions import in_chunks
+from dcc_resources.qc_database.vocabulary import Severity
 
 _FINDING: Final = Finding.__table__
 _DOCUMENT: Final = Document.__table__
+_SPECIMEN: Final = Specimen.__table__
+_NAMED: Final = ExperimentSpecimen.__table__
+_EXPERIMENT: Final = Experiment.__table__
+_OF_BACKGROUND: Final = ("S2", "S4", "S5")
 _LONGEST_MESSAGE: Final = 1_000
 _PAGE: Final = 1_000
 
@@ -36,17 +43,29 @@ def count_data_causes(
     return counter.causes()
 
 
-def with_examples(connection: Connection, causes: Sequence[tuple[int, Cause]]) -> list[Cause]:
-    """The causes, each with its example; a statement for every thousand or two."""
+def with_examples(connection: Connection, scope: Scope, causes: Sequence[tuple[int, Cause]]) -> list[Cause]:
+    """The causes of a scope, each with its example and what waits for it; a statement for every thousand or two."""
+    permitted, waiting = Permitted(connection), _waiting(connection, scope, [cause for _, cause in causes])
     rows: dict[int, Any] = {}
     columns = (_FINDING, _DOCUMENT.c.zip_action, _DOCUMENT.c.zip_file, _DOCUMENT.c.file_name)
     query = select(*columns).join(_DOCUMENT, _DOCUMENT.c.id == _FINDING.c.document_id)
     for ids in in_chunks([finding for finding, _ in causes]):
         rows.update({row.id: row for row in connection.execute(query.where(_FINDING.c.id.in_(ids)))})
-    return [replace(cause, example=_example(rows[finding])) if finding in rows else cause for finding, cause in causes]
+    told = []
+    for finding, cause in causes:
+        held_up = waiting.get((cause.centre, cause.kind, cause.shared_value), 0)
+        told.append(
+            replace(
+                cause,
+                example=_example(rows[finding], permitted) if finding in rows else cause.example,
+                held_up={EXPERIMENTS: held_up} if held_up else {},
+            )
+        )
+    return told
 
 
-def _example(row: Any) -> Example:
+def _example(row: Any, permitted: Permitted) -> Example:
+    values, nearest = permitted.advice(row.rule, row.value, row.message)
     return Example(
         zip=f"{row.zip_action}/{row.zip_file}",
         document=row.file_name,
@@ -54,11 +73,50 @@ def _example(row: Any) -> Example:
         element=row.path,
         value=row.value,
         message=row.message,
+        permitted=values,
+        nearest=nearest,
+    )
+
+
+def _waiting(
+    connection: Connection, scope: Scope, causes: Sequence[Cause]
+) -> Mapping[tuple[str | None, str, str | None], int]:
+    """How many experiments are on animals of each colony or strain that fails them, by centre, rule and value.
+
+    The data of such experiments count only when their animals do (contexts.genotypes).
+    """
+    if not any(cause.kind in _OF_BACKGROUND and cause.fails for cause in causes):
+        return {}
+    counts: Counter[tuple[str | None, str, str | None]] = Counter()
+    for condition, _ in qc_conditions(scope):
+        for centre, rule, value, number in connection.execute(_experiments_on(condition)):
+            counts[centre, rule, value] += number
+    return counts
+
+
+def _experiments_on(condition: Sequence[ColumnElement[bool]]) -> Select[Any]:
+    named = (_NAMED.c.specimen_id == _SPECIMEN.c.specimen_id) & (_EXPERIMENT.c.centre == _SPECIMEN.c.centre)
+    return (
+        select(_DOCUMENT.c.centre, _FINDING.c.rule, _FINDING.c.value, func.count(_EXPERIMENT.c.id.distinct()))
+        .select_from(_FINDING)
+        .join(_DOCUMENT, _DOCUMENT.c.id == _FINDING.c.document_id)
+        .join(_SPECIMEN, _SPECIMEN.c.id == _FINDING.c.entity_id)
+        .join(_NAMED, _NAMED.c.specimen_id == _SPECIMEN.c.specimen_id)
+        .join(_EXPERIMENT, (_EXPERIMENT.c.id == _NAMED.c.experiment_row) & named)
+        .where(
+            _FINDING.c.is_active.is_(True),
+            _FINDING.c.rule.in_(_OF_BACKGROUND),
+            _FINDING.c.severity.in_((Severity.ERROR.value, Severity.FATAL.value)),
+            _FINDING.c.entity_kind == _SPECIMEN.name,
+            _EXPERIMENT.c.is_current.is_(True),
+            *condition,
+        )
+        .group_by(_DOCUMENT.c.centre, _FINDING.c.rule, _FINDING.c.value)
     )
 
 
 def _lines(connection: Connection, scope: Scope) -> Iterator[FindingLine]:
-    for condition, wanted in _conditions(scope):
+    for condition, wanted in qc_conditions(scope):
         result = connection.execution_options(yield_per=_PAGE).execute(_query(condition))
         for row in result:
             line = FindingLine._make(row)
@@ -88,14 +146,3 @@ def _query(condition: Sequence[ColumnElement[bool]]) -> Select[Any]:
         .where(_FINDING.c.is_active.is_(True), *condition)
         .order_by(_DOCUMENT.c.zip_file, _DOCUMENT.c.zip_action, _FINDING.c.document_id, _FINDING.c.id)
     )
-
-
-def _conditions(scope: Scope) -> Iterator[tuple[list[ColumnElement[bool]], frozenset[ZipKey] | None]]:
-    of_centre = [] if scope.centre is None else [_DOCUMENT.c.centre == scope.centre]
-    if scope.zips is None:
-        yield of_centre, None
-        return
-    wanted = frozenset(scope.zips)
-    names = sorted({key.file_name for key in wanted})
-    for start in range(0, len(names), NAMES_ASKED):
-        yield [*of_centre, _DOCUMENT.c.zip_file.in_(names[start : start + NAMES_ASKED])], wanted

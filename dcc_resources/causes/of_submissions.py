@@ -15,6 +15,7 @@ from dcc_resources.causes.cause import Cause, Example
 from dcc_resources.causes.counting import CauseCounter, FindingLine
 from dcc_resources.causes.error_faces import ERROR_FACES, kind_of
 from dcc_resources.causes.faces import face_among
+from dcc_resources.causes.permitted import listed_in, nearest_of
 from dcc_resources.causes.zip_scopes import FAILED_AS_A_WHOLE, FaultyZips, Scope, latest_downloads_of, zip_conditions
 from dcc_resources.errors import ArchiveRemovedError, MemberIgnoredError
 from dcc_resources.integrity.catalogue import CATALOGUE
@@ -79,6 +80,20 @@ def with_logged_examples(connection: Connection, causes: Sequence[Counted]) -> l
     ]
 
 
+def logged_after(condition: ColumnElement[bool], last: int, most: int) -> Select[Any]:
+    """The entries of documents' logs after the one with the id `last`, but for those of rules; at most so many."""
+    latest = latest_downloads_of(condition)
+    return (
+        _EXAMPLES[XmlLog]
+        .add_columns(AnException.short_name.label("kind"))
+        .join(AnException, AnException.id == XmlLog.exception_id)
+        .join(latest, latest.c.download_id == XmlFile.zip_id)
+        .where(XmlLog.cleared.is_(None), AnException.short_name.not_in(_OF_RULES), XmlLog.id > last)
+        .order_by(XmlLog.id)
+        .limit(most)
+    )
+
+
 def _take(connection: Connection, query: Select[Any], counter: CauseCounter) -> None:
     for row in connection.execution_options(yield_per=_PAGE).execute(query):
         counter.take(_line(row))
@@ -101,6 +116,7 @@ def _line(row: Row[Any]) -> FindingLine:
 
 def _example(kind: str, row: Any) -> Example:
     _, _, fields = face_among(ERROR_FACES[kind], None, row.message or "")
+    permitted = listed_in(fields.get("expected"))
     return Example(
         zip=f"{ACTIONS_BY_ID[row.todo_id]}/{row.file_name}",
         document=row.document_name,
@@ -110,6 +126,8 @@ def _example(kind: str, row: Any) -> Example:
         value=fields.get("found"),
         message=row.message or "",
         expected=fields.get("expected"),
+        permitted=permitted,
+        nearest=nearest_of(permitted, fields.get("found")),
     )
 
 

@@ -9,6 +9,7 @@ from typing import Final
 from sqlalchemy import ColumnElement, Connection, Subquery, and_, func, or_, select, true
 
 from dcc_resources.outcomes import ZipKey
+from dcc_resources.qc_database.models import Document
 from dcc_resources.tracker.models import Centre, FileSource, FileSourceHasZip, XmlFile, ZipAction, ZipDownload, ZipFile
 from dcc_resources.tracker.reference import ACTION_IDS, ACTIONS_BY_ID, Phase, Status
 
@@ -18,6 +19,7 @@ NAMES_ASKED: Final = 400
 FAILED_AS_A_WHOLE: Final = and_(ZipAction.status_id == int(Status.FAILED), ZipAction.phase_id <= int(Phase.UNZIP))
 """Whether a zip action failed before there were documents of it."""
 
+_DOCUMENT: Final = Document.__table__
 _FAILED_DOCUMENT: Final = XmlFile.status_id == int(Status.FAILED)
 
 
@@ -101,3 +103,18 @@ def _of_centre(centre: str) -> ColumnElement[bool]:
     )
     own = select(Centre.id).where(Centre.short_name == centre).scalar_subquery()
     return or_(ZipFile.centre_id == own, and_(ZipFile.centre_id.is_(None), ZipAction.id.in_(on_its_source)))
+
+
+def qc_conditions(scope: Scope) -> Iterator[tuple[list[ColumnElement[bool]], frozenset[ZipKey] | None]]:
+    """Conditions on `document` for a scope, each with the zips of which the others are to be left out; None: none are.
+
+    Together they are for all documents of the scope, each once.
+    """
+    of_centre = [] if scope.centre is None else [_DOCUMENT.c.centre == scope.centre]
+    if scope.zips is None:
+        yield of_centre, None
+        return
+    wanted = frozenset(scope.zips)
+    names = sorted({key.file_name for key in wanted})
+    for start in range(0, len(names), NAMES_ASKED):
+        yield [*of_centre, _DOCUMENT.c.zip_file.in_(names[start : start + NAMES_ASKED])], wanted

@@ -1,0 +1,210 @@
+"""Why was nothing taken from a file source? What kept the last crawl from its archives, entry by entry.
+
+A crawl takes archives whose names conform and that are not known yet. All else has a reason: the source is not visited,
+could not be listed, an entry is no archive (ignored), its name is refused, it was taken before, or what it brought
+failed. How many entries were ignored is on record, and which, only the listing itself tells: `ignored_entries`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final
+
+from sqlalchemy import Connection, and_, func, or_, select
+
+from dcc_resources.causes.cause import Actor
+from dcc_resources.causes.error_faces import LISTING, kind_of
+from dcc_resources.causes.faces import face_among, shown
+from dcc_resources.causes.rule_faces import faces_of
+from dcc_resources.file_sources.base import ActionListing
+from dcc_resources.languages.marking import mark
+from dcc_resources.tracker.models import (
+    FileSourceHasZip,
+    ZipAction,
+    ZipActionLog,
+    ZipDownload,
+    ZipFile,
+    ZipLog,
+)
+from dcc_resources.tracker.queries import CrawlEntry, latest_crawls, latest_findings
+from dcc_resources.tracker.reference import ACTIONS_BY_ID, Phase, Status
+from dcc_resources.tracker.registry import SourceEntry, SourceState, list_sources
+
+if TYPE_CHECKING:
+    from dcc_resources.languages import Catalogue
+
+MOST: Final = 500
+"""How many archives with a reason of their own are told."""
+
+
+class Why(StrEnum):
+    """What kept something from being taken."""
+
+    STATE = "state"
+    INACTIVE = "inactive"
+    NEVER_CRAWLED = "never crawled"
+    CRAWL_FAILED = "crawl failed"
+    EMPTY = "empty"
+    REFUSED = "refused"
+    FAILED = "failed"
+    CHANGED = "changed"
+    IGNORED = "ignored"
+    WAITING = "waiting"
+    KNOWN = "known"
+
+
+@dataclass(frozen=True, slots=True)
+class NotTaken:
+    """Something that was not taken: an entry of the source, `<action>/<name>`, or the source itself (None).
+
+    `text` is why, as a text to be translated with `fields`; `recorded` is what was recorded about it in English, empty
+    where that is all there is to say. `number` is how many entries it concerns.
+    """
+
+    entry: str | None
+    why: Why
+    acts: Actor
+    text: str
+    fields: Mapping[str, str] = field(default_factory=dict)
+    recorded: str = ""
+    number: int = 1
+
+    def reason(self, catalogue: Catalogue) -> str:
+        """Why, in the catalogue's language."""
+        said = catalogue.text(self.text, **{"number": catalogue.number(self.number), **self.fields})
+        return f"{said} {catalogue.recorded(self.recorded)}" if self.recorded else said
+
+
+_STATE: Final = mark("The source is in the state {state}, and is not visited: `dcc source set-state` changes it.")
+_INACTIVE: Final = mark("The centre {centre} is not active, and its sources are not visited: `dcc centre activate`.")
+_NEVER: Final = mark("The source has never been crawled. `dcc crawl` visits it.")
+_CRAWL_FAILED: Final = mark("The last crawl could not list it.")
+_CRAWL_PARTIAL: Final = mark("The last crawl could not list all of its directories.")
+_EMPTY: Final = mark("There is nothing in its directories add, edit and delete, or there are no such directories.")
+_IGNORED: Final = mark(
+    "Entries that are no archives, {number}, were ignored: directories, links and names that do not end in .zip."
+)
+_ONE_IGNORED: Final = mark("Ignored: {reason}.")
+_REFUSED: Final = mark("Its name is refused.")
+_FAILED: Final = mark("It was taken, and failed in the phase {phase}.")
+_CHANGED: Final = mark("It changed after it was taken, and is not taken again by itself.")
+_SIZE: Final = mark("It has another size than on another source.")
+_WAITING: Final = mark("Archives that wait for their download, {number}: the next session fetches them.")
+_KNOWN: Final = mark("Archives that were taken before, {number}. A name is taken once: new data have a new name.")
+
+
+def why_not_taken(connection: Connection, source_id: int, *, most: int = MOST) -> list[NotTaken]:
+    """What kept archives of a file source from being taken, what concerns all of it first.
+
+    At most `most` archives with a reason of their own. Raises NotFoundError.
+    """
+    (source,) = list_sources(connection, [source_id])
+    crawl = latest_crawls(connection).get(source_id)
+    return [
+        *_of_source(source, crawl),
+        *_of_archives(connection, source_id, most),
+        *_noticed(connection, source_id, most),
+        *_counted(connection, source_id, crawl),
+    ]
+
+
+def ignored_entries(listings: Iterable[ActionListing]) -> list[NotTaken]:
+    """The entries that listings of a source ignored, as far as they name them."""
+    return [
+        NotTaken(f"{listing.action}/{name}", Why.IGNORED, Actor.NOBODY, _ONE_IGNORED, {"reason": reason})
+        for listing in listings
+        for name, reason in listing.ignored_examples
+    ]
+
+
+def _of_source(source: SourceEntry, crawl: CrawlEntry | None) -> Iterator[NotTaken]:
+    if source.state is not SourceState.AVAILABLE:
+        yield NotTaken(None, Why.STATE, Actor.DCC, _STATE, {"state": source.state.value})
+    if not source.centre_active:
+        yield NotTaken(None, Why.INACTIVE, Actor.DCC, _INACTIVE, {"centre": source.centre})
+    if crawl is None:
+        yield NotTaken(None, Why.NEVER_CRAWLED, Actor.DCC, _NEVER)
+        return
+    if crawl.error is not None:
+        kind = kind_of(crawl.error.kind)
+        _, face, _ = face_among(faces_of(kind), None, crawl.error.message)
+        text = _CRAWL_FAILED if crawl.outcome == "failed" else _CRAWL_PARTIAL
+        yield NotTaken(None, Why.CRAWL_FAILED, face.acts, text, recorded=crawl.error.message)
+    elif not crawl.listed and not crawl.ignored:
+        yield NotTaken(None, Why.EMPTY, Actor.CENTRE, _EMPTY)
+
+
+def _of_archives(connection: Connection, source_id: int, most: int) -> Iterator[NotTaken]:
+    refusal = select(func.max(ZipActionLog.id)).where(ZipActionLog.za_id == ZipAction.id).correlate(ZipAction)
+    downloads = (
+        select(func.max(ZipLog.id))
+        .join(ZipDownload, ZipDownload.id == ZipLog.zip_id)
+        .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
+        .where(FileSourceHasZip.za_id == ZipAction.id)
+        .correlate(ZipAction)
+    )
+    query = (
+        _hosted(
+            source_id, ZipAction.todo_id, ZipFile.file_name, ZipAction.phase_id, ZipActionLog.message, ZipLog.message
+        )
+        .outerjoin(ZipActionLog, and_(ZipActionLog.id == refusal.scalar_subquery(), _NAME_REFUSED))
+        .outerjoin(ZipLog, and_(ZipLog.id == downloads.scalar_subquery(), ZipAction.phase_id <= int(Phase.UNZIP)))
+        .where(ZipAction.status_id == int(Status.FAILED))
+        .order_by(ZipFile.file_name, ZipAction.todo_id)
+        .limit(most)
+    )
+    for todo, name, phase_id, refused, failed in connection.execute(query):
+        entry, phase = f"{ACTIONS_BY_ID[todo]}/{name}", Phase(phase_id)
+        if phase is Phase.ZIP_NAME:
+            yield NotTaken(entry, Why.REFUSED, Actor.CENTRE, _REFUSED, recorded=refused or "")
+        else:
+            fields = {"phase": phase.short_name}
+            yield NotTaken(entry, Why.FAILED, _acts(phase), _FAILED, fields, failed or "")
+
+
+_NAME_REFUSED: Final = ZipAction.phase_id == int(Phase.ZIP_NAME)
+
+
+def _acts(phase: Phase) -> Actor:
+    return Actor.NOBODY if phase is Phase.DOWNLOAD else Actor.CENTRE
+
+
+def _noticed(connection: Connection, source_id: int, most: int) -> Iterator[NotTaken]:
+    noticed = [finding for finding in latest_findings(connection) if finding.source == source_id]
+    for finding in noticed[:most]:
+        _, face, _ = face_among(faces_of(LISTING + finding.kind), None, finding.message)
+        text = _CHANGED if finding.kind == "changed" else _SIZE
+        yield NotTaken(shown(finding.file_name), Why.CHANGED, face.acts, text, recorded=finding.message)
+
+
+def _counted(connection: Connection, source_id: int, crawl: CrawlEntry | None) -> Iterator[NotTaken]:
+    if crawl is not None and crawl.ignored:
+        yield NotTaken(None, Why.IGNORED, Actor.NOBODY, _IGNORED, number=crawl.ignored)
+    waits = or_(
+        and_(ZipAction.phase_id == int(Phase.ZIP_NAME), ZipAction.status_id == int(Status.DONE)),
+        and_(ZipAction.phase_id == int(Phase.DOWNLOAD), ZipAction.status_id != int(Status.FAILED)),
+    )
+    query = _hosted(source_id, waits.label("waits"), func.count()).where(ZipAction.status_id != int(Status.FAILED))
+    counts = {bool(waiting): number for waiting, number in connection.execute(query.group_by("waits"))}
+    if counts.get(True):
+        yield NotTaken(None, Why.WAITING, Actor.NOBODY, _WAITING, number=counts[True])
+    if counts.get(False):
+        yield NotTaken(None, Why.KNOWN, Actor.NOBODY, _KNOWN, number=counts[False])
+
+
+def _hosted(source_id: int, *columns: Any) -> Any:
+    """A question about the zip actions that a source hosts at present."""
+    return (
+        select(*columns)
+        .select_from(ZipAction)
+        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+        .where(
+            ZipAction.id.in_(
+                select(FileSourceHasZip.za_id).where(
+                    FileSourceHasZip.file_source_id == source_id, FileSourceHasZip.gone_since.is_(None)
+                )
+            )
+        )
+    )
