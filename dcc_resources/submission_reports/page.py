@@ -96,6 +96,8 @@ def render_html(
         "crawl_sentence": partial(sentences.crawl_sentence, catalogue),
         "not_taken_reason": partial(sentences.not_taken_reason, catalogue),
         "link_of_zip": link_of_zip,
+        "failing": [cause for cause in report.causes if cause.fails],
+        "warning": [cause for cause in report.causes if not cause.fails],
         "images": _images(report),
     }
     if isinstance(report, SubmissionReport):
@@ -109,7 +111,6 @@ def _of_submission(report: SubmissionReport, catalogue: Catalogue) -> dict[str, 
         "words": words.OUTCOME_WORDS[report.outcome],
         "whole_reasons": sentences.whole_reasons(report),
         "notes": sentences.notes(report, catalogue),
-        "to_correct": bool(report.causes),
         "hosts": report.hosts[:MOST_HOSTS],
         "tells_ended": any(one.ended for one in entities),
         "shown_phases": sentences.SHOWN_PHASES,

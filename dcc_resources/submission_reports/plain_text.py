@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from dcc_resources.causes.cause import Cause
-from dcc_resources.languages import Catalogue
+from dcc_resources.languages import Catalogue, mark
 from dcc_resources.legible_text import legible
 from dcc_resources.submission_reports import sentences
 from dcc_resources.submission_reports.limits import MOST_PERMITTED, shortened
@@ -110,14 +110,22 @@ def _outcome_lines(report: CentreReport | SessionReport, catalogue: Catalogue) -
 
 
 def _cause_lines(causes: tuple[Cause, ...], total: int, catalogue: Catalogue, *, tell_zip: bool) -> Iterator[str]:
-    if not causes:
-        return
-    yield from _title(catalogue.text("What to correct"))
-    for number, cause in enumerate(causes[:_MOST_CAUSES], 1):
+    shown = causes[:_MOST_CAUSES]
+    for title, some in (
+        (mark("What to correct"), [cause for cause in shown if cause.fails]),
+        (mark("What to know"), [cause for cause in shown if not cause.fails]),
+    ):
+        if some:
+            yield from _title(catalogue.text(title))
+            yield from _listed_causes(some, catalogue, tell_zip=tell_zip)
+    yield from _more(total - len(shown), catalogue)
+
+
+def _listed_causes(causes: Iterable[Cause], catalogue: Catalogue, *, tell_zip: bool) -> Iterator[str]:
+    for number, cause in enumerate(causes, 1):
         yield from _wrapped(f"{number}. {cause.title(catalogue)}", 2)
         yield from _wrapped(f"{cause.who_acts(catalogue)} {cause.remedy(catalogue)}", 5)
         yield from _wrapped(_example(cause, catalogue, tell_zip=tell_zip), 5)
-    yield from _more(total - min(len(causes), _MOST_CAUSES), catalogue)
 
 
 def _example(cause: Cause, catalogue: Catalogue, *, tell_zip: bool) -> str:

@@ -34,8 +34,8 @@ def shown_steps(document: DocumentReport) -> tuple[Step, ...]:
 
 
 def whole_reasons(report: SubmissionReport) -> tuple[Reason, ...]:
-    """Why the archive as a whole is as it is: the last reasons, each sentence once; of the latest attempt, if any."""
-    if report.outcome not in _ARCHIVE_OUTCOMES:
+    """Why the archive failed as a whole, unless causes tell: the last reasons of the latest attempt, each once."""
+    if report.outcome not in _ARCHIVE_OUTCOMES or any(cause.fails for cause in report.causes):
         return ()
     reasons = (report.attempts[-1].reasons if report.attempts else ()) or report.reasons
     latest = {reason.message: reason for reason in reasons}

@@ -234,7 +234,7 @@ SESSION_WORDS: Final[Mapping[str, str]] = {
     "active": mark("The visit is under way"),
     "open": mark("The visit goes on"),
     "succeeded": mark("The visit ended well"),
-    "failed": mark("The visit broke off; the next one goes on where it was"),
+    "failed": mark("The visit ended; not everything went well"),
     "unfinished": mark("The visit was interrupted; the next one goes on where it was"),
 }
 
