@@ -17,7 +17,7 @@ from dcc_resources.outcomes import ZipKey
 REPORTS: Final = "/dcc/reports"
 """Where the web server of `dcc ui` has the reports: of a zip action at `/dcc/reports/<action>/<file name>`."""
 PICTURES: Final = "/dcc/pictures"
-"""Where it has pictures of the data: `/dcc/pictures/centre/<code>/<number>.svg`."""
+"""Where it has pictures of the data: `/dcc/pictures/centre/<code>/<number>.png`."""
 
 Link = tuple[str, str]
 """What it says, in words of our own, and the path that it leads to."""
@@ -40,7 +40,7 @@ def report_of_session(session_id: int) -> str:
 
 def picture_of_centre(centre: str, number: int) -> str:
     """The path of a centre's picture, the first being number 1."""
-    return f"{PICTURES}/centre/{_encoded(centre)}/{number}.svg"
+    return f"{PICTURES}/centre/{_encoded(centre)}/{number}.png"
 
 
 def page_of_partition(asset: AssetKey, partition: str) -> str:

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from dcc_resources.settings import Settings
 
 _ANSWER_SECONDS = 2.0
+WEB_SERVER = "dcc_assets.web_server"
+"""The module that serves the pages of Dagster and the reports beside them."""
 
 
 @click.command()
@@ -65,10 +67,10 @@ def ui(host: str, port: int, without_daemon: bool, read_only: bool) -> None:
     with stop_signals(), ExitStack() as stack:
         if without_daemon or read_only:
             arguments += ["--dagster-log-level", "warning", *(["--read-only"] if read_only else [])]
-            process = stack.enter_context(running(settings, "dagster_webserver", arguments))
+            process = stack.enter_context(running(settings, WEB_SERVER, arguments))
         else:
             lock = stack.enter_context(only_daemon(settings))
-            process = stack.enter_context(running(settings, "dagster", ["dev", *arguments], keep=[lock]))
+            process = stack.enter_context(running(settings, WEB_SERVER, ["dev", *arguments], keep=[lock]))
         click.echo("Starting Dagster ...", err=True)
         wait_until(process, lambda: _answers(host, port))
         shown = f"[{host}]" if ":" in host else host

@@ -42,4 +42,4 @@ def test_markdown_is_made_of_our_words_and_such_paths(name: str) -> None:
     made = links([("Report", report_of_zip(key)), ("Download", page_of_partition(AssetKey("a"), key.partition))])
     assert re.fullmatch(rf"\[Report\]\({PLAIN.pattern}\) · \[Download\]\({PLAIN.pattern}\)", made.md_str)
     shown = pictures([("Weights", picture_of_centre(name, 3))])
-    assert re.fullmatch(rf"!\[Weights\]\(/dcc/pictures/centre/{PLAIN.pattern}/3\.svg\)", shown.md_str)
+    assert re.fullmatch(rf"!\[Weights\]\(/dcc/pictures/centre/{PLAIN.pattern}/3\.png\)", shown.md_str)

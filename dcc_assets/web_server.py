@@ -1,0 +1,117 @@
+"""Dagster's web server with the platform's reports beside Dagster's pages: what `dcc ui` runs.
+
+As a program it takes the arguments of `dagster-webserver`, or, after the word `dev`, those of `dagster dev`, which
+starts a web server and a daemon: then its web server is this one.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import dagster._cli.dev
+import dagster_webserver.app
+from dagster_webserver.webserver import DagsterWebserver
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from dcc_assets.links import PICTURES, REPORTS
+from dcc_assets.served_reports import Answer, centre_page, centre_picture, index_page, not_there, session_page, zip_page
+from dcc_resources.naming import Action
+
+MODULE: Final = "dcc_assets.web_server"
+DAGSTERS_MODULE: Final = "dagster_webserver"
+_DEV: Final = "dev"
+
+HEADERS: Final = {
+    "Content-Security-Policy": (
+        "default-src 'none'; style-src 'unsafe-inline'; img-src 'self' data:; base-uri 'none'; form-action 'none'; "
+        "frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+"""Sent with every report and picture: no script runs, nothing is loaded from elsewhere, no other page shows it."""
+
+
+def report_routes() -> list[BaseRoute]:
+    """The pages beside Dagster's: reports of zip actions, centres and sessions, and pictures. They only read."""
+    return [
+        Route(REPORTS, _served(lambda _: index_page())),
+        Route(f"{REPORTS}/centre/{{centre}}", _served(_centre)),
+        Route(f"{REPORTS}/session/{{session:int}}", _served(_session)),
+        Route(f"{REPORTS}/{{action}}/{{name:path}}", _served(_zip)),
+        Route(f"{PICTURES}/centre/{{centre}}/{{number:int}}.png", _served(_picture)),
+        Route("/dcc/{path:path}", _served(lambda request: not_there(request.url.path))),
+    ]
+
+
+def _zip(request: Request) -> Answer:
+    action, name = request.path_params["action"], request.path_params["name"]
+    if action not in set(Action):
+        return not_there(request.url.path)
+    return zip_page(f"{action}/{name}", *_wanted(request))
+
+
+def _centre(request: Request) -> Answer:
+    return centre_page(request.path_params["centre"], *_wanted(request))
+
+
+def _session(request: Request) -> Answer:
+    return session_page(request.path_params["session"], *_wanted(request))
+
+
+def _picture(request: Request) -> Answer:
+    return centre_picture(request.path_params["centre"], request.path_params["number"])
+
+
+def _wanted(request: Request) -> tuple[str | None, str]:
+    """The language and the form that the address asks for."""
+    return request.query_params.get("language"), request.query_params.get("form", "html")
+
+
+def _served(answer: Callable[[Request], Answer]) -> Callable[[Request], Any]:
+    async def serve(request: Request) -> Response:
+        made = await run_in_threadpool(answer, request)
+        return Response(made.body, made.status, HEADERS, made.media_type)
+
+    return serve
+
+
+class PlatformWebserver(DagsterWebserver[Any, Any]):
+    """Dagster's web server, with reports and pictures below `/dcc`."""
+
+    def build_routes(self) -> list[BaseRoute]:
+        """The reports' routes before Dagster's, the last of which answers to every path."""
+        return [*report_routes(), *super().build_routes()]  # type: ignore[no-untyped-call]
+
+
+def _start(parts: Sequence[str], **options: Any) -> subprocess.Popen[Any]:
+    """As Dagster's own, with this web server in place of its own."""
+    ours = [MODULE if part == DAGSTERS_MODULE else part for part in parts]
+    return _dagsters_start(ours, **options)
+
+
+_dagsters_start: Final = dagster._cli.dev.open_ipc_subprocess  # type: ignore[attr-defined]
+
+
+def main() -> None:
+    """Serve until stopped. Ends the process."""
+    if sys.argv[1:2] == [_DEV]:
+        dagster._cli.dev.open_ipc_subprocess = _start  # type: ignore[attr-defined]
+        from dagster._cli import main as serve
+    else:
+        dagster_webserver.app.DagsterWebserver = PlatformWebserver  # type: ignore[attr-defined]
+        from dagster_webserver.cli import main as serve
+    serve()  # type: ignore[no-untyped-call]
+
+
+if __name__ == "__main__":
+    main()
