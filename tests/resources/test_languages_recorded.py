@@ -250,6 +250,11 @@ def test_whatever_values_a_sentence_has_they_are_all_there_in_german(text: str, 
         assert value in german
 
 
+def test_what_was_expected_is_said_by_itself_too() -> None:
+    assert GERMAN.recorded("a whole number, 0 or more") == "eine ganze Zahl ab 0"
+    assert GERMAN.recorded('"a", "b or c" or "d"') == '"a", "b or c" oder "d"'
+
+
 @given(st.text(max_size=300))
 def test_no_text_is_too_odd_to_be_looked_at(text: str) -> None:
     assert isinstance(GERMAN.recorded(f"Warning: {text} In {text}. (There are more errors; {text} are listed.)"), str)

@@ -108,10 +108,14 @@ class Patterns:
         return pattern.begins_with_any(self._part_names)
 
     def translated(self, sentence: str, translate: Translate) -> str | None:
-        """A sentence by way of its pattern, which `translate` says in a language; None when no pattern fits."""
+        """A sentence by way of its pattern, which `translate` says in a language; None when no pattern fits.
+
+        What has no full stop at its end may be a part by itself.
+        """
         if len(sentence) > LONGEST:
             return None
-        return self._translated(sentence, self._sentences, translate, iter(range(_MOST_PARTS)))
+        among = self._sentences if sentence.endswith(".") else self._parts
+        return self._translated(sentence, among, translate, iter(range(_MOST_PARTS)))
 
     def _translated(
         self, text: str, among: tuple[Pattern, ...], translate: Translate, turns: Iterator[int]
