@@ -51,6 +51,7 @@ class Session:
     _renewed: float = field(repr=False)
     _lost: threading.Event = field(default_factory=threading.Event, repr=False)
     _handed_over: bool = False
+    _dead: tuple[int, str] | None = field(default=None, repr=False)
 
     def check(self) -> None:
         """Raise SessionLostError if the lease went, or may by now have gone, to someone else: stop working at once."""
@@ -123,16 +124,17 @@ def open_session(tracker: Engine, settings: Settings, *, resume: int | None = No
 
     `resume` names a session that was handed over, to go on with; if it is over, a new one is opened. Raises
     SessionActiveError while another process holds a session, and SessionLostError when the lease was lost meanwhile.
-    When the session is over its report is sent, where the settings ask for one; what became of that is added to its
-    notices.
+    When the session is over its report is sent, and people are notified, where the settings ask for that; what became
+    of it is added to its notices.
     """
     holder = uuid.uuid4().hex
 
-    def acquire(connection: Connection) -> tuple[float, int, list[str]]:
+    def acquire(connection: Connection) -> tuple[float, int, tuple[int, str] | None]:
         return time.monotonic(), *_acquire(connection, holder, settings, resume)
 
-    acquired, session_id, notices = run_writing(tracker, acquire, patience_seconds=settings.database_retry)
-    session = Session(session_id, holder, tuple(notices), tracker, settings, acquired)
+    acquired, session_id, dead = run_writing(tracker, acquire, patience_seconds=settings.database_retry)
+    notices = () if dead is None else (dead[1],)
+    session = Session(session_id, holder, notices, tracker, settings, acquired, _dead=dead)
     with logging_about(session=session_id), _metrics_written(session), _logged(session):
         yield from _hold(session, tracker, settings)
 
@@ -142,13 +144,14 @@ def _hold(session: Session, tracker: Engine, settings: Settings) -> Iterator[Ses
     keep_alive = in_log_context(_keep_alive)
     beat = threading.Thread(target=keep_alive, args=(session, stop), name="session lease", daemon=True)
     beat.start()
-    completed = failed = False
+    completed = False
+    failure: Exception | None = None
     try:
         yield session
         session.check()
         completed = True
-    except Exception:
-        failed = True
+    except Exception as error:
+        failure = error
         raise
     finally:
         stop.set()
@@ -158,8 +161,11 @@ def _hold(session: Session, tracker: Engine, settings: Settings) -> Iterator[Ses
                 session.notices += _clean_staging(tracker, settings, session)
             _release(session, completed)
             # Whoever interrupts a session does not want to wait for a mail server.
-            if failed or (completed and not session._handed_over):
+            ended = failure is not None or (completed and not session._handed_over)
+            if ended:
                 session.notices += _report(tracker, settings, session.id)
+            if ended or completed:
+                session.notices += _notify(tracker, settings, session, failure, ended=ended)
                 session.notices += _keep_submission_reports(tracker, settings, session.id)
 
 
@@ -207,6 +213,19 @@ def _keep_submission_reports(tracker: Engine, settings: Settings, session_id: in
     from dcc_resources.submission_reports.kept import write_reports
 
     return tuple(write_reports(tracker, settings, session_id))
+
+
+def _notify(
+    tracker: Engine, settings: Settings, session: Session, failure: Exception | None, *, ended: bool
+) -> tuple[str, ...]:
+    if not settings.notifies:
+        return ()
+    from dcc_resources.notifications.sending import notify_after_session
+
+    broke_off = None if failure is None else str(failure) or type(failure).__name__
+    return tuple(
+        notify_after_session(tracker, settings, session.id, ended=ended, broke_off=broke_off, dead=session._dead)
+    )
 
 
 def _clean_staging(tracker: Engine, settings: Settings, session: Session) -> tuple[str, ...]:
@@ -263,15 +282,19 @@ def _active_error(lock: Row[Any]) -> SessionActiveError:
     )
 
 
-def _acquire(connection: Connection, holder: str, settings: Settings, resume: int | None) -> tuple[int, list[str]]:
+def _acquire(
+    connection: Connection, holder: str, settings: Settings, resume: int | None
+) -> tuple[int, tuple[int, str] | None]:
+    """Take the lease; the session's id, and the session that had died with a sentence on that, if one had."""
     lock = connection.execute(_LOCK.with_for_update()).one()
-    notices = []
+    dead = None
     if lock.holder is not None:
         if _alive(lock, settings):
             raise _active_error(lock)
-        notices.append(
+        dead = (
+            lock.session_id,
             f"Session {lock.session_id} died (process {lock.pid} on {lock.host.split(' ')[0]}, last sign of life "
-            f"{lock.heartbeat} UTC). It is recorded as failed and its unfinished work is taken up."
+            f"{lock.heartbeat} UTC). It is recorded as failed and its unfinished work is taken up.",
         )
         _finish(connection, lock.session_id, completed=False)
     elif lock.session_id is not None and lock.session_id != resume:
@@ -291,7 +314,7 @@ def _acquire(connection: Connection, holder: str, settings: Settings, resume: in
             heartbeat=func.current_timestamp(),
         )
     )
-    return session_id, notices
+    return session_id, dead
 
 
 def _new_session(connection: Connection) -> int:

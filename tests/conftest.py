@@ -16,6 +16,7 @@ pytest_plugins = [
     "tests.data_installations",
     "tests.demonstration",
     "tests.healthy_installation",
+    "tests.mail_server",
     "tests.served_sources",
     "tests.stores",
 ]

@@ -23,6 +23,7 @@ CHECKS: Final = (
     Check("reference", work.check_reference),
     Check("held", work.check_held),
     Check("reports", work.check_reports),
+    Check("notifications", work.check_notifications),
 )
 """What can be told without asking file sources."""
 

@@ -135,6 +135,18 @@ def check_staging(surroundings: Surroundings) -> Iterator[Finding]:
         yield ok("staging contents", f"It holds something of {len(decisions):,} archives; that of {going:,} may go.")
 
 
+def check_notifications(surroundings: Surroundings) -> Iterator[Finding]:
+    """What notifications need is there, and none waits or is unsure."""
+    settings = surroundings.hurried_settings
+    if not settings.notifies:
+        yield not_checked("notifications", "Nobody is notified of anything (DCC_NOTIFY_...).")
+        return
+    from dcc_resources.notifications.examining import examine_notifications
+
+    with surroundings.reading(TRACKER) as connection:
+        yield from examine_notifications(connection, settings)
+
+
 def check_reports(surroundings: Surroundings) -> Iterator[Finding]:
     """The mail server that sends reports can be used, if reports are asked for."""
     settings = surroundings.hurried_settings
