@@ -102,6 +102,7 @@ NEXT: Final[Mapping[str, tuple[Step, ...]]] = {
     "qc reopen": (_CONTEXTS,),
     "qc history": (_CONTEXTS,),
     "qc overview": (_CONTEXTS,),
+    "qc plot": (_CONTEXTS,),
     "qc recount": (_CONTEXTS,),
     "rules list": (Step("dcc data findings", "what they found"),),
     "rules waive": (Step("dcc crawl", "judges what it concerns again"),),

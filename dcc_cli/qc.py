@@ -10,6 +10,7 @@ import click
 from dcc_cli.context import json_option, open_qc, open_tracker, settings_from_environment, user_name
 from dcc_cli.group import CommandGroup
 from dcc_cli.output import count_of, echo_json, echo_table
+from dcc_cli.qc_plot import plot
 from dcc_resources.errors import ConfigurationError
 from dcc_resources.qc_database.vocabulary import ContextState
 
@@ -255,6 +256,9 @@ def recount(reason: str, as_json: bool) -> None:
         echo_json(recounted)
         return
     click.echo(f"{count_of(recounted.contexts, 'data context')} counted, {recounted.corrected:,} corrected.")
+
+
+qc.add_command(plot)
 
 
 def _filter_of(given: dict[str, str | None]) -> ContextFilter:

@@ -4,16 +4,21 @@ Only values that are current and that the integrity rules found no error with ar
 time and memory, whatever the number of measurements: of many, a sample is drawn, always the same one.
 """
 
-from dcc_resources.plots.choosing import MOST_PICTURES, pictures_of_centre, pictures_of_zip
+from dcc_resources.plots.choosing import MOST_PICTURES, picture_of_parameter, pictures_of_centre, pictures_of_zip
 from dcc_resources.plots.distributions import draw_distribution
 from dcc_resources.plots.picture import Picture, PictureKind, font_directory
+from dcc_resources.plots.series import draw_series
+from dcc_resources.plots.weeks import draw_weeks
 
 __all__ = [
     "MOST_PICTURES",
     "Picture",
     "PictureKind",
     "draw_distribution",
+    "draw_series",
+    "draw_weeks",
     "font_directory",
+    "picture_of_parameter",
     "pictures_of_centre",
     "pictures_of_zip",
 ]

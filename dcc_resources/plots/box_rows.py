@@ -22,7 +22,7 @@ from dcc_resources.plots.look import (
     add_legend,
     lay_out,
 )
-from dcc_resources.plots.outliers import Box, Numbers
+from dcc_resources.plots.outliers import RANGES, Box, Numbers
 from dcc_resources.plots.samples import scattered
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ _DOT: Final[dict[str, Any]] = {
     "markeredgewidth": 0,
     "linestyle": "none",
 }
-_DIAMOND: Final[dict[str, Any]] = {
+DIAMOND: Final[dict[str, Any]] = {
     "marker": "D",
     "markersize": 4.6,
     "markerfacecolor": NEW,
@@ -56,7 +56,7 @@ _DIAMOND: Final[dict[str, Any]] = {
     "markeredgewidth": 0.5,
     "linestyle": "none",
 }
-_RING: Final[dict[str, Any]] = {
+RING: Final[dict[str, Any]] = {
     "marker": "o",
     "markersize": 9,
     "markerfacecolor": "none",
@@ -104,12 +104,12 @@ class Words:
     number: Any
 
 
-def words_in(catalogue: Catalogue) -> Words:
-    """The texts of the legend in a language."""
+def words_in(catalogue: Catalogue, with_new: bool) -> Words:
+    """The texts of the legend in a language; `with_new`: some values are new."""
     return Words(
-        catalogue.text("earlier value"),
+        catalogue.text("earlier value") if with_new else catalogue.text("value"),
         catalogue.text("new value"),
-        catalogue.text("outlier (over 3 interquartile ranges from the box)"),
+        catalogue.text("outlier: over {ranges} interquartile ranges beyond a quartile", ranges=RANGES),
         catalogue.text("median"),
         catalogue.number,
     )
@@ -163,9 +163,13 @@ def _counted(row: Row, words: Words) -> str:
 
 
 def _limits(rows: Sequence[Row]) -> tuple[float, float]:
-    """From where to where the axis goes: all values that are not outliers, and outliers that are not far away."""
-    values = np.concatenate([np.concatenate([row.earlier, row.new]) for row in rows])
-    usual = np.concatenate([part[~row.judged_by.outside(part)] for row in rows for part in (row.earlier, row.new)])
+    values = [part for row in rows for part in (row.earlier, row.new)]
+    usual = [part[~row.judged_by.outside(part)] for row in rows for part in (row.earlier, row.new)]
+    return edges(np.concatenate(values), np.concatenate(usual))
+
+
+def edges(values: Numbers, usual: Numbers) -> tuple[float, float]:
+    """From where to where an axis goes: all `usual` values, which are no outliers, and others that are not far away."""
     usual = usual if usual.size else values
     low, high = float(usual.min()), float(usual.max())
     span = (high - low) or abs(high) or 1.0
@@ -189,15 +193,15 @@ def _draw_row(
     axes: Axes, line: int, row: Row, limits: tuple[float, float], words: Words, named: set[int], dots: int
 ) -> None:
     _draw_box(axes, line, row)
-    for numbers, ids, how in ((row.earlier, row.earlier_ids, _DOT), (row.new, row.new_ids, _DIAMOND)):
+    for numbers, ids, how in ((row.earlier, row.earlier_ids, _DOT), (row.new, row.new_ids, DIAMOND)):
         is_out = row.judged_by.outside(numbers)
         usual = _first(np.flatnonzero(~is_out), ids, dots)
         out = _furthest(np.flatnonzero(is_out), row, numbers)
         places = np.concatenate([usual, out])
         x = np.clip(numbers[places], *limits)
         y = line + np.array([(scattered(ids[place]) / 2**32 - 0.5) * _SPREAD for place in places])
-        axes.plot(x, y, zorder=3 if how is _DIAMOND else 2, clip_on=False, **how)
-        axes.plot(x[usual.size :], y[usual.size :], zorder=4, clip_on=False, **_RING)
+        axes.plot(x, y, zorder=3 if how is DIAMOND else 2, clip_on=False, **how)
+        axes.plot(x[usual.size :], y[usual.size :], zorder=4, clip_on=False, **RING)
         _write_values(axes, row, list(zip(out, x[usual.size :], y[usual.size :], strict=True)), numbers, words, named)
 
 
@@ -256,8 +260,8 @@ def _write_values(
 
 
 def _add_legend(figure: Figure, rows: Sequence[Row], words: Words) -> None:
-    entries = [(_DOT, words.earlier)]
+    entries = [(_DOT, words.earlier)] if any(row.earlier.size for row in rows) else []
     if any(row.new.size for row in rows):
-        entries.append((_DIAMOND, words.new))
-    entries += [(_MEDIAN, words.middle), (_RING, words.outlier)]
+        entries.append((DIAMOND, words.new))
+    entries += [(_MEDIAN, words.middle), (RING, words.outlier)]
     add_legend(figure, entries)

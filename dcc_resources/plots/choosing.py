@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 
+import numpy as np
 from sqlalchemy import Connection, func, select
 
 from dcc_resources.databases.number_lists import as_json, numbers_in
 from dcc_resources.languages import Catalogue
 from dcc_resources.outcomes import ZipKey
-from dcc_resources.plots import distributions
+from dcc_resources.plots import distributions, series, weeks
+from dcc_resources.plots.outliers import box_of
 from dcc_resources.plots.picture import Picture
-from dcc_resources.plots.samples import documents_of, parameter_named
+from dcc_resources.plots.samples import MOST_VALUES, Parameter, documents_of, is_series, parameter_named
+from dcc_resources.plots.taking import Taken, Values, take
 from dcc_resources.qc_database.models import Measurement, ProcedureRun
 
 MOST_PICTURES: Final = 12
 """Pictures of a submission or a centre, unless asked for more or fewer."""
 MOST_CONSIDERED: Final = 200
-"""Parameters that are looked at: those with most new values."""
+"""Parameters that are looked at: those with most values."""
 RANKING_VALUES: Final = 2_000
 """Values of a parameter at a centre that are looked at to tell how much a picture would tell."""
 
@@ -27,9 +30,12 @@ _MEASUREMENT: Final = Measurement.__table__
 _RUN: Final = ProcedureRun.__table__
 
 
-class _Touched(NamedTuple):
-    """A parameter of a submission, and at which centre."""
+class _Worth(NamedTuple):
+    """How much a picture tells; the least of these is the best."""
 
+    less_outliers: int
+    less_shift: float
+    less_values: int
     parameter_id: str
     centre: str
 
@@ -39,46 +45,104 @@ def pictures_of_zip(
 ) -> list[Picture]:
     """Pictures of what a zip action brought that is current and valid, the most telling first; at most `most`.
 
-    First parameters with outliers, those with most of them first, then those whose median is furthest from that of
-    what was there before, then those with most values. Without such data there are none. A parameter of a series is
-    drawn as one. `fonts`: see `Picture`.
+    First parameters with outliers, those with most of them first; then those whose median is furthest from that of what
+    was there before, in interquartile ranges; then those with most values. The last picture is that of experiments by
+    week. Without data that are current and valid there are none. `fonts`: see `Picture`.
     """
-    documents = documents_of(qc, key)
-    ranked = []
-    for touched in _touched(qc, documents):
-        parameter = parameter_named(qc, touched.parameter_id)
-        found = parameter and distributions.gather(qc, parameter, touched.centre, key, most=RANKING_VALUES)
-        if found:
-            ranked.append(found)
-    ranked.sort(key=lambda found: -found.outliers)
-    return [distributions.picture_of(found, catalogue, fonts) for found in ranked[:most]]
+    documents = as_json(documents_of(qc, key))
+    own = _MEASUREMENT.c
+    touched = (
+        select(own.parameter_id, func.rtrim(own.centre))
+        .select_from(_RUN.join(_MEASUREMENT, own.procedure_run_id == _RUN.c.id))
+        .where(_RUN.c.document_id.in_(numbers_in("documents")), own.number.is_not(None))
+        .group_by(own.parameter_id, func.rtrim(own.centre))
+        .order_by(func.count().desc(), own.parameter_id, func.rtrim(own.centre))
+        .limit(MOST_CONSIDERED)
+    )
+    rows = [(row[0], row[1]) for row in qc.execute(touched, {"documents": documents})]
+    return _pictures(qc, rows, key, catalogue, most, fonts)
 
 
 def pictures_of_centre(
     qc: Connection, centre: str, catalogue: Catalogue, *, most: int = MOST_PICTURES, fonts: Path | None = None
 ) -> list[Picture]:
-    """Pictures of a centre's current, valid data, the most telling first, as `pictures_of_zip`; nothing is new."""
-    own = _MEASUREMENT.c
-    wanted = select(own.parameter_id).where(own.centre == centre, own.number.is_not(None)).group_by(own.parameter_id)
-    found = []
-    for parameter_id in qc.scalars(wanted.order_by(func.count().desc(), own.parameter_id).limit(most)):
-        parameter = parameter_named(qc, parameter_id)
-        gathered = parameter and distributions.gather(qc, parameter, centre, None)
-        if gathered:
-            found.append(distributions.picture_of(gathered, catalogue, fonts))
-    return found
+    """Pictures of a centre's current, valid data, the most telling first; at most `most`.
 
-
-def _touched(qc: Connection, documents: Collection[int]) -> Iterable[_Touched]:
-    """The numeric parameters of documents by centre, those with most values first."""
+    First parameters with outliers among all of its values, then as `pictures_of_zip`; nothing is new in them.
+    """
     own = _MEASUREMENT.c
-    columns = (own.parameter_id, own.centre)
-    statement = (
-        select(*columns)
-        .select_from(_RUN.join(_MEASUREMENT, own.procedure_run_id == _RUN.c.id))
-        .where(_RUN.c.document_id.in_(numbers_in("documents")), own.number.is_not(None))
-        .group_by(*columns)
-        .order_by(func.count().desc(), *columns)
+    measured = (
+        select(own.parameter_id)
+        .where(own.centre == centre)
+        .group_by(own.parameter_id)
+        .order_by(func.count().desc(), own.parameter_id)
         .limit(MOST_CONSIDERED)
     )
-    return [_Touched(*row) for row in qc.execute(statement, {"documents": as_json(documents)})]
+    return _pictures(qc, [(row, centre) for row in qc.scalars(measured)], None, catalogue, most, fonts)
+
+
+def picture_of_parameter(
+    qc: Connection,
+    catalogue: Catalogue,
+    *,
+    centre: str,
+    parameter_id: str,
+    key: ZipKey | None = None,
+    fonts: Path | None = None,
+) -> Picture:
+    """The picture of a parameter: a series as one, all else as a distribution. Raises NotFoundError as these do."""
+    parameter = parameter_named(qc, parameter_id)
+    draw: Callable[..., Picture] = distributions.draw_distribution
+    if parameter is not None and is_series(parameter):
+        draw = series.draw_series
+    return draw(qc, catalogue, centre=centre, parameter_id=parameter_id, key=key, fonts=fonts)
+
+
+def _pictures(
+    qc: Connection,
+    touched: Iterable[tuple[str, str]],
+    key: ZipKey | None,
+    catalogue: Catalogue,
+    most: int,
+    fonts: Path | None,
+) -> list[Picture]:
+    """Of pairs of parameter and centre, the most telling pictures, and then one of the weeks of the first centre."""
+    if most < 1:
+        return []
+    ranked: list[tuple[_Worth, Parameter]] = []
+    for parameter_id, centre in touched:
+        parameter = parameter_named(qc, parameter_id)
+        taken = parameter and take(qc, parameter, centre, key, with_others=False, most=RANKING_VALUES)
+        if parameter and taken and (key is None or taken.own.new):
+            ranked.append((_worth(taken), parameter))
+    ranked.sort(key=lambda pair: pair[0])
+    pictures = []
+    for worth, parameter in ranked[: most - 1] if most > 1 else ranked[:1]:
+        taken = take(qc, parameter, worth.centre, key, with_others=not is_series(parameter), most=MOST_VALUES)
+        if taken is not None:
+            pictures.append(_picture(taken, catalogue, fonts))
+    counted = weeks.count_weeks(qc, ranked[0][0].centre, key) if ranked and most > 1 else None
+    return [*pictures, weeks.picture_of(counted, catalogue, fonts)] if counted else pictures
+
+
+def _picture(taken: Taken, catalogue: Catalogue, fonts: Path | None) -> Picture:
+    if is_series(taken.parameter):
+        return series.picture_of(series.in_panels(taken), catalogue, fonts)
+    return distributions.picture_of(distributions.grouped(taken), catalogue, fonts)
+
+
+def _worth(taken: Taken) -> _Worth:
+    if is_series(taken.parameter):
+        outliers = series.in_panels(taken).outliers
+    else:
+        outliers = distributions.grouped(taken).marked(new=taken.key is not None)
+    numbers = -len(taken.own.new or taken.own.earlier)
+    return _Worth(-outliers, -_shift(taken), numbers, taken.parameter.parameter_id, taken.centre)
+
+
+def _shift(taken: Taken) -> float:
+    """How many interquartile ranges the median of new values is from that of the earlier ones, to two digits."""
+    earlier, new = box_of(Values(taken.own.earlier, []).numbers), box_of(Values([], taken.own.new).numbers)
+    if earlier is None or new is None or earlier.third == earlier.first:
+        return 0.0
+    return float(np.round(abs(new.median - earlier.median) / (earlier.third - earlier.first), 2))

@@ -57,12 +57,14 @@ def word_for(catalogue: Catalogue, word: str) -> str:
     return catalogue.text(word) if word in KNOWN_WORDS else shown(word)
 
 
-def lay_out(figure: Figure, title: str, subtitle: str, *, left: float, bottom: float, panels: int = 1) -> list[Axes]:
-    """Panels side by side below a heading; `left` and `bottom` are margins in inches."""
+def lay_out(
+    figure: Figure, title: str, subtitle: str, *, left: float, bottom: float, panels: int = 1, gap: float = 0
+) -> list[Axes]:
+    """Panels side by side below a heading; `left`, `bottom` and `gap`, below the heading, are in inches."""
     width, height = figure.get_size_inches()
     given = {"xycoords": "figure fraction", "va": "top", "annotation_clip": False, "color": INK}
     figure.subplots_adjust(
-        left=left / width, right=1 - 0.25 / width, bottom=bottom / height, top=1 - HEADING / height, wspace=0.08
+        left=left / width, right=1 - 0.25 / width, bottom=bottom / height, top=1 - (HEADING + gap) / height, wspace=0.08
     )
     axes = list(figure.subplots(1, panels, sharey=True, squeeze=False)[0])
     margin = 0.1 / width

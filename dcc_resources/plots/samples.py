@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import ColumnElement, Connection, Select, and_, func, select, true
 
 from dcc_resources.databases.number_lists import as_json, numbers_in, only_compared
+from dcc_resources.errors import NotFoundError
 from dcc_resources.outcomes import ZipKey
 from dcc_resources.qc_database.models import (
     Document,
@@ -88,10 +89,19 @@ def scattered(number: int) -> int:
 
 
 def documents_of(connection: Connection, key: ZipKey) -> list[int]:
-    """The ids of the documents of a zip action that were applied."""
+    """The ids of the documents of a zip action in the QC database."""
     wanted = (_DOCUMENT.c.zip_file == key.file_name) & (_DOCUMENT.c.zip_action == key.action.value)
     rows = connection.scalars(select(_DOCUMENT.c.id).where(wanted).order_by(_DOCUMENT.c.id))
     return [int(row) for row in rows]
+
+
+def require_brought(connection: Connection, key: ZipKey) -> None:
+    """Raise NotFoundError unless documents of a zip action came to the QC database."""
+    if not documents_of(connection, key):
+        raise NotFoundError(
+            f"Nothing of {key} has come to the QC database. See `dcc report {key}` for what became of it, or correct "
+            "the name."
+        )
 
 
 def parameter_named(connection: Connection, parameter_id: str) -> Parameter | None:
@@ -117,15 +127,19 @@ def sample_of_centre(
     parameter_id: str,
     centre: str,
     *,
-    without: Collection[int] = (),
+    before: Collection[int] = (),
     most: int = MOST_VALUES,
 ) -> Sample:
-    """Measurements of a parameter at a centre, but for those of the documents `without`; `most` or a few more."""
+    """Measurements of a parameter at a centre; of documents applied before the last of those given, and not of these.
+
+    `most` of them or a few more; all that there are, whoever brought them, where no documents are given.
+    """
     own = _MEASUREMENT.c
     of_centre = (own.parameter_id == parameter_id) & (own.centre == centre)
     there = connection.scalar(select(func.count()).select_from(_MEASUREMENT).where(of_centre)) or 0
-    left_out = set(without)
-    rows = connection.execute(_values(of_centre & _share(there, most)).add_columns(_RUN.c.document_id))
+    left_out = set(before)
+    wanted = _values(of_centre & _share(there, most)).add_columns(_RUN.c.document_id)
+    rows = connection.execute(wanted.where(_RUN.c.document_id < max(before)) if before else wanted)
     kept = (Value(*row[:-1]) for row in rows if row[-1] not in left_out)
     return _sampled(kept, there, most)
 

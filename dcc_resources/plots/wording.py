@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from dcc_resources.languages import Catalogue
 from dcc_resources.outcomes import ZipKey
 from dcc_resources.plots.look import shown
 from dcc_resources.plots.outliers import LEAST_VALUES, RANGES
-from dcc_resources.plots.samples import Parameter
+from dcc_resources.plots.taking import Taken
 
 if TYPE_CHECKING:
     from dcc_resources.plots.box_rows import Row
+    from dcc_resources.plots.series import Panel
 
 _MOST_DESCRIBED: Final = 8
+_MOST_UNITS: Final = 5
 
 
-def heading_of(catalogue: Catalogue, parameter: Parameter, centre: str, key: ZipKey | None) -> tuple[str, str]:
+def heading_of(catalogue: Catalogue, taken: Taken) -> tuple[str, str]:
     """The title of a parameter's picture, and the line below it."""
-    name, parameter_id = shown(parameter.name, 56), shown(parameter.parameter_id)
+    name, parameter_id = shown(taken.parameter.name, 56), shown(taken.parameter.parameter_id)
     title = parameter_id if name == parameter_id else f"{name} ({parameter_id})"
+    return title, about(catalogue, taken.centre, taken.key)
+
+
+def about(catalogue: Catalogue, centre: str, key: ZipKey | None) -> str:
+    """The line below a title: whose data are drawn, and what is new."""
     if key is None:
-        return title, catalogue.text("Centre {centre}", centre=shown(centre))
-    return title, catalogue.text(
-        "Centre {centre}, with what {zip} brought", centre=shown(centre), zip=shown(str(key), 70)
-    )
+        return catalogue.text("Centre {centre}", centre=shown(centre))
+    return catalogue.text("Centre {centre}, with what {zip} brought", centre=shown(centre), zip=shown(str(key), 70))
 
 
 def rule_of(catalogue: Catalogue) -> str:
@@ -39,21 +44,18 @@ def rule_of(catalogue: Catalogue) -> str:
     )
 
 
-def caption_of(catalogue: Catalogue, drawn: int, of: int | None, other_units: Mapping[str, int]) -> str:
+def caption_of(catalogue: Catalogue, taken: Taken, rule: str) -> str:
     """What a picture of a parameter shows: which values, by which rule they are marked, and what is left out."""
     parts = [catalogue.text("Values that are current and valid, as the centres gave them.")]
-    if of is not None:
+    if taken.of is not None:
+        drawn, there = catalogue.number(taken.drawn), catalogue.number(taken.of)
+        parts.append(catalogue.text("A sample of {drawn}, of {all} measurements.", drawn=drawn, all=there))
+    parts.append(rule)
+    if taken.other_units:
+        units = [f"{shown(unit) or '–'}: {catalogue.number(number)}" for unit, number in taken.other_units.items()]
         parts.append(
-            catalogue.text(
-                "A sample of {drawn} is drawn, of {all} measurements.",
-                drawn=catalogue.number(drawn),
-                all=catalogue.number(of),
-            )
+            catalogue.text("Values in other units are not drawn ({units}).", units=", ".join(units[:_MOST_UNITS]))
         )
-    parts.append(rule_of(catalogue))
-    if other_units:
-        units = [f"{shown(unit) or '–'}: {catalogue.number(number)}" for unit, number in list(other_units.items())[:5]]
-        parts.append(catalogue.text("Values in other units are not drawn ({units}).", units=", ".join(units)))
     return " ".join(parts)
 
 
@@ -102,3 +104,48 @@ def _of_new(catalogue: Catalogue, row: Row) -> str:
         len(marked),
         named=catalogue.list(named),
     )
+
+
+def rule_of_series(catalogue: Catalogue) -> str:
+    """The rule by which values of series are marked, and what is drawn."""
+    return catalogue.text(
+        "Drawn are the median and the middle half of the earlier values of this centre at each increment, and the new "
+        "series as lines. An outlier is a value more than {ranges} interquartile ranges below the first or above the "
+        "third quartile at its increment: of the earlier values of its sex if these are at least {least}, else of all "
+        "of its sex, or of both, whichever is the first that has {least}.",
+        ranges=RANGES,
+        least=LEAST_VALUES,
+    )
+
+
+def description_of_series(catalogue: Catalogue, panels: Sequence[tuple[str, Panel]], unit: str) -> str:
+    """The picture of series in words."""
+    parts = []
+    for name, panel in panels:
+        known = [step for step in panel.steps if step.earlier is not None]
+        if known and known[0].earlier and known[-1].earlier:
+            parts.append(
+                catalogue.text(
+                    "{group}: earlier medians go from {first} {unit} at {start} to {last} {unit} at {end}.",
+                    group=name,
+                    unit=unit,
+                    first=catalogue.number(known[0].earlier.median),
+                    start=catalogue.number(known[0].x),
+                    last=catalogue.number(known[-1].earlier.median),
+                    end=catalogue.number(known[-1].x),
+                )
+            )
+        if panel.new:
+            text = catalogue.plural("{group}: one new series.", "{group}: {number} new series.", panel.new, group=name)
+            parts.append(text)
+        if panel.outliers:
+            animals = list(dict.fromkeys(line.specimen_id for line in panel.lines if line.is_outlier.any()))[:3]
+            parts.append(
+                catalogue.plural(
+                    "One of their values is an outlier: {named}.",
+                    "{number} of their values are outliers, most of them of: {named}.",
+                    panel.outliers,
+                    named=catalogue.list(animals),
+                )
+            )
+    return " ".join(parts)
