@@ -12,6 +12,7 @@ _COMMANDS = {
     "history": "dcc_cli.data_changes:history",
     "undo": "dcc_cli.data_changes:undo",
     "recheck": "dcc_cli.data_changes:recheck",
+    "causes": "dcc_cli.data_causes:causes",
     "findings": "dcc_cli.data_findings:findings",
     "export": "dcc_cli.data_export:export",
 }

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from dcc_cli.context import json_option, open_qc, open_tracker, parse_zip_key, settings_from_environment
+from dcc_cli.data_causes import collect, spreadsheet_option, write_spreadsheet
 from dcc_cli.output import count_of, echo_json, echo_table, printable
 from dcc_cli.suggestions import know
+from dcc_resources.errors import ConfigurationError
 from dcc_resources.qc_database.vocabulary import Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from dcc_resources.integrity.finding_reports import FindingCount, FindingRecord
+    from dcc_resources.settings import Settings
 
 _SHOWN = 100
 _LONGEST_EXAMPLE = 100
@@ -30,6 +34,7 @@ _LONGEST_EXAMPLE = 100
 @click.option("--all", "inactive_too", is_flag=True, help="Also those that no longer hold or are waived.")
 @click.option("--each", is_flag=True, help="Print each finding; counts by centre and rule are printed otherwise.")
 @click.option("--limit", type=click.IntRange(1), help=f"With --each, at most so many; {_SHOWN} unless --json.")
+@spreadsheet_option
 @json_option
 def findings(
     centre: str | None,
@@ -40,6 +45,7 @@ def findings(
     inactive_too: bool,
     each: bool,
     limit: int | None,
+    spreadsheet: Path | None,
     as_json: bool,
 ) -> None:
     """Say what the integrity rules found in the documents.
@@ -53,6 +59,7 @@ def findings(
       dcc data findings
       dcc data findings --centre H --rule E4 --each
       dcc data findings --zip add/H.2013-10-31.1.impc.zip --each
+      dcc data findings --centre H --spreadsheet H.xlsx
 
     \b
     JSON: a list of {"centre", "rule", "severity", "findings", "documents", "example"}; with --each of
@@ -66,6 +73,11 @@ def findings(
     from dcc_resources.tracker.queries import require_centre
 
     settings = settings_from_environment()
+    if spreadsheet is not None:
+        if rule or severity or document or inactive_too:
+            raise ConfigurationError("A spreadsheet is of a centre, a zip or all: filter it when it is open.")
+        _write_spreadsheet(settings, spreadsheet, centre, zip_action)
+        return
     if centre is not None:
         with open_tracker(settings) as tracker, tracker.connect() as connection:
             require_centre(connection, centre)
@@ -91,6 +103,20 @@ def findings(
         _print_each(records, sum(count.findings for count in counts))
     else:
         _print_counts(counts)
+
+
+def _write_spreadsheet(settings: Settings, path: Path, centre: str | None, zip_action: str | None) -> None:
+    from dcc_resources.languages import load_catalogue
+
+    key = parse_zip_key(zip_action) if zip_action else None
+    with (
+        open_tracker(settings) as tracker,
+        open_qc(settings) as qc,
+        tracker.connect() as of_tracker,
+        qc.connect() as of_qc,
+    ):
+        found, scope = collect(of_tracker, of_qc, None if key else centre, key)
+        write_spreadsheet(path, of_tracker, of_qc, scope, found, load_catalogue(None, settings))
 
 
 def _print_counts(counts: Iterable[FindingCount]) -> None:

@@ -44,6 +44,7 @@ NEXT: Final[Mapping[str, tuple[Step, ...]]] = {
     ),
     "source list": (Step("dcc source test {first}", "connects to the first of them, step by step"),),
     "source test": (Step("dcc crawl --source {source_id}", "collects what is there"),),
+    "source why": (Step("dcc source test {source_id}", "connects to it, step by step"), _SOURCES),
     "source change": (Step("dcc source test {source_id}", "whether it can be used"),),
     "source set-state": (_SOURCES,),
     "source remove": (_SOURCES,),
@@ -90,6 +91,11 @@ NEXT: Final[Mapping[str, tuple[Step, ...]]] = {
     "data undo": (Step("dcc show {zip_action}", "what became of it", codes=_SHOW_CODES),),
     "data history": (_STATUS,),
     "data recheck": (Step("dcc crawl", "judges them again"),),
+    "data causes": (
+        Step("dcc data findings --each --zip {zip_action}", "every finding, with document, line and value"),
+        Step("dcc data causes --centre {centre} --spreadsheet {centre}.xlsx", "the same for the centre, with findings"),
+        Step("dcc data findings --each", "every finding, with document, line and value"),
+    ),
     "data findings": (
         Step("dcc show {zip_action}", "what happened to the archive"),
         Step("dcc data findings --each", "the same one by one, with document, line and value", needs="counted"),

@@ -18,6 +18,7 @@ _COMMANDS = {
     "add": "dcc_cli.source_connection:add",
     "list": "dcc_cli.sources:list_sources",
     "test": "dcc_cli.source_connection:test",
+    "why": "dcc_cli.source_why:why",
     "change": "dcc_cli.sources:change",
     "set-state": "dcc_cli.sources:set_state",
     "remove": "dcc_cli.sources:remove",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from sqlalchemy import Connection
@@ -10,12 +11,12 @@ from sqlalchemy import Connection
 from dcc_resources.causes.cause import Cause
 from dcc_resources.causes.of_findings import count_data_causes, with_examples
 from dcc_resources.causes.of_sources import causes_noticed, causes_of_crawls, causes_of_sources
-from dcc_resources.causes.of_submissions import count_submission_causes, with_logged_examples
+from dcc_resources.causes.of_submissions import Counted, count_submission_causes, with_logged_examples
 from dcc_resources.causes.zip_scopes import Scope, faulty_zips
 from dcc_resources.errors import NotFoundError
 from dcc_resources.outcomes import ZipKey
 from dcc_resources.qc_database.vocabulary import Severity
-from dcc_resources.tracker.queries import list_sessions
+from dcc_resources.tracker.queries import SessionEntry, list_sessions
 from dcc_resources.tracker.session_zips import session_zips
 
 MOST: Final = 1_000
@@ -51,11 +52,24 @@ def causes_of_session(
 
     Those of each centre are by themselves, the worst and largest first. Raises NotFoundError.
     """
+    session = _session(tracker, session_id)
+    return _collected(tracker, qc, _scope_of(tracker, session), causes_of_crawls(tracker, session), most)
+
+
+def scope_of_session(tracker: Connection, session_id: int) -> Scope:
+    """The zip actions of a session. Raises NotFoundError."""
+    return _scope_of(tracker, _session(tracker, session_id))
+
+
+def _scope_of(tracker: Connection, session: SessionEntry) -> Scope:
+    return Scope(zips=[each.key for each in session_zips(tracker, session)])
+
+
+def _session(tracker: Connection, session_id: int) -> SessionEntry:
     sessions = list_sessions(tracker, ids=[session_id])
     if not sessions:
         raise NotFoundError(f"There is no session {session_id}. See `dcc sessions`.")
-    keys = [each.key for each in session_zips(tracker, sessions[0])]
-    return _collected(tracker, qc, Scope(zips=keys), causes_of_crawls(tracker, sessions[0]), most)
+    return sessions[0]
 
 
 def worst_first(causes: Sequence[Cause]) -> list[Cause]:
@@ -71,7 +85,7 @@ def _collected(
     tracker: Connection, qc: Connection | None, scope: Scope, of_sources: Sequence[Cause], most: int | None
 ) -> list[Cause]:
     faulty = faulty_zips(tracker, scope)
-    submitted = count_submission_causes(tracker, scope, faulty)
+    submitted, of_sources = _together(count_submission_causes(tracker, scope, faulty), of_sources)
     in_data = [] if qc is None else count_data_causes(qc, scope, faulty.as_a_whole | faulty.in_documents)
     told = worst_first([*(cause for *_, cause in submitted), *(cause for _, cause in in_data), *of_sources])[:most]
     keys = {cause.key for cause in told}
@@ -81,3 +95,15 @@ def _collected(
         *(cause for cause in of_sources if cause.key in keys),
     ]
     return worst_first(examples)
+
+
+def _together(submitted: Sequence[Counted], of_sources: Sequence[Cause]) -> tuple[list[Counted], list[Cause]]:
+    """The same, with what keeps crawls and downloads from a source told once: as a cause of the archives."""
+    crawled = {cause.key: cause for cause in of_sources}
+    joined = []
+    for log, first, cause in submitted:
+        same = crawled.pop(cause.key, None)
+        if same is not None:
+            cause = replace(cause, findings=cause.findings + same.findings)
+        joined.append((log, first, cause))
+    return joined, list(crawled.values())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -30,7 +31,9 @@ MISPLACED_CODE: Final = Face(
     _STATUS,
     Actor.CENTRE,
     ("status", "meant"),
-    pattern("The status <'status'> has a code for <meant...>, not for <place...>. Use one of ..."),
+    re.compile(
+        r"The status ['\"](?P<status>[^'\":]*).* has a code for (?P<meant>.*), not for .*\. Use one of .*", re.DOTALL
+    ),
 )
 OTHER_CODE: Final = Face(mark("Status codes are not registered"), _STATUS, Actor.CENTRE)
 

@@ -45,16 +45,18 @@ class FindingRow:
     acts: Actor
 
 
-def finding_rows(tracker: Connection, qc: Connection, scope: Scope) -> Iterator[FindingRow]:
+def finding_rows(tracker: Connection, qc: Connection | None, scope: Scope) -> Iterator[FindingRow]:
     """What is wrong with the documents of a scope, one by one: first what stopped documents, then what rules found.
 
-    Two thousand are held at a time; a statement for each two thousand.
+    Two thousand are held at a time; a statement for each two thousand. Without the QC database, the former alone.
     """
     for condition in zip_conditions(scope):
         last = 0
         while rows := tracker.execute(logged_after(condition, last, _PAGE)).all():
             yield from map(_of_log, rows)
             last = rows[-1].id
+    if qc is None:
+        return
     permitted = Permitted(qc)
     for row in _data_rows(qc, scope):
         yield _of_finding(row, permitted)

@@ -75,7 +75,7 @@ class WrittenSpreadsheet:
 def write_findings_spreadsheet(
     path: Path,
     tracker: Connection,
-    qc: Connection,
+    qc: Connection | None,
     scope: Scope,
     causes: Sequence[Cause],
     catalogue: Catalogue,

@@ -166,6 +166,14 @@ def zip_story(connection: Connection, key: ZipKey, *, with_documents: bool = Tru
     )
 
 
+def require_zip_action(connection: Connection, key: ZipKey) -> None:
+    """Check that the tracker knows a zip action. Raises NotFoundError."""
+    query = select(ZipAction.id).join(ZipFile, ZipFile.id == ZipAction.zip_id)
+    if connection.scalar(query.where(ZipFile.file_name == key.file_name, ZipAction.todo_id == ACTION_IDS[key.action])):
+        return
+    raise NotFoundError(_not_found(connection, key))
+
+
 def _not_found(connection: Connection, key: ZipKey) -> str:
     others = connection.scalars(
         select(ProcessingTypeRow.short_name)

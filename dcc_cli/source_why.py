@@ -1,0 +1,111 @@
+"""`dcc source why`: what kept archives of a file source from being taken."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from dcc_cli.context import json_option, open_tracker, settings_from_environment
+from dcc_cli.output import echo_json, echo_table
+from dcc_resources.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sqlalchemy import Engine
+
+    from dcc_resources.causes.why import NotTaken
+    from dcc_resources.languages import Catalogue
+    from dcc_resources.settings import Settings
+
+
+@click.command()
+@click.argument("source_id", metavar="[ID]", type=int, required=False)
+@click.option("--centre", metavar="CODE", help="Of all sources of this centre.")
+@click.option("--look", is_flag=True, help="List the source now, to name entries that are ignored.")
+@click.option("--language", metavar="CODE", help="Such as de; DCC_LANGUAGE unless given.")
+@json_option
+def why(source_id: int | None, centre: str | None, look: bool, language: str | None, as_json: bool) -> None:
+    """Say why nothing, or not everything, was taken from file source ID.
+
+    A crawl takes archives whose names conform and that are not known. This says what kept it from the others: the
+    source is not visited or could not be listed, names were refused, archives failed, changed after they were taken, or
+    were taken before, entries were ignored since they are no archives; and who must act.
+
+    \b
+    Examples:
+      dcc source why 3
+      dcc source why 3 --look
+      dcc source why --centre H
+
+    \b
+    JSON: a list of {"source", "entry" (null: the source as a whole), "why", "reason", "acts", "number"}
+
+    Exit codes: 0, whatever is told; 2 there is no such source or centre; 4 --look could not reach it.
+    """
+    from dcc_resources.causes.why import why_not_taken
+    from dcc_resources.languages import load_catalogue
+
+    if (source_id is None) == (centre is None):
+        raise ConfigurationError("Give the ID of a file source, or --centre. See `dcc source list`.")
+    settings = settings_from_environment()
+    catalogue = load_catalogue(language, settings)
+    told: list[tuple[int, NotTaken]] = []
+    with open_tracker(settings) as tracker:
+        for each in _sources(tracker, source_id, centre):
+            with tracker.connect() as connection:
+                told += [(each, row) for row in why_not_taken(connection, each)]
+            if look:
+                told += [(each, row) for row in _ignored(tracker, settings, each)]
+    if as_json:
+        echo_json([_as_json(number, row, catalogue) for number, row in told])
+    else:
+        _print(told, catalogue)
+
+
+def _sources(tracker: Engine, source_id: int | None, centre: str | None) -> list[int]:
+    from dcc_resources.tracker import registry
+    from dcc_resources.tracker.queries import require_centre
+
+    if source_id is not None:
+        return [source_id]
+    with tracker.connect() as connection:
+        require_centre(connection, str(centre))
+        entries = registry.list_sources(connection)
+    return [entry.id for entry in entries if entry.centre == centre and entry.state != "removed"]
+
+
+def _ignored(tracker: Engine, settings: Settings, source_id: int) -> list[NotTaken]:
+    from dcc_resources.causes.why import ignored_entries
+    from dcc_resources.crawling import list_source
+    from dcc_resources.tracker.sources import load_addresses
+
+    with tracker.connect() as connection:
+        (address,) = load_addresses(connection, ids=[source_id], only_crawlable=False)
+    listing = list_source(address, settings)
+    if listing.error is not None and not listing.listings:
+        raise listing.error
+    return ignored_entries(listing.listings)
+
+
+def _as_json(source: int, row: NotTaken, catalogue: Catalogue) -> dict[str, object]:
+    return {
+        "source": source,
+        "entry": row.entry,
+        "why": row.why.value,
+        "reason": row.reason(catalogue),
+        "acts": row.acts.value,
+        "number": row.number,
+    }
+
+
+def _print(told: Sequence[tuple[int, NotTaken]], catalogue: Catalogue) -> None:
+    from dcc_resources.causes.cause import ACTOR_NAMES
+
+    if not told:
+        click.echo("Nothing was kept from being taken: there is nothing there that is not new.")
+    rows = [
+        (source, row.entry or "", row.reason(catalogue), catalogue.text(ACTOR_NAMES[row.acts])) for source, row in told
+    ]
+    echo_table(("source", "entry", "why it was not taken", "who acts"), rows)
