@@ -9,6 +9,7 @@ kept. A second run changes nothing.
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Collection, Iterator
 from io import BytesIO
@@ -29,6 +30,9 @@ TEMPLATE_SUFFIXES: Final = frozenset({".html", ".txt", ".xml", ".md", ".j2", ".j
 """Of files in directories that are called `templates`."""
 
 _CALLS: Final = {"text": None, "mark": None, "plural": (1, 2), "mark_plural": (1, 2), "say": None, "say_plural": (1, 2)}
+CALL: Final = re.compile(rb"\b(?:text|plural|mark|mark_plural)\(")
+"""What the source of a module has in which there may be texts."""
+
 _NO_CATALOGUES: Final = frozenset({"sa", "sqlalchemy"})
 _WIDTH: Final = 110
 _HEADER: Final = """\
@@ -68,8 +72,9 @@ def bring_in_step(path: Path, texts: Catalog) -> bool:
     catalog.obsolete.clear()
     if path.stem == SOURCE_LANGUAGE:
         for message in catalog:
-            if message.id and not all(strings(message.string)):
+            if message.id and (message.fuzzy or not all(strings(message.string))):
                 message.string = message.id
+                message.flags.discard("fuzzy")
     after = BytesIO(_HEADER.format(code=path.stem, plural_forms=catalog.plural_forms).encode())
     after.seek(0, 2)
     write_po(after, catalog, width=_WIDTH, omit_header=True, include_lineno=False, sort_by_file=True)
@@ -101,10 +106,13 @@ def _python_texts(
     file: IO[bytes], *_keywords_and_tags: Any, **_options: Any
 ) -> Iterator[tuple[int, str, list[str], list[str]]]:
     """Babel's interface for extracting: line, name of what is called, its texts, comments; of one Python module."""
-    for node in ast.walk(ast.parse(file.read())):
+    content = file.read()
+    if CALL.search(content) is None:
+        return
+    for node in ast.walk(ast.parse(content)):
         if not isinstance(node, ast.Call) or not node.args:
             continue
-        name = _called(node.func)
+        name = called(node.func)
         if name is None:
             continue
         wanted = node.args[: 2 if "plural" in name else 1]
@@ -118,7 +126,8 @@ def _python_texts(
             yield node.lineno, name, texts, []
 
 
-def _called(function: ast.expr) -> str | None:
+def called(function: ast.expr) -> str | None:
+    """Which of the calls that have texts this is, by what is called; None for any other."""
     if isinstance(function, ast.Name):
         return function.id if function.id in ("mark", "mark_plural") else None
     if not isinstance(function, ast.Attribute) or function.attr not in ("text", "plural"):
