@@ -81,6 +81,11 @@ def absolute_folder(path: str) -> str:
     return str(Path(path).expanduser().absolute())
 
 
+def at_terminal() -> bool:
+    """Whether somebody can be asked."""
+    return sys.stdin.isatty()
+
+
 def user_name() -> str:
     """Who runs this command, for the tracker's records."""
     try:

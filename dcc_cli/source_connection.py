@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from dcc_cli.context import absolute_folder, json_option, open_tracker, read_accesskey, settings_from_environment
+from dcc_cli.context import at_terminal, json_option, open_tracker, read_accesskey, settings_from_environment
 from dcc_cli.output import count_of, echo_json, printable, warn
+from dcc_cli.source_questions import Place
+from dcc_cli.source_registration import register_by_asking, source_address
 from dcc_cli.suggestions import know
 from dcc_cli.tls_options import tls_options, tls_trust
 from dcc_resources.errors import ConfigurationError, UnreachableError
@@ -33,8 +35,8 @@ _accept_option = click.option(
 
 
 @click.command()
-@click.option("--centre", required=True, help="ILAR code of the centre that hosts it.")
-@click.option("--protocol", required=True, type=click.Choice(PROTOCOLS), help="What the server speaks.")
+@click.option("--centre", default="", help="ILAR code of the centre that hosts it.")
+@click.option("--protocol", type=click.Choice(PROTOCOLS), help="What the server speaks.")
 @click.option("--hostname", default="", help="HOST, HOST:PORT or [IPV6]:PORT; not needed for a folder.")
 @click.option("--username", default="", help="Whom to log in as; empty for anonymous FTP and for a folder.")
 @click.option("--accesskey", default="", help="env:NAME, file:PATH, key:PATH, a password, or - to be asked for it.")
@@ -44,15 +46,22 @@ _accept_option = click.option(
 @click.option("--no-test", is_flag=True, help="Register it without connecting to it.")
 @json_option
 def add(
+    centre: str,
+    protocol: str | None,
+    hostname: str,
+    username: str,
     accesskey: str,
+    base_path: str,
     accept_host_key: bool,
     tls_ca: str | None,
     tls_fingerprints: tuple[str, ...],
     no_test: bool,
     as_json: bool,
-    **place: str,
 ) -> None:
     """Register a file source and print its id.
+
+    At a terminal, what is missing is asked, the connection tried step by step and what is there explained, before
+    anything is registered; the centre too, if it is not yet.
 
     The server is connected to. The host key of an sftp server is shown and, when you accept it, pinned: another one is
     refused from then on. A source that cannot be used yet is registered all the same, with a warning; only an sftp
@@ -71,6 +80,7 @@ def add(
 
     \b
     Examples:
+      dcc source add
       dcc source add --centre H --protocol sftp --hostname sftp.example.org:2222 \\
         --username dcc --accesskey env:HARWELL_PASSWORD --base-path /impc
       dcc source add --centre J --protocol file --base-path /data/jax
@@ -86,8 +96,27 @@ def add(
     from dcc_resources.tracker.database import writing
 
     settings = settings_from_environment()
-    tls = tls_trust(place["protocol"], tls_ca, tls_fingerprints)
-    address = _address(read_accesskey(accesskey), **place)
+    given = Place(centre, protocol or "", hostname, username, base_path=base_path)
+    if given.missing():
+        if not at_terminal():
+            raise ConfigurationError(
+                f"Options are missing: {', '.join(given.missing())}. Give them, or run `dcc source add` at a terminal, "
+                "where it asks."
+            )
+        given = replace(given, accesskey=read_accesskey(accesskey))
+        with open_tracker(settings) as tracker:
+            registered = register_by_asking(
+                tracker,
+                settings,
+                given,
+                lambda protocol: tls_trust(protocol, tls_ca, tls_fingerprints),
+                accept_host_key=accept_host_key,
+                test=not no_test,
+            )
+        _report_addition(*registered, as_json)
+        return
+    tls = tls_trust(given.protocol, tls_ca, tls_fingerprints)
+    address = source_address(replace(given, accesskey=read_accesskey(accesskey)))
     if accesskey != "-" and registry.shown_accesskey(address.accesskey) == registry.MASK:
         click.echo(_PLAIN_HINT, err=True)
     with open_tracker(settings) as tracker:
@@ -107,34 +136,6 @@ def add(
         if not no_test and not warnings:
             warnings = _trial(tracker, settings, source_id)
     _report_addition(source_id, keys, warnings, as_json)
-
-
-def _address(
-    accesskey: str, *, centre: str, protocol: str, hostname: str, username: str, base_path: str
-) -> SourceAddress:
-    from pydantic import SecretStr
-
-    from dcc_resources.file_sources.access import parse_hostname
-    from dcc_resources.file_sources.base import SourceAddress, SourceProtocol
-
-    if protocol == SourceProtocol.FILE:
-        hostname = hostname or "localhost"
-        if not base_path:
-            raise ConfigurationError("A source of the protocol file needs the folder's path: --base-path.")
-        base_path = absolute_folder(base_path)
-    elif not hostname:
-        raise ConfigurationError(f"A source of the protocol {protocol} needs its server: --hostname HOST or HOST:PORT.")
-    else:
-        parse_hostname(hostname, 1)
-    return SourceAddress(
-        id=0,
-        centre=centre,
-        protocol=SourceProtocol(protocol),
-        hostname=hostname,
-        username=username,
-        accesskey=SecretStr(accesskey),
-        base_path=base_path,
-    )
 
 
 def _new_host_keys(address: SourceAddress, settings: Settings, *, accept: bool) -> list[PinnedKey]:
@@ -161,7 +162,7 @@ def _ask_for_host_key(hostname: str, shown: str, *, accept: bool) -> None:
     click.echo(f"The server {printable(hostname)} shows the host key {printable(shown)}.", err=True)
     if accept:
         return
-    if not sys.stdin.isatty():
+    if not at_terminal():
         raise ConfigurationError(
             "Nobody is at a terminal to accept the host key. Compare its fingerprint with the one that the centre's "
             "administrator gives, then run the command again with --accept-host-key. Nothing was registered."

@@ -193,6 +193,8 @@ class HostKeyChangedError(SourceError):
 class CertificateRefusedError(SourceError):
     """The file source's TLS certificate could not be verified."""
 
+    fingerprint: str | None = None
+
 
 class CertificateChangedError(CertificateRefusedError):
     """The file source shows another TLS certificate than the one that was accepted."""

@@ -51,8 +51,9 @@ class SourceAddress:
 
     @property
     def label(self) -> str:
-        """How messages name the source: `file source 3 (H, sftp://host:port)`."""
-        return f"file source {self.id} ({self.centre}, {self.protocol}://{self.hostname})"
+        """How messages name the source: `file source 3 (H, sftp://host:port)`; a new one has no id yet."""
+        named = f"file source {self.id}" if self.id else "new file source"
+        return f"{named} ({self.centre}, {self.protocol}://{self.hostname})"
 
 
 @dataclass(frozen=True, slots=True)

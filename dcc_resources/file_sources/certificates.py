@@ -174,9 +174,11 @@ class ServerCertificates:
         )
         begun = f"{self._label}: {what} could not be verified ({error.verify_message}). Nothing was sent to it. "
         if not self._source_id:
-            return CertificateRefusedError(
+            refusal = CertificateRefusedError(
                 f"{begun}Have it corrected, or name the authority that signed it in DCC_TLS_CA_FILE."
             )
+            refusal.fingerprint = None if shown is None else fingerprint_of(shown)
+            return refusal
         change = f"dcc source change {self._source_id}"
         pin = (
             ""

@@ -113,6 +113,11 @@ def add_centre(connection: Connection, centre: NewCentre) -> int:
     Raises ConfigurationError for a code that file names cannot hold, a missing full name, a text that the tracker
     cannot hold or a centre that is registered already.
     """
+    return insert_rows(connection, Centre.__table__, [check_new_centre(connection, centre)])[0]
+
+
+def check_new_centre(connection: Connection, centre: NewCentre) -> dict[str, object]:
+    """See whether a centre could be registered; returns its row. Raises what `add_centre` raises."""
     if not _CODE.fullmatch(centre.short_name):
         raise ConfigurationError(
             f"{centre.short_name!r} is no centre code: 1 to 32 letters and underscores, as in the names of the "
@@ -134,7 +139,7 @@ def add_centre(connection: Connection, centre: NewCentre) -> int:
             f"Centre {centre.short_name} is registered already. See `dcc centre list`; `dcc centre activate "
             f"{centre.short_name}` if it was deactivated."
         )
-    row = {
+    return {
         "short_name": centre.short_name,
         "imits_name": centre.imits_name or (known.imits_name if known else None),
         "full_name": full_name,
@@ -145,7 +150,6 @@ def add_centre(connection: Connection, centre: NewCentre) -> int:
         "is_active": True,
         "created": utc_now(),
     }
-    return insert_rows(connection, Centre.__table__, [row])[0]
 
 
 def list_centres(connection: Connection) -> list[CentreEntry]:
