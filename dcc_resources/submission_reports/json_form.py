@@ -23,6 +23,7 @@ from dcc_resources.submission_reports.model import (
     SubmissionReport,
     ZipLine,
 )
+from dcc_resources.submission_reports.sentences import next_sentences
 from dcc_resources.submission_reports.words import (
     OUTCOME_WORDS,
     PHASE_WORDS,
@@ -66,7 +67,7 @@ def _submission(report: SubmissionReport, catalogue: Catalogue) -> dict[str, Any
         "headline": catalogue.text(words.headline),
         "explanation": catalogue.text(words.explanation),
         "who_acts": catalogue.text(words.acts),
-        "next": [catalogue.text(sentence) for sentence in words.next],
+        "next": [catalogue.text(sentence) for sentence in next_sentences(report)],
         "size_bytes": report.size_bytes,
         "md5": report.md5,
         "created": _ready(report.created),

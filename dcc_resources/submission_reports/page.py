@@ -32,6 +32,8 @@ _TEMPLATES: Final = {
     SessionReport: "reports/session.html",
 }
 _STYLE: Final = "reports/style.css"
+_ONLY_WHERE_ANY: Final = ("refused", "unchecked", "superseded", "ended")
+"""Columns of what was accepted that are shown where they hold more than noughts."""
 _SIGNS: Final = {"good": "✓", "wait": "…", "warn": "!", "bad": "✗"}
 
 
@@ -109,10 +111,11 @@ def _of_submission(report: SubmissionReport, catalogue: Catalogue) -> dict[str, 
     entities = () if report.accepted is None else report.accepted.entities
     return {
         "words": words.OUTCOME_WORDS[report.outcome],
+        "next_sentences": sentences.next_sentences(report),
         "whole_reasons": sentences.whole_reasons(report),
         "notes": sentences.notes(report, catalogue),
         "hosts": report.hosts[:MOST_HOSTS],
-        "tells_ended": any(one.ended for one in entities),
+        "told": {name: any(getattr(one, name) for one in entities) for name in _ONLY_WHERE_ANY},
         "shown_phases": sentences.SHOWN_PHASES,
         "shown_steps": sentences.shown_steps,
         "document_notes": partial(sentences.document_notes, catalogue),

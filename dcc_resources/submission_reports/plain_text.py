@@ -63,7 +63,7 @@ def _submission(report: SubmissionReport, catalogue: Catalogue) -> Iterator[str]
         yield from _wrapped(sentence, 2)
     yield from _cause_lines(report.causes, report.causes_total, catalogue, tell_zip=False)
     yield from _title(catalogue.text("What happens next"))
-    for sentence in said.next:
+    for sentence in sentences.next_sentences(report):
         yield from _wrapped(catalogue.text(sentence), 2)
     yield from _accepted_lines(report.accepted, catalogue)
     if report.documents:

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Final
 from dcc_resources.languages import Catalogue
 from dcc_resources.languages.marking import mark_plural
 from dcc_resources.submission_reports.model import DocumentReport, Outcome, Step, SubmissionReport
-from dcc_resources.submission_reports.words import CRAWL_WORDS, PHASE_WORDS
+from dcc_resources.submission_reports.words import (
+    CRAWL_WORDS,
+    OUTCOME_WORDS,
+    PHASE_WORDS,
+    SUBMIT_AGAIN,
+    SUBMIT_FOR_EDIT,
+)
 from dcc_resources.tracker.queries import CrawlEntry
 from dcc_resources.tracker.reference import Phase, Status
 from dcc_resources.tracker.stories import DownloadStory, Reason
@@ -26,6 +32,17 @@ _ARCHIVE_OUTCOMES: Final = (
     Outcome.UNREADABLE,
 )
 _MOST_WHOLE: Final = 3
+
+
+def next_sentences(report: SubmissionReport) -> tuple[str, ...]:
+    """What happens next, as texts for a catalogue: of what is to be corrected only the ways that apply here."""
+    failed = {state.phase for state in report.states if state.status is Status.FAILED}
+    left_out = set()
+    if not any(phase < Phase.DATA for phase in failed):
+        left_out.add(SUBMIT_AGAIN)
+    if Phase.DATA not in failed:
+        left_out.add(SUBMIT_FOR_EDIT)
+    return tuple(sentence for sentence in OUTCOME_WORDS[report.outcome].next if sentence not in left_out)
 
 
 def shown_steps(document: DocumentReport) -> tuple[Step, ...]:

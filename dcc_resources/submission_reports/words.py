@@ -29,10 +29,15 @@ CENTRE_ACTS: Final = mark("You, at the centre")
 DCC_ACTS: Final = mark("The Data Coordination Centre")
 NOBODY_ACTS: Final = mark("Nobody: it goes on by itself")
 
-_TO_EDIT: Final = mark(
-    "Correct what is listed under “What to correct”, and submit the corrected animals and experiments again, in a new "
-    "archive in the directory “edit”. What was accepted need not be submitted again."
+SUBMIT_FOR_EDIT: Final = mark(
+    "Animals and experiments that are at fault: correct them, and submit them in a new archive in the directory "
+    "“edit”. What was accepted need not be submitted again, nor what clears by itself."
 )
+SUBMIT_AGAIN: Final = mark(
+    "Documents that were not taken at all: correct them, and submit them in a new archive, under a new name, in the "
+    "same directory."
+)
+"""What to do about documents that failed before their contents were checked, and in that check."""
 _NEW_ARCHIVE: Final = mark(
     "Correct the archive and upload it under a new name: the same day with the next number, or a new day. "
     "The next visit takes it."
@@ -92,25 +97,14 @@ OUTCOME_WORDS: Final[Mapping[Outcome, OutcomeWords]] = {
         mark("Nothing of the archive was accepted"),
         mark("Every document has errors that must be corrected."),
         CENTRE_ACTS,
-        (
-            mark("Correct what is listed under “What to correct”."),
-            mark(
-                "Submit documents that were not taken at all in a new archive, under a new name, in the same "
-                "directory. Submit animals and experiments that were taken and are at fault in the directory “edit”."
-            ),
-        ),
+        (SUBMIT_AGAIN, SUBMIT_FOR_EDIT),
     ),
     Outcome.PARTLY_TAKEN: OutcomeWords(
         mark("Needs correction"),
         mark("The archive was accepted in part: some of it must be corrected"),
         mark("What is in order goes on. What is at fault was left out and counts nowhere until it is corrected."),
         CENTRE_ACTS,
-        (
-            _TO_EDIT,
-            mark(
-                "Submit documents that were not taken at all in a new archive, under a new name, in the same directory."
-            ),
-        ),
+        (SUBMIT_AGAIN, SUBMIT_FOR_EDIT),
     ),
     Outcome.HELD: OutcomeWords(
         mark("Waits to be confirmed"),
