@@ -18,6 +18,7 @@ from dcc_resources.file_sources.base import SourceAddress, SourceProtocol
 from dcc_resources.integrity import registry
 from dcc_resources.integrity.checking import check_contents
 from dcc_resources.integrity.context import DocumentContext, ExperimentKey, KnownSpecimen, Where
+from dcc_resources.languages import load_catalogue
 from dcc_resources.naming import Action
 from dcc_resources.reference_data.loading import ReferenceData
 from dcc_resources.report_channels import Report
@@ -78,3 +79,18 @@ def test_a_channel_of_ones_own_sends_reports(examples: Mapping[str, Any], tmp_pa
     assert "session 7" in channel.send(Report(7, "All well", "Nothing new."))
     (line,) = (tmp_path / "reports.jsonl").read_text("utf-8").splitlines()
     assert json.loads(line) == {"session": 7, "subject": "All well", "text": "Nothing new."}
+
+
+def test_a_language_of_ones_own_is_spoken(examples: Mapping[str, Any], tmp_path: Path) -> None:
+    (catalogue,) = re.findall(r"^```po\n(.*?)^```$", (ROOT / "docs/extending.md").read_text("utf-8"), re.M | re.S)
+    (tmp_path / "fr.po").write_text(catalogue, "utf-8")
+    french = load_catalogue("fr", Settings(home=tmp_path, languages_directory=tmp_path))
+    assert (french.text("Accepted"), french.size(0), french.size(2)) == ("Accepté", "0 octet", "2 octets")
+    assert french.date(date(2013, 10, 31)) == "31 oct. 2013"
+    assert examples["greeting"](french, "Ics", 12_345) == "12\u202f345 archives of Ics came through."
+    document = DocumentContext(1, Action.ADD, "H", date(2026, 11, 21), ReferenceData(), NothingKnown())
+    found = check_contents(contents(experiment("E1")._replace(date="2013-10-06")), document)
+    (message,) = [finding.message for finding in found if finding.rule == "D1"]
+    assert french.recorded(message) == "L’expérience 'E1' est datée d’un dimanche."
+    recorded = "The colony 'C' of 'M1' is not registered. Correct its id or have the colony registered."
+    assert french.recorded(recorded).startswith("La colonie 'C' de 'M1' n’est pas enregistrée.")
