@@ -106,6 +106,15 @@ def _sources(_: str) -> Iterable[str]:
     return _asked(lambda connection: [str(one) for one in connection.scalars(query)])
 
 
+def _sessions(_: str) -> Iterable[str]:
+    from sqlalchemy import select
+
+    from dcc_resources.tracker.models import CrawlingSession
+
+    query = select(CrawlingSession.id).order_by(CrawlingSession.id.desc()).limit(MOST)
+    return _asked(lambda connection: [str(one) for one in connection.scalars(query)])
+
+
 def _rules(_: str) -> Iterable[str]:
     from dcc_resources.integrity.catalogue import CATALOGUE
 
@@ -129,10 +138,13 @@ def _asked(question: Callable[[Connection], list[str]]) -> list[str]:
 VALUES: Final[Mapping[str, Callable[[str], Iterable[str]]]] = {
     "zip_action": _zip_actions,
     "zip_actions": _zip_actions,
+    "zip_name": _zip_actions,
     "centre": _centres,
     "code": _centres,
     "source_id": _sources,
     "source_ids": _sources,
+    "session": _sessions,
+    "session_id": _sessions,
     "rule": _rules,
     "error_or_rule": _explained,
 }

@@ -49,11 +49,12 @@ def causes(
     spreadsheet: Path | None,
     as_json: bool,
 ) -> None:
-    """Say what is wrong by its cause: ten thousand findings may be one colony that is not registered.
+    """Say what is wrong, by its causes.
 
-    Each cause has who must act, what to do, and what would be right if it was put right: documents and archives that
-    have this fault and no other that is as bad. What stopped documents before rules looked at them is told too, and
-    what keeps crawls from a file source. The worst and largest come first.
+    Ten thousand findings may be one colony that is not registered. Each cause has who must act, what to do, and what
+    would be right if it was put right: documents and archives that have this fault and no other that is as bad. What
+    stopped documents before rules looked at them is told too, and what keeps crawls from a file source. The worst and
+    largest come first.
 
     \b
     Examples:
@@ -64,7 +65,8 @@ def causes(
     \b
     JSON: a list of {"key" (names the cause for good), "kind" (rule or error), "subject", "centre",
       "acts" ("centre", "DCC", "registry", "nobody"), "severity", "title", "remedy", "findings",
-      "documents", "zips", "entities", "held_up" (waits for them), "values" (how many, where they differ),
+      "documents", "zips", "entities", "held_up" (waits for
+      them), "values" (how many, where they differ),
       "clears": {"findings", "documents", "zips", "entities"},
       "example": {"zip", "document", "line", "column", "element", "value", "message", "expected",
         "permitted", "nearest"}}

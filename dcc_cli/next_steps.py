@@ -67,8 +67,8 @@ NEXT: Final[Mapping[str, tuple[Step, ...]]] = {
         Step("dcc status", "how far everything is"),
     ),
     "show": (
-        Step("dcc data findings --each --zip {in_error}", "every finding, with document, line and value"),
-        Step("dcc retry {failed}", "once its cause is mended: fetches and checks it anew"),
+        Step("dcc data causes --zip {in_error}", "what is wrong in it, by its causes, and who acts"),
+        Step("dcc report {failed}", "what to tell the centre"),
         Step("dcc data plan {held}", "what it would change, if you confirm it"),
         Step("dcc zips --centre {centre}", "the other archives of the centre"),
         _STATUS,
@@ -80,6 +80,11 @@ NEXT: Final[Mapping[str, tuple[Step, ...]]] = {
         _STATUS,
     ),
     "sessions": (_STATUS,),
+    "notify": (
+        Step("dcc notify", "sends what is due", needs="dry_run"),
+        Step("dcc status", "how far everything is", needs="listed"),
+        Step("dcc notify --list", "what was told to whom"),
+    ),
     "data plan": (
         Step("dcc data confirm {held} --reason ...", "lets it take effect"),
         Step("dcc show {zip_action}", "what happened to it"),
@@ -92,7 +97,7 @@ NEXT: Final[Mapping[str, tuple[Step, ...]]] = {
     "data history": (_STATUS,),
     "data recheck": (Step("dcc crawl", "judges them again"),),
     "data causes": (
-        Step("dcc data findings --each --zip {zip_action}", "every finding, with document, line and value"),
+        Step("dcc report {zip_action}", "the answer to the centre"),
         Step("dcc data causes --centre {centre} --spreadsheet {centre}.xlsx", "the same for the centre, with findings"),
         Step("dcc data findings --each", "every finding, with document, line and value"),
     ),

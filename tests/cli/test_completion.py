@@ -66,6 +66,7 @@ def test_values_of_every_kind_are_offered(dcc: Dcc) -> None:
     assert completed(dcc, "centre", "deactivate", "J") == ["J"]
     assert completed(dcc, "source", "test", "") == ["1"]
     assert completed(dcc, "crawl", "--source", "") == ["1"]
+    assert completed(dcc, "report", "--session", "") == ["1"]
     assert completed(dcc, "rules", "waive", "S1")[:2] == ["S1", "S10"]
     assert completed(dcc, "explain", "host-key-") == ["host-key-unknown", "host-key-changed"]
     assert completed(dcc, "zips", "--status", "f") == ["failed"]
@@ -115,8 +116,8 @@ def test_every_zip_action_centre_source_and_rule_of_a_command_is_completed(path:
     unregistered = {("validate", "--centre"), ("centre add", "code")}
     for parameter in ALL[path].params:
         words = {*parameter.opts, str(parameter.metavar)}
-        valued = words & {"--centre", "--zip", "--rule", "--source", "rule", "code"} or {
-            word for word in words if word.startswith("ACTION/ZIP")
+        valued = words & {"--centre", "--zip", "--rule", "--source", "--session", "rule", "code"} or {
+            word for word in words if "ACTION/ZIP" in word
         }
         if valued and not isinstance(parameter.type, click.Choice):
             known = any((" ".join(path), word) in unregistered for word in valued)

@@ -98,7 +98,7 @@ def test_commands_lead_from_one_to_the_next(talking: Dcc) -> None:
     assert next_of("crawl") == "dcc status"
     folder.put("add/H.2013-10-31.2.impc.zip", b"none")
     assert next_of("crawl", exit_code=1) == "dcc show add/H.2013-10-31.2.impc.zip"
-    assert next_of("show", "add/H.2013-10-31.2.impc.zip") == "dcc retry add/H.2013-10-31.2.impc.zip"
+    assert next_of("show", "add/H.2013-10-31.2.impc.zip") == "dcc report add/H.2013-10-31.2.impc.zip"
     assert next_of("status") == "dcc zips --status failed"
     assert next_of("zips", "--status", "failed") == "dcc show add/H.2013-10-31.2.impc.zip"
     folder.path.rename(talking.root / "moved")
