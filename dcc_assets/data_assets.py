@@ -21,6 +21,7 @@ from dcc_assets.mirroring import Mirror
 from dcc_assets.recalled_zips import zips_recalled
 from dcc_assets.runs import session_to_resume, step_of, tag_session
 from dcc_assets.shown_zips import archive_older
+from dcc_assets.told_causes import zips_explained
 from dcc_assets.work import PLATFORM, Platform, known_keys
 from dcc_resources.errors import NotFoundError
 from dcc_resources.outcomes import ZipKey
@@ -82,7 +83,8 @@ def load(context: OpExecutionContext) -> None:
         tag_session(context, work.session)
         with work.open_qc() as qc:
             recall = zips_recalled(work.tracker, work.settings, qc)
-            with EventRecorder(context.instance, step_of(context), recall=recall) as recorder:
+            explain = zips_explained(work.tracker, work.settings)
+            with EventRecorder(context.instance, step_of(context), recall=recall, explain=explain) as recorder:
                 mirror = Mirror(context.instance, recorder, work.tracker, qc, work.settings)
                 mirror.catch_up()
                 try:
@@ -114,7 +116,11 @@ def load_chosen(
         with (
             work.open_qc() as qc,
             EventRecorder(
-                context.instance, step_of(context), planned, zips_recalled(work.tracker, work.settings, qc)
+                context.instance,
+                step_of(context),
+                planned,
+                zips_recalled(work.tracker, work.settings, qc),
+                zips_explained(work.tracker, work.settings),
             ) as recorder,
         ):
             mirror = Mirror(context.instance, recorder, work.tracker, qc, work.settings)

@@ -244,7 +244,7 @@ def _about(outcome: ZipData) -> Metadata:
 
 
 def _advice(advice: _Advice) -> Metadata:
-    return {"who acts": advice[0], "what to do": advice[1]}
+    return {"Who acts": advice[0], "What to do": advice[1]}
 
 
 def _links(outcome: ZipData, besides: AssetKey) -> Metadata:
@@ -254,7 +254,7 @@ def _links(outcome: ZipData, besides: AssetKey) -> Metadata:
         if outcome.centre:
             wanted.append(("Report on the centre", report_of_centre(outcome.centre)))
         wanted += links_to_steps(outcome.key.partition, besides)
-    return {"links": links(wanted)}
+    return {"Links": links(wanted)}
 
 
 def _failure(outcome: ZipData, check: AssetCheckKey, phase: Phase, headline: str) -> Metadata:

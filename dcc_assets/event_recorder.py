@@ -14,7 +14,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -35,7 +35,7 @@ from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetC
 from dagster._core.events import AssetObservationData, StepMaterializationData
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
 
-from dcc_assets.metadata import as_shown
+from dcc_assets.metadata import Metadata, as_shown
 from dcc_resources.errors import DagsterStorageError
 from dcc_resources.legible_text import legible
 
@@ -96,6 +96,11 @@ def nothing_more(_partitions: Sequence[str]) -> Iterable[Report]:
     return ()
 
 
+def nothing_said(_partitions: Sequence[str]) -> Mapping[str, Metadata]:
+    """Where nothing is said beside checks that fail but what their verdicts say."""
+    return {}
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """The step on whose behalf events are stored."""
@@ -110,7 +115,8 @@ class EventRecorder:
 
     `planned` are the checks that the run announced for its partitions: for these every verdict is stored. `recall`
     tells all there is of partitions that were not there, such as zip actions that had been archived, where what is told
-    of them is not whole; it is called in the recorder's thread. A failure to store never holds up the work, which the
+    of them is not whole; `explain` tells what is said beside checks that zip actions fail, by their partitions. Both
+    are called in the recorder's thread. A failure to store never holds up the work, which the
     tracker has in any case: it is raised on leaving, as DagsterStorageError.
     """
 
@@ -120,10 +126,12 @@ class EventRecorder:
         step: Step,
         planned: Collection[AssetCheckKey] = (),
         recall: Callable[[Sequence[str]], Iterable[Report]] = nothing_more,
+        explain: Callable[[Sequence[str]], Mapping[str, Metadata]] = nothing_said,
     ) -> None:
         self._instance = instance
         self._step = step
         self._recall = recall
+        self._explain = explain
         self._planned = frozenset(planned)
         self._told: queue.SimpleQueue[Report | None] = queue.SimpleQueue()
         self._error: Exception | None = None
@@ -175,7 +183,7 @@ class EventRecorder:
         self._store(
             self._materialisation(report, materialised) for report in reports for materialised in report.materialised
         )
-        wanted = self._wanted(reports)
+        wanted = self._explained(self._wanted(reports))
         self._store(self._observation(report, verdict) for report, verdict in wanted if not verdict.passed)
         targets = self._targets(wanted)
         self._store(
@@ -212,6 +220,17 @@ class EventRecorder:
             for report in reports
             for verdict in report.verdicts
             if verdict.told or verdict.check in self._planned or (verdict.check, report.partition) in red
+        ]
+
+    def _explained(self, wanted: Sequence[tuple[Report, Verdict]]) -> list[tuple[Report, Verdict]]:
+        """The verdicts, those that failed with what is said beside them."""
+        failed = [r.partition for r, verdict in wanted if not verdict.passed and r.partitions is not None]
+        said = self._explain(failed) if failed else {}
+        return [
+            (report, verdict)
+            if verdict.passed or report.partition not in said
+            else (report, replace(verdict, metadata={**verdict.metadata, **said[report.partition]}))
+            for report, verdict in wanted
         ]
 
     def _failing(self, wanted: Collection[tuple[AssetCheckKey, str]]) -> set[tuple[AssetCheckKey, str | None]]:

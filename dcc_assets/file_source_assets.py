@@ -17,6 +17,7 @@ from dcc_assets.event_recorder import EventRecorder
 from dcc_assets.recalled_zips import zips_recalled
 from dcc_assets.runs import session_to_resume, step_of, tag_session
 from dcc_assets.source_reports import found_zip_reports, source_report
+from dcc_assets.told_causes import zips_explained
 from dcc_assets.work import PLATFORM, Platform, Work, data_is_due
 from dcc_assets.zip_mirroring import note_shown, show_unshown
 from dcc_resources.errors import NotFoundError
@@ -59,7 +60,11 @@ def crawl(
         context.instance.add_dynamic_partitions(str(FILE_SOURCES.name), list(sources))
         wanted = None if partitions is None else _source_ids(sources, partitions)
         with EventRecorder(
-            context.instance, step_of(context), planned, zips_recalled(work.tracker, work.settings)
+            context.instance,
+            step_of(context),
+            planned,
+            zips_recalled(work.tracker, work.settings),
+            zips_explained(work.tracker, work.settings),
         ) as recorder:
             show_unshown(context.instance, recorder, work.tracker, work.settings)
             for outcome in work.crawl(wanted):

@@ -26,6 +26,7 @@ from dcc_assets.recorded_contexts import recorded_contexts, recorded_overviews
 from dcc_assets.recorded_data import AT_ONCE, documented_zip_actions, recorded_page
 from dcc_assets.runs import step_of
 from dcc_assets.shown_zips import read_archive
+from dcc_assets.told_causes import zips_explained
 from dcc_assets.work import PLATFORM, Platform, open_qc
 from dcc_resources.data_outcomes import ContextsBuilt, DataOutcome, OverviewsBuilt, ZipData
 from dcc_resources.databases.columns import UtcDateTime, utc_now
@@ -196,7 +197,8 @@ def show_changes(context: OpExecutionContext) -> None:
     platform: Platform = getattr(context.resources, PLATFORM)
     with platform.tracker() as (settings, tracker), open_qc(settings) as qc:
         require_current(qc, patience_seconds=settings.database_retry)
-        with EventRecorder(context.instance, step_of(context), recall=zips_recalled(tracker, settings, qc)) as recorder:
+        recall, explain = zips_recalled(tracker, settings, qc), zips_explained(tracker, settings)
+        with EventRecorder(context.instance, step_of(context), recall=recall, explain=explain) as recorder:
             mirror = Mirror(context.instance, recorder, tracker, qc, settings)
             mirror.catch_up()
         mirror.note_shown()

@@ -30,7 +30,7 @@ def source_report(crawl: SourceCrawl) -> Report:
         "seconds": MetadataValue.float(round(crawl.seconds, 3)),
     }
     if crawl.error is not None:
-        details |= {"error": crawl.error.kind, "reason": reason, "who acts": _WHO, "what to do": _WHAT}
+        details |= {"error": crawl.error.kind, "reason": reason, "Who acts": _WHO, "What to do": _WHAT}
     details |= _links(crawl)
     verdict = Verdict(
         REACHABLE,
@@ -56,7 +56,7 @@ def found_zip_reports(crawl: SourceCrawl) -> Iterator[Report]:
                 "zip": str(key),
                 "action": key.action.value,
                 **found_on,
-                "links": links([("Submission report", report_of_zip(key)), source]),
+                "Links": links([("Submission report", report_of_zip(key)), source]),
             }
             there = Materialised(ZIP_ACTIONS_ASSET, about, f"Found on {crawl.label}.")
             fine = Verdict(_NAME, True, f"{key.file_name} follows the naming convention.", told=False)
@@ -70,9 +70,9 @@ def found_zip_reports(crawl: SourceCrawl) -> Iterator[Report]:
                 "zip": str(key),
                 "phase": Phase.ZIP_NAME.short_name,
                 "reason": reason,
-                "who acts": WHO_ACTS[Phase.ZIP_NAME],
-                "what to do": WHAT_TO_DO[Phase.ZIP_NAME],
-                "links": links([("Submission report", report_of_zip(key)), source]),
+                "Who acts": WHO_ACTS[Phase.ZIP_NAME],
+                "What to do": WHAT_TO_DO[Phase.ZIP_NAME],
+                "Links": links([("Submission report", report_of_zip(key)), source]),
                 **found_on,
             },
         )
@@ -112,4 +112,4 @@ def _counts(crawl: SourceCrawl) -> Metadata:
 
 
 def _links(crawl: SourceCrawl) -> Metadata:
-    return {"links": links([("What this centre has sent, and what was not taken", report_of_centre(crawl.centre))])}
+    return {"Links": links([("What this centre has sent, and what was not taken", report_of_centre(crawl.centre))])}

@@ -15,6 +15,7 @@ from dcc_assets.catalogue import ZIP_ACTIONS_ASSET, ZIP_CHECK_SPECS, ZIP_SPECS
 from dcc_assets.event_recorder import EventRecorder, Report
 from dcc_assets.recalled_zips import zips_recalled
 from dcc_assets.runs import session_to_resume, step_of, tag_session
+from dcc_assets.told_causes import zips_explained
 from dcc_assets.work import PLATFORM, Platform, data_is_due, known_keys
 from dcc_assets.zip_mirroring import note_shown, show_recorded, show_unshown
 from dcc_assets.zip_reports import whole_zip_report, zip_report
@@ -62,7 +63,11 @@ def process(
         keys = None if partitions is None else known_keys(work.tracker, work.settings, partitions)
         staging = Staging(work.settings.staging_directory)
         with EventRecorder(
-            context.instance, step_of(context), planned, zips_recalled(work.tracker, work.settings)
+            context.instance,
+            step_of(context),
+            planned,
+            zips_recalled(work.tracker, work.settings),
+            zips_explained(work.tracker, work.settings),
         ) as recorder:
             show_unshown(context.instance, recorder, work.tracker, work.settings)
             for outcome in work.process(keys):

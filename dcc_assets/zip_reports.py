@@ -168,8 +168,8 @@ def _failure(outcome: ZipOutcome, phase: Phase, headline: str, staging: Staging)
         "phase": phase.short_name,
         "status": Status.FAILED.short_name,
         "reason": headline,
-        "who acts": WHO_ACTS[phase],
-        "what to do": WHAT_TO_DO[phase],
+        "Who acts": WHO_ACTS[phase],
+        "What to do": WHAT_TO_DO[phase],
         **_links(outcome, CHECK_OF_PHASE[phase].asset_key),
     }
     if phase in _OF_DOCUMENTS:
@@ -177,9 +177,10 @@ def _failure(outcome: ZipOutcome, phase: Phase, headline: str, staging: Staging)
         metadata |= _kinds(faulty)
         metadata |= _error_lines(faulty)
         metadata |= _documents(outcome.documents)
-    elif outcome.reasons:
-        metadata["reasons"] = table(("error", "message"), [(r.kind, r.message) for r in outcome.reasons[:ERRORS_SHOWN]])
-    metadata |= _transfer(outcome)
+    else:
+        reasons = [(reason.kind, reason.message) for reason in outcome.reasons[:ERRORS_SHOWN]]
+        metadata |= {"reasons": table(("error", "message"), reasons)} if reasons else {}
+        metadata |= _transfer(outcome)
     if outcome.downloaded:
         metadata |= _place(outcome, staging)
     return metadata
@@ -204,7 +205,7 @@ def _links(outcome: ZipOutcome, besides: AssetKey) -> Metadata:
         wanted.append(("File source", page_of_partition(FILE_SOURCE_LISTINGS, outcome.source_partition)))
     if outcome.failed:
         wanted += links_to_steps(outcome.key.partition, besides)
-    return {"links": links(wanted)}
+    return {"Links": links(wanted)}
 
 
 def links_to_steps(partition: str, besides: AssetKey) -> list[Link]:

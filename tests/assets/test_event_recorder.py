@@ -133,3 +133,22 @@ def test_a_failure_of_the_work_itself_is_not_hidden_by_one_of_the_storage(
     with caplog.at_level(logging.ERROR), pytest.raises(ValueError, match="the work"):
         work()
     assert "disk full" in caplog.text
+
+
+def test_what_explains_a_failure_stands_beside_it_and_beside_nothing_else(dagster: Dagster) -> None:
+    asked: list[Sequence[str]] = []
+
+    def explain(partitions: Sequence[str]) -> dict[str, dict[str, str]]:
+        asked.append(partitions)
+        return {"bad": {"Causes": "a colony"}}
+
+    good, bad = (
+        Report("good", (), (verdict(True),), partitions="zips"),
+        Report("bad", (), (verdict(False),), None, "zips"),
+    )
+    source = Report("source", (), (verdict(False),))
+    with EventRecorder(dagster.instance, STEP, explain=explain) as recorder:
+        recorder.tell_of_many([good, bad, source])
+    assert [list(partitions) for partitions in asked] == [["bad"]]
+    shown = {name: "Causes" in dagster.evaluation(CHECK, name).metadata for name in ("good", "bad", "source")}
+    assert shown == {"good": False, "bad": True, "source": False}
