@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dcc_cli.context import json_option, open_tracker, parse_zip_key, settings_from_environment
+from dcc_cli.output import count_of
 from dcc_cli.suggestions import know
 from dcc_resources.errors import ConfigurationError, ExportError
 
@@ -39,6 +40,7 @@ class _Subject:
 @click.option("--centre", metavar="CODE", help="Of all that this centre has submitted.")
 @click.option("--session", type=int, metavar="N", help="Of this crawling session.")
 @click.option("--html", type=_FILE, metavar="FILE", help="Write the page to FILE; - is standard output.")
+@click.option("--spreadsheet", type=_FILE, metavar="FILE", help="Write every finding and error to FILE (.xlsx).")
 @click.option("--language", metavar="CODE", help="Language, such as de. [DCC_LANGUAGE, or the centre's]")
 @click.option("--pictures", type=click.IntRange(0, 50), default=6, show_default=True, help="Pictures in the page.")
 @json_option
@@ -47,6 +49,7 @@ def report(
     centre: str | None,
     session: int | None,
     html: Path | None,
+    spreadsheet: Path | None,
     language: str | None,
     pictures: int,
     as_json: bool,
@@ -55,12 +58,13 @@ def report(
 
     What came, what became of each document, what to correct and who acts, what was accepted: of the zip action
     ACTION/ZIP, of all of a centre, or of a session. In words for the data managers of centres. On the terminal in
-    short; --html writes a page that needs nothing else to be read, mailed or printed.
+    short; --html writes a page that needs nothing else to be read, mailed or printed, --spreadsheet a sheet
+    with every finding.
 
     \b
     Examples:
       dcc report add/H.2013-10-31.1.impc.zip
-      dcc report add/H.2013-10-31.1.impc.zip --html report.html
+      dcc report add/H.2013-10-31.1.impc.zip --html report.html --spreadsheet findings.xlsx
       dcc report --centre H --html harwell.html --language de
 
     \b
@@ -84,14 +88,16 @@ def report(
     subject = _subject(zip_action, centre, session)
     _refuse_both(as_json, html)
     settings = settings_from_environment()
-    with _collected(settings, subject, language, pictures if html else 0) as (found, catalogue, _):
+    with _collected(settings, subject, language, pictures if html else 0) as (found, catalogue, connections):
         if html is not None:
             _write_page(found, catalogue, settings, html)
+        if spreadsheet is not None:
+            _write_sheet(connections, subject, catalogue, spreadsheet)
         if as_json:
             from dcc_resources.submission_reports.kept import json_text
 
             click.echo(json_text(found, catalogue), nl=False)
-        elif html is None:
+        elif html is None and spreadsheet is None:
             from dcc_resources.submission_reports.plain_text import render_text
 
             click.echo(render_text(found, catalogue), nl=False)
@@ -156,6 +162,27 @@ def _write_page(found: Report, catalogue: Catalogue, settings: Settings, html: P
         return
     write_page(_place(html), page)
     click.echo(f"Wrote {html}.", err=True)
+
+
+def _write_sheet(
+    connections: tuple[Connection, Connection | None], subject: _Subject, catalogue: Catalogue, path: Path
+) -> None:
+    from dcc_resources.causes.spreadsheet import write_findings_spreadsheet
+    from dcc_resources.causes.zip_scopes import Scope
+    from dcc_resources.submission_reports import gathered
+    from dcc_resources.submission_reports.collecting import keys_of_session
+
+    tracker, qc = connections
+    if subject.key is not None:
+        scope, causes = Scope(zips=[subject.key]), gathered.gather_zip_causes(tracker, qc, subject.key)
+    elif subject.centre is not None:
+        scope, causes = Scope(centre=subject.centre), gathered.gather_centre_causes(tracker, qc, subject.centre)
+    else:
+        session = subject.session or 0
+        scope = Scope(zips=keys_of_session(tracker, session))
+        causes = gathered.gather_session_causes(tracker, qc, session)
+    written = write_findings_spreadsheet(_place(path), tracker, qc, scope, causes, catalogue)
+    click.echo(f"Wrote {path}: {count_of(written.findings, 'finding')}.", err=True)
 
 
 def _place(path: Path) -> Path:

@@ -19,6 +19,7 @@ pytest_plugins = [
     "tests.mail_server",
     "tests.served_sources",
     "tests.stores",
+    "tests.resources.submission_world",
 ]
 
 _LONG = ("tests/test_documents_commands.py", "tests/test_benchmarks", "tests/soak/")

@@ -47,11 +47,13 @@ if TYPE_CHECKING:
 MOST_DOCUMENTS: Final = 200
 """Documents that a report lists; the others are counted."""
 MOST_ATTEMPTS: Final = 20
-MOST_CAUSES: Final = 50
+MOST_CAUSES: Final = 30
 MOST_PROCEDURES: Final = 60
 MOST_PICTURES: Final = 6
 MOST_ZIPS: Final = 300
+MOST_SOURCES: Final = 100
 MOST_NOT_TAKEN: Final = 100
+"""What was not taken, of all sources together: those in trouble come first."""
 MOST_NOTES: Final = 20
 """Reopenings, findings of crawls and removals that a report lists: the latest."""
 
@@ -139,6 +141,7 @@ def collect_centre(
         made=utc_now(),
         tone=_tone(counts, troubled=False),
         sources=_sources(tracker, sources, latest_crawls(tracker)),
+        sources_total=len(sources),
         zips=tuple(zips[:MOST_ZIPS]),
         zips_total=len(zips),
         outcomes=_in_order(counts),
@@ -180,6 +183,7 @@ def collect_session(
         made=utc_now(),
         tone=_tone(counts, troubled=troubled),
         sources=_sources(tracker, sources, crawls),
+        sources_total=len(sources),
         zips=tuple(zips[:MOST_ZIPS]),
         zips_total=len(zips),
         outcomes=_in_order(counts),
@@ -189,6 +193,14 @@ def collect_session(
         found=sum(cause.findings for cause in causes),
         qc_missing=_missing(qc, qc_missing),
     )
+
+
+def keys_of_session(tracker: Connection, session_id: int) -> list[ZipKey]:
+    """The zip actions of a session. Raises NotFoundError."""
+    entries = list_sessions(tracker, ids=[session_id])
+    if not entries:
+        raise NotFoundError(f"There is no session {session_id}. See `dcc sessions`.")
+    return [line.key for line in zips_of_session(tracker, entries[0])]
 
 
 def _names(tracker: Connection) -> dict[str, str]:
@@ -224,9 +236,16 @@ def _states(zips: Iterable[ZipLine]) -> tuple[StateCount, ...]:
 def _sources(
     tracker: Connection, sources: Sequence[SourceEntry], crawls: Mapping[int, CrawlEntry]
 ) -> tuple[SourceReport, ...]:
-    reports = []
-    for source in sources:
-        rows = gather_not_taken(tracker, source.id)
+    """The first sources, those in trouble before others."""
+
+    def is_well(source: SourceEntry) -> bool:
+        crawl = crawls.get(source.id)
+        return crawl is not None and crawl.error is None
+
+    reports: list[SourceReport] = []
+    left = MOST_NOT_TAKEN
+    for source in sorted(sources, key=is_well)[:MOST_SOURCES]:
+        rows = gather_not_taken(tracker, source.id) if left > 0 else []
         reports.append(
             SourceReport(
                 source=source.id,
@@ -235,10 +254,11 @@ def _sources(
                 state=source.state,
                 hosted=source.hosted,
                 crawl=crawls.get(source.id),
-                not_taken=tuple(rows[:MOST_NOT_TAKEN]),
+                not_taken=tuple(rows[:left]),
                 not_taken_total=len(rows),
             )
         )
+        left -= len(rows)
     return tuple(reports)
 
 

@@ -130,6 +130,7 @@ def _summary(report: CentreReport | SessionReport, catalogue: Catalogue) -> dict
         "tone": report.tone.value,
         "standing": catalogue.text(TONE_WORDS[report.tone]),
         "sources": [_source(source, catalogue) for source in report.sources],
+        "sources_total": report.sources_total,
         "outcomes": {outcome.value: count for outcome, count in report.outcomes.items()},
         "states": _ready(report.states),
         "zips": [_zip(line, catalogue) for line in report.zips],
@@ -183,12 +184,13 @@ def _causes(causes: tuple[Cause, ...], catalogue: Catalogue) -> list[dict[str, A
 def _cause(cause: Cause, catalogue: Catalogue) -> dict[str, Any]:
     shown: dict[str, Any] = dict(cause_as_json(cause, catalogue))
     example = dict(shown["example"])
-    for name in ("value", "element", "nearest", "expected"):
+    for name in ("zip", "document", "value", "element", "nearest", "expected"):
         example[name] = None if example[name] is None else shortened(str(example[name]), LONGEST_VALUE)
     example["message"] = shortened(catalogue.recorded(cause.example.message))
     example["permitted"] = [shortened(value, LONGEST_VALUE) for value in cause.example.permitted[:MOST_PERMITTED]]
     return {
         **shown,
+        "subject": shortened(cause.subject, LONGEST_VALUE),
         "title": shortened(str(shown["title"])),
         "remedy": shortened(str(shown["remedy"])),
         "who_acts": cause.who_acts(catalogue),

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from typing import Final
 
-LONGEST_MESSAGE: Final = 1_000
+from dcc_resources.legible_text import legible
+
+LONGEST_MESSAGE: Final = 600
 LONGEST_VALUE: Final = 200
-MOST_PERMITTED: Final = 20
+MOST_PERMITTED: Final = 10
 MOST_HOSTS: Final = 20
 MOST_REASONS: Final = 3
 """Reasons of one download attempt: the last."""
-MOST_PICTURE_BYTES: Final = 1_000_000
+MOST_PICTURE_BYTES: Final = 600_000
 """Of all pictures in a page, as they stand in it; what is beyond is left out, and that is said."""
 
 
 def shortened(text: str, most: int = LONGEST_MESSAGE) -> str:
-    """The text, or the beginning of it with an ellipsis."""
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+    """The text, or the beginning of it with an ellipsis; no longer than `most` when what is not seen is spelt out."""
+    seen = legible(text[:most])
+    return text if len(text) <= most and len(seen) <= most else f"{seen[: most - 1]}…"

@@ -240,6 +240,7 @@ class CentreReport:
     made: datetime
     tone: Tone
     sources: tuple[SourceReport, ...]
+    sources_total: int
     zips: tuple[ZipLine, ...]
     zips_total: int
     outcomes: Mapping[Outcome, int]
@@ -263,6 +264,7 @@ class SessionReport:
     made: datetime
     tone: Tone
     sources: tuple[SourceReport, ...]
+    sources_total: int
     zips: tuple[ZipLine, ...]
     zips_total: int
     outcomes: Mapping[Outcome, int]

@@ -89,6 +89,7 @@ def _centre(report: CentreReport, catalogue: Catalogue) -> Iterator[str]:
     yield from _zip_lines(report.zips, report.zips_total, catalogue)
     yield from _accepted_lines(report.accepted, catalogue)
     yield from _source_lines(report.sources, catalogue)
+    yield from _more(report.sources_total - len(report.sources), catalogue)
 
 
 def _session(report: SessionReport, catalogue: Catalogue) -> Iterator[str]:
@@ -101,6 +102,7 @@ def _session(report: SessionReport, catalogue: Catalogue) -> Iterator[str]:
     yield from _cause_lines(report.causes, report.causes_total, catalogue, tell_zip=True)
     yield from _zip_lines(report.zips, report.zips_total, catalogue)
     yield from _source_lines(report.sources, catalogue)
+    yield from _more(report.sources_total - len(report.sources), catalogue)
 
 
 def _outcome_lines(report: CentreReport | SessionReport, catalogue: Catalogue) -> Iterator[str]:

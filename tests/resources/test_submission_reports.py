@@ -1,0 +1,252 @@
+"""Reports on submissions in every state: the facts, the page and the JSON say the same, and nothing harms a reader."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dcc_resources.errors import NotFoundError
+from dcc_resources.submission_reports.collecting import collect_centre, collect_session
+from dcc_resources.submission_reports.model import Accepted, Outcome, Standing
+from dcc_resources.submission_reports.page import render_html
+from dcc_resources.submission_reports.plain_text import render_text
+from dcc_resources.tracker.queries import list_sessions
+from dcc_resources.tracker.reference import Phase
+from tests.data_installations import DataInstallation
+from tests.databases import only_mariadb
+from tests.resources import submission_world as world
+from tests.resources.report_pages import Page
+from tests.resources.submission_world import Desk
+
+OUTCOMES = {
+    world.NAME_REFUSED: Outcome.NAME_REFUSED,
+    world.CHECKSUM_WRONG: Outcome.CHECKSUM_WRONG,
+    world.UNREADABLE: Outcome.UNREADABLE,
+    world.NOT_ARRIVED: Outcome.NOT_ARRIVED,
+    world.PARTLY_VALID: Outcome.PARTLY_TAKEN,
+    world.WITH_FINDINGS: Outcome.PARTLY_TAKEN,
+    world.GOOD: Outcome.TO_BE_LOOKED_AT,
+    world.REPEATED: Outcome.DONE,
+    world.LATE: Outcome.DONE,
+    world.DONE: Outcome.DONE,
+    world.HELD: Outcome.HELD,
+    world.WITHDRAWN: Outcome.WITHDRAWN,
+}
+
+
+@pytest.fixture
+def desk(submission_desk: Desk) -> Desk:
+    return submission_desk
+
+
+@pytest.mark.parametrize("key", OUTCOMES)
+def test_every_state_has_a_sensible_report(desk: Desk, key: str) -> None:
+    report = desk.report(key)
+    assert report.outcome is OUTCOMES[key]
+    page, shown = desk.page_of(report), desk.json(report)
+    assert page.problems() == []
+    assert page.texts("//h1") == [key.partition("/")[2]]
+    assert page.section("outcome").startswith(shown["headline"])
+    assert shown["explanation"] in page.section("outcome")
+    assert [sentence for sentence in shown["next"] if sentence not in page.section("next")] == []
+    _says_the_same_of_causes(page, shown)
+    _says_the_same_of_documents(page, shown)
+    _says_the_same_of_what_came(page, shown)
+
+
+def _says_the_same_of_causes(page: Page, shown: dict[str, Any]) -> None:
+    told = page.texts("//article/h3")
+    assert told == [" ".join(cause["title"].split()) for cause in _failing_first(shown["causes"])]
+    for cause, article in zip(_failing_first(shown["causes"]), page.texts("//article"), strict=True):
+        assert cause["who_acts"] in article
+        assert cause["remedy"] in article
+        example = cause["example"]
+        for value in (example["document"], example["nearest"]):
+            assert value is None or value in article
+        if example["line"] is not None:
+            assert f"line {example['line']}" in article
+        if example["column"] is not None:
+            assert f"column {example['column']}" in article
+
+
+def _failing_first(causes: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(causes, key=lambda cause: cause["severity"] not in ("error", "fatal"))
+
+
+def _says_the_same_of_documents(page: Page, shown: dict[str, Any]) -> None:
+    if not shown["documents"]:
+        assert page.section("documents") == ""
+        return
+    rows = page.table("What happened to each document, check by check")
+    assert len(rows) == len(shown["documents"]) == shown["documents_total"]
+    for row, document in zip(rows, shown["documents"], strict=True):
+        said = {step["phase"]: step["said"] for step in document["steps"]}
+        assert row[0].startswith(document["file_name"])
+        assert [cell[2:] for cell in row[1:-1]] == [said[p] for p in ("xml_name", "xsd", "upload", "data", "qc")]
+        assert row[-1] == str(document["errors"])
+
+
+def _says_the_same_of_what_came(page: Page, shown: dict[str, Any]) -> None:
+    came = page.section("arrival")
+    assert shown["zip"] in came
+    for fact in (shown["md5"], shown["size_bytes"]):
+        assert fact is None or f"{fact:,}" in came if isinstance(fact, int) else fact is None or fact in came
+    rows = page.table("Attempts to fetch it") if shown["attempts"] else []
+    assert [row[1] for row in rows] == [attempt["label"] for attempt in shown["attempts"]]
+
+
+def counts_of(accepted: Accepted) -> dict[str, tuple[int, ...]]:
+    return {one.kind: (one.named, one.accepted, one.faulty, one.refused) for one in accepted.entities}
+
+
+ACCEPTED = {
+    world.GOOD: {"specimen": (3, 3, 0, 0), "experiment": (3, 3, 0, 0)},
+    world.WITH_FINDINGS: {"specimen": (3, 2, 1, 0), "experiment": (5, 3, 2, 0)},
+    world.PARTLY_VALID: {"specimen": (3, 3, 0, 0)},
+    world.REPEATED: {"specimen": (3, 3, 0, 0)},
+    world.LATE: {"specimen": (3, 3, 0, 0)},
+    world.DONE: {"specimen": (3, 3, 0, 0)},
+}
+
+
+def test_a_report_tells_what_was_accepted(desk: Desk) -> None:
+    for key in OUTCOMES:
+        accepted = desk.report(key).accepted
+        assert accepted is not None
+        assert counts_of(accepted) == ACCEPTED.get(key, {}), key
+    good = desk.report(world.GOOD).accepted
+    assert good is not None
+    assert [(one.procedure, one.accepted, one.measurements) for one in good.procedures] == [("IMPC_BWT_001", 3, 3)]
+    page = desk.page(world.WITH_FINDINGS)
+    assert page.table("Animals, experiments and the like") == [
+        ["Animals", "3", "2", "1"],
+        ["Experiments", "5", "3", "2"],
+    ]
+    assert page.table("Measurements by procedure")[0][1:] == ["3", "5"]
+    assert "Nothing of this archive is in the data." in desk.page(world.WITHDRAWN).section("accepted")
+
+
+@only_mariadb
+def test_the_same_is_collected_on_mariadb(data: DataInstallation) -> None:
+    world.submit_first(data)
+    first = (world.GOOD, world.PARTLY_VALID, world.WITH_FINDINGS, world.NAME_REFUSED)
+    with data.tracker.connect() as tracker, data.qc.connect() as qc:
+        desk = Desk(data, tracker, qc)
+        for key in first:
+            report = desk.report(key)
+            assert report.outcome is OUTCOMES[key]
+            assert report.accepted is not None
+            assert counts_of(report.accepted) == ACCEPTED.get(key, {})
+        centre = collect_centre(tracker, qc, "H", data.settings, most_pictures=0)
+        assert {str(line.key) for line in centre.zips} == set(first)
+        assert collect_session(tracker, qc, 1, data.settings).zips
+
+
+def test_the_summary_of_a_centre_tells_of_all_its_submissions(desk: Desk) -> None:
+    centre = collect_centre(desk.tracker, desk.qc, "H", desk.data.settings, most_pictures=0)
+    page, shown = desk.page_of(centre), desk.json(centre)
+    assert page.problems() == []
+    outcomes = {str(line.key): line.outcome for line in centre.zips}
+    assert outcomes.pop(next(key for key in outcomes if "script" in key)) is Outcome.NAME_REFUSED
+    assert outcomes == OUTCOMES
+    _says_the_same_of_zips(page, shown)
+    _says_the_same_of_causes(page, shown)
+    entries = [row["entry"] for source in shown["sources"] for row in source["not_taken"]]
+    assert {world.NAME_REFUSED, world.UNREADABLE} <= set(entries)
+    assert "names the date 2013-02-31" in page.section("sources")
+
+
+def test_the_summary_of_a_session_tells_of_what_it_had_to_do_with(desk: Desk) -> None:
+    for session in list_sessions(desk.tracker):
+        report = collect_session(desk.tracker, desk.qc, session.id, desk.data.settings)
+        page, shown = desk.page_of(report), desk.json(report)
+        assert page.problems() == []
+        assert page.texts("//h1") == [f"Visit {session.id}"]
+        _says_the_same_of_zips(page, shown)
+        _says_the_same_of_causes(page, shown)
+
+
+def _says_the_same_of_zips(page: Page, shown: dict[str, Any]) -> None:
+    rows = page.table("Archives, those that need correction first") if shown["zips"] else []
+    assert [row[0] for row in rows] == [line["zip"] for line in shown["zips"]]
+    outcomes = [" ".join(cell.split()[1:]) for row in rows for cell in row if cell and cell[0] in "✓✗!…"]
+    assert outcomes == [line["said"] for line in shown["zips"]]
+
+
+def test_pages_that_are_served_lead_from_one_to_another(desk: Desk) -> None:
+    centre = collect_centre(desk.tracker, desk.qc, "H", desk.data.settings, most_pictures=0)
+    text = render_html(centre, desk.catalogue(), link_of_zip=lambda key: f"/reports/{key.partition}")
+    links = {one.get("href") for one in Page(text).all("//table//a")}
+    assert f"/reports/{world.GOOD}" in links
+    assert len(links) == len(centre.zips)
+
+
+def test_what_a_document_went_through_is_noted_beside_it(desk: Desk) -> None:
+    (late,) = desk.report(world.LATE).documents
+    (repeated,) = desk.report(world.REPEATED).documents
+    (held,) = desk.report(world.HELD).documents
+    assert (late.late, repeated.repeated, held.held) == (True, True, True)
+    assert "came after newer documents" in desk.page(world.LATE).section("documents")
+    assert "One document came late" in desk.page(world.LATE).section("outcome")
+    assert "was taken before" in desk.page(world.REPEATED).section("documents")
+    assert "waits to be confirmed" in desk.page(world.HELD).section("documents")
+    wrong, right = desk.report(world.PARTLY_VALID).documents
+    assert (wrong.errors, right.errors) == (6, 0)
+    standing = {step.phase: step.standing for step in wrong.steps}
+    assert standing[Phase.XSD] is Standing.FAILED
+    said = desk.page(world.PARTLY_VALID).section("next")
+    assert "Documents that were not taken at all" in said
+    assert "at fault" not in said
+    assert "at fault" in desk.page(world.WITH_FINDINGS).section("next")
+
+
+def test_what_centres_wrote_is_shown_and_does_nothing(desk: Desk) -> None:
+    page = desk.page(world.WITH_FINDINGS)
+    assert page.problems() == []
+    assert "<img src=x onerror=alert(1)>\\u202e" in page.text
+    assert "\u202e" not in page.source
+    (key,) = [key for key in desk.data.states() if "script" in key]
+    page = desk.page(key)
+    assert page.problems() == []
+    assert "<script>alert(1)<script>" in page.texts("//h1")[0]
+    shown = desk.json(desk.report(world.WITH_FINDINGS))
+    assert world.HOSTILE_COLONY in {cause["example"]["value"] for cause in shown["causes"]}
+    text = render_text(desk.report(world.WITH_FINDINGS), desk.catalogue())
+    assert "\\u202e" in text
+    assert "\u202e" not in text
+
+
+def test_pictures_of_the_accepted_data_are_in_the_page_with_words_for_them(desk: Desk) -> None:
+    report = desk.report(world.GOOD, pictures=2)
+    page = desk.page(world.GOOD, pictures=2)
+    assert page.problems() == []
+    assert 1 <= len(report.pictures) <= 2
+    assert [image.get("alt") for image in page.all("//img")] == [picture.alt for picture in report.pictures]
+    assert desk.page(world.GOOD).all("//img") == []
+
+
+def test_without_the_qc_database_a_report_says_what_the_tracker_knows(desk: Desk) -> None:
+    report = desk.report(world.PARTLY_VALID, with_qc=False)
+    assert (report.accepted, report.qc_missing) == (None, "not asked")
+    assert report.found == 6
+    page = desk.page(world.PARTLY_VALID, with_qc=False)
+    assert page.problems() == []
+    assert "could not be looked up" in page.section("accepted")
+    assert desk.page(world.WITH_FINDINGS, with_qc=False).problems() == []
+
+
+def test_the_page_is_in_the_language_asked_for(desk: Desk) -> None:
+    german = render_html(desk.report(world.UNREADABLE), desk.catalogue("de"))
+    page = Page(german)
+    assert page.all("/html")[0].get("lang") == "de"
+    assert page.problems() == []
+
+
+def test_what_does_not_exist_is_not_reported_on(desk: Desk) -> None:
+    with pytest.raises(NotFoundError, match="no crawl has seen it"):
+        desk.report("add/H.2020-01-01.1.impc.zip")
+    with pytest.raises(NotFoundError, match="no centre 'Nope'"):
+        collect_centre(desk.tracker, desk.qc, "Nope", desk.data.settings)
+    with pytest.raises(NotFoundError, match="no session 99"):
+        collect_session(desk.tracker, desk.qc, 99, desk.data.settings)
