@@ -8,10 +8,17 @@ from dcc_resources.logging_setup import plan_from_environment, start_logging
 from dcc_resources.process_memory import keep_freed_memory_together
 from dcc_resources.process_protection import forbid_core_dumps
 from dcc_sensors.automation import automation_definitions
+from dcc_sensors.notifications import notification_automation
 from dcc_sensors.reference_watch import reference_automation
 
 # Dagster loads this into each process that works for it.
 keep_freed_memory_together()
 forbid_core_dumps()
 start_logging(plan_from_environment())
-defs = Definitions.merge(asset_definitions(), reference_definitions(), automation_definitions(), reference_automation())
+defs = Definitions.merge(
+    asset_definitions(),
+    reference_definitions(),
+    automation_definitions(),
+    reference_automation(),
+    notification_automation(),
+)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dcc_cli.context import json_option, open_tracker, parse_zip_key, settings_from_environment
+from dcc_cli.notifications import telling_when_tracker_is_away
 from dcc_cli.output import echo_json, printable, warn
 from dcc_cli.session_display import SessionDisplay, session_display
 from dcc_cli.session_work import Listeners, Notices, crawl_and_process, process_again, sources_to_crawl
@@ -97,7 +98,7 @@ def crawl(
     what was done until then is printed all the same; 130 interrupted: the next session goes on.
     """
     settings = settings_from_environment(downloaders=downloaders, workers=workers, max_retries=max_retries, until=until)
-    with open_tracker(settings) as tracker:
+    with telling_when_tracker_is_away(settings), open_tracker(settings) as tracker:
         crawlable = sources_to_crawl(tracker, settings, source_ids)
         if not crawlable:
             warn(
@@ -142,7 +143,7 @@ def retry(
     """
     keys = list(dict.fromkeys(parse_zip_key(text) for text in zip_actions))
     settings = settings_from_environment(downloaders=downloaders, workers=workers, max_retries=max_retries, until=until)
-    with open_tracker(settings) as tracker:
+    with telling_when_tracker_is_away(settings), open_tracker(settings) as tracker:
         shown = session_display(0, len(keys), as_json=as_json)
         exit_code = _run_session(shown, partial(process_again, tracker, settings, keys), as_json)
     ctx.exit(exit_code)

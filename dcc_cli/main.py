@@ -23,6 +23,7 @@ _COMMANDS = {
     "report": "dcc_cli.submission_report:report",
     "retry": "dcc_cli.crawl:retry",
     "sessions": "dcc_cli.reports:sessions",
+    "notify": "dcc_cli.notifications:notify",
     "metrics": "dcc_cli.metrics:metrics",
     "data": "dcc_cli.data:data",
     "qc": "dcc_cli.qc:qc",

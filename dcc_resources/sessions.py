@@ -252,6 +252,21 @@ def read_lease(connection: Connection, settings: Settings) -> Lease:
     return Lease(lock.session_id if _alive(lock, settings) else None, None)
 
 
+def dead_session(connection: Connection, settings: Settings) -> tuple[int, str] | None:
+    """The session whose process has died without another one having followed yet, with a sentence on that."""
+    lock = connection.execute(_LOCK).one()
+    if lock.holder is None or _alive(lock, settings):
+        return None
+    return lock.session_id, _died(lock)
+
+
+def _died(lock: Row[Any]) -> str:
+    return (
+        f"Session {lock.session_id} died (process {lock.pid} on {lock.host.split(' ')[0]}, last sign of life "
+        f"{lock.heartbeat} UTC). It is recorded as failed and its unfinished work is taken up."
+    )
+
+
 def refuse_beside_session(connection: Connection, settings: Settings) -> None:
     """Raise SessionActiveError while a process holds a session; else none begins before the transaction ends.
 
@@ -291,11 +306,7 @@ def _acquire(
     if lock.holder is not None:
         if _alive(lock, settings):
             raise _active_error(lock)
-        dead = (
-            lock.session_id,
-            f"Session {lock.session_id} died (process {lock.pid} on {lock.host.split(' ')[0]}, last sign of life "
-            f"{lock.heartbeat} UTC). It is recorded as failed and its unfinished work is taken up.",
-        )
+        dead = lock.session_id, _died(lock)
         _finish(connection, lock.session_id, completed=False)
     elif lock.session_id is not None and lock.session_id != resume:
         _finish(connection, lock.session_id, completed=True)

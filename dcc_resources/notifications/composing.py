@@ -108,8 +108,10 @@ class Composer:
     def outages(self, message_id: str, away: Sequence[Trouble], back: Mapping[str, str]) -> Message:
         """What is away, and what is back: labels by subject."""
         catalogue = self.catalogue(None)
-        what = [catalogue.text("{thing} is away", thing=trouble.label) for trouble in away[:1]]
-        what += [catalogue.text("{thing} is back", thing=label) for label in list(back.values())[: 1 - len(what)]]
+        what = [catalogue.text("Outage: {thing}", thing=trouble.label) for trouble in away[:1]]
+        what += [
+            catalogue.text("Back to normal: {thing}", thing=label) for label in list(back.values())[: 1 - len(what)]
+        ]
         more = len(away) + len(back) - 1
         if more:
             what.append(catalogue.plural("{number} more change", "{number} more changes", more))

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
@@ -26,6 +28,7 @@ from dcc_resources.notifications.troubles import (
     TRACKER,
     Trouble,
     broken_off,
+    dead_session,
     died,
     sessions_after,
     sources_away,
@@ -35,8 +38,18 @@ from dcc_resources.settings import Settings
 
 _MOST_SESSIONS = 20
 _MOST_RETRIES = 10
+_NOTHING: Mapping[str, str] = MappingProxyType({})
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a round did: `sentences` for people, messages `sent` by channel, and how many were not."""
+
+    sentences: tuple[str, ...] = ()
+    sent: Mapping[str, int] = field(default_factory=dict)
+    failed: int = 0
 
 
 def notify_after_session(
@@ -59,26 +72,32 @@ def notify_after_session(
         troubles.append(died(*dead, taken_up=ended and broke_off is None))
 
     def work(round_: Round) -> None:
-        _tell_outages(round_, session_id, troubles, well=ended and broke_off is None)
+        well = ended and broke_off is None
+        _tell_outages(round_, session_id, troubles, {SESSION: SESSION} if well else {})
         if ended:
             _tell_sessions(round_, session_id)
 
-    return _guarded(tracker, settings, work)
+    return list(_guarded(tracker, settings, work).sentences)
 
 
-def notify_due(tracker: Engine, settings: Settings) -> list[str]:
-    """Tell what is due: what could not be told before, sessions that ended without telling, outages. For sensors."""
+def notify_due(
+    tracker: Engine, settings: Settings, troubles: Sequence[Trouble] = (), fine: Mapping[str, str] = _NOTHING
+) -> Told:
+    """Tell what is due: what could not be told before, sessions that ended without telling, outages. For sensors.
+
+    `troubles` are outages that the tracker does not know; `fine` are names of what works, by the subjects of such.
+    """
     if not settings.notifies:
-        return []
+        return Told()
 
     def work(round_: Round) -> None:
-        _tell_outages(round_, None, (), well=False)
+        _tell_outages(round_, None, troubles, fine, dead=True)
         _tell_sessions(round_, None)
 
     return _guarded(tracker, settings, work)
 
 
-def notify_session(tracker: Engine, settings: Settings, session_id: int, *, centre: str | None = None) -> list[str]:
+def notify_session(tracker: Engine, settings: Settings, session_id: int, *, centre: str | None = None) -> Told:
     """Tell what is due of one session that is over, for all centres or one."""
 
     def work(round_: Round) -> None:
@@ -96,7 +115,7 @@ def plan(
     """
     round_ = Round(tracker, settings, dry=True)
     if session_id is None and centre is None:
-        _tell_outages(round_, None, (), well=False)
+        _tell_outages(round_, None, (), {}, dead=True)
     for number in [session_id] if session_id is not None else _due_sessions(round_, None):
         SessionNews(round_, number, centre).tell()
     return round_.planned, round_.conclude()
@@ -164,9 +183,11 @@ def _wranglers(settings: Settings) -> list[tuple[Channel, str]]:
     ]
 
 
-def _guarded(tracker: Engine, settings: Settings, work: Callable[[Round], None]) -> list[str]:
+def _guarded(tracker: Engine, settings: Settings, work: Callable[[Round], None]) -> Told:
     """Do a round, and turn whatever goes wrong into sentences."""
     said: list[str] = []
+    sent: dict[str, int] = {}
+    failed = 0
     try:
         round_ = Round(tracker, settings)
         try:
@@ -176,12 +197,15 @@ def _guarded(tracker: Engine, settings: Settings, work: Callable[[Round], None])
             work(round_)
         finally:
             said += round_.conclude()
+            sent, failed = dict(round_.sent), round_.failed
     except (DccError, SQLAlchemyError, OSError) as error:
         said.append(_warned(error))
+        failed += 1
     except Exception as error:
         log.exception("Notifications met a fault")
         said.append(f"Notifications met a fault of the platform ({type(error).__name__}): report it with the log.")
-    return said
+        failed += 1
+    return Told(tuple(said), sent, failed)
 
 
 def _tell_sessions(round_: Round, session_id: int | None) -> None:
@@ -203,33 +227,40 @@ def _due_sessions(round_: Round, session_id: int | None) -> list[int]:
     return sorted(wanted, reverse=True)
 
 
-def _tell_outages(round_: Round, session_id: int | None, troubles: Iterable[Trouble], *, well: bool) -> None:
-    """Tell what is away and what is back; `well`: a session has just ended as it should."""
+def _tell_outages(
+    round_: Round,
+    session_id: int | None,
+    troubles: Iterable[Trouble],
+    fine: Mapping[str, str],
+    *,
+    dead: bool = False,
+) -> None:
+    """Tell what is away and what is back, dead sessions if `dead`; `fine`: what works, labels by subject."""
     with round_.tracker.connect() as connection:
         away = [*troubles, *sources_away(connection, round_.settings, session_id)]
-    reported = set(_names(round_, Audience.REPORTED))
+        if dead:
+            away += dead_session(connection, round_.settings)
+    reported = {(channel.name, recipient) for channel, recipient in round_.recipients(Audience.REPORTED)}
     for channel, recipient in round_.recipients(Audience.WRANGLERS):
         own = [one for one in away if not one.reported or (channel.name, recipient) in reported]
-        _tell_outages_to(round_, channel, recipient, own, well=well)
+        _tell_outages_to(round_, channel, recipient, own, fine)
 
 
-def _names(round_: Round, audience: Audience) -> Iterable[tuple[str, str]]:
-    return ((channel.name, recipient) for channel, recipient in round_.recipients(audience))
-
-
-def _tell_outages_to(round_: Round, channel: Channel, recipient: str, away: Sequence[Trouble], *, well: bool) -> None:
+def _tell_outages_to(
+    round_: Round, channel: Channel, recipient: str, away: Sequence[Trouble], fine: Mapping[str, str]
+) -> None:
     ledger = round_.ledger
     told = ledger.open_outages(channel.name, recipient)
     with round_.tracker.connect() as connection:
         back = which_are_back(connection, told, away)
-    if well and SESSION in told:
-        back[SESSION] = SESSION
+    still = {one.subject for one in away}
+    back |= {subject: label for subject, label in fine.items() if subject in told and subject not in still}
     for subject in [subject for subject, label in back.items() if label is None]:
         if not round_.dry:
             ledger.end_outage(told[subject])
         del back[subject]
-    # Sessions that go on breaking off are one outage, whichever the session.
-    by_item = {one.item: one for one in away if one.subject != SESSION or SESSION not in told}
+    # What goes on being away is one outage, whichever session or run came upon it.
+    by_item = {one.item: one for one in away if one.subject not in told}
     recoveries = {Item(Kind.RECOVERY, subject, told[subject]): subject for subject in back}
 
     def compose(message_id: str, items: Sequence[Item], _: Channel) -> Message:

@@ -59,7 +59,13 @@ class Round:
         self.channels = open_channels(self.settings)
         self.composer = Composer(self.settings, self.said)
         self._failures: Counter[str] = Counter()
+        self._not_sent = 0
         self._until = time.monotonic() + self.settings.notify_seconds
+
+    @property
+    def failed(self) -> int:
+        """How many messages were not sent."""
+        return self.postponed + self._not_sent
 
     @property
     def repeating(self) -> list[str]:
@@ -135,6 +141,7 @@ class Round:
 
     def _failed(self, channel: Channel, claim: Claim, said: str, *, unsure: bool) -> Sequence[Item]:
         self._failures[channel.name] += 1
+        self._not_sent += 1
         unsure = unsure and not channel.repeats
         self.ledger.settle(claim, Sending.UNSURE if unsure else Sending.FAILED, said)
         if unsure:

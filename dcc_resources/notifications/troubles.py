@@ -8,6 +8,7 @@ from typing import Final
 
 from sqlalchemy import Connection, func, select
 
+from dcc_resources import sessions
 from dcc_resources.notifications.messages import Item, Kind
 from dcc_resources.settings import Settings
 from dcc_resources.tracker.models import Centre, CrawlingSession, FileSource, SourceCrawlRow
@@ -99,7 +100,14 @@ def broken_off(session_id: int, reason: str) -> Trouble:
 
 def died(session_id: int, reason: str, *, taken_up: bool) -> Trouble:
     """A session whose process died; `taken_up`: the next one has ended well, and did what it had left."""
-    return Trouble(SESSION, str(session_id), f"session {session_id}", reason, session_id, over=taken_up)
+    label = f"session {session_id}"
+    return Trouble(SESSION, str(session_id), label, reason, session_id, over=taken_up, reported=False)
+
+
+def dead_session(connection: Connection, settings: Settings) -> list[Trouble]:
+    """The session whose process has died without another one having followed yet, if there is one."""
+    found = sessions.dead_session(connection, settings)
+    return [] if found is None else [died(*found, taken_up=False)]
 
 
 def which_are_back(connection: Connection, subjects: Iterable[str], away: Iterable[Trouble]) -> dict[str, str | None]:

@@ -37,6 +37,7 @@ NAMES = [
     "report",
     "retry",
     "sessions",
+    "notify",
     "metrics",
     "data",
     "qc",

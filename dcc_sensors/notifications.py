@@ -1,0 +1,102 @@
+"""The sensor that has people notified of what no session tells: runs and checks that fail, a tracker that is away.
+
+A session tells what it did when it ends, whoever runs it. The sensor looks at the ledger as well, for what could not be
+sent then, so that nothing is told twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from dagster import (
+    AssetCheckKey,
+    DagsterInstance,
+    DagsterRunStatus,
+    DefaultSensorStatus,
+    Definitions,
+    RunsFilter,
+    SensorEvaluationContext,
+    SkipReason,
+    sensor,
+)
+from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
+
+from dcc_assets.catalogue import SESSION_TAG
+from dcc_assets.jobs import CRAWL_JOB, LOAD_JOB, PROCESS_JOB, SHOW_JOB
+from dcc_assets.reference_assets import REFERENCE_CHECK_SPECS, REFERENCE_JOB
+from dcc_resources.errors import DatabaseOutdatedError, TrackerUnreachableError
+from dcc_resources.notifications.sending import notify_due, tell_that_tracker_is_away
+from dcc_resources.notifications.troubles import Trouble
+from dcc_resources.settings import load_settings
+from dcc_resources.tracker.database import open_tracker, require_current
+
+NOTIFY_SECONDS: Final = 60
+
+_JOBS: Final = (CRAWL_JOB, PROCESS_JOB, LOAD_JOB, SHOW_JOB, REFERENCE_JOB)
+_CHECKS: Final = tuple(AssetCheckKey(spec.asset_key, spec.name) for spec in REFERENCE_CHECK_SPECS)
+_OVER: Final = [DagsterRunStatus.SUCCESS, DagsterRunStatus.FAILURE]
+
+
+@sensor(
+    name="notifications",
+    minimum_interval_seconds=NOTIFY_SECONDS,
+    default_status=DefaultSensorStatus.RUNNING,
+    description="Notifies people (DCC_NOTIFY_...) of runs and checks that fail, and of what a session could not send.",
+)
+def notifications(context: SensorEvaluationContext) -> SkipReason:
+    """Tell what is due; asks for no run."""
+    settings = load_settings()
+    if not settings.notifies:
+        return SkipReason("Nobody is to be notified of anything (DCC_NOTIFY_...).")
+    tracker = open_tracker(settings)
+    try:
+        require_current(tracker)
+        states = [*_runs(context.instance), *_checks(context.instance)]
+        troubles = [state for state in states if state.since]
+        fine = {state.subject: state.label for state in states if not state.since}
+        told = notify_due(tracker, settings, troubles, fine)
+    except TrackerUnreachableError as error:
+        return SkipReason(" ".join([str(error), *tell_that_tracker_is_away(settings, error)]))
+    except DatabaseOutdatedError as error:
+        return SkipReason(str(error))
+    finally:
+        tracker.dispose()
+    return SkipReason(" ".join(told.sentences) or "Everybody knows what there is to know.")
+
+
+def notification_automation() -> Definitions:
+    """The sensor."""
+    return Definitions(sensors=[notifications])
+
+
+def _runs(instance: DagsterInstance) -> Iterator[Trouble]:
+    """The last run of each job: one that failed outside a session, which tells by itself; `since` empty: it is fine."""
+    for job in _JOBS:
+        runs = instance.get_runs(RunsFilter(job_name=job, statuses=_OVER), limit=1)
+        if not runs:
+            continue
+        (run,) = runs
+        subject, label = f"runs of {job}", f"Dagster's job {job}"
+        if run.status is DagsterRunStatus.SUCCESS:
+            yield Trouble(subject, "", label, "")
+        elif SESSION_TAG not in run.tags:
+            reason = f"Its last run ({run.run_id[:8]}) failed: see Dagster's page of the run."
+            yield Trouble(subject, run.run_id, label, reason, reported=False)
+
+
+def _checks(instance: DagsterInstance) -> Iterator[Trouble]:
+    """The last evaluation of each check that no session makes; `since` empty: it passed."""
+    latest = instance.event_log_storage.get_latest_asset_check_execution_by_key(_CHECKS)
+    for key, record in latest.items():
+        subject = f"check {key.to_user_string()}"
+        label = f"the check {key.name} of {key.asset_key.to_user_string()}"
+        if record.status is AssetCheckExecutionRecordStatus.SUCCEEDED:
+            yield Trouble(subject, "", label, "")
+        elif record.status is AssetCheckExecutionRecordStatus.FAILED:
+            yield Trouble(subject, record.run_id, label, _message(record.evaluation), reported=False)
+
+
+def _message(evaluation: object) -> str:
+    said = getattr(evaluation, "metadata", {}).get("message")
+    return str(getattr(said, "value", None) or "It failed: see its page in Dagster.")
