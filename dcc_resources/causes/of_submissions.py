@@ -194,7 +194,7 @@ def _refused_names(condition: ColumnElement[bool]) -> Select[Any]:
         select(*_columns(ZipActionLog), null().label("document"), null().label("source"))
         .select_from(ZipAction)
         .join(ZipFile, ZipFile.id == ZipAction.zip_id)
-        .join(ZipActionLog, ZipActionLog.id == last.scalar_subquery())
+        .join(ZipActionLog, (ZipActionLog.za_id == ZipAction.id) & (ZipActionLog.id == last.scalar_subquery()))
         .join(AnException, AnException.id == ZipActionLog.exception_id)
         .where(
             condition,

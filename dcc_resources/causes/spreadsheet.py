@@ -7,9 +7,11 @@ of it (control characters, blanks of no width) stands as `\\xNN`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
 import xlsxwriter
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 MOST_ROWS: Final = 1_048_576
 """Rows that a sheet can have, its header and its last line included."""
 
+_OPTIONS: Final = {"constant_memory": True, "strings_to_formulas": False, "strings_to_urls": False}
 _LONGEST_CELL: Final = 32_000
 
 _CAUSE_COLUMNS: Final = (
@@ -88,7 +91,9 @@ def write_findings_spreadsheet(
     """
     partial = path.with_name(f".{path.name}.part")
     try:
-        written = _write(partial, finding_rows(tracker, qc, scope), causes, catalogue, most_rows)
+        partial.write_bytes(b"")
+        with TemporaryDirectory() as folder:
+            written = _write(partial, folder, finding_rows(tracker, qc, scope), causes, catalogue, most_rows)
         partial.replace(path)
     except (OSError, xlsxwriter.exceptions.XlsxWriterException) as error:
         raise ExportError(
@@ -96,15 +101,20 @@ def write_findings_spreadsheet(
             "space on its disk."
         ) from error
     finally:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
     return written
 
 
 def _write(
-    path: Path, findings: Iterable[FindingRow], causes: Sequence[Cause], catalogue: Catalogue, most_rows: int
+    path: Path,
+    temporary: str,
+    findings: Iterable[FindingRow],
+    causes: Sequence[Cause],
+    catalogue: Catalogue,
+    most_rows: int,
 ) -> WrittenSpreadsheet:
-    options = {"constant_memory": True, "strings_to_formulas": False, "strings_to_urls": False}
-    with xlsxwriter.Workbook(str(path), options) as workbook:
+    with xlsxwriter.Workbook(str(path), {**_OPTIONS, "tmpdir": temporary}) as workbook:
         sheet = _Sheet(workbook, catalogue.text(mark("Causes")), _CAUSE_COLUMNS, catalogue)
         for cause in causes[: most_rows - 1]:
             sheet.add(_cause_cells(cause, catalogue))

@@ -137,20 +137,8 @@ def _of_source(source: SourceEntry, crawl: CrawlEntry | None) -> Iterator[NotTak
 
 
 def _of_archives(connection: Connection, source_id: int, most: int) -> Iterator[NotTaken]:
-    refusal = select(func.max(ZipActionLog.id)).where(ZipActionLog.za_id == ZipAction.id).correlate(ZipAction)
-    downloads = (
-        select(func.max(ZipLog.id))
-        .join(ZipDownload, ZipDownload.id == ZipLog.zip_id)
-        .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
-        .where(FileSourceHasZip.za_id == ZipAction.id)
-        .correlate(ZipAction)
-    )
     query = (
-        _hosted(
-            source_id, ZipAction.todo_id, ZipFile.file_name, ZipAction.phase_id, ZipActionLog.message, ZipLog.message
-        )
-        .outerjoin(ZipActionLog, and_(ZipActionLog.id == refusal.scalar_subquery(), _NAME_REFUSED))
-        .outerjoin(ZipLog, and_(ZipLog.id == downloads.scalar_subquery(), ZipAction.phase_id <= int(Phase.UNZIP)))
+        _hosted(source_id, ZipAction.todo_id, ZipFile.file_name, ZipAction.phase_id, _REFUSAL, _LAST_REASON)
         .where(ZipAction.status_id == int(Status.FAILED))
         .order_by(ZipFile.file_name, ZipAction.todo_id)
         .limit(most)
@@ -160,11 +148,28 @@ def _of_archives(connection: Connection, source_id: int, most: int) -> Iterator[
         if phase is Phase.ZIP_NAME:
             yield NotTaken(entry, Why.REFUSED, Actor.CENTRE, _REFUSED, recorded=refused or "")
         else:
-            fields = {"phase": phase.short_name}
-            yield NotTaken(entry, Why.FAILED, _acts(phase), _FAILED, fields, failed or "")
+            recorded = (failed or "") if phase <= Phase.UNZIP else ""
+            yield NotTaken(entry, Why.FAILED, _acts(phase), _FAILED, {"phase": phase.short_name}, recorded)
 
 
-_NAME_REFUSED: Final = ZipAction.phase_id == int(Phase.ZIP_NAME)
+_REFUSAL: Final = (
+    select(ZipActionLog.message)
+    .where(ZipActionLog.za_id == ZipAction.id)
+    .order_by(ZipActionLog.id.desc())
+    .limit(1)
+    .correlate(ZipAction)
+    .scalar_subquery()
+)
+_LAST_REASON: Final = (
+    select(ZipLog.message)
+    .join(ZipDownload, ZipDownload.id == ZipLog.zip_id)
+    .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
+    .where(FileSourceHasZip.za_id == ZipAction.id)
+    .order_by(ZipLog.id.desc())
+    .limit(1)
+    .correlate(ZipAction)
+    .scalar_subquery()
+)
 
 
 def _acts(phase: Phase) -> Actor:
