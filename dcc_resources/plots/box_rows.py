@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 LEAST_BOX: Final = 5
 """Values that a box is drawn of; of fewer, their median alone."""
-ROW: Final = 0.3
+ROW: Final = 0.31
 """Inches of a row."""
 BOTTOM: Final = 0.55
 MOST_DOTS: Final = 900
@@ -73,7 +73,11 @@ _MEDIAN: Final[dict[str, Any]] = {
 }
 _HEIGHT: Final = 0.56
 _SPREAD: Final = 0.44
-"""Of a row: how much a box takes, and marks."""
+_LANE: Final = 0.17
+"""Of a row: how much a box takes, and marks; how far a box is above, and new values below, where there are any."""
+_MANY: Final = 25
+_ROOM: Final = 0.2
+"""Of the axis: how far apart two values must be for both to be written."""
 _FAR: Final = 1.5
 """Outliers that would take more than so many times the other values' width are drawn at the edge, with their value."""
 
@@ -93,6 +97,14 @@ class Row:
     judged_by: Box
 
 
+class _Look(NamedTuple):
+    """Of which new values the animals are named, how many marks a row has at most, and how numbers are written."""
+
+    named: frozenset[int]
+    dots: int
+    number: Callable[[float], str]
+
+
 @dataclass(frozen=True, slots=True)
 class Words:
     """The texts of the legend, and how numbers are written."""
@@ -101,7 +113,7 @@ class Words:
     new: str
     outlier: str
     middle: str
-    number: Any
+    number: Callable[[float], str]
 
 
 def words_in(catalogue: Catalogue, with_new: bool) -> Words:
@@ -131,13 +143,13 @@ def draw_rows(figure: Figure, rows: Sequence[Row], *, title: str, subtitle: str,
     axes.set_xlabel(unit)
     axes.grid(axis="x", color=GRID, linewidth=0.6)
     ticks, labels, bold = [], [], []
-    named = _named(rows)
+    look = _Look(_named(rows), MOST_DOTS // len(rows), words.number)
     for line, row in _placed(rows):
         ticks.append(line)
         labels.append(row if isinstance(row, str) else _counted(row, words))
         bold.append(isinstance(row, str))
         if isinstance(row, Row):
-            _draw_row(axes, line, row, (low, high), words, named, MOST_DOTS // len(rows))
+            _draw_row(axes, line, row, (low, high), look)
     axes.set_yticks(ticks, labels)
     axes.tick_params(axis="y", length=0)
     for label, is_bold in zip(axes.get_yticklabels(), bold, strict=True):
@@ -179,30 +191,33 @@ def edges(values: Numbers, usual: Numbers) -> tuple[float, float]:
     return low - margin, high + margin
 
 
-def _named(rows: Sequence[Row]) -> set[int]:
+def _named(rows: Sequence[Row]) -> frozenset[int]:
     """The ids of the new outliers whose animals are named: the furthest."""
     found = [
         (-row.judged_by.ranges_from(float(row.new[place])), row.new_ids[place])
         for row in rows
         for place in np.flatnonzero(row.judged_by.outside(row.new)).tolist()
     ]
-    return {number for _, number in sorted(found)[:MOST_NAMED]}
+    return frozenset(number for _, number in sorted(found)[:MOST_NAMED])
 
 
-def _draw_row(
-    axes: Axes, line: int, row: Row, limits: tuple[float, float], words: Words, named: set[int], dots: int
-) -> None:
-    _draw_box(axes, line, row)
-    for numbers, ids, how in ((row.earlier, row.earlier_ids, _DOT), (row.new, row.new_ids, DIAMOND)):
+def _draw_row(axes: Axes, line: int, row: Row, limits: tuple[float, float], look: _Look) -> None:
+    above = -_LANE if row.new.size else 0.0
+    _draw_box(axes, line + above, row)
+    marks = ((row.earlier, row.earlier_ids, _DOT, above), (row.new, row.new_ids, DIAMOND, _LANE * 1.6))
+    for numbers, ids, how, lane in marks:
         is_out = row.judged_by.outside(numbers)
-        usual = _first(np.flatnonzero(~is_out), ids, dots)
+        usual = _first(np.flatnonzero(~is_out), ids, look.dots)
         out = _furthest(np.flatnonzero(is_out), row, numbers)
         places = np.concatenate([usual, out])
         x = np.clip(numbers[places], *limits)
-        y = line + np.array([(scattered(ids[place]) / 2**32 - 0.5) * _SPREAD for place in places])
-        axes.plot(x, y, zorder=3 if how is DIAMOND else 2, clip_on=False, **how)
+        # Which marks are drawn goes by the same order; scattered again, where they are has nothing to do with it.
+        apart = np.array([scattered(scattered(ids[place])) / 2**32 - 0.5 for place in places])
+        y = line + lane + apart * (_SPREAD if how is _DOT else _SPREAD / 2)
+        shown = how if usual.size <= _MANY or how is _DOT else {**how, "markersize": 3.2}
+        axes.plot(x, y, zorder=3 if how is DIAMOND else 2, clip_on=False, **shown)
         axes.plot(x[usual.size :], y[usual.size :], zorder=4, clip_on=False, **RING)
-        _write_values(axes, row, list(zip(out, x[usual.size :], y[usual.size :], strict=True)), numbers, words, named)
+        _write_values(axes, row, list(zip(out, x[usual.size :], y[usual.size :], strict=True)), numbers, look)
 
 
 def _first(places: NDArray[np.intp], ids: Sequence[int], most: int) -> NDArray[np.intp]:
@@ -217,46 +232,43 @@ def _furthest(places: NDArray[np.intp], row: Row, numbers: Numbers) -> NDArray[n
     return np.array(ordered[:MOST_OUTLIERS], dtype=np.intp)
 
 
-def _draw_box(axes: Axes, line: int, row: Row) -> None:
+def _draw_box(axes: Axes, line: float, row: Row) -> None:
     """The middle half, the median, and whiskers to the last values that are not outliers."""
     values = np.concatenate([row.earlier, row.new])
     usual = values[~row.judged_by.outside(values)]
-    box = row.box
+    box, height = row.box, _HEIGHT if not row.new.size else _HEIGHT * 0.75
     if usual.size and box.count >= LEAST_BOX:
         axes.hlines(line, float(usual.min()), float(usual.max()), color=BOX_EDGE, linewidth=0.8, zorder=1)
-        axes.barh(line, box.third - box.first, _HEIGHT, box.first, color=BOX, edgecolor=BOX_EDGE, linewidth=0.8)
-    axes.vlines(box.median, line - _HEIGHT / 2, line + _HEIGHT / 2, color=BOX_EDGE, linewidth=2, zorder=2.5)
+        axes.barh(line, box.third - box.first, height, box.first, color=BOX, edgecolor=BOX_EDGE, linewidth=0.8)
+    axes.vlines(box.median, line - height / 2, line + height / 2, color=BOX_EDGE, linewidth=2, zorder=2.5)
 
 
 def _write_values(
-    axes: Axes,
-    row: Row,
-    marks: Sequence[tuple[int, float, float]],
-    numbers: Numbers,
-    words: Words,
-    named: set[int],
+    axes: Axes, row: Row, marks: Sequence[tuple[int, float, float]], numbers: Numbers, look: _Look
 ) -> None:
-    """Name the animals of a few outliers, and write the values of those that are beyond the edge."""
+    """Name the animals of a few outliers, and write values that are beyond the edge: those that have room."""
     low, high = axes.get_xlim()
+    written: list[float] = []
     for place, x, y in marks:
         number = float(numbers[place])
-        is_beyond = not low < number < high
-        name = row.new_names[place] if numbers is row.new and row.new_ids[place] in named else ""
-        arrow = ("" if not is_beyond else "→ " if number >= high else "← ") + words.number(number)
-        text = " ".join(part for part in (name, arrow if is_beyond else "") if part)
+        name = row.new_names[place] if numbers is row.new and row.new_ids[place] in look.named else ""
+        beyond = ("→ " if number >= high else "← ") + look.number(number) if not low < number < high else ""
+        text = " ".join(part for part in (name, beyond) if part)
+        if not text or any(abs(x - other) < _ROOM * (high - low) for other in written):
+            continue
+        written.append(x)
         is_right = x > (low + high) / 2
-        if text:
-            axes.annotate(
-                text,
-                (x, y),
-                xytext=(-7 if is_right else 7, 0),
-                textcoords="offset points",
-                ha="right" if is_right else "left",
-                va="center",
-                fontsize=7.5,
-                color=INK,
-                zorder=5,
-            )
+        axes.annotate(
+            text,
+            (x, y),
+            xytext=(-7 if is_right else 7, 0),
+            textcoords="offset points",
+            ha="right" if is_right else "left",
+            va="center",
+            fontsize=7.5,
+            color=INK,
+            zorder=5,
+        )
 
 
 def _add_legend(figure: Figure, rows: Sequence[Row], words: Words) -> None:

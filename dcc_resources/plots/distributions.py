@@ -18,7 +18,7 @@ from dcc_resources.plots.outliers import Box, Numbers, box_of, judging_box
 from dcc_resources.plots.picture import Picture, PictureKind, file_name_of
 from dcc_resources.plots.samples import MOST_VALUES, Value
 from dcc_resources.plots.taking import Taken, Values, require
-from dcc_resources.plots.wording import caption_of, description_of, heading_of, rule_of
+from dcc_resources.plots.wording import caption_of, counts_of, description_of, heading_of, rule_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -117,7 +117,7 @@ def picture_of(found: Distribution, catalogue: Catalogue, fonts: Path | None = N
         name=file_name_of(PictureKind.DISTRIBUTION, taken.centre, taken.parameter.parameter_id),
         kind=PictureKind.DISTRIBUTION,
         title=title,
-        caption=caption_of(catalogue, taken, rule_of(catalogue)),
+        caption=caption_of(catalogue, taken, f"{counts_of(catalogue, taken)} {rule_of(catalogue)}"),
         alt=description_of(catalogue, [(f"{row.heading}, {row.label}", row) for row in rows], taken.unit),
         size=(WIDTH, box_rows.height_of(rows)),
         draw=draw,

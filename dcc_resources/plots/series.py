@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 MOST_STEPS: Final = 48
 """Increments that boxes are made for; of more, neighbouring ones are taken together."""
 MOST_PANELS: Final = 3
-MOST_LINES: Final = 40
+MOST_LINES: Final = 24
 """Lines of a panel: those with outliers first."""
 
 WILD_TYPE: Final = "wild type"
@@ -122,11 +122,14 @@ def picture_of(found: Series, catalogue: Catalogue, fonts: Path | None = None) -
         word_for(catalogue, panel.gender) if panel.gender else catalogue.text("not of one animal")
         for panel in found.panels
     ]
+    headings = [f"{name}  {_counted(catalogue, panel)}" for name, panel in zip(names, found.panels, strict=True)]
     words = series_panels.words_in(catalogue, found.is_place, bool(taken.own.new))
 
     def draw(figure: Figure) -> None:
         unit = shown(taken.unit)
-        series_panels.draw_panels(figure, found.panels, names, title=title, subtitle=subtitle, unit=unit, words=words)
+        series_panels.draw_panels(
+            figure, found.panels, headings, title=title, subtitle=subtitle, unit=unit, words=words
+        )
 
     return Picture(
         name=file_name_of(PictureKind.SERIES, taken.centre, taken.parameter.parameter_id),
@@ -140,6 +143,14 @@ def picture_of(found: Series, catalogue: Catalogue, fonts: Path | None = None) -
         outliers=found.outliers,
         fonts=fonts,
     )
+
+
+def _counted(catalogue: Catalogue, panel: Panel) -> str:
+    """How many new series there are, or of how many some are drawn."""
+    new = catalogue.number(panel.new)
+    if len(panel.lines) < panel.new:
+        return catalogue.text("({drawn} of {all})", drawn=catalogue.number(len(panel.lines)), all=new)
+    return f"({new})" if panel.new else ""
 
 
 def _numeric(values: Sequence[Value]) -> Numbers | None:

@@ -25,11 +25,13 @@ LEAST_BAND: Final = 5
 """Values that quartiles at an increment are drawn of."""
 MOST_NAMED: Final = 4
 """Animals with outliers that are named in a panel."""
+_MANY: Final = 15
 _MOST_TICKS: Final = 8
 _MOST_MARKED: Final = 16
 """Values of a line that are marked one by one."""
 
 _BAND: Final[dict[str, Any]] = {"color": "#d3dde7", "linewidth": 0}
+_BAND_EDGE: Final[dict[str, Any]] = {"color": BOX_EDGE, "linewidth": 0.9, "linestyle": (0, (1, 1.5))}
 _MEDIAN: Final[dict[str, Any]] = {"color": BOX_EDGE, "linewidth": 1.8}
 _LINE: Final[dict[str, Any]] = {"color": NEW, "linewidth": 0.9}
 _DASHED: Final[dict[str, Any]] = {**_LINE, "linestyle": (0, (4, 2))}
@@ -78,7 +80,7 @@ def draw_panels(
     axes[0].set_ylabel(unit)
     axes[0].yaxis.set_major_formatter(lambda value, _: words.number(value))
     for each, panel, name in zip(axes, panels, names, strict=True):
-        each.set_title(f"{name}  {_counted(panel, words)}", loc="left", fontsize=8.5, color=INK, pad=3)
+        each.set_title(name, loc="left", fontsize=8.5, color=INK, pad=3)
         each.set_xlabel(words.increment)
         each.xaxis.set_major_formatter(lambda value, _: words.number(value))
         each.grid(axis="y", color=GRID, linewidth=0.6)
@@ -86,12 +88,6 @@ def draw_panels(
             each.set_xticks([step.x for step in panel.steps])
         _draw_panel(each, panel, (low, high))
     _add_legend(figure, panels, words)
-
-
-def _counted(panel: Panel, words: Words) -> str:
-    if len(panel.lines) < panel.new:
-        return f"({words.number(len(panel.lines))} / {words.number(panel.new)})"
-    return f"({words.number(panel.new)})" if panel.new else ""
 
 
 def _limits(panels: Sequence[Panel]) -> tuple[float, float]:
@@ -110,13 +106,17 @@ def _draw_panel(axes: Axes, panel: Panel, limits: tuple[float, float]) -> None:
     )
     if steps:
         axes.fill_between(x, quartiles[:, 0], quartiles[:, 2], zorder=1, **_BAND)
-        axes.plot(x, quartiles[:, 1], zorder=2, **_MEDIAN)
+        # Above the lines, which may be many.
+        axes.plot(x, quartiles[:, 0], zorder=4.5, **_BAND_EDGE)
+        axes.plot(x, quartiles[:, 2], zorder=4.5, **_BAND_EDGE)
+        axes.plot(x, quartiles[:, 1], zorder=4.5, **_MEDIAN)
     named = 0
     for line in panel.lines:
         y = np.clip(line.y, *limits)
-        axes.plot(line.x, y, zorder=3, **(_DASHED if line.is_wild_type else _LINE))
         marked = line.is_outlier
-        if line.x.size <= _MOST_MARKED:
+        faint = {"linewidth": 0.6, "alpha": 0.55} if len(panel.lines) > _MANY and not marked.any() else {}
+        axes.plot(line.x, y, zorder=3, **{**(_DASHED if line.is_wild_type else _LINE), **faint})
+        if line.x.size <= _MOST_MARKED and not faint:
             axes.plot(line.x, y, zorder=4, clip_on=False, **{**DIAMOND, "markersize": 3.4})
         axes.plot(line.x[marked], y[marked], zorder=5, clip_on=False, **RING)
         if marked.any() and named < MOST_NAMED:
@@ -145,7 +145,7 @@ def _add_legend(figure: Figure, panels: Sequence[Panel], words: Words) -> None:
     lines = [line for panel in panels for line in panel.lines]
     entries: list[tuple[dict[str, Any], str]] = []
     if any(step.earlier and step.earlier.count >= LEAST_BAND for panel in panels for step in panel.steps):
-        entries += [({**_BAND, "linewidth": 7}, words.band), (_MEDIAN, words.median)]
+        entries += [({**_BAND, "linewidth": 7, "solid_capstyle": "butt"}, words.band), (_MEDIAN, words.median)]
     if any(not line.is_wild_type for line in lines):
         entries.append((_LINE, words.new))
     if any(line.is_wild_type for line in lines):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from sqlalchemy import Connection
 
@@ -23,7 +24,10 @@ from dcc_resources.plots.samples import (
     sample_of_documents,
 )
 
-_NONE = Sample((), 0, True)
+LEAST_OF_OTHERS: Final = 500
+"""Values that are taken of each other centre, however many there are."""
+
+_NONE: Final = Sample((), 0, True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,27 +79,30 @@ def take(
 
     Earlier ones are those of documents that were applied before the last one of the zip action.
 
-    The unit is that of most new values, or of most others where none is new. At most about `most` values of each
-    centre, and as many new ones, are taken.
+    The unit is that of most new values, or of most others where none is new. Taken are about `most` values of the
+    centre, as many new ones, and as many of other centres together, but 500 of each if it has these.
     """
     documents = documents_of(qc, key) if key is not None else []
     new = sample_of_documents(qc, parameter.parameter_id, documents, most=most) if documents else _NONE
-    names = centres_with(qc, parameter.parameter_id) if with_others else [centre]
-    samples = {name: sample_of_centre(qc, parameter.parameter_id, name, before=documents, most=most) for name in names}
-    own = samples.pop(centre, _NONE)
+    names = [name for name in centres_with(qc, parameter.parameter_id) if name != centre] if with_others else []
+    share = max(most // max(len(names), 1), LEAST_OF_OTHERS)
+    own, *others = (
+        sample_of_centre(qc, parameter.parameter_id, name, before=documents, most=most if name == centre else share)
+        for name in (centre, *names)
+    )
     unit = _usual_unit(new.values or own.values)
     if unit is None:
         return None
-    everything = [own, new, *samples.values()]
+    everything = [own, new, *others]
     return Taken(
         parameter,
         centre,
         key,
         unit,
         Values(_of_unit(own, unit), _of_unit(new, unit)),
-        {name: Values(_of_unit(sample, unit), []) for name, sample in samples.items()},
+        {name: Values(_of_unit(sample, unit), []) for name, sample in zip(names, others, strict=True)},
         _other_units(everything, unit),
-        None if all(each.is_whole for each in everything) else sum(each.of for each in (own, *samples.values())),
+        None if all(each.is_whole for each in everything) else sum(each.of for each in (own, *others)),
     )
 
 

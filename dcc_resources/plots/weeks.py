@@ -119,7 +119,7 @@ def picture_of(found: Weeks, catalogue: Catalogue, fonts: Path | None = None) ->
         axes.yaxis.set_major_formatter(lambda value, _: catalogue.number(int(value)))
         axes.grid(axis="y", color=GRID, linewidth=0.6)
         square: dict[str, Any] = {"marker": "s", "markersize": 7, "linestyle": "none"}
-        entries = [({**square, "color": _EARLIER["color"]}, legend[0])]
+        entries = [({**square, "color": _EARLIER["color"]}, legend[0])] if any(earlier) else []
         if with_new:
             entries.append(({**square, "color": NEW}, legend[1]))
         add_legend(figure, entries)

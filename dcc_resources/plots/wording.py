@@ -44,6 +44,13 @@ def rule_of(catalogue: Catalogue) -> str:
     )
 
 
+def counts_of(catalogue: Catalogue, taken: Taken) -> str:
+    """What the numbers beside groups mean."""
+    if taken.own.new:
+        return catalogue.text("In brackets: how many values, earlier and new.")
+    return catalogue.text("In brackets: how many values.")
+
+
 def caption_of(catalogue: Catalogue, taken: Taken, rule: str) -> str:
     """What a picture of a parameter shows: which values, by which rule they are marked, and what is left out."""
     parts = [catalogue.text("Values that are current and valid, as the centres gave them.")]
