@@ -16,7 +16,7 @@ from dcc_resources.data_phases.document_log import held_problem, problems_of
 from dcc_resources.documents.messages import TYPES_IN_WORDS, explain
 from dcc_resources.documents.validation import validate_document
 from dcc_resources.languages import Catalogue, load_catalogue
-from dcc_resources.languages.recorded import archives, documents, rules
+from dcc_resources.languages.recorded import archives, documents, rules, sources
 from dcc_resources.languages.recorded.matching import LONGEST, Pattern, Patterns
 from dcc_resources.naming import Action, DocumentKind
 from dcc_resources.outcomes import UNCHECKED_MARK, WARNING_MARK
@@ -43,11 +43,19 @@ RULE_MODULES = [
         "added_rules", "codes",
     )
 ]  # fmt: skip
-OF_CENTRES = (errors.FaultyDataError, errors.TransferFailedError, errors.DiskFullError, errors.SourceTimeoutError)
+OF_CENTRES = (errors.FaultyDataError, errors.SourceError, errors.DiskFullError)
 ERRORS = [name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, OF_CENTRES)]
 ARCHIVE_MODULES = [
     f"dcc_resources.{name}"
-    for name in ("naming", "archives", "downloading", "download_sink", "file_sources.md5_sidecar", "submissions")
+    for name in (
+        "naming",
+        "archives",
+        "archive_directory",
+        "downloading",
+        "download_sink",
+        "file_sources.md5_sidecar",
+        "submissions",
+    )
 ]
 
 
@@ -130,6 +138,13 @@ def test_every_error_of_an_archive_its_name_and_its_download_is_said_in_german(n
     assert sentences or name.endswith("submissions")
     for sentence in sentences:
         assert_said(sentence)
+
+
+@pytest.mark.parametrize("path", sorted((Path(rules.__file__).parents[2] / "file_sources").glob("*.py")), ids=str)
+def test_every_error_of_a_file_source_is_said_in_german(path: Path) -> None:
+    for sentence in sentences_of(f"dcc_resources.file_sources.{path.stem}", [*ERRORS, "failed", "too_many"]):
+        if sentence not in ("V: V", "VV", "V"):
+            assert_said(sentence)
 
 
 def test_what_an_archive_holds_beside_documents_is_said_in_german() -> None:
@@ -236,7 +251,7 @@ def test_a_sentence_of_any_length_is_decided_and_one_beyond_the_bound_is_left() 
     assert GERMAN.recorded(sentence) == sentence
 
 
-ALL_PATTERNS = [text for module in (rules, documents, archives) for text in module.SENTENCES]
+ALL_PATTERNS = [text for module in (rules, documents, archives, sources) for text in module.SENTENCES]
 
 
 @given(st.sampled_from(ALL_PATTERNS), st.lists(st.text(max_size=30), min_size=8, max_size=8))

@@ -6,12 +6,12 @@ message of a new integrity rule, gets its pattern here, or, in a DCC's own rule,
 
 from functools import lru_cache
 
-from dcc_resources.languages.recorded import archives, documents, rules
+from dcc_resources.languages.recorded import archives, documents, rules, sources
 from dcc_resources.languages.recorded.matching import Patterns
 
 __all__ = ["Patterns", "patterns"]
 
-_MODULES = (rules, documents, archives)
+_MODULES = (rules, documents, archives, sources)
 
 
 @lru_cache(maxsize=8)

@@ -41,6 +41,18 @@ SENTENCES: Final = (
         "{archive} is refused whole: its entry {entry} {fault}. Correct the archive and submit it again under a new "
         "increment."
     ),
+    mark("{archive} {broken}. Submit the archive again under a new increment."),
+    mark("{archive} is damaged: {reason}. Submit the archive again under a new increment."),
+    mark(
+        "{archive} is damaged: its directory lists {found} entries where {number} are announced. Submit the archive "
+        "again under a new increment."
+    ),
+    mark(
+        "{archive} is damaged: no end record where one is announced (byte {number}). Submit the archive again under a "
+        "new increment."
+    ),
+    mark("{archive} has a directory of {size} bytes, more than {number} entries need. Split it into several archives."),
+    mark("{archive} holds {number} entries or more; {most} are allowed. Split it into several archives."),
     mark("{archive} is encrypted (entry {entry}). Submit it again without a password."),
     mark(
         "{archive} holds {number} entries named {entry}; which one counts cannot be known. Correct the archive and "
@@ -121,6 +133,8 @@ SENTENCES: Final = (
     mark("The document {document} is not in staging any more as it was extracted."),
     mark("It would change or delete so much that it has to be confirmed."),
     mark("A document that would change much waits to be confirmed."),
+    mark("Processing was asked for again."),
+    mark("The download failed in an earlier session."),
     mark("The file name conforms: its centre or the naming convention has been registered since."),
     mark("What it depends on has changed: documents, waivers or reference data."),
     mark("Documents were withdrawn that it has to do with."),
@@ -130,6 +144,11 @@ SENTENCES: Final = (
 
 PARTS: Final = (
     mark("the pattern {pattern}"),
+    mark("is empty"),
+    mark("is cut off: its directory is missing"),
+    mark("is no zip archive"),
+    mark("its directory is cut off"),
+    mark("its directory is broken at byte {number}"),
     mark("has a NUL character in its name"),
     mark("has an absolute path"),
     mark("has a backslash in its path"),
@@ -146,5 +165,5 @@ PARTS: Final = (
     mark("at an unknown time"),
 )
 
-PART_NAMES: Final = frozenset({"shape", "fault", "reason", "size", "new_size", "modified", "new_modified"})
+PART_NAMES: Final = frozenset({"shape", "fault", "broken", "reason", "size", "new_size", "modified", "new_modified"})
 FROM_THE_END: Final[frozenset[str]] = frozenset()
