@@ -29,6 +29,7 @@ class MailServerForTests:
     logins: list[tuple[str, str]] = field(default_factory=list)
     encrypted: list[bool] = field(default_factory=list)
     refuse: str = ""
+    hang_up: bool = False
 
     async def handle_RCPT(  # noqa: N802 - the server calls it by this name
         self, server: SMTP, session: Session, envelope: Envelope, address: str, options: list[str]
@@ -44,6 +45,8 @@ class MailServerForTests:
         assert isinstance(message, EmailMessage)
         self.received.append((envelope, message))
         assert server.transport is not None
+        if self.hang_up:
+            server.transport.abort()
         self.encrypted.append(server.transport.get_extra_info("ssl_object") is not None)
         return "250 OK"
 

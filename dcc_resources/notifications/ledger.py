@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final, TypeVar
 
@@ -190,6 +190,19 @@ class Ledger:
         )
         with self._tracker.connect() as connection:
             return [number for number in connection.scalars(query) if number is not None]
+
+    def drop_failed(self, session: int, *, before: datetime) -> None:
+        """Forget what of a session could not be told `before` and was not tried since."""
+        left = (
+            NotificationRow.session_id == session,
+            NotificationRow.state == Sending.FAILED,
+            NotificationRow.kind.in_([Kind.DIGEST, Kind.SESSION, Kind.ZIP]),
+            NotificationRow.changed < before,
+        )
+        with self._tracker.connect() as connection:
+            found = list(connection.scalars(select(NotificationRow.id).where(*left)))
+        if found:
+            self._write(lambda connection: _forget(connection, found))
 
     def open_outages(self, channel: str, recipient: str) -> dict[str, str]:
         """What the recipient was told to be away and has not been told to be back: subject, and the row's `told`."""

@@ -74,7 +74,6 @@ class MailChannel:
         # So that no holiday notice answers (RFC 3834), nor a program that knows only the older sign.
         letter["Auto-Submitted"] = "auto-generated"
         letter["Precedence"] = "bulk"
-        letter["Content-Language"] = message.language.replace("_", "-")
         letter.set_content(message.text, charset="utf-8", cte="quoted-printable")
         if message.html:
             letter.add_alternative(message.html, subtype="html", charset="utf-8", cte="quoted-printable")
@@ -82,6 +81,8 @@ class MailChannel:
             main, _, sub = attachment.media_type.partition("/")
             name = _one_line(attachment.name)
             letter.add_attachment(attachment.content, maintype=main, subtype=sub, filename=name)
+        # Setting the content takes away what is said of it.
+        letter["Content-Language"] = message.language.replace("_", "-")
         return letter
 
 

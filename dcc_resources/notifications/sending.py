@@ -212,6 +212,8 @@ def _tell_sessions(round_: Round, session_id: int | None) -> None:
     numbers = _due_sessions(round_, session_id)
     for number in numbers:
         SessionNews(round_, number).tell()
+        # What was not sent before and is not due any more, since a later session has told it.
+        round_.ledger.drop_failed(number, before=round_.began)
     if numbers:
         round_.ledger.look_at(max(numbers))
 
@@ -224,7 +226,7 @@ def _due_sessions(round_: Round, session_id: int | None) -> list[int]:
         ended = sessions_after(connection, last, _MOST_SESSIONS if last else 1)
     again = round_.ledger.sessions_to_tell()[:_MOST_RETRIES]
     wanted = {*ended, *again, *([] if session_id is None else [session_id])}
-    return sorted(wanted, reverse=True)
+    return sorted(wanted)
 
 
 def _tell_outages(
@@ -253,7 +255,7 @@ def _tell_outages_to(
     told = ledger.open_outages(channel.name, recipient)
     with round_.tracker.connect() as connection:
         back = which_are_back(connection, told, away)
-    still = {one.subject for one in away}
+    still = {one.subject for one in away if not one.over}
     back |= {subject: label for subject, label in fine.items() if subject in told and subject not in still}
     for subject in [subject for subject, label in back.items() if label is None]:
         if not round_.dry:

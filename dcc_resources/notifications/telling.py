@@ -15,6 +15,7 @@ from typing import Final
 
 from sqlalchemy import Engine
 
+from dcc_resources.databases.columns import utc_now
 from dcc_resources.errors import NotificationNotSentError
 from dcc_resources.notifications.channels import Channel, open_channels
 from dcc_resources.notifications.composing import Composer
@@ -60,6 +61,7 @@ class Round:
         self.composer = Composer(self.settings, self.said)
         self._failures: Counter[str] = Counter()
         self._not_sent = 0
+        self.began = utc_now()
         self._until = time.monotonic() + self.settings.notify_seconds
 
     @property
