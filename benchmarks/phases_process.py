@@ -21,17 +21,20 @@ def take_up() -> dict[str, tuple[float, float]]:
     """Take all that waits through the phases; what each took. Raises RuntimeError when a document did not pass."""
     from dcc_cli.context import open_qc, open_tracker, settings_from_environment
     from dcc_resources.data_outcomes import ZipData
-    from dcc_resources.data_phases.session_data import take_up_data
+    from dcc_resources.data_phases.data_session import DataSession
+    from dcc_resources.data_phases.session_data import take_up_phase
     from dcc_resources.sessions import open_session
+    from dcc_resources.staging import Staging
     from dcc_resources.tracker.reference import Status
 
     took: dict[str, tuple[float, float]] = {}
     settings = settings_from_environment()
     with open_tracker(settings) as tracker, open_qc(settings) as qc, open_session(tracker, settings) as session:
+        work = DataSession(tracker, qc, settings, session, None, Staging(settings.staging_directory))
         for phase in PHASES:
             statuses: Counter[Status] = Counter()
             wall, cpu = time.perf_counter(), _processor_seconds()
-            for outcome in take_up_data(tracker, qc, settings, session, until=phase):
+            for outcome in take_up_phase(work, phase):
                 if isinstance(outcome, ZipData):
                     statuses.update(document.status for document in outcome.documents)
             took[phase.short_name] = (time.perf_counter() - wall, _processor_seconds() - cpu)

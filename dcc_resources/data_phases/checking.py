@@ -10,10 +10,11 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from datetime import UTC, date, datetime
 from functools import partial
+from itertools import repeat
 from typing import Final
 
 from sqlalchemy import Connection
@@ -22,6 +23,7 @@ from dcc_resources.data_outcomes import DocumentData, ZipData
 from dcc_resources.data_phases.data_session import DataSession, Fact, Recorder, merged
 from dcc_resources.data_phases.document_log import problems_of, worst_first
 from dcc_resources.data_phases.documents import UPLOADED, DueDocument
+from dcc_resources.data_phases.judging_basis import basis_of_today, see_to_reference_data
 from dcc_resources.data_phases.qc_documents import (
     QcDocument,
     counted_by_tracker,
@@ -49,9 +51,9 @@ from dcc_resources.integrity.waivers import Waiver
 from dcc_resources.log_context import logging_about
 from dcc_resources.qc_database.reading import read_document
 from dcc_resources.qc_database.row_loading import load_document
+from dcc_resources.qc_database.versions import in_chunks
 from dcc_resources.qc_database.vocabulary import DocumentState
 from dcc_resources.reference_data import store
-from dcc_resources.reference_data.refreshing import RefreshOutcome, ensure_reference
 from dcc_resources.tracker.progress import State
 from dcc_resources.tracker.reference import Phase, Status
 
@@ -81,7 +83,7 @@ def check_documents(work: DataSession) -> Iterator[ZipData]:
     """
     due = work.due(Phase.DATA)
     if due:
-        _see_to_reference_data(work)
+        see_to_reference_data(work)
     basis = work.read_qc(lambda connection: basis_of_today(connection, work.settings.max_document_errors))
     there = work.read_qc(lambda connection: documents_of(connection, due))
     again = _set_back(work, [there[one.xml_id].id for one in due if one.xml_id in there], basis)
@@ -102,19 +104,6 @@ def check_documents(work: DataSession) -> Iterator[ZipData]:
         raise
     yield from recorder.write()
     work.session.finish_task(task, failed=len(work.faults) > faults)
-
-
-def _see_to_reference_data(work: DataSession) -> None:
-    """Have the sets that the settings name be there; what cannot be read makes rules go unchecked, which is said."""
-    for refreshed in ensure_reference(work.qc, work.settings):
-        if refreshed.outcome is RefreshOutcome.FAILED:
-            log.warning("%s", refreshed.message)
-
-
-def basis_of_today(connection: Connection, limit: int) -> Basis:
-    """What documents are judged by: the active reference data, and the waivers in force today, in UTC."""
-    today = datetime.now(UTC).date()
-    return Basis(store.load_active(connection), waivers_in_force(connection, today), today, limit)
 
 
 def _set_back(work: DataSession, uploaded: list[int], basis: Basis) -> list[DueDocument]:
@@ -190,35 +179,60 @@ def _uploaded(work: DataSession, due: list[DueDocument], there: dict[int, QcDocu
 
 
 def _check_all(work: DataSession, due: list[Due], basis: Basis) -> Generator[Fact]:
-    """Judge documents, in their order: many with the help of other processes, few by this one alone."""
+    """Judge documents, in their order.
+
+    Those that were checked while they were read for the upload need not be read again. Of the others, many are checked
+    by other processes, few by this one, each by itself.
+    """
+    known = _known(work, due, basis)
+    others = [one for one in due if one[1].id not in known]
     processes = min(work.settings.workers, os.cpu_count() or 1)
-    if processes > 1 and sum(document.size_bytes for document, _ in due) >= MANY:
-        yield from _check_many(work, due, basis, processes)
-        return
-    for one in due:
-        yield _check(work, *one, basis)
-
-
-def _check_many(work: DataSession, due: list[Due], basis: Basis, processes: int) -> Iterator[Fact]:
-    together: list[tuple[Due, Checked]] = []
-    held = 0
-    documents = (_to_check(work, *one) for one in due)
+    are_many = processes > 1 and sum(document.size_bytes for document, _ in others) >= MANY
     reference = basis.reference.data
+    documents = (_to_check(work, *one) for one in others)
     ahead = CheckingAhead(documents, processes, reference, basis.today, partial(_answer, work), work.session.check)
     with closing(ahead):
-        for one, checked in zip(due, ahead.results(), strict=True):
-            if checked.findings is not None:
-                together.append((one, checked))
-                held += len(checked.findings)
-                if len(together) < _TOGETHER and held < _FINDINGS_TOGETHER:
-                    continue
-            yield from _keep(work, together, basis)
-            together, held = [], 0
-            if checked.error is not None:
-                yield _faulty(work, *one, checked.error)
-            elif checked.findings is None:
-                yield _check(work, *one, basis)
+        results = ahead.results() if are_many else repeat(Checked(None))
+        yield from _judge_together(work, _with_known(work, due, known, results), basis)
+
+
+def _known(work: DataSession, due: list[Due], basis: Basis) -> set[int]:
+    """The ids of the documents in which it is known what the rules find."""
+    checked = work.checked
+    if checked is None or not checked.goes_by(basis):
+        return set()
+    return work.read_qc(lambda connection: checked.known(connection, [stored.id for _, stored in due]))
+
+
+def _with_known(
+    work: DataSession, due: list[Due], known: Collection[int], results: Iterator[Checked]
+) -> Iterator[tuple[Due, Checked]]:
+    """Documents in their order, each with what was found in it; `results` are those of the ones that are not known."""
+    for some in in_chunks(due):
+        ids = [stored.id for _, stored in some if stored.id in known]
+        found = work.read_qc(partial(work.checked.checked, document_ids=ids)) if work.checked and ids else {}
+        for one in some:
+            document_id = one[1].id
+            yield one, found.get(document_id, Checked(None)) if document_id in known else next(results)
+
+
+def _judge_together(work: DataSession, documents: Iterable[tuple[Due, Checked]], basis: Basis) -> Iterator[Fact]:
+    """Judge documents in their order, those in which it is known what is found together."""
+    together: list[tuple[Due, Checked]] = []
+    held = 0
+    for one, checked in documents:
+        if checked.findings is not None:
+            together.append((one, checked))
+            held += len(checked.findings)
+            if len(together) < _TOGETHER and held < _FINDINGS_TOGETHER:
+                continue
         yield from _keep(work, together, basis)
+        together, held = [], 0
+        if checked.error is not None:
+            yield _faulty(work, *one, checked.error)
+        elif checked.findings is None:
+            yield _check(work, *one, basis)
+    yield from _keep(work, together, basis)
 
 
 def _to_check(work: DataSession, document: DueDocument, stored: QcDocument) -> ToCheck:

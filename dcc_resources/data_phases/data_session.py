@@ -20,6 +20,7 @@ from dcc_resources.data_phases.document_log import rewrite_log
 from dcc_resources.data_phases.documents import DueDocument, in_order_of_upload, load_due
 from dcc_resources.databases.transactions import run_reading, run_writing
 from dcc_resources.errors import InternalFaultError
+from dcc_resources.integrity.checked_at_upload import CheckedAtUpload
 from dcc_resources.outcomes import Problem, ZipKey
 from dcc_resources.sessions import Session
 from dcc_resources.settings import Settings
@@ -40,7 +41,10 @@ _ACTION_STATES: Final = select(ZipAction.id, ZipAction.phase_id, ZipAction.statu
 
 @dataclass
 class DataSession:
-    """One session's work on both databases. `keys` are the zip actions that it is about, None for all."""
+    """One session's work on both databases. `keys` are the zip actions that it is about, None for all.
+
+    `checked` holds what was found in documents while they were read; `has_reference`: reference data were seen to.
+    """
 
     tracker: Engine
     qc: Engine
@@ -49,6 +53,8 @@ class DataSession:
     keys: set[ZipKey] | None
     staging: Staging
     faults: list[InternalFaultError] = field(default_factory=list)
+    has_reference: bool = False
+    checked: CheckedAtUpload | None = None
 
     @property
     def author(self) -> str:

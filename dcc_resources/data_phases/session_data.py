@@ -23,13 +23,14 @@ from dcc_resources.tracker.reference import Phase
 
 progress = progress_log(__name__)
 
-_PHASES: Final[tuple[tuple[Phase, Callable[[DataSession], Iterator[DataOutcome]]], ...]] = (
-    (Phase.UPLOAD, upload_documents),
-    (Phase.DATA, check_documents),
-    (Phase.CONTEXT, build_contexts_of),
-    (Phase.OVERVIEW, build_overviews_of),
-    (Phase.QC, settle_documents),
-)
+_PHASES: Final[dict[Phase, Callable[[DataSession], Iterator[DataOutcome]]]] = {
+    Phase.UPLOAD: upload_documents,
+    Phase.DATA: check_documents,
+    Phase.CONTEXT: build_contexts_of,
+    Phase.OVERVIEW: build_overviews_of,
+    Phase.QC: settle_documents,
+}
+"""The phases in their order."""
 
 
 def take_up_data(
@@ -54,14 +55,19 @@ def take_up_data(
     staging = Staging(settings.staging_directory)
     work = DataSession(tracker, qc, settings, session, None if keys is None else set(keys), staging)
     catch_up_with_withdrawals(work)
-    for phase, take_up in _PHASES:
+    for phase in _PHASES:
         if phase <= until:
-            with logging_about(phase=phase.short_name):
-                for outcome in take_up(work):
-                    _log_outcome(outcome)
-                    yield outcome
+            yield from take_up_phase(work, phase)
     for fault in work.faults:
         raise fault
+
+
+def take_up_phase(work: DataSession, phase: Phase) -> Iterator[DataOutcome]:
+    """Take all documents that wait for a phase through it; see `take_up_data`, which keeps to the order of phases."""
+    with logging_about(phase=phase.short_name):
+        for outcome in _PHASES[phase](work):
+            _log_outcome(outcome)
+            yield outcome
 
 
 def _log_outcome(outcome: DataOutcome) -> None:

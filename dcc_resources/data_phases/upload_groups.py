@@ -12,7 +12,10 @@ from typing import Final
 
 from dcc_resources.data_phases.data_session import DataSession
 from dcc_resources.data_phases.documents import DueDocument
+from dcc_resources.data_phases.judging_basis import basis_of_today, see_to_reference_data
 from dcc_resources.data_phases.staged_documents import place_in_staging
+from dcc_resources.integrity import checking_while_reading
+from dcc_resources.integrity.checked_at_upload import CheckedAtUpload
 from dcc_resources.naming import Action
 from dcc_resources.qc_database.applying import DocumentToApply
 from dcc_resources.qc_database.building_process import LARGE
@@ -35,7 +38,11 @@ class UploadQueue:
         if sum(document.size_bytes for document in due) < LARGE:
             return
         self._small = _small_additions(work, [one for one in due if one.xml_id not in stored])
-        self.ahead = ReadingAhead(list(self._to_read(work, due)))
+        see_to_reference_data(work)
+        basis = work.read_qc(lambda connection: basis_of_today(connection, work.settings.max_document_errors))
+        work.checked = CheckedAtUpload(basis)
+        looking = checking_while_reading.looking(basis.reference.data, basis.today)
+        self.ahead = ReadingAhead(list(self._to_read(work, due)), looking)
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
@@ -71,7 +78,9 @@ class UploadQueue:
             # One of a name that no file can have is told of in its turn.
             if path is not None:
                 md5 = document.md5 if self.is_small(document) else None
-                yield Waiting(path, document.name.kind, document.size_bytes, md5)
+                name = document.name
+                about = checking_while_reading.about(str(document.key), name.file_name, name.centre, document.centre)
+                yield Waiting(path, name.kind, document.size_bytes, md5, about)
 
 
 def document_to_apply(document: DueDocument) -> DocumentToApply:

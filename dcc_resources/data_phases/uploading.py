@@ -34,12 +34,14 @@ from dcc_resources.errors import (
     QcDatabaseUnreachableError,
     StagedDocumentLostError,
 )
+from dcc_resources.integrity.checked_at_upload import CheckedAtUpload
 from dcc_resources.log_context import logging_about
 from dcc_resources.outcomes import Problem
 from dcc_resources.qc_database.applying import Applied, apply_document
 from dcc_resources.qc_database.applying_together import apply_together
 from dcc_resources.qc_database.building_process import read_for_upload
 from dcc_resources.qc_database.reading_ahead import ReadingAhead
+from dcc_resources.qc_database.statistics import update_statistics
 from dcc_resources.qc_database.upload_findings import UploadFinding, findings_of
 from dcc_resources.qc_database.vocabulary import DocumentState, Severity
 from dcc_resources.settings import Settings
@@ -91,8 +93,12 @@ class Uploader:
             applied = apply()
         return self._fact(document, applied, time.monotonic() - began)
 
-    def upload_together(self, documents: Sequence[DueDocument], ahead: ReadingAhead) -> list[Fact] | None:
+    def upload_together(
+        self, documents: Sequence[DueDocument], ahead: ReadingAhead, checked: CheckedAtUpload | None = None
+    ) -> list[Fact] | None:
         """Apply small documents that add, in one transaction; what became of the first ones.
+
+        `checked` is told what was found in them.
 
         The one after these is to be uploaded by itself. None: it failed, and each is to be, which tells whose fault it
         was. Raises DatabaseUnreachableError.
@@ -112,6 +118,9 @@ class Uploader:
             log.warning("%d documents are applied one by one, because together they were not: %s", len(paths), error)
             return None
         seconds = (time.monotonic() - began) / max(1, len(applied))
+        if checked is not None:
+            for one in applied:
+                checked.add(one.document_id, one.noted)
         return [self._fact(document, one, seconds) for document, one in zip(documents, applied, strict=False)]
 
     def recall(self, document: DueDocument, document_id: int) -> Fact:
@@ -192,7 +201,7 @@ def upload_documents(work: DataSession) -> Iterator[ZipData]:
             if recorder.is_due or group[0].size_bytes > _LONG_BYTES:
                 yield from recorder.write()
             if queue.ahead is not None and queue.is_small(group[0]):
-                facts = uploader.upload_together(group, queue.ahead)
+                facts = uploader.upload_together(group, queue.ahead, work.checked)
                 for fact in facts or ():
                     recorder.add(fact)
                 queue.give_back(group[len(facts or ()) :], alone=len(group) if facts is None else 1)
@@ -210,6 +219,8 @@ def upload_documents(work: DataSession) -> Iterator[ZipData]:
     finally:
         if queue.ahead is not None:
             queue.ahead.close()
+    if queue.ahead is not None:
+        update_statistics(work.qc, patience_seconds=work.settings.database_retry)
     yield from recorder.write()
     work.session.finish_task(task, failed=len(work.faults) > faults or bool(lost))
 

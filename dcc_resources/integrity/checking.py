@@ -73,6 +73,8 @@ RULE_MODULES = (
 
 JUDGED_AT_UPLOAD = frozenset({"S13", "E9"})
 """The rules that are left out of the check of what was uploaded."""
+ABOUT_SPECIMENS = frozenset({"E4", "E8", "S14", "X8"})
+"""The rules that look at specimens of other documents: all others that are not left out say the same wherever."""
 
 _log = logging.getLogger(__name__)
 _BATCH = 500

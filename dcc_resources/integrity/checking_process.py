@@ -98,13 +98,13 @@ class _Work:
         """Do what the next message says. Raises EOFError when there is none any more."""
         kind, message = self._come.popleft() if self._come else read_message(self._given)
         if kind == "answer":
-            self._tell(self._read.popleft(), _Answered(_unpacked_known(message)))
+            self._tell(self._read.popleft(), Answered(_unpacked_known(message)))
             return
         documents = [ToCheck(*one) for one in message]
         if is_large(documents):
             # The next answer is to be its own.
             while self._read:
-                self._tell(self._read.popleft(), _Answered(self.answer()))
+                self._tell(self._read.popleft(), Answered(self.answer()))
             self._tell([(documents[0], None)], _Asked(self))
             return
         read = [(one, _contents(one)) for one in documents]
@@ -124,7 +124,7 @@ class _Work:
             self._come.append(message)
         return _unpacked_known(message[1])
 
-    def _tell(self, documents: list[tuple[ToCheck, list[Content] | None]], lookups: _Answered | _Asked) -> None:
+    def _tell(self, documents: list[tuple[ToCheck, list[Content] | None]], lookups: Answered | _Asked) -> None:
         told: list[tuple[list[tuple[Any, ...]] | None, float]] = []
         left = MOST_FINDINGS
         for document, contents in documents:
@@ -136,7 +136,7 @@ class _Work:
         write_message(self._out, ("found", told))
 
     def _check(
-        self, document: ToCheck, contents: list[Content] | None, lookups: _Answered | _Asked, most: int
+        self, document: ToCheck, contents: list[Content] | None, lookups: Answered | _Asked, most: int
     ) -> list[tuple[Any, ...]] | None:
         """What is found in a document; None where that cannot be told here, or is more than `most`."""
         action = Action(document.action)
@@ -159,7 +159,7 @@ class _Work:
         return [packed(one) for one in found] if len(found) <= most else None
 
 
-class _Answered:
+class Answered:
     """The `Lookups` of documents about which all has been asked."""
 
     def __init__(self, known: Known) -> None:
@@ -178,7 +178,7 @@ class _Answered:
         return {}
 
 
-class _Asked(_Answered):
+class _Asked(Answered):
     """The `Lookups` of a document that is not held as a whole: a batch is asked for when it comes."""
 
     def __init__(self, work: _Work) -> None:

@@ -113,7 +113,12 @@ class DocumentContext:
     @property
     def latest_day(self) -> date:
         """The last day that is not in the future anywhere on Earth."""
-        return self.today + timedelta(days=1)
+        return latest_day(self.today)
+
+
+def latest_day(today: date) -> date:
+    """The last day that is not in the future anywhere on Earth, given the day in UTC."""
+    return today + timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Select, Table, and_, exists, func, or_, select, update
 
+from dcc_resources.integrity.checking import ABOUT_SPECIMENS
 from dcc_resources.integrity.finding_store import FINDING_AND_OWNER, OWN_CENTRE, OWN_PROCEDURE
 from dcc_resources.integrity.waivers import Waiver
 from dcc_resources.qc_database.models import (
@@ -28,9 +29,6 @@ from dcc_resources.qc_database.models import Waiver as WaiverRow
 from dcc_resources.qc_database.rows import ENTITY_TABLES
 from dcc_resources.qc_database.versions import in_chunks
 from dcc_resources.qc_database.vocabulary import DocumentAction, DocumentState, EntityKind, Severity, WaiverEffect
-
-ABOUT_SPECIMENS: Final = ("E4", "E8", "S14", "X8")
-"""The rules that look at specimens of other documents."""
 
 _DOCUMENT: Final = Document.__table__
 _FINDING: Final = Finding.__table__
@@ -95,7 +93,7 @@ def _has_finding(owner: Any, rules: Collection[str] | None = None) -> ColumnElem
     """Whether there is an open finding, of one of the rules, in an entity."""
     kind = EntityKind.SPECIMEN.value if owner is _RELATIVE else owner.name
     there = (_FINDING.c.entity_kind == kind) & (_FINDING.c.entity_id == owner.c.id) & _IS_OPEN
-    return exists().where(there if rules is None else there & _FINDING.c.rule.in_(rules))
+    return exists().where(there if rules is None else there & _FINDING.c.rule.in_(sorted(rules)))
 
 
 def documents_to_be_judged(connection: Connection) -> list[int]:

@@ -104,7 +104,7 @@ class Applied:
     `repeated`: it had been applied before, stands, and nothing was changed. `said` counts its entities by kind, and
     its measurements; `procedures` its measurements by procedure; `opened` and `ended` the versions that it opened and
     ended, by kind. `refused` counts entities that did not take effect; `findings` tell why, and whether the document
-    came late. Of a document that is held they tell what applying it would come to.
+    came late. Of a document that is held they tell what applying it would come to. `noted` is that of `WholeDocument`.
     """
 
     document_id: int
@@ -117,6 +117,7 @@ class Applied:
     refused: int
     findings: tuple[UploadFinding, ...]
     procedures: dict[str, int] = field(default_factory=dict)
+    noted: Any = None
 
 
 def apply_document(

@@ -140,6 +140,7 @@ class _Group:
             refused=refused,
             findings=findings.all(),
             procedures=dict(sorted(built.measured.items())),
+            noted=built.noted,
         )
 
     def _add_rows(self, built: WholeDocument) -> int:

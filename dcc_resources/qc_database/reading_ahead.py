@@ -6,7 +6,8 @@ refused, held or applied before, or because somebody else applied one, it is sta
 had built is only taken when its ids are found right under the upload lock. It ends with its documents, when it is told
 to, and when this process goes.
 
-Small documents that are to be applied together with others come whole (`whole_documents`), others bit by bit.
+Small documents that are to be applied together with others come whole (`whole_documents`), others bit by bit. While it
+has one whole, it may note something about it: what, says a module that names how to look at documents (`Looking`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 import gc
 import itertools
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, Final, NamedTuple, cast
@@ -40,7 +41,7 @@ from dcc_resources.qc_database.helper_process import (
     write_message,
 )
 from dcc_resources.qc_database.reading import read_document
-from dcc_resources.qc_database.whole_documents import WholeDocument, build_whole, packed, unpacked
+from dcc_resources.qc_database.whole_documents import Look, WholeDocument, build_whole, packed, unpacked
 
 _AT_ONCE: Final = 2_000
 _WRONG_STARTS: Final = 10
@@ -51,25 +52,45 @@ Stamp = tuple[int, int, int]
 
 
 class Waiting(NamedTuple):
-    """A document that is to be applied; `md5` is that of its file, given if it is to come whole."""
+    """A document that is to be applied; `md5` is that of its file, given if it is to come whole.
+
+    `about` are words for whoever looks at it.
+    """
 
     path: Path
     kind: DocumentKind
     size_bytes: int
     md5: str | None = None
+    about: Sequence[str] = ()
+
+
+class Looking(NamedTuple):
+    """How documents that come whole are looked at: by the process of a module, which goes by a basis.
+
+    The module's `main` is `serve_reading` with a function that, given the basis and what a document is `about`, yields
+    what looks at it.
+    """
+
+    module: str
+    basis: bytes
+
+
+LookAt = Callable[[Sequence[str]], Look]
+"""Given what a document is `about`, what looks at it."""
 
 
 class ReadingAhead(Built):
     """Reads documents in their order. Where too little is left to be worth a process, this one reads it itself."""
 
-    def __init__(self, documents: Sequence[Waiting]) -> None:
+    def __init__(self, documents: Sequence[Waiting], looking: Looking | None = None) -> None:
         super().__init__()
         self._documents = documents
+        self._looking = looking
         self._places = {one.path: place for place, one in enumerate(documents)}
         self._left = [*itertools.accumulate(one.size_bytes for one in reversed(documents))][::-1]
         self._helper: Helper | None = None
         # It takes a while to begin, and there is something to do until the first document is read.
-        self._spare = Helper(__name__) if self._left and self._left[0] >= LARGE else None
+        self._spare = self._helper_process() if self._left and self._left[0] >= LARGE else None
         self._wrong_starts = 0
         self._place = self._reached = -1
         self._told: _Told | None = None
@@ -115,7 +136,7 @@ class ReadingAhead(Built):
         return found
 
     def _whole_at(self, place: int, order: Order) -> WholeDocument:
-        path, kind, _, md5 = self._documents[place]
+        path, kind, _, md5, _ = self._documents[place]
         if not self._is_worth_a_process(place):
             return build_whole(path, kind, md5 or "", order)
         self._place = place
@@ -190,12 +211,16 @@ class ReadingAhead(Built):
     def _start(self, order: Order) -> None:
         """Start the process with the present document."""
         self._end()
-        self._helper, self._spare = self._spare or Helper(__name__), None
+        self._helper, self._spare = self._spare or self._helper_process(), None
         some = self._documents[self._place : self._place + _AT_ONCE]
-        named = [(os.fspath(one.path), one.kind.value, one.md5) for one in some]
-        self._helper.send((self._place, named, tuple(order)))
+        named = [(os.fspath(one.path), one.kind.value, one.md5, tuple(one.about)) for one in some]
+        basis = None if self._looking is None else self._looking.basis
+        self._helper.send((self._place, named, tuple(order), basis))
         if not self._reach() or self._documents[self._place].md5 is None:
             self._receive()
+
+    def _helper_process(self) -> Helper:
+        return Helper(__name__ if self._looking is None else self._looking.module)
 
     def _receive(self) -> Any:
         """The next message about the present document; None at its end. Raises what the process did."""
@@ -233,18 +258,21 @@ def _stamp(path: str | Path) -> Stamp | None:
 
 def main() -> None:
     """Read the documents that standard input names, and write their rows to standard output."""
-    serve(_serve)
+    serve(lambda given, out: serve_reading(given, out, None))
 
 
-def _serve(given: IO[bytes], out: Out) -> None:
-    first_place, documents, ordered = read_message(given)
+def serve_reading(given: IO[bytes], out: Out, look_by: Callable[[bytes], LookAt] | None) -> None:
+    """Do the work of the process; `look_by` is given the basis by which documents that come whole are looked at."""
+    first_place, documents, ordered, basis = read_message(given)
+    look_at = None if look_by is None else look_by(basis)
     order = Order(*ordered)
-    for number, (path, kind, md5) in enumerate(documents):
+    for number, (path, kind, md5, about) in enumerate(documents):
         place = first_place + number
         if md5 is None:
             order = _tell(out, place, path, DocumentKind(kind), order)
         else:
-            whole = build_whole(Path(path), DocumentKind(kind), md5, order)
+            look = None if look_at is None else look_at(about)
+            whole = build_whole(Path(path), DocumentKind(kind), md5, order, look)
             write_message(out, ("whole", (place, packed(whole))))
             order = order._replace(document_id=order.document_id + whole.takes_ids, next_ids=whole.next_ids)
         if number % _COLLECT_EVERY == 0:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,12 +33,16 @@ class BuiltEntities(NamedTuple):
     rows: list[Row]
 
 
+Look = Callable[[Sequence[said.Content], int], Any]
+"""Looks at what a document says that will have the given id; what it notes, which `marshal` takes."""
+
+
 class WholeDocument(NamedTuple):
     """All rows of a document, with the ids that it was ordered with; `next_ids` are those of what comes after it.
 
     `entities` by kind; their rows are in no other place. Rows by table, or their number and lines (`as_lines`);
     `measured` counts measurements by procedure. `plain`: it can be applied with others. One that cannot may still be
-    applied by itself and then `takes_ids`, or leaves no row.
+    applied by itself and then `takes_ids`, or leaves no row. `noted` is what was noted of one that is plain.
     """
 
     document_id: int
@@ -50,6 +54,7 @@ class WholeDocument(NamedTuple):
     rows: dict[str, list[Row]]
     lines: dict[str, tuple[int, bytes]]
     measured: dict[str, int]
+    noted: Any = None
 
     def fits(self, order: Order) -> bool:
         """Whether its rows may have their ids: the document's is the one that is given it, and none is taken."""
@@ -57,7 +62,7 @@ class WholeDocument(NamedTuple):
         return self.document_id == order.document_id and free
 
 
-def build_whole(path: Path, kind: DocumentKind, md5: str, order: Order) -> WholeDocument:
+def build_whole(path: Path, kind: DocumentKind, md5: str, order: Order, look: Look | None = None) -> WholeDocument:
     """Read the document at `path`, which had that MD5 when it was validated, and build all its rows."""
     first_ids = dict(order.next_ids)
     unread = WholeDocument(order.document_id, first_ids, first_ids, False, False, {}, {}, {}, {})
@@ -65,7 +70,9 @@ def build_whole(path: Path, kind: DocumentKind, md5: str, order: Order) -> Whole
         data = path.read_bytes()
         if hashlib.md5(data, usedforsecurity=False).hexdigest() != md5:
             return unread
-        return _built(read_bytes(data, kind), order)
+        contents = read_bytes(data, kind)
+        whole = _built(contents, order)
+        return whole if look is None or not whole.plain else whole._replace(noted=look(contents, order.document_id))
     except Exception:
         # Applied by itself, it is read again, and fails of the same for everybody to see.
         return unread

@@ -17,7 +17,7 @@ from dcc_assets.instance import open_instance
 from dcc_assets.mirroring import Mark, read_mark, write_mark
 from dcc_assets.rebuilding import rebuild_instance
 from dcc_assets.session_runs import run_session, show_changed_data
-from dcc_resources.data_phases import checking
+from dcc_resources.data_phases import judging_basis
 from dcc_resources.data_phases.corrections import recheck, withdraw_submission
 from dcc_resources.data_phases.settling import settle_qc
 from dcc_resources.errors import DagsterStorageError
@@ -108,7 +108,7 @@ def test_what_could_not_be_checked_is_a_warning_until_it_can_be(
     data.put(GOOD, specimens(), experiments())
     run(data, data_dagster)
     with monkeypatch.context() as away:
-        away.setattr(checking, "ensure_reference", lambda *_arguments: [])
+        away.setattr(judging_basis, "ensure_reference", lambda *_arguments: [])
         with writing(data.qc) as connection:
             connection.execute(update(ReferenceSnapshot).values(is_active=ReferenceSnapshot.name != "projects"))
         recheck(data.tracker, data.qc, data.settings, author="wrangler", reason="Projects are gone.")
