@@ -167,7 +167,7 @@ _COUNTS: Final[Mapping[str, tuple[str, str]]] = {
     "findings": mark_plural("{number} place", "{number} places"),
 }
 _WAITING: Final[Mapping[str, tuple[str, str]]] = {
-    "experiments": ("{number} experiment that waits for them", "{number} experiments that wait for them"),
+    "experiments": mark_plural("{number} experiment that waits for them", "{number} experiments that wait for them"),
 }
 
 

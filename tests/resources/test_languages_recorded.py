@@ -8,7 +8,7 @@ from datetime import date
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dcc_resources import errors
@@ -254,6 +254,7 @@ def test_a_sentence_of_any_length_is_decided_and_one_beyond_the_bound_is_left() 
 ALL_PATTERNS = [text for module in (rules, documents, archives, sources) for text in module.SENTENCES]
 
 
+@settings(deadline=None)
 @given(st.sampled_from(ALL_PATTERNS), st.lists(st.text(max_size=30), min_size=8, max_size=8))
 def test_whatever_values_a_sentence_has_they_are_all_there_in_german(text: str, values: list[str]) -> None:
     pattern = Pattern(text)
@@ -270,6 +271,7 @@ def test_what_was_expected_is_said_by_itself_too() -> None:
     assert GERMAN.recorded('"a", "b or c" or "d"') == '"a", "b or c" oder "d"'
 
 
+@settings(deadline=None)
 @given(st.text(max_size=300))
 def test_no_text_is_too_odd_to_be_looked_at(text: str) -> None:
     assert isinstance(GERMAN.recorded(f"Warning: {text} In {text}. (There are more errors; {text} are listed.)"), str)
