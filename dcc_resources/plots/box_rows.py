@@ -89,7 +89,7 @@ class Row:
     label: str
     heading: str
     earlier: Numbers
-    earlier_ids: Sequence[int]
+    earlier_ids: NDArray[np.int64]
     new: Numbers
     new_names: Sequence[str]
     new_ids: Sequence[int]
@@ -212,7 +212,7 @@ def _draw_row(axes: Axes, line: int, row: Row, limits: tuple[float, float], look
         places = np.concatenate([usual, out])
         x = np.clip(numbers[places], *limits)
         # Which marks are drawn goes by the same order; scattered again, where they are has nothing to do with it.
-        apart = np.array([scattered(scattered(ids[place])) / 2**32 - 0.5 for place in places])
+        apart = np.array([scattered(scattered(int(ids[place]))) / 2**32 - 0.5 for place in places])
         y = line + lane + apart * (_SPREAD if how is _DOT else _SPREAD / 2)
         shown = how if usual.size <= _MANY or how is _DOT else {**how, "markersize": 3.2}
         axes.plot(x, y, zorder=3 if how is DIAMOND else 2, clip_on=False, **shown)
@@ -220,11 +220,11 @@ def _draw_row(axes: Axes, line: int, row: Row, limits: tuple[float, float], look
         _write_values(axes, row, list(zip(out, x[usual.size :], y[usual.size :], strict=True)), numbers, look)
 
 
-def _first(places: NDArray[np.intp], ids: Sequence[int], most: int) -> NDArray[np.intp]:
+def _first(places: NDArray[np.intp], ids: Sequence[int] | NDArray[np.int64], most: int) -> NDArray[np.intp]:
     """At most so many of the places, by the scattered order of their ids."""
     if places.size <= most:
         return places
-    return np.array(sorted(places, key=lambda place: scattered(ids[place]))[:most], dtype=np.intp)
+    return np.array(sorted(places, key=lambda place: scattered(int(ids[place])))[:most], dtype=np.intp)
 
 
 def _furthest(places: NDArray[np.intp], row: Row, numbers: Numbers) -> NDArray[np.intp]:

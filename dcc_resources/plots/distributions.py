@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+from numpy.typing import NDArray
 from sqlalchemy import Connection
 
 from dcc_resources.languages import Catalogue
@@ -39,7 +40,7 @@ class Group:
     gender: str | None
     zygosity: str | None
     earlier: Numbers
-    earlier_ids: tuple[int, ...]
+    earlier_ids: NDArray[np.int64]
     new: Numbers
     new_values: tuple[Value, ...]
     judged_by: Box
@@ -108,10 +109,11 @@ def picture_of(found: Distribution, catalogue: Catalogue, fonts: Path | None = N
         )
         for group in found.groups
     ]
-    words = box_rows.words_in(catalogue, bool(taken.own.new))
+    # The picture keeps what it is drawn from, but not the values themselves.
+    words, unit = box_rows.words_in(catalogue, bool(taken.own.new)), shown(taken.unit)
 
     def draw(figure: Figure) -> None:
-        box_rows.draw_rows(figure, rows, title=title, subtitle=subtitle, unit=shown(taken.unit), words=words)
+        box_rows.draw_rows(figure, rows, title=title, subtitle=subtitle, unit=unit, words=words)
 
     return Picture(
         name=file_name_of(PictureKind.DISTRIBUTION, taken.centre, taken.parameter.parameter_id),
@@ -145,7 +147,7 @@ def _group(
     judged_by, drawn = judging_box(before, values.numbers, *wider), box_of(values.numbers)
     if judged_by is None or drawn is None:
         raise AssertionError("a group has values")
-    ids = tuple(value.id for value in values.earlier)
+    ids = np.array([value.id for value in values.earlier], dtype=np.int64)
     return Group(centre, gender, zygosity, before, ids, brought, tuple(values.new), judged_by, drawn)
 
 

@@ -1,0 +1,55 @@
+"""`dcc qc plot`: pictures of a centre's data in files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dcc_cli.context import open_qc
+from dcc_resources.settings import load_settings
+from tests.cli.conftest import Dcc, imported_by
+from tests.databases import only_sqlite
+from tests.resources.plot_data import GLUCOSE, NEW, WEIGHT, series, submit_history, submit_new, weighed
+
+pytestmark = only_sqlite
+
+
+@pytest.fixture
+def filled(dcc: Dcc, monkeypatch: pytest.MonkeyPatch) -> Dcc:
+    """`dcc` with a centre's history, and a zip action with an outlier."""
+    for name, value in dcc.environment.items():
+        monkeypatch.setenv(name, value)
+    with open_qc(load_settings()) as qc:
+        submit_history(qc)
+        submit_new(qc, weighed("new", "1000"), series("new", (6, 16, 7)), named=["new"])
+    return dcc
+
+
+def test_a_parameter_a_series_and_weeks_are_drawn_into_files(filled: Dcc, tmp_path: Path) -> None:
+    drawn = tmp_path / "weight.svg"
+    told = filled("qc", "plot", "--centre", "H", "--parameter", WEIGHT, "--zip", NEW, "--output", drawn).stdout
+    assert told.splitlines()[0] == f"{drawn} written."
+    assert "One of them is an outlier: new 1,000." in told
+    assert "3 interquartile ranges" in told
+    assert drawn.read_text("utf-8").startswith("<svg ")
+    of_series = filled.json("qc", "plot", "--centre", "H", "--parameter", GLUCOSE, "--output", tmp_path / "g.PNG")
+    assert (of_series["title"], of_series["outliers"]) == (GLUCOSE, 0)
+    assert (tmp_path / "g.PNG").read_bytes().startswith(b"\x89PNG")
+    weeks = filled.json("qc", "plot", "--centre", "H", "--output", tmp_path / "w.svg", "--language", "de")
+    assert "Woche" in weeks["caption"]
+
+
+def test_what_cannot_be_drawn_is_told(filled: Dcc, tmp_path: Path) -> None:
+    plot = ("qc", "plot", "--output", tmp_path / "p.svg", "--centre")
+    assert "There is no centre 'X'" in filled.error(*plot, "X", exit_code=2)
+    assert "no current, valid number" in filled.error(*plot, "H", "--parameter", "NONE", exit_code=2)
+    assert "Nothing of add/none.zip" in filled.error(*plot, "H", "--zip", "add/none.zip", exit_code=2)
+    assert "xx" in filled.error(*plot, "H", "--language", "xx", exit_code=2)
+    assert "SVG nor PNG" in filled.error("qc", "plot", "--centre", "H", "--output", "p.pdf", exit_code=2)
+    nowhere = tmp_path / "none" / "p.svg"
+    assert "cannot be written" in filled.error("qc", "plot", "--centre", "H", "--output", nowhere, exit_code=2)
+
+
+def test_only_drawing_needs_matplotlib(dcc: Dcc) -> None:
+    assert "matplotlib" not in imported_by("qc", "plot", "--help", environment=dcc.process_environment())
