@@ -1,7 +1,7 @@
 """What a shell offers for the values of arguments and options: zip actions, centres, file sources, rules.
 
-Looked up in the tracker, in a thread of its own that may take `SECONDS`; whatever goes wrong, nothing is offered and
-nothing printed. Only words that mean themselves to every shell are offered: a centre may have named a file otherwise.
+Looked up in the tracker, in a thread of its own that may take `SECONDS` once all is imported; whatever goes wrong,
+nothing is offered and nothing printed. Only words that mean themselves to every shell are offered: a centre may have named a file otherwise.
 """
 
 from __future__ import annotations
@@ -51,6 +51,11 @@ def complete_values(command: click.Command) -> None:
 def offered(values: Callable[[str], Iterable[str]], incomplete: str) -> list[str]:
     """At most `MOST` of the values that begin with `incomplete`, found within `SECONDS`."""
     found: list[str] = []
+    with suppress(Exception):
+        # A busy machine takes its time for this; what is not to be waited for is a database.
+        from dcc_cli import context  # noqa: F401
+        from dcc_resources import settings  # noqa: F401
+        from dcc_resources.tracker import database, models  # noqa: F401
 
     def look_up() -> None:
         with suppress(Exception):
