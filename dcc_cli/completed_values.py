@@ -1,7 +1,8 @@
 """What a shell offers for the values of arguments and options: zip actions, centres, file sources, rules.
 
 Looked up in the tracker, in a thread of its own that may take `SECONDS` once all is imported; whatever goes wrong,
-nothing is offered and nothing printed. Only words that mean themselves to every shell are offered: a centre may have named a file otherwise.
+nothing is offered and nothing printed. Only words that mean themselves to every shell are offered: a centre may have
+named a file otherwise.
 """
 
 from __future__ import annotations
