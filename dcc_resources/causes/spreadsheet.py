@@ -21,6 +21,7 @@ from dcc_resources.causes.cause import ACTOR_NAMES, SEVERITY_NAMES, Cause
 from dcc_resources.causes.finding_rows import FindingRow, finding_rows
 from dcc_resources.causes.zip_scopes import Scope
 from dcc_resources.errors import ExportError
+from dcc_resources.languages.loading import SOURCE_LANGUAGE
 from dcc_resources.languages.marking import mark
 from dcc_resources.legible_text import legible
 
@@ -190,11 +191,16 @@ def _finding_cells(row: FindingRow, catalogue: Catalogue) -> list[str | int | No
         row.value,
         ", ".join(row.permitted) or (catalogue.recorded(row.expected) if row.expected else None),
         row.nearest,
-        catalogue.recorded(row.message),
+        _recorded(row.message, catalogue),
         row.kind,
         catalogue.text(SEVERITY_NAMES[row.severity]),
         catalogue.text(ACTOR_NAMES[row.acts]),
     ]
+
+
+def _recorded(message: str, catalogue: Catalogue) -> str:
+    # Finding out which sentence a message follows takes longer than all else about a row.
+    return message if catalogue.code == SOURCE_LANGUAGE else catalogue.recorded(message)
 
 
 def _cell(text: str) -> str:

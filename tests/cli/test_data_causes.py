@@ -1,0 +1,89 @@
+"""`dcc data causes`, the spreadsheet, and `dcc source why`: on SQLite and on MariaDB."""
+
+from __future__ import annotations
+
+import pytest
+
+from dcc_cli.context import open_qc
+from dcc_resources.naming import Action
+from dcc_resources.settings import load_settings
+from tests.cli.conftest import Dcc
+from tests.installations import Folder
+from tests.resources.qc_documents import apply, experiment, specimen
+from tests.resources.test_causes_collecting import sheets
+
+
+@pytest.fixture
+def folder(dcc: Dcc) -> Folder:
+    return dcc.add_folder()
+
+
+@pytest.fixture
+def refused(dcc: Dcc, folder: Folder, monkeypatch: pytest.MonkeyPatch) -> str:
+    """An archive whose name is refused, and, in the QC database, one whose animals were there already; its name."""
+    for name, value in dcc.environment.items():
+        monkeypatch.setenv(name, value)
+    names = [f"H.2013-10-31.{number}.impc.zip" for number in (1, 2, 3)]
+    with open_qc(load_settings()) as qc:
+        apply(qc, Action.ADD, specimen("S1"), specimen("S2"), zip_file=names[0])
+        apply(qc, Action.ADD, specimen("S1"), specimen("S2"), specimen("S3"), zip_file=names[1])
+        apply(qc, Action.EDIT, experiment("E1"), zip_file=names[2])
+    folder.put("add/X\u202e.2013-10-31.1.impc.zip", b"")
+    dcc("crawl", "--until", "xsd", exit_code=1)
+    return names[1]
+
+
+def test_what_is_wrong_is_told_by_its_cause_with_who_acts_and_what_a_fix_clears(dcc: Dcc, refused: str) -> None:
+    causes = {each["kind"]: each for each in dcc.json("data", "causes")}
+    assert set(causes) == {"S13", "Q3", "bad-file-name"}
+    assert causes["S13"]["findings"] == 2
+    assert causes["S13"]["entities"] == {"specimens": 2}
+    assert causes["S13"]["clears"] == {"findings": 2, "documents": 1, "zips": 1, "entities": {"specimens": 2}}
+    assert causes["S13"]["example"]["zip"] == f"add/{refused}"
+    assert causes["bad-file-name"]["acts"] == "centre"
+    said = dcc("data", "causes", "--centre", "H").stdout
+    assert "S13  What is to be added is there already" in said
+    assert "2 findings, 1 document (1 with nothing else as bad)" in said
+    assert "H: The centre acts." in said
+    assert "\u202e" not in said
+    assert "and 2 more causes of 2 findings" in dcc("data", "causes", "--limit", "1").stdout
+    assert len(dcc.json("data", "causes", "--limit", "1")) == 1
+    assert "Nothing is wrong." in dcc("data", "causes", "--centre", "J").stdout
+    assert dcc.json("data", "causes", "--session", "1")[0]["kind"] == "bad-file-name"
+    german = {each["kind"]: each["title"] for each in dcc.json("data", "causes", "--language", "de")}
+    assert german.keys() == causes.keys()
+
+
+def test_one_thing_is_asked_for_and_it_is_there(dcc: Dcc, refused: str) -> None:
+    assert "Give one of" in dcc.error("data", "causes", "--centre", "H", "--session", "1", exit_code=2)
+    assert "no centre 'h'" in dcc.error("data", "causes", "--centre", "h", exit_code=2)
+    assert "no zip action" in dcc.error("data", "causes", "--zip", f"add/{refused}", exit_code=2)
+    assert "no session 9" in dcc.error("data", "causes", "--session", "9", exit_code=2)
+    assert "filter it" in dcc.error("data", "findings", "--rule", "S13", "--spreadsheet", "x.xlsx", exit_code=2)
+    assert "cannot be written" in dcc.error("data", "causes", "--spreadsheet", "no/folder/x.xlsx", exit_code=2)
+
+
+def test_causes_and_findings_are_written_as_a_spreadsheet(dcc: Dcc, refused: str) -> None:
+    for command in (("data", "causes"), ("data", "findings")):
+        path = dcc.root / f"{command[1]}.xlsx"
+        said = dcc(*command, "--centre", "H", "--spreadsheet", path).stdout
+        assert said == f"Wrote 3 causes and 3 findings to {path}.\n"
+        causes, findings = sheets(path)
+        assert (len(causes), len(findings)) == (4, 4)
+        assert findings[1][0] == f"add/{refused}"
+
+
+def test_a_source_says_why_archives_were_not_taken(dcc: Dcc, refused: str, folder: Folder) -> None:
+    (folder.path / "add" / "notes.txt").write_text("Notes.")
+    told = dcc.json("source", "why", folder.source_id)
+    assert [(each["why"], each["acts"]) for each in told] == [("refused", "centre")]
+    assert "is not registered" in told[0]["reason"] or "does not follow" in told[0]["reason"]
+    looked = dcc.json("source", "why", folder.source_id, "--look")
+    assert [each["entry"] for each in looked if each["why"] == "ignored"] == ["add/notes.txt"]
+    said = dcc("source", "why", "--centre", "H").stdout
+    assert "does not follow" in said
+    assert "\u202e" not in said
+    assert "who acts" in said
+    assert "Nothing was kept" in dcc("source", "why", "--centre", "J").stdout
+    assert "ID of a file source" in dcc.error("source", "why", exit_code=2)
+    assert "no file source" in dcc.error("source", "why", "99", exit_code=2).lower()
