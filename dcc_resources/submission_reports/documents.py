@@ -82,7 +82,7 @@ def list_documents(
 
 
 def _document(row: Any, entries: Mapping[str, int], standing: _Standing | None) -> DocumentReport:
-    phase, status = Phase(row.phase_id), Status(row.status_id)
+    phase, status, held = Phase(row.phase_id), Status(row.status_id), bool(entries.get(HELD))
     return DocumentReport(
         file_name=row.fname,
         size_bytes=row.size_bytes,
@@ -92,8 +92,8 @@ def _document(row: Any, entries: Mapping[str, int], standing: _Standing | None) 
         steps=steps_of(phase, status),
         errors=entries.get("errors", 0),
         warnings=entries.get("warnings", 0),
-        held=bool(entries.get(HELD)),
-        late=bool(entries.get(LATE)) or (standing is not None and standing.late),
+        held=held,
+        late=not held and (bool(entries.get(LATE)) or (standing is not None and standing.late)),
         repeated=standing is not None and standing.repeated,
         counts={} if standing is None else standing.counts,
     )

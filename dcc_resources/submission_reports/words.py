@@ -65,7 +65,7 @@ OUTCOME_WORDS: Final[Mapping[Outcome, OutcomeWords]] = {
         mark("Not arrived"),
         mark("The archive could not be fetched"),
         mark("No server delivered it whole. Every visit tries again, and goes on with what has arrived."),
-        NOBODY_ACTS,
+        mark("Nobody, unless you moved the file: every visit tries again"),
         (
             mark("See that the file is still there, that it can be read, and that your server answers."),
             mark("When it was withdrawn on purpose, nothing needs to be done."),
