@@ -94,7 +94,7 @@ def _checks(instance: DagsterInstance) -> Iterator[Trouble]:
         if record.status is AssetCheckExecutionRecordStatus.SUCCEEDED:
             yield Trouble(subject, "", label, "")
         elif record.status is AssetCheckExecutionRecordStatus.FAILED:
-            yield Trouble(subject, record.run_id, label, _message(record.evaluation), reported=False)
+            yield Trouble(subject, str(record.id), label, _message(record.evaluation), reported=False)
 
 
 def _message(evaluation: object) -> str:

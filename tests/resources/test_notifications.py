@@ -14,6 +14,7 @@ from sqlalchemy import update
 
 from dcc_resources.errors import NotificationNotSentError
 from dcc_resources.notifications import channels, telling
+from dcc_resources.notifications.examining import examine_notifications
 from dcc_resources.notifications.ledger import Ledger
 from dcc_resources.notifications.mail import MailChannel
 from dcc_resources.notifications.messages import Attachment, Item, Kind, Message
@@ -450,3 +451,27 @@ def test_a_mail_whose_answer_is_missing_may_have_arrived_and_one_refused_has_not
     with pytest.raises(NotificationNotSentError) as unanswered:
         MailChannel(settings).send(message, WRANGLER, seconds=10)
     assert unanswered.value.may_have_arrived is True
+
+
+def test_doctor_finds_what_notifications_lack(installation: Installation, folder: Folder, mail_server: Starter) -> None:
+    server = mail_server()
+    installation = notified(installation, server)
+    down = installation.with_settings(
+        smtp_url=SecretStr(f"smtp://127.0.0.1:{free_port()}"), notify_webhook=SecretStr("https://hooks.example/x")
+    )
+
+    def found(of: Installation) -> dict[str, tuple[str, str]]:
+        with of.tracker.connect() as connection:
+            return {one.subject: (one.verdict, one.message) for one in examine_notifications(connection, of.settings)}
+
+    assert found(installation) == {
+        "notifications by e-mail": ("ok", f"The mail server smtp://127.0.0.1:{server.port} can be used."),
+        "notifications of centres": ("warning", "No e-mail address is known of J."),
+        "notifications sent": ("ok", "None failed."),
+    }
+    folder.put(BAD, broken())
+    down.with_settings(notify_webhook=None).run_session()
+    lacking = found(down)
+    assert lacking["notifications by e-mail"][0] == "failed"
+    assert lacking["notifications by webhook"] == ("warning", "What https://hooks.example:443 gets is not signed.")
+    assert lacking["notifications sent"][1].startswith("2 could not be sent")

@@ -1,0 +1,101 @@
+"""`dcc notify`: what would be sent, what is sent, to whom; and what is told when the tracker is away."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cli.conftest import Dcc
+from tests.databases import only_sqlite
+from tests.installations import specimens
+from tests.mail_server import PASSWORD, QUOTED, Starter
+from tests.ports import free_port
+
+CENTRE, WRANGLER = "data@h.example", "wrangler@dcc.example"
+BAD = "edit/H.2013-10-31.3.impc.zip"
+pytestmark = [only_sqlite, pytest.mark.filterwarnings("ignore:Requiring AUTH while not requiring TLS")]
+
+
+@pytest.fixture
+def bad_session(dcc: Dcc) -> Dcc:
+    """A session with an archive that fails, of which nobody was notified."""
+    ((name, document),) = specimens("H", "2013-10-31.3").items()
+    dcc.add_folder().put(BAD, {name: document.replace(b"gender=", b"sex=")})
+    dcc("centre", "change", "H", "--email", CENTRE)
+    dcc("crawl", exit_code=1)
+    return dcc
+
+
+def asking(dcc: Dcc, mail_port: int) -> Dcc:
+    """The same installation, with notifications asked for."""
+    dcc.environment |= {
+        "DCC_NOTIFY_CENTRES": "true",
+        "DCC_NOTIFY_TO": WRANGLER,
+        "DCC_SMTP_URL": f"smtp://dcc:{QUOTED}@127.0.0.1:{mail_port}",
+        "DCC_NOTIFY_WEBHOOK": f"http://127.0.0.1:{free_port()}/T0K3N-of-the-url",
+        "DCC_NOTIFY_WEBHOOK_SECRET": "signing-key-4711",
+    }
+    dcc.secrets += [PASSWORD, QUOTED, "T0K3N", "signing-key-4711"]
+    return dcc
+
+
+def test_it_shows_sends_and_lists(bad_session: Dcc, mail_server: Starter) -> None:
+    dcc, server = bad_session, mail_server(login=True)
+    assert "Nobody is to be notified of anything" in dcc("notify", "--dry-run").stdout
+    assert "Nobody is to be notified of anything" in dcc("notify").stdout
+    asking(dcc, server.port)
+    shown = dcc("notify", "--dry-run", "--session", 1).stdout
+    assert f"By mail to {CENTRE}: H: 1 archive needs a hand (session 1)" in shown
+    assert "[edit-H.2013-10-31.3.impc.zip.html, " in shown
+    planned = dcc.json("notify", "--dry-run")["planned"]
+    assert [(one["channel"], one["recipient"], one["kind"]) for one in planned if one["channel"] == "mail"] == [
+        ("mail", CENTRE, "digest"),
+        ("mail", WRANGLER, "session"),
+    ]
+    assert server.received == []
+    # The webhook's server is down: it is told so, and the e-mails are sent.
+    told = dcc.json("notify", exit_code=4)
+    assert (told["sent"], told["failed"]) == ({"mail": 2}, 1)
+    assert server.logins == [("dcc", PASSWORD)] * 2
+    assert dcc.json("notify", exit_code=4)["sent"] == {}
+    listed = dcc.json("notify", "--list")
+    assert {(one["channel"], one["recipient"], one["state"]) for one in listed} == {
+        ("mail", CENTRE, "sent"),
+        ("mail", WRANGLER, "sent"),
+        ("webhook", listed[-1]["recipient"], "failed"),
+    }
+    assert "session 1, H" in dcc("notify", "--list", "--session", 1).stdout
+    assert "T0K3N" not in dcc("settings").stdout
+
+
+def test_a_test_is_sent_to_any_address(dcc: Dcc, mail_server: Starter) -> None:
+    server = mail_server()
+    dcc.environment["DCC_SMTP_URL"] = f"smtp://127.0.0.1:{server.port}"
+    assert dcc("notify", "--test", "me@example.org").stdout == "A test was sent to me@example.org.\n"
+    ((envelope, message),) = server.received
+    assert (envelope.rcpt_tos, message["Subject"]) == (["me@example.org"], "DCC: a test of notifications")
+    assert "is not one e-mail address" in dcc.error("notify", "--test", "me", exit_code=2)
+    dcc.environment["DCC_SMTP_URL"] = f"smtp://127.0.0.1:{free_port()}"
+    assert "could not be reached" in dcc.error("notify", "--test", "me@example.org", exit_code=4)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("--session", 99), ("--session", 1, "--centre", "X"), ("--centre", "H"), ("--dry-run", "--list")],
+)
+def test_wrong_use_is_told(bad_session: Dcc, arguments: tuple[object, ...]) -> None:
+    bad_session("notify", *arguments, exit_code=2)
+
+
+def test_a_tracker_that_is_away_is_told_once_and_once_more_when_it_is_back(dcc: Dcc, mail_server: Starter) -> None:
+    server = mail_server()
+    dcc.add_folder()
+    dcc.environment |= {"DCC_NOTIFY_TO": WRANGLER, "DCC_SMTP_URL": f"smtp://127.0.0.1:{server.port}"}
+    right = dcc.environment["DCC_TRACKER_URL"]
+    dcc.environment["DCC_TRACKER_URL"] = f"mysql://dcc:x@127.0.0.1:{free_port()}/tracker"
+    for _ in range(2):
+        dcc("crawl", exit_code=4)
+    assert [message["Subject"] for _, message in server.received] == ["DCC: Outage: tracker database"]
+    dcc.environment["DCC_TRACKER_URL"] = right
+    for _ in range(2):
+        dcc("crawl")
+    assert [message["Subject"] for _, message in server.received[1:]] == ["DCC: Back to normal: tracker database"]

@@ -1,0 +1,130 @@
+"""The ledger of notifications: nothing is told twice, whoever tells and whoever dies (issue 6, item 6)."""
+
+from __future__ import annotations
+
+import threading
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import Engine, select, update
+
+from dcc_resources.databases.columns import utc_now
+from dcc_resources.notifications.ledger import MOST_ATTEMPTS, Claim, Ledger, Sending
+from dcc_resources.notifications.messages import Item, Kind
+from dcc_resources.tracker.database import writing
+from dcc_resources.tracker.models import CrawlingSession, NotificationRow
+from tests.databases import only_sqlite, seed_centre
+
+ITEMS = [Item(Kind.DIGEST, "session 1, H"), *(Item(Kind.ZIP, f"add/{number}.zip", "failed") for number in range(3))]
+
+
+def age(tracker: Engine) -> None:
+    """Have everything in the ledger happened an hour ago."""
+    with writing(tracker) as connection:
+        connection.execute(update(NotificationRow).values(changed=utc_now() - timedelta(hours=1)))
+
+
+def states(tracker: Engine) -> list[str]:
+    """The states of what is in the ledger, in order."""
+    with tracker.connect() as connection:
+        return list(connection.scalars(select(NotificationRow.state).order_by(NotificationRow.id)))
+
+
+def test_of_many_who_want_to_tell_the_same_one_does(tracker: Engine) -> None:
+    """Each in a thread of its own, with connections of its own, all at once."""
+    claims: list[Claim] = []
+    ready = threading.Barrier(4)
+
+    def tell() -> None:
+        ready.wait(30)
+        claims.append(Ledger(tracker).claim(ITEMS, "mail", "a@b"))
+
+    threads = [threading.Thread(target=tell) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert sorted(len(claim.items) for claim in claims) == [0, 0, 0, len(ITEMS)]
+    (won,) = [claim for claim in claims if claim.items]
+    assert Ledger(tracker).begin(won)
+    Ledger(tracker).settle(won, Sending.SENT)
+    assert Ledger(tracker).not_told(ITEMS, "mail", "a@b") == []
+    assert Ledger(tracker).not_told(ITEMS, "mail", "c@d") == ITEMS
+    assert Ledger(tracker).not_told(ITEMS, "log", "a@b") == ITEMS
+
+
+def test_what_was_not_sent_is_claimed_anew_until_it_is_given_up(tracker: Engine) -> None:
+    ledger = Ledger(tracker)
+    for _ in range(2):
+        claim = ledger.claim(ITEMS, "mail", "a@b")
+        assert list(claim.items) == ITEMS
+        assert ledger.begin(claim)
+        ledger.settle(claim, Sending.FAILED, "It is down.")
+    with writing(tracker) as connection:
+        connection.execute(update(NotificationRow).values(attempts=MOST_ATTEMPTS))
+    assert ledger.claim(ITEMS, "mail", "a@b").items == ()
+
+
+def test_a_claim_that_was_given_back_leaves_nothing_and_one_that_lapsed_is_another_s(tracker: Engine) -> None:
+    ledger = Ledger(tracker)
+    ledger.release(ledger.claim(ITEMS, "mail", "a@b"))
+    assert states(tracker) == []
+    first = ledger.claim(ITEMS, "mail", "a@b")
+    assert ledger.claim(ITEMS, "mail", "a@b").items == ()
+    age(tracker)
+    second = ledger.claim(ITEMS, "mail", "a@b")
+    assert list(second.items) == ITEMS
+    assert not ledger.begin(first)
+    assert ledger.begin(second)
+
+
+@pytest.mark.parametrize("repeating", [False, True])
+def test_what_a_process_died_over_is_sent_again_only_where_that_can_be_told(tracker: Engine, repeating: bool) -> None:
+    ledger = Ledger(tracker)
+    assert ledger.begin(ledger.claim(ITEMS, "mail", "a@b"))
+    repeatable = ["mail"] if repeating else []
+    assert ledger.settle_interrupted(repeatable) == []
+    assert set(states(tracker)) == {Sending.SENDING}
+    age(tracker)
+    assert ledger.settle_interrupted(repeatable) == ([] if repeating else [("mail", "a@b")])
+    assert ledger.settle_interrupted(repeatable) == []
+    assert ledger.not_told(ITEMS, "mail", "a@b") == (ITEMS if repeating else [])
+
+
+@only_sqlite
+def test_the_last_outcome_of_a_zip_action_counts_and_earlier_ones_are_forgotten(tracker: Engine) -> None:
+    ledger = Ledger(tracker)
+
+    def told(number: int, what: str) -> bool:
+        claim = ledger.claim([Item(Kind.DIGEST, f"session {number}"), Item(Kind.ZIP, "add/x", what)], "mail", "a@b")
+        ledger.begin(claim)
+        ledger.settle(claim, Sending.SENT)
+        return len(claim.items) == 2
+
+    assert [told(*one) for one in enumerate(["failed", "failed", "accepted", "failed", "failed"])] == [
+        *(True, False, True, True, False)
+    ]
+
+
+@only_sqlite
+def test_names_of_any_length_and_script_are_told_apart(tracker: Engine) -> None:
+    ledger = Ledger(tracker)
+    items = [Item(Kind.ZIP, "ü" * 300 + end) for end in ("a", "A", "\udcff")]
+    claim = ledger.claim(items[:2], "mail", "x" * 250 + "@host")
+    assert len(claim.items) == 2
+    assert ledger.not_told(items[:2], "mail", claim.recipient) == []
+
+
+def test_the_sessions_that_were_looked_at_only_grow(tracker: Engine) -> None:
+    seed_centre(tracker)
+    now = utc_now()
+    with writing(tracker) as connection:
+        for _ in range(3):
+            connection.execute(CrawlingSession.__table__.insert().values(start_time=now, status=0, created=now))
+    ledger = Ledger(tracker)
+    seen = []
+    for session in (2, 1, 3):
+        ledger.look_at(session)
+        seen.append(ledger.looked_at())
+    assert seen == [2, 2, 3]
+    assert ledger.entries() == []

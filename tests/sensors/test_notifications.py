@@ -1,0 +1,141 @@
+"""The sensor that notifies: of what sessions do not tell themselves, and of nothing twice (issue 6, item 6)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from dagster import (
+    AssetCheckEvaluation,
+    AssetCheckSeverity,
+    DagsterInstance,
+    DagsterRunStatus,
+    MetadataValue,
+    SkipReason,
+    build_sensor_context,
+)
+from dagster._core.test_utils import create_run_for_test
+
+from dcc_assets.catalogue import SESSION_TAG
+from dcc_assets.jobs import CRAWL_JOB
+from dcc_assets.reference_assets import REFERENCE_CHECK_SPECS, REFERENCE_JOB
+from dcc_resources.tracker import registry
+from dcc_resources.tracker.database import writing
+from dcc_sensors.notifications import notifications
+from tests.assets.conftest import set_environment
+from tests.databases import only_sqlite
+from tests.installations import Installation, specimens
+from tests.mail_server import MailServerForTests, Starter
+from tests.ports import free_port
+
+WRANGLER, CENTRE = "wrangler@dcc.example", "data@h.example"
+pytestmark = only_sqlite
+
+
+@pytest.fixture
+def instance() -> Iterator[DagsterInstance]:
+    with DagsterInstance.ephemeral() as made:
+        yield made
+
+
+@pytest.fixture
+def server(installation: Installation, mail_server: Starter, monkeypatch: pytest.MonkeyPatch) -> MailServerForTests:
+    server = mail_server()
+    set_environment(installation, monkeypatch)
+    monkeypatch.setenv("DCC_NOTIFY_TO", WRANGLER)
+    monkeypatch.setenv("DCC_NOTIFY_CENTRES", "true")
+    monkeypatch.setenv("DCC_SMTP_URL", f"smtp://127.0.0.1:{server.port}")
+    return server
+
+
+def tick(instance: DagsterInstance) -> str:
+    """Have the sensor look; what it says."""
+    said = notifications(build_sensor_context(instance=instance))
+    assert isinstance(said, SkipReason)
+    assert said.skip_message is not None
+    return said.skip_message
+
+
+def subjects(server: MailServerForTests) -> list[str]:
+    found = [str(message["Subject"]) for _, message in server.received]
+    server.received.clear()
+    return found
+
+
+def test_it_does_nothing_unless_it_is_asked_to(
+    installation: Installation, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_environment(installation, monkeypatch)
+    assert tick(instance) == "Nobody is to be notified of anything (DCC_NOTIFY_...)."
+
+
+def test_runs_that_fail_outside_sessions_are_told_once_and_so_is_that_they_succeed(
+    server: MailServerForTests, instance: DagsterInstance
+) -> None:
+    create_run_for_test(instance, job_name=CRAWL_JOB, status=DagsterRunStatus.FAILURE, tags={SESSION_TAG: "3"})
+    create_run_for_test(instance, job_name=REFERENCE_JOB, status=DagsterRunStatus.FAILURE)
+    assert tick(instance) == "Notifications were sent: 1 by mail."
+    assert subjects(server) == [f"DCC: Outage: Dagster's job {REFERENCE_JOB}"]
+    create_run_for_test(instance, job_name=REFERENCE_JOB, status=DagsterRunStatus.FAILURE)
+    assert tick(instance) == "Everybody knows what there is to know."
+    create_run_for_test(instance, job_name=REFERENCE_JOB, status=DagsterRunStatus.SUCCESS)
+    tick(instance)
+    tick(instance)
+    assert subjects(server) == [f"DCC: Back to normal: Dagster's job {REFERENCE_JOB}"]
+
+
+def test_a_check_that_fails_is_told_with_what_it_says_and_so_is_that_it_passes(
+    server: MailServerForTests, instance: DagsterInstance
+) -> None:
+    spec = REFERENCE_CHECK_SPECS[0]
+
+    def evaluate(passed: bool) -> None:
+        instance.report_runless_asset_event(
+            AssetCheckEvaluation(
+                asset_key=spec.asset_key,
+                check_name=spec.name,
+                passed=passed,
+                severity=AssetCheckSeverity.ERROR,
+                metadata={"message": MetadataValue.text("It is 40 days old.")},
+            )
+        )
+
+    for _ in range(2):
+        evaluate(passed=False)
+        tick(instance)
+    ((_, message),) = server.received
+    assert f"Outage: the check {spec.name} of" in message["Subject"]
+    assert "It is 40 days old." in message.get_body(("plain",)).get_content()
+    server.received.clear()
+    for _ in range(2):
+        evaluate(passed=True)
+        tick(instance)
+    assert [subject.startswith("DCC: Back to normal: the check") for subject in subjects(server)] == [True]
+
+
+def test_what_a_session_told_is_not_told_again_and_what_it_could_not_tell_is(
+    server: MailServerForTests, installation: Installation, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with writing(installation.tracker) as connection:
+        registry.change_centre(connection, "H", email=CENTRE)
+    folder = installation.add_folder("H")
+    folder.put("add/H.2013-10-31.1.impc.zip", specimens())
+    asked = {"notify_centres": True, "notify_to": WRANGLER, "report_from": "dcc@dcc.example", "until": "xsd"}
+    monkeypatch.setenv("DCC_UNTIL", "xsd")
+    monkeypatch.setenv("DCC_REPORT_FROM", "dcc@dcc.example")
+    from pydantic import SecretStr
+
+    down = installation.with_settings(**asked, smtp_url=SecretStr(f"smtp://127.0.0.1:{free_port()}"))
+    session = down.run_session().id
+    tick(instance)
+    assert subjects(server) == [f"H: 1 archive came through (session {session})"]
+    assert tick(instance) == "Everybody knows what there is to know."
+
+
+def test_a_tracker_that_is_away_is_told(
+    server: MailServerForTests, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DCC_TRACKER_URL", f"mysql://dcc:x@127.0.0.1:{free_port()}/tracker")
+    for _ in range(2):
+        tick(instance)
+    assert subjects(server) == ["DCC: Outage: tracker database"]
