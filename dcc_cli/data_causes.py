@@ -9,6 +9,7 @@ import click
 
 from dcc_cli.context import json_option, open_qc, open_tracker, parse_zip_key, settings_from_environment
 from dcc_cli.output import count_of, echo_json, printable
+from dcc_cli.suggestions import know
 from dcc_resources.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -89,6 +90,7 @@ def causes(
         qc.connect() as of_qc,
     ):
         found, scope = collect(of_tracker, of_qc, centre, key, session_id)
+        know(unwritten=bool(found) and spreadsheet is None)
         if spreadsheet is not None:
             write_spreadsheet(spreadsheet, of_tracker, of_qc, scope, found, catalogue)
             return

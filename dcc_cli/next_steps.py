@@ -98,7 +98,11 @@ NEXT: Final[Mapping[str, tuple[Step, ...]]] = {
     "data recheck": (Step("dcc crawl", "judges them again"),),
     "data causes": (
         Step("dcc report {zip_action}", "the answer to the centre"),
-        Step("dcc data causes --centre {centre} --spreadsheet {centre}.xlsx", "the same for the centre, with findings"),
+        Step(
+            "dcc data causes --centre {centre} --spreadsheet {centre}.xlsx",
+            "the same with every finding, to be sent to the centre",
+            needs="unwritten",
+        ),
         Step("dcc data findings --each", "every finding, with document, line and value"),
     ),
     "data findings": (

@@ -92,7 +92,10 @@ def ask_place(tracker: Engine, given: Place, *, again: bool = False) -> Place:
 def ask(question: str, check: Callable[[str], _Answer], *, default: str = "", empty: bool = False) -> _Answer:
     """Ask until `check` takes the answer, and return what it makes of it. Raises click.Abort at the end of input."""
     while True:
-        answer = click.prompt(question, default=default, show_default=bool(default), err=True).strip()
+        suffix = " " if question.endswith("?") and not default else ": "
+        answer = click.prompt(
+            question, default=default, show_default=bool(default), prompt_suffix=suffix, err=True
+        ).strip()
         if not answer and not empty:
             continue
         try:
@@ -114,7 +117,7 @@ def ask_centre(tracker: Engine, given: Place, *, again: bool) -> Place:
         if again or not code:
             click.echo(f"Registered centres: {', '.join(registered) or 'none yet'}.", err=True)
             proposed = code or (registered[0] if len(registered) == 1 else "")
-            code = ask("Which centre hosts it? Its ILAR code, as in its files' names", str, default=proposed)
+            code = ask("Which centre hosts it? Its code, as in its files' names", str, default=proposed)
         if code in registered:
             return replace(given, centre=code, new_centre=None)
         new = _ask_new_centre(tracker, code)
@@ -151,7 +154,7 @@ def _ask_new_centre(tracker: Engine, code: str) -> NewCentre | None:
         return None
     while True:
         called = name or ask("Its full name", str)
-        email = ask("E-mail address for what concerns its data (may be empty)", addresses, empty=True)
+        email = ask("Its e-mail address, for what concerns its data (may be empty)", addresses, empty=True)
         new = registry.NewCentre(code, called, email=email)
         if not refused(new):
             return new

@@ -4,6 +4,7 @@ Every block of commands in a document is opened with one of two lines:
 
     ```console run              its commands are run, in order, and their output compared
     ```console run exit=1       the same, and the last command ends with 1
+    ```console run asked        the same at a terminal: what a line has after a question of the command is typed
     ```console shown            its commands are only looked up: each `dcc` command and option, each `make` target
 
 In a block, `$ ` starts a command and the other lines are what it prints: each must be found in the output, in that
@@ -14,7 +15,9 @@ own, so that a document tells one story; `.venv/bin/` before a command may be le
 from __future__ import annotations
 
 import os
+import pty
 import re
+import select
 import shlex
 import subprocess
 import sys
@@ -84,23 +87,66 @@ def missing_line(output: str, printed: list[str]) -> str | None:
     return None
 
 
-def run(command: Command, folder: Path) -> None:
+def run(command: Command, folder: Path, *, asked: bool = False) -> None:
+    code, output = (converse if asked else execute)(command, folder)
+    assert code == command.exit_code, f"$ {command.text}\n{output}"
+    missing = missing_line(output, command.printed)
+    assert missing is None, f"$ {command.text}\ndoes not print {missing!r} but\n{output}"
+
+
+def environment_in(folder: Path) -> dict[str, str]:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("DCC_", "DAGSTER_"))}
-    environment = {**kept, "PATH": path, "DCC_HOME": str(folder / "home"), "COLUMNS": "120"}
+    return {**kept, "PATH": path, "DCC_HOME": str(folder / "home"), "COLUMNS": "120"}
+
+
+def execute(command: Command, folder: Path) -> tuple[int, str]:
+    """Run a command of a shell; its exit code and what it prints."""
     ended = subprocess.run(
         ["bash", "-c", command.text.replace(".venv/bin/", "")],
         cwd=folder,
-        env=environment,
+        env=environment_in(folder),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         timeout=COMMAND_SECONDS,
     )
-    assert ended.returncode == command.exit_code, f"$ {command.text}\n{ended.stdout}"
-    missing = missing_line(ended.stdout, command.printed)
-    assert missing is None, f"$ {command.text}\ndoes not print {missing!r} but\n{ended.stdout}"
+    return ended.returncode, ended.stdout
+
+
+def converse(command: Command, folder: Path) -> tuple[int, str]:
+    """Run a command at a terminal and type the answers that are said to be given; its exit code and what is seen."""
+    terminal, theirs = pty.openpty()
+    process = subprocess.Popen(
+        ["bash", "-c", command.text],
+        cwd=folder,
+        env=environment_in(folder),
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+    )
+    os.close(theirs)
+    seen = b""
+    answers = iter(command.printed)
+    try:
+        while True:
+            assert select.select([terminal], [], [], COMMAND_SECONDS)[0], f"$ {command.text}\nwaits after\n{seen!r}"
+            try:
+                part = os.read(terminal, 4096)
+            except OSError:  # Linux's word for the end of a terminal
+                break
+            seen += part
+            question = seen.decode().rpartition("\n")[2]
+            if question.endswith((": ", "? ")):
+                line = next((line for line in answers if line.startswith(question.strip())), None)
+                assert line is not None, f"$ {command.text}\nasks unexpectedly, after\n{seen!r}"
+                os.write(terminal, f"{line.removeprefix(question.strip()).strip()}\n".encode())
+    finally:
+        os.close(terminal)
+        code = process.wait(COMMAND_SECONDS)
+    return code, re.sub(r"\x1b\[\d*m", "", seen.decode())
 
 
 def look_up_dcc(words: list[str]) -> None:
@@ -139,7 +185,7 @@ def test_the_commands_of_a_document_do_what_it_says(document: Path, tmp_path: Pa
         assert block.marks[:1] in (["run"], ["shown"]), f"Mark the block {block.commands} run or shown"
         for command in block.commands:
             if block.marks[0] == "run":
-                run(command, tmp_path)
+                run(command, tmp_path, asked="asked" in block.marks)
             else:
                 look_up(command)
 
@@ -150,6 +196,13 @@ def test_a_command_that_prints_something_else_is_found_out(tmp_path: Path) -> No
     with pytest.raises(AssertionError, match="false"):
         run(Command("false"), tmp_path)
     run(Command("echo one; echo some three; exit 3", ["one", "some ..."], exit_code=3), tmp_path)
+
+
+def test_what_a_command_asks_is_answered(tmp_path: Path) -> None:
+    asking = "read -p 'Which? [a]: ' one; read -p 'Really?: '; echo got $one"
+    run(Command(asking, ["Which? [a]: b", "Really?:", "got b"]), tmp_path, asked=True)
+    with pytest.raises(AssertionError, match="asks unexpectedly"):
+        run(Command(asking, ["Which? [a]: b", "got b"]), tmp_path, asked=True)
 
 
 @pytest.mark.parametrize("text", ["dcc nonsense", "make nonsense", "dcc crawl --nonsense"])

@@ -10,6 +10,7 @@ from dcc_cli.demo.submissions import archive, damaged, experiment_document, spec
 
 _ANIMALS = 24
 _MORE = 6
+_LITTER = 36  # The first animal of a litter of which all are submitted together.
 
 
 def example_submission(kind: str, centre: str) -> tuple[str, bytes]:
@@ -40,7 +41,9 @@ def _data_errors(centre: str) -> tuple[str, bytes]:
     day = date(2013, 11, 5)
     animals, weights = _weighed(centre, day)
     documents = {
-        f"{centre}.{day}.1.specimen.impc.xml": damaged(animals, 'colonyID="', 'colonyID="old-'),
+        f"{centre}.{day}.1.specimen.impc.xml": animals.replace(
+            f'colonyID="{centre}-Fto-A"'.encode(), b'colonyID="Fto-A"'
+        ),
         f"{centre}.{day}.2.experiment.impc.xml": damaged(weights, "<value>2", "<value>approx. 2"),
     }
     return f"add/{centre}.{day}.3.impc.zip", archive(documents, day)
@@ -58,10 +61,9 @@ def _corrected(centre: str) -> tuple[str, bytes]:
 
 def _weighed(centre: str, day: date) -> tuple[bytes, bytes]:
     """Further animals, and their weights."""
-    first = _ANIMALS + _MORE + 1
     return (
-        specimen_document(centre, mice=_MORE, first=first, created=day),
-        experiment_document(centre, procedure="IMPC_BWT_001", animals=_MORE, first=first, created=day),
+        specimen_document(centre, mice=_MORE, first=_LITTER, created=day),
+        experiment_document(centre, procedure="IMPC_BWT_001", animals=_MORE, first=_LITTER, created=day),
     )
 
 
