@@ -101,12 +101,14 @@ def test_the_python_of_the_document_runs(
     names: dict[str, Any] = {}
     for program in PROGRAMS:
         exec(compile(program, "docs/analysts.md", "exec"), names)
-    assert len(PROGRAMS) == 2
+    assert len(PROGRAMS) == 3
     assert len(names["by_sex"]) == 8
     assert names["changed"]["value"].tolist() == ["31.5"]
     assert names["rows"] > 2 * 143
     assert set(names["glucose"]["procedure_id"]) == {"IMPC_IPG_001"}
     assert "the scale broke" in str(set(names["weights"]["status"]))
+    assert names["svg"].startswith("<svg ")
+    assert names["words"].startswith("H, female, homozygous: 36 values, median ")
     names["qc"].dispose()
 
 
