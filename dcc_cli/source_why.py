@@ -27,14 +27,15 @@ if TYPE_CHECKING:
 @click.option("--language", metavar="CODE", help="Such as de; DCC_LANGUAGE unless given.")
 @json_option
 def why(source_id: int | None, centre: str | None, look: bool, language: str | None, as_json: bool) -> None:
-    """Say why nothing, or not everything, was taken from file source ID.
+    """Say what was not taken from file source ID, and why.
 
-    A crawl takes archives whose names conform and that are not known. This says what kept it from the others: the
+    Without ID, of all. A crawl takes archives whose names conform and that are not known. This says what kept it from the others: the
     source is not visited or could not be listed, names were refused, archives failed, changed after they were taken, or
     were taken before, entries were ignored since they are no archives; and who must act.
 
     \b
     Examples:
+      dcc source why
       dcc source why 3
       dcc source why 3 --look
       dcc source why --centre H
@@ -47,8 +48,8 @@ def why(source_id: int | None, centre: str | None, look: bool, language: str | N
     from dcc_resources.causes.why import why_not_taken
     from dcc_resources.languages import load_catalogue
 
-    if (source_id is None) == (centre is None):
-        raise ConfigurationError("Give the ID of a file source, or --centre. See `dcc source list`.")
+    if source_id is not None and centre is not None:
+        raise ConfigurationError("Give the ID of a file source, or --centre, not both.")
     settings = settings_from_environment()
     catalogue = load_catalogue(language, settings)
     told: list[tuple[int, NotTaken]] = []
@@ -71,9 +72,10 @@ def _sources(tracker: Engine, source_id: int | None, centre: str | None) -> list
     if source_id is not None:
         return [source_id]
     with tracker.connect() as connection:
-        require_centre(connection, str(centre))
+        if centre is not None:
+            require_centre(connection, centre)
         entries = registry.list_sources(connection)
-    return [entry.id for entry in entries if entry.centre == centre and entry.state != "removed"]
+    return [entry.id for entry in entries if centre in (None, entry.centre) and entry.state != "removed"]
 
 
 def _ignored(tracker: Engine, settings: Settings, source_id: int) -> list[NotTaken]:

@@ -87,6 +87,7 @@ def test_the_commands_are_those_of_the_issue() -> None:
         "add",
         "list",
         "test",
+        "why",
         "change",
         "set-state",
         "remove",
