@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 def why(source_id: int | None, centre: str | None, look: bool, language: str | None, as_json: bool) -> None:
     """Say what was not taken from file source ID, and why.
 
-    Without ID, of all. A crawl takes archives whose names conform and that are not known. This says what kept it from the others: the
-    source is not visited or could not be listed, names were refused, archives failed, changed after they were taken, or
-    were taken before, entries were ignored since they are no archives; and who must act.
+    Without ID, of all. A crawl takes archives whose names conform and that are not known. This says what kept it from
+    the others: the source is not visited or could not be listed, names were refused, archives failed, changed after
+    they were taken, or were taken before, entries were ignored since they are no archives; and who must act.
 
     \b
     Examples:
