@@ -131,6 +131,10 @@ def _write_all(tracker: Engine, settings: Settings, session_id: int) -> tuple[in
             write_page(page, render_html(report, catalogue, settings))
             write_page(page.with_suffix(".json"), json_text(report, catalogue))
             written += 1
+            # What is read for the next one is as it is then, and no transaction is open for minutes.
+            for read in (connection, qc):
+                if read is not None:
+                    read.rollback()
     return written, len(keys)
 
 
