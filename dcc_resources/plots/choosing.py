@@ -17,7 +17,7 @@ from dcc_resources.plots.outliers import box_of
 from dcc_resources.plots.picture import Picture
 from dcc_resources.plots.samples import MOST_VALUES, Parameter, documents_of, is_series, parameter_named
 from dcc_resources.plots.taking import Taken, Values, take
-from dcc_resources.qc_database.models import Measurement, ProcedureRun
+from dcc_resources.qc_database.models import DataContext, Measurement, ProcedureRun
 
 MOST_PICTURES: Final = 12
 """Pictures of a submission or a centre, unless asked for more or fewer."""
@@ -26,6 +26,7 @@ MOST_CONSIDERED: Final = 200
 RANKING_VALUES: Final = 2_000
 """Values of a parameter at a centre that are looked at to tell how much a picture would tell."""
 
+_CONTEXT: Final = DataContext.__table__
 _MEASUREMENT: Final = Measurement.__table__
 _RUN: Final = ProcedureRun.__table__
 
@@ -70,15 +71,18 @@ def pictures_of_centre(
 
     First parameters with outliers among all of its values, then as `pictures_of_zip`; nothing is new in them.
     """
-    own = _MEASUREMENT.c
-    measured = (
-        select(own.parameter_id)
-        .where(own.centre == centre)
-        .group_by(own.parameter_id)
-        .order_by(func.count().desc(), own.parameter_id)
-        .limit(MOST_CONSIDERED)
-    )
-    return _pictures(qc, [(row, centre) for row in qc.scalars(measured)], None, catalogue, most, fonts)
+    return _pictures(qc, [(row, centre) for row in _measured_at(qc, centre)], None, catalogue, most, fonts)
+
+
+def _measured_at(qc: Connection, centre: str) -> list[str]:
+    """The parameters that a centre has most measurements of: as data contexts tell, or where there are none, by all."""
+    for table, number in ((_CONTEXT, func.sum(_CONTEXT.c.measurements)), (_MEASUREMENT, func.count())):
+        own = table.c.parameter_id
+        wanted = select(own).where(table.c.centre == centre).group_by(own).order_by(number.desc(), own)
+        found = [row.rstrip(" ") for row in qc.scalars(wanted.limit(MOST_CONSIDERED))]
+        if found:
+            return found
+    return []
 
 
 def picture_of_parameter(

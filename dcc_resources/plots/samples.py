@@ -8,6 +8,7 @@ rows that are left out.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from itertools import islice
@@ -117,9 +118,12 @@ def parameter_named(connection: Connection, parameter_id: str) -> Parameter | No
 
 def centres_with(connection: Connection, parameter_id: str) -> dict[str, int]:
     """The centres with measurements of a parameter, and how many, whether they are current and valid or not."""
-    centre = func.rtrim(_MEASUREMENT.c.centre)
-    of_parameter = select(centre, func.count()).where(_MEASUREMENT.c.parameter_id == parameter_id)
-    return {row[0]: row[1] for row in connection.execute(of_parameter.group_by(centre).order_by(centre))}
+    own = _MEASUREMENT.c
+    statement = select(own.centre, func.count()).where(own.parameter_id == parameter_id).group_by(own.centre)
+    numbers: Counter[str] = Counter()
+    for centre, number in connection.execute(statement.order_by(own.centre)):
+        numbers[centre.rstrip(" ")] += number
+    return dict(numbers)
 
 
 def sample_of_centre(

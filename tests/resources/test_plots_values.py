@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from sqlalchemy import Connection, Engine, text
 
+from dcc_resources.contexts.building import build_contexts
 from dcc_resources.errors import NotFoundError
 from dcc_resources.languages import load_catalogue
 from dcc_resources.naming import Action
@@ -225,6 +226,9 @@ def test_the_most_telling_pictures_come_first_and_no_more_than_asked_for(
         pictures = pictures_of_zip(connection, NEW, catalogue)
         few = pictures_of_zip(connection, NEW, catalogue, most=1)
         of_centre = pictures_of_centre(connection, "H", catalogue, most=3)
+    build_contexts(qc_database)
+    with qc_database.connect() as connection:
+        by_contexts = pictures_of_centre(connection, "H", catalogue, most=3)
         assert pictures_of_zip(connection, ZipKey(Action.ADD, "none.zip"), catalogue) == []
     told = [(picture.kind, picture.parameter_id, picture.outliers) for picture in pictures]
     assert told == [
@@ -234,7 +238,8 @@ def test_the_most_telling_pictures_come_first_and_no_more_than_asked_for(
         (PictureKind.WEEKS, None, 0),
     ]
     assert [picture.parameter_id for picture in few] == [WEIGHT]
-    assert len(of_centre) == 3
+    assert [picture.name for picture in of_centre] == [picture.name for picture in by_contexts]
+    assert [picture.parameter_id for picture in of_centre] == [WEIGHT, GLUCOSE, None]
     assert "One of them is an outlier: new 1,000." in pictures[0].alt
 
 
