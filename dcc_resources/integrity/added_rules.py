@@ -59,6 +59,7 @@ def status_of_entity_has_its_text(entity: Specimen | Line | Experiment, at: Cont
     severity=Severity.WARNING,
     given=("status", "increment_status"),
     local=True,
+    numeric=True,
 )
 def status_of_parameter_has_its_text(element: SimpleParameter | SeriesValue, at: Context) -> Iterator[Fault]:
     """A parameterStatus or incrementStatus that asks for free text has it after a colon."""
@@ -168,6 +169,7 @@ def parental_strains_sum_to_a_whole(specimen: Specimen, at: Context) -> Iterator
     given="value",
     only_for=lambda parameter: parameter.qc_minimum is not None or parameter.qc_maximum is not None,
     local=True,
+    numeric=True,
 )
 def value_is_within_the_qc_range(element: SimpleParameter | SeriesValue, at: Context) -> Iterator[Fault]:
     """A number lies within the range that IMPReSS gives for quality control."""
@@ -195,6 +197,7 @@ def value_is_within_the_qc_range(element: SimpleParameter | SeriesValue, at: Con
     needs=Impress,
     only_for=lambda parameter: not parameter.is_active,
     local=True,
+    numeric=True,
 )
 def definition_is_in_use(use: ProcedureUse | ParameterUse, at: Context) -> Iterator[Fault]:
     """A procedure or parameter is one that IMPReSS has not retired."""

@@ -34,11 +34,12 @@ from dcc_resources.integrity.elements import (
     key_of,
     metadata_of_media,
     results_of,
+    specimens_asked_for,
 )
 from dcc_resources.integrity.experiment_rules import key_of_experiment
 from dcc_resources.integrity.findings import REFERENCE_RULE, Fault, Finding, Severity
 from dcc_resources.integrity.registry import RULES, Rule, rules_for
-from dcc_resources.integrity.sound import SHAPES, Sound
+from dcc_resources.integrity.sound import SHAPES, Shape, Sound, takes_any_number, with_any_number
 from dcc_resources.qc_database.contents import (
     Block,
     Content,
@@ -101,14 +102,6 @@ def check_contents(
     return _Checking(document, frozenset(without), Sound() if sound is None else sound).run(contents)
 
 
-def specimens_asked_for(entity: Entity, without: Collection[str]) -> Collection[str]:
-    """The ids of the specimens that the rules ask for when they look at an entity; `without` as `check_contents`."""
-    if isinstance(entity, Specimen):
-        related = [one.specimen_id for one in entity.related_specimens]
-        return related if "S13" in without else [entity.specimen_id, *related]
-    return entity.specimen_ids if isinstance(entity, Experiment) else ()
-
-
 class _Planned(NamedTuple):
     """A rule for a kind of element; `given`: the place of the field without which the rule has nothing to say."""
 
@@ -126,7 +119,7 @@ class _Checking:
     said: set[tuple[str, str]] = field(default_factory=set)
     plans: dict[type, list[_Planned]] = field(default_factory=dict)
     plans_of_parameters: dict[tuple[type, int], list[_Planned]] = field(default_factory=dict)
-    local: dict[type, bool] = field(default_factory=dict)
+    local: dict[tuple[type, str], bool] = field(default_factory=dict)
     found: list[Finding] = field(default_factory=list)
 
     def run(self, contents: Iterable[Content]) -> Iterator[Finding]:
@@ -232,12 +225,13 @@ class _Checking:
         known = self.sound.of(kind, above.procedure_definition)
         for number, parameter in enumerate(parameters, 1):
             shape = shape_of(parameter)
+            is_known = shape in known or (shape is not None and with_any_number(kind, shape) in known)
             # What is missing is said where a kind is met first.
-            if shape in known and kind in self.plans and ParameterUse in self.plans:
+            if is_known and kind in self.plans and ParameterUse in self.plans:
                 if isinstance(parameter, SeriesParameter):
                     self.values(parameter, f"/{name}[{number}]", above)
-            elif self.parameter(Step(parameter, f"/{name}[{number}]"), above) and self.is_local(kind, ParameterUse):
-                self.sound.add(known, shape)
+            elif self.parameter(Step(parameter, f"/{name}[{number}]"), above):
+                self.remember(known, shape, _definition_of(parameter, above), kind, ParameterUse)
 
     def parameter(self, step: Step, above: Context) -> bool:
         """Take what the rules find in a parameter; whether it was looked at, and nothing but values in it is wrong."""
@@ -317,19 +311,29 @@ class _Checking:
         kind = type(element)
         known = self.sound.of(kind, at.procedure_definition if definition is None else definition)
         shape = SHAPES[kind](element)
-        if shape in known and kind in self.plans:
+        if (shape in known or (shape is not None and with_any_number(kind, shape) in known)) and kind in self.plans:
             return
         if below:
             at = at._replace(path=at.path + below)
-        if self.judge(element, at, definition) and self.is_local(kind):
-            self.sound.add(known, shape)
+        if self.judge(element, at, definition):
+            self.remember(known, shape, definition, kind)
 
-    def is_local(self, *kinds: type) -> bool:
-        """Whether all rules for elements of these kinds, which were met before, are local."""
-        for kind in kinds:
-            if kind not in self.local:
-                self.local[kind] = all(planned.rule.local for planned in self.plans[kind])
-        return all(self.local[kind] for kind in kinds)
+    def remember(self, known: set[Shape], shape: Shape | None, definition: Parameter | None, *kinds: type) -> None:
+        """Remember a shape that was found sound, if it is all that the rules for these kinds look at."""
+        if not all(self.all_are(kind, "local") for kind in kinds):
+            return
+        if shape is not None and definition is not None and takes_any_number(definition):
+            of_numbers = with_any_number(kinds[0], shape)
+            if of_numbers is not None and all(self.all_are(kind, "numeric") for kind in kinds):
+                shape = of_numbers
+        self.sound.add(known, shape)
+
+    def all_are(self, kind: type, what: str) -> bool:
+        """Whether all rules for elements of a kind are `local`, or `numeric`."""
+        key = (kind, what)
+        if key not in self.local:
+            self.local[key] = all(getattr(planned.rule, what) for planned in self.plans[kind])
+        return self.local[key]
 
     def broken(self, rule: Rule, error: Exception, at: Context) -> None:
         """Say that a rule broke down: the platform's fault, which keeps no other rule from its work."""

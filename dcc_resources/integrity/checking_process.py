@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import IO, Any, Final, NamedTuple
 
 from dcc_resources.errors import DocumentError
-from dcc_resources.integrity.checking import JUDGED_AT_UPLOAD, check_contents, specimens_asked_for
+from dcc_resources.integrity.checking import JUDGED_AT_UPLOAD, check_contents
 from dcc_resources.integrity.context import DocumentContext, ExperimentKey, KnownSpecimen, Where
+from dcc_resources.integrity.elements import specimens_asked_for
 from dcc_resources.integrity.findings import Finding, Severity
 from dcc_resources.integrity.sound import Sound
 from dcc_resources.log_context import logging_about

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple
 
 from dcc_resources.qc_database.contents import (
     Block,
+    Entity,
+    Experiment,
     MediaFile,
     MediaParameter,
     MediaSampleParameter,
@@ -19,6 +21,7 @@ from dcc_resources.qc_database.contents import (
     SeriesParameter,
     SeriesValue,
     SimpleParameter,
+    Specimen,
 )
 from dcc_resources.qc_database.lexical import parse_integer
 from dcc_resources.reference_data.impress import ParameterType
@@ -138,6 +141,14 @@ def results_of(procedure: Procedure) -> frozenset[tuple[str, int | str | None]]:
         for results in (procedure.simple, procedure.ontology)
         for result in results
     )
+
+
+def specimens_asked_for(entity: Entity, without: Collection[str]) -> Collection[str]:
+    """The ids of the specimens that the rules ask for when they look at an entity, `without` some by their ids."""
+    if isinstance(entity, Specimen):
+        related = [one.specimen_id for one in entity.related_specimens]
+        return related if "S13" in without else [entity.specimen_id, *related]
+    return entity.specimen_ids if isinstance(entity, Experiment) else ()
 
 
 def values_of(series: SeriesParameter | SeriesMediaParameter) -> Sequence[SeriesValue | SeriesMediaValue]:

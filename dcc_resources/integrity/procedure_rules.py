@@ -60,6 +60,7 @@ def required_parameters_are_present(procedure: Procedure, at: Context) -> Iterat
     needs=Impress,
     only_for=lambda _defined: False,
     local=True,
+    numeric=True,
 )
 def parameter_belongs_to_the_procedure(use: ParameterUse, at: Context) -> Iterator[Fault]:
     """Every parameter belongs to the procedure; each that does not is reported where it stands."""
@@ -73,7 +74,14 @@ def parameter_belongs_to_the_procedure(use: ParameterUse, at: Context) -> Iterat
         )
 
 
-@rule("P4", ParameterUse, severity=Severity.ERROR, known_as="checkProcedureParametersBlankSpaces", local=True)
+@rule(
+    "P4",
+    ParameterUse,
+    severity=Severity.ERROR,
+    known_as="checkProcedureParametersBlankSpaces",
+    local=True,
+    numeric=True,
+)
 def identifier_has_no_blanks_around_it(use: ParameterUse, at: Context) -> Iterator[Fault]:
     """No parameterID has blanks before or after it; other rules go by the identifier without them."""
     identifier = use.parameter.parameter_id
@@ -83,7 +91,15 @@ def identifier_has_no_blanks_around_it(use: ParameterUse, at: Context) -> Iterat
         )
 
 
-@rule("P5", ParameterUse, severity=Severity.ERROR, known_as="checkParametersWrongType", needs=Impress, local=True)
+@rule(
+    "P5",
+    ParameterUse,
+    severity=Severity.ERROR,
+    known_as="checkParametersWrongType",
+    needs=Impress,
+    local=True,
+    numeric=True,
+)
 def parameter_is_of_its_type(use: ParameterUse, at: Context) -> Iterator[Fault]:
     """A parameter is submitted as the type that IMPReSS gives it."""
     definition = at.parameter_definition

@@ -33,7 +33,8 @@ class Rule:
     So that the many elements that a rule has nothing to say of take no time: it objects to none where all of the fields
     `given` that such an element has are None or empty, and to no parameter whose definition `only_for` is false for.
     A `local` rule says the same of elements of one shape (`sound`) under the same definitions of IMPReSS, wherever they
-    stand.
+    stand. One that is `numeric` too says the same of elements that differ in nothing but a value which is a plain
+    number, where IMPReSS wants any number.
     """
 
     id: str
@@ -45,6 +46,7 @@ class Rule:
     given: tuple[str, ...] = ()
     only_for: Callable[[Parameter], bool] | None = None
     local: bool = False
+    numeric: bool = False
 
     @property
     def demand(self) -> str:
@@ -94,6 +96,7 @@ def rule(
     given: str | tuple[str, ...] = (),
     only_for: Callable[[Parameter], bool] | None = None,
     local: bool = False,
+    numeric: bool = False,
 ) -> Callable[[AnyCheck], AnyCheck]:
     """Register a check as the rule `rule_id` for the kinds of element `on`.
 
@@ -106,7 +109,7 @@ def rule(
         names = (known_as,) if isinstance(known_as, str) else known_as
         kinds = needs if isinstance(needs, tuple) else (needs,)
         fields = (given,) if isinstance(given, str) else given
-        registered = Rule(rule_id, on, severity, names, kinds, check, fields, only_for, local)
+        registered = Rule(rule_id, on, severity, names, kinds, check, fields, only_for, local, numeric)
         RULES[rule_id] = registered
         for kind in on:
             _BY_KIND[kind] = (*_BY_KIND.get(kind, ()), registered)

@@ -53,6 +53,7 @@ def series_has_values(
         "seriesParameterValueIncrementStatusEmpty",
     ),
     local=True,
+    numeric=True,
 )
 def series_value_has_text_or_status(value: SeriesValue, at: Context) -> Iterator[Fault]:
     """A series value has either text or an incrementStatus, not both nor neither; its incrementValue is not empty."""

@@ -1,11 +1,13 @@
 """What was found sound: an element like one that no rule objected to need not be looked at again.
 
-Documents say the same things over and over, above all metadata. `SHAPES` say what of an element the rules that are
-registered as `local` may look at, beside the definitions of IMPReSS: elements of one shape are alike to them.
+Documents say the same things over and over, above all metadata; and where IMPReSS wants a number and any will do, all
+numbers are alike. `SHAPES` say what of an element the rules that are registered as `local` may look at, beside the
+definitions of IMPReSS: elements of one shape are alike to them.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from itertools import chain
 from operator import attrgetter, itemgetter
@@ -19,6 +21,7 @@ from dcc_resources.qc_database.contents import (
     SeriesValue,
     SimpleParameter,
 )
+from dcc_resources.reference_data.impress import Parameter, ValueType
 
 Shape = tuple[Any, ...]
 
@@ -58,6 +61,30 @@ SHAPES: Final[dict[type, Callable[[Any], Shape | None]]] = {
 All but the line; of a series the increments of its values and not these; of a procedure without media the identifiers
 and sequenceIDs of its parameters.
 """
+
+
+_PLACES: Final[dict[type, int]] = {SimpleParameter: 3, Metadata: 3, SeriesValue: 2}
+"""Where a shape has the value."""
+_NUMBER: Final = "\0"
+"""Stands for any number; no document has such a text."""
+_is_plain_number = re.compile(r"-?[0-9]{1,15}(?:\.[0-9]{1,15})?").fullmatch
+
+
+def with_any_number(kind: type, shape: Shape) -> Shape | None:
+    """The shape of elements of a kind that differ from one in no more than its value, a number; None if it has none."""
+    place = _PLACES.get(kind)
+    if place is None:
+        return None
+    value = shape[place]
+    if value is None or _is_plain_number(value) is None:
+        return None
+    return (*shape[:place], _NUMBER, *shape[place + 1 :])
+
+
+def takes_any_number(definition: Parameter) -> bool:
+    """Whether a value has to be a number and may be any."""
+    has_range = definition.qc_minimum is not None or definition.qc_maximum is not None
+    return definition.value_type == ValueType.FLOAT and not definition.options and not has_range
 
 
 class Sound:

@@ -55,6 +55,7 @@ _ANY_TEXT = frozenset({"", ValueType.TEXT, ValueType.IMAGE})
     needs=StatusCodes,
     given=("status", "increment_status"),
     local=True,
+    numeric=True,
 )
 def status_of_parameter_is_registered(element: SimpleParameter | SeriesValue, at: Context) -> Iterator[Fault]:
     """A parameterStatus, or the incrementStatus of a series value, is registered; a value beside it is checked too."""
@@ -73,6 +74,7 @@ def status_of_parameter_is_registered(element: SimpleParameter | SeriesValue, at
     severity=Severity.ERROR,
     known_as=("simpleParameterValueEmpty", "procedureMetadataNullValue"),
     local=True,
+    numeric=True,
 )
 def value_is_not_empty(element: SimpleParameter | Metadata, at: Context) -> Iterator[Fault]:
     """A simple parameter or metadata without a status has a value that is not blank."""
@@ -99,6 +101,7 @@ def value_is_not_empty(element: SimpleParameter | Metadata, at: Context) -> Iter
     given="value",
     only_for=lambda parameter: parameter.value_type not in _ANY_TEXT,
     local=True,
+    numeric=True,
 )
 def value_reads_as_its_type(element: SimpleParameter | Metadata | SeriesValue, at: Context) -> Iterator[Fault]:
     """A value reads as its value type, in full."""
@@ -135,6 +138,7 @@ def value_reads_as_its_type(element: SimpleParameter | Metadata | SeriesValue, a
     given="value",
     only_for=lambda parameter: bool(parameter.options),
     local=True,
+    numeric=True,
 )
 def value_is_an_option(element: SimpleParameter | Metadata | SeriesValue, at: Context) -> Iterator[Fault]:
     """Where IMPReSS lists options, the value is one of them to the letter; a retired one gives a warning."""
@@ -159,7 +163,16 @@ def value_is_an_option(element: SimpleParameter | Metadata | SeriesValue, at: Co
         )
 
 
-@rule("P11", SimpleParameter, SeriesParameter, severity=Severity.ERROR, needs=Impress, given="unit", local=True)
+@rule(
+    "P11",
+    SimpleParameter,
+    SeriesParameter,
+    severity=Severity.ERROR,
+    needs=Impress,
+    given="unit",
+    local=True,
+    numeric=True,
+)
 def unit_is_that_of_the_parameter(element: SimpleParameter | SeriesParameter, at: Context) -> Iterator[Fault]:
     """Where a unit is submitted, it is the parameter's unit; blanks around it do not count."""
     unit = element.unit

@@ -13,10 +13,11 @@ from dcc_resources.integrity import sound as sounds
 from dcc_resources.integrity.checking import all_rules, check_contents
 from dcc_resources.integrity.context import DocumentContext
 from dcc_resources.integrity.findings import Finding
-from dcc_resources.integrity.sound import SHAPES, Sound
+from dcc_resources.integrity.sound import SHAPES, Sound, takes_any_number, with_any_number
 from dcc_resources.naming import Action
-from dcc_resources.qc_database.contents import Content, SeriesValue, SimpleParameter
+from dcc_resources.qc_database.contents import Content, Metadata, OntologyParameter, SeriesValue, SimpleParameter
 from dcc_resources.qc_database.reading import read_document
+from dcc_resources.reference_data.impress import Option, ValueType
 from tests.resources.integrity_cases import (
     REFERENCE,
     THIS_DOCUMENT,
@@ -103,6 +104,39 @@ def test_what_was_sound_is_remembered_and_what_was_not_is_not() -> None:
     shapes = known.of(SimpleParameter, defined)
     assert {name for name, *_ in shapes if name != "WEIGHT"} == {"RANGED"}
     assert {increment for increment, *_ in known.of(SeriesValue, defined.parameters["FREE"])} == {"1"}
+
+
+def test_all_numbers_are_alike_where_any_will_do_and_nowhere_else() -> None:
+    """Not where there is a range, or a list of options; and what is no plain number is looked at each time."""
+    assert REFERENCE.impress is not None
+    defined = REFERENCE.impress.pipelines["PIPE_001"].procedures["PROC_001"].parameters["RANGED"]
+    free = replace(defined, qc_minimum=None, qc_maximum=None, options=())
+    assert free.value_type == ValueType.FLOAT
+    assert takes_any_number(free)
+    for other in (
+        replace(free, qc_minimum=1.0),
+        replace(free, qc_maximum=0.0),
+        replace(free, options=(Option("7", True),)),
+        replace(free, value_type=ValueType.INT),
+        replace(free, value_type=""),
+    ):
+        assert not takes_any_number(other)
+    shape = ("P_001", None, "g", "-12.5", None)
+    alike = with_any_number(SimpleParameter, shape)
+    assert alike == with_any_number(SimpleParameter, (*shape[:3], "7", None))
+    for text in ("", " 7", "7\n", "1e3", ".5", "7.", "+7", "NaN", "1,5", "٣", "1" * 16, None):
+        assert with_any_number(SimpleParameter, (*shape[:3], text, None)) is None
+    assert with_any_number(SimpleParameter, (*shape[:2], "kg", "7", None)) != alike
+    assert with_any_number(OntologyParameter, ("P_001", None, ("7",), None)) is None
+
+
+def test_rules_that_look_at_values_otherwise_than_as_numbers_are_not_said_to_be_numeric() -> None:
+    """A rule for values of which nobody has said so keeps all of them from being alike."""
+    of_values = {rule.id for rule in all_rules().values() if set(rule.on) & {SimpleParameter, SeriesValue, Metadata}}
+    numeric = {rule.id for rule in all_rules().values() if rule.numeric}
+    assert of_values == {"P7", "P8", "P9", "P10", "P11", "P14", "X2", "X10"}
+    assert of_values <= numeric
+    assert numeric <= {rule.id for rule in all_rules().values() if rule.local}
 
 
 def test_rules_that_look_at_more_than_the_shape_are_not_said_to_be_local() -> None:
