@@ -85,5 +85,6 @@ def test_a_source_says_why_archives_were_not_taken(dcc: Dcc, refused: str, folde
     assert "\u202e" not in said
     assert "who acts" in said
     assert "Nothing was kept" in dcc("source", "why", "--centre", "J").stdout
-    assert "ID of a file source" in dcc.error("source", "why", exit_code=2)
+    assert dcc("source", "why").stdout == said
+    assert "not both" in dcc.error("source", "why", "1", "--centre", "H", exit_code=2)
     assert "no file source" in dcc.error("source", "why", "99", exit_code=2).lower()
