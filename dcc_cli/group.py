@@ -26,6 +26,8 @@ INTERRUPTED = 130
 PIPE_CLOSED = 141
 INTERNAL_FAULT = 70
 
+_WHOLE = 200
+
 EXIT_CODES = """\b
 Exit codes:
   0  all well
@@ -85,7 +87,24 @@ class CommandGroup(click.Group):
 
 
 class RootGroup(CommandGroup):
-    """The `dcc` command itself: turns every way to end into an exit code."""
+    """The `dcc` command itself: turns every way to end into an exit code.
+
+    `sections` are the headings under which `--help` lists the commands, each with its `places`.
+    """
+
+    def __init__(self, *args: Any, sections: Mapping[str, Mapping[str, str]], **options: Any) -> None:
+        places = {name: place for section in sections.values() for name, place in section.items()}
+        super().__init__(*args, places=places, **options)
+        self._sections = sections
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands in their sections, each with its short help in full."""
+        widest = max(map(len, self.list_commands(ctx)))
+        for title, section in self._sections.items():
+            found = ((name, self.get_command(ctx, name)) for name in section)
+            rows = [(name.ljust(widest), command.get_short_help_str(_WHOLE)) for name, command in found if command]
+            with formatter.section(title):
+                formatter.write_dl(rows)
 
     def invoke(self, ctx: click.Context) -> object:
         """Run the command; raises only click's own exceptions, which carry the exit code."""

@@ -12,37 +12,47 @@ from dcc_cli.group import EXIT_CODES, INTERRUPTED, RootGroup
 from dcc_resources.process_memory import keep_freed_memory_together
 from dcc_resources.process_protection import forbid_core_dumps, keep_files_private
 
-_COMMANDS = {
-    "init": "dcc_cli.installation:init",
-    "centre": "dcc_cli.centres:centre",
-    "source": "dcc_cli.sources:source",
-    "crawl": "dcc_cli.crawl:crawl",
-    "status": "dcc_cli.reports:status",
-    "zips": "dcc_cli.reports:zips",
-    "show": "dcc_cli.story:show",
-    "report": "dcc_cli.submission_report:report",
-    "retry": "dcc_cli.crawl:retry",
-    "sessions": "dcc_cli.reports:sessions",
-    "notify": "dcc_cli.notifications:notify",
-    "metrics": "dcc_cli.metrics:metrics",
-    "data": "dcc_cli.data:data",
-    "qc": "dcc_cli.qc:qc",
-    "rules": "dcc_cli.rules:rules",
-    "reference": "dcc_cli.reference:reference",
-    "validate": "dcc_cli.validate:validate",
-    "explain": "dcc_cli.explain:explain",
-    "doctor": "dcc_cli.doctor:doctor",
-    "staging": "dcc_cli.staging:staging",
-    "backup": "dcc_cli.backups:backup",
-    "restore": "dcc_cli.backups:restore",
-    "migrate-storage": "dcc_cli.backups:migrate_storage",
-    "ui": "dcc_cli.ui:ui",
-    "daemon": "dcc_cli.ui:daemon",
-    "demo": "dcc_cli.installation:demo",
-    "example": "dcc_cli.example:example",
-    "instance": "dcc_cli.installation:instance",
-    "settings": "dcc_cli.installation:show_settings",
-    "completion": "dcc_cli.completion:completion",
+_SECTIONS = {
+    "To begin": {
+        "init": "dcc_cli.installation:init",
+        "centre": "dcc_cli.centres:centre",
+        "source": "dcc_cli.sources:source",
+        "crawl": "dcc_cli.crawl:crawl",
+        "ui": "dcc_cli.ui:ui",
+    },
+    "What became of submissions": {
+        "status": "dcc_cli.reports:status",
+        "zips": "dcc_cli.reports:zips",
+        "show": "dcc_cli.story:show",
+        "retry": "dcc_cli.crawl:retry",
+        "sessions": "dcc_cli.reports:sessions",
+        "report": "dcc_cli.submission_report:report",
+        "notify": "dcc_cli.notifications:notify",
+    },
+    "The data": {
+        "data": "dcc_cli.data:data",
+        "qc": "dcc_cli.qc:qc",
+        "rules": "dcc_cli.rules:rules",
+        "reference": "dcc_cli.reference:reference",
+    },
+    "To try and to understand": {
+        "validate": "dcc_cli.validate:validate",
+        "explain": "dcc_cli.explain:explain",
+        "example": "dcc_cli.example:example",
+        "demo": "dcc_cli.installation:demo",
+        "completion": "dcc_cli.completion:completion",
+    },
+    "The installation": {
+        "settings": "dcc_cli.installation:show_settings",
+        "doctor": "dcc_cli.doctor:doctor",
+        "daemon": "dcc_cli.ui:daemon",
+        "metrics": "dcc_cli.metrics:metrics",
+        "staging": "dcc_cli.staging:staging",
+        "backup": "dcc_cli.backups:backup",
+        "restore": "dcc_cli.backups:restore",
+        "migrate-storage": "dcc_cli.backups:migrate_storage",
+        "instance": "dcc_cli.installation:instance",
+    },
 }
 
 
@@ -57,7 +67,7 @@ def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None
 
 @click.command(
     cls=RootGroup,
-    places=_COMMANDS,
+    sections=_SECTIONS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog=EXIT_CODES,
 )
@@ -73,13 +83,14 @@ def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None
 def dcc(debug: bool) -> None:
     """Data coordination: collect, check and track the data that research centres publish.
 
-    The first steps: `dcc init` makes the databases, `dcc centre add` and `dcc source add` register who takes part and
-    where their archives are, `dcc crawl` collects, checks and takes over what is new, `dcc status` says how far
-    everything is, `dcc show` tells the whole story of one archive, and `dcc data findings` what is wrong with the data.
+    The first steps: `dcc init` makes the databases, `dcc source add` registers a centre and where its archives are,
+    `dcc crawl` collects, checks and takes over what is new, `dcc status` says how far everything is, `dcc show` tells
+    the whole story of one archive, `dcc data causes` what is wrong and who acts, and `dcc report` what to answer. Every
+    command suggests the next one; docs/quickstart.md goes through the first ten minutes.
 
     Everything is set by environment variables; `dcc settings` lists them. Without any, all data are in ~/.dcc.
 
-    An error is one line on standard error: its id, which docs/errors.md explains, what is wrong and what to do.
+    An error is one line on standard error: its id, which `dcc explain` explains, what is wrong and what to do.
     Standard output is then empty, with --json too, but for what a session did before it broke off.
     Times are in UTC.
     """

@@ -43,8 +43,9 @@ WEB_SERVER = "dcc_assets.web_server"
 def ui(host: str, port: int, without_daemon: bool, read_only: bool) -> None:
     """Serve the Dagster UI, and crawl by the schedule.
 
-    Its daemon picks up new zips. Prints the URL when the UI answers; Ctrl-C stops everything. Nothing is sent to
-    anyone. Whoever can reach the address can use the UI: it is this machine alone unless --host says otherwise.
+    Its daemon picks up new zips. Prints the URL when the UI answers; Ctrl-C stops everything. Nothing is sent to anyone
+    but the notifications that you ask for. Whoever can reach the address can use the UI: it is this machine alone
+    unless --host says otherwise.
 
     With --read-only no database but Dagster's is used, for which an account that may only SELECT is enough (see
     dcc init --production).
