@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from dcc_cli.context import json_option, open_tracker, settings_from_environment
 from dcc_cli.group import CommandGroup
 from dcc_cli.output import echo_json, echo_table
+
+if TYPE_CHECKING:
+    from dcc_resources.settings import Settings
 
 
 @click.group(cls=CommandGroup)
@@ -47,13 +52,15 @@ def add(
 
     JSON: the centre, as one of `dcc centre list --json`.
 
-    Exit codes: 0 registered; 2 the code is not one, or is registered already.
+    Exit codes: 0 registered; 2 the code is not one or is registered already, or there is no such language.
     """
     from dcc_resources.tracker import registry
     from dcc_resources.tracker.database import writing
 
     new = registry.NewCentre(code, name, imits, email, phone, address, language or None)
-    with open_tracker(settings_from_environment()) as tracker, writing(tracker) as connection:
+    settings = settings_from_environment()
+    _refuse_unspoken(language, settings)
+    with open_tracker(settings) as tracker, writing(tracker) as connection:
         registry.add_centre(connection, new)
         entry = next(entry for entry in registry.list_centres(connection) if entry.short_name == code)
     if as_json:
@@ -130,7 +137,9 @@ def change(
 
     if (name, email, imits, phone, address, language) == (None,) * 6:
         raise ConfigurationError(f"Nothing to change was given for centre {code}. See `dcc centre change --help`.")
-    with open_tracker(settings_from_environment()) as tracker, writing(tracker) as connection:
+    settings = settings_from_environment()
+    _refuse_unspoken(language, settings)
+    with open_tracker(settings) as tracker, writing(tracker) as connection:
         registry.change_centre(
             connection,
             code,
@@ -177,3 +186,11 @@ def _set_active(code: str, *, active: bool) -> None:
     with open_tracker(settings_from_environment()) as tracker, writing(tracker) as connection:
         registry.set_centre_active(connection, code, active)
     click.echo(f"Centre {code} is {'active' if active else 'not active'}.")
+
+
+def _refuse_unspoken(language: str | None, settings: Settings) -> None:
+    """Raise ConfigurationError that names the languages that there are, when there is no catalogue of this one."""
+    if language:
+        from dcc_resources.languages import load_catalogue
+
+        load_catalogue(language, settings)
