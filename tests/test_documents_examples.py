@@ -13,6 +13,7 @@ import pytest
 from pydantic import SecretStr
 
 from dcc_resources.crawling import list_source
+from dcc_resources.errors import NotificationNotSentError
 from dcc_resources.file_sources import connect as connecting
 from dcc_resources.file_sources.base import SourceAddress, SourceProtocol
 from dcc_resources.integrity import registry
@@ -20,6 +21,7 @@ from dcc_resources.integrity.checking import check_contents
 from dcc_resources.integrity.context import DocumentContext, ExperimentKey, KnownSpecimen, Where
 from dcc_resources.languages import load_catalogue
 from dcc_resources.naming import Action
+from dcc_resources.notifications.messages import Audience, Kind, Message
 from dcc_resources.reference_data.loading import ReferenceData
 from dcc_resources.report_channels import Report
 from dcc_resources.settings import Settings
@@ -72,6 +74,16 @@ def test_a_rule_of_ones_own_judges(examples: Mapping[str, Any]) -> None:
     document = DocumentContext(1, Action.ADD, "H", date(2026, 11, 21), ReferenceData(), NothingKnown())
     found = check_contents(contents(sunday, monday), document)
     assert [(finding.rule, finding.entity) for finding in found if finding.rule == "D1"] == [("D1", 1)]
+
+
+def test_a_channel_of_ones_own_notifies(examples: Mapping[str, Any], tmp_path: Path) -> None:
+    channel = examples["PagerChannel"](tmp_path / "pager")
+    (recipient,) = channel.recipients(Audience.WRANGLERS, ())
+    assert channel.recipients(Audience.CENTRE, ()) == []
+    channel.send(Message("7", Kind.OUTAGE, "Away", ""), recipient, seconds=1)
+    assert (tmp_path / "pager").read_text("utf-8") == "7 Away\n"
+    with pytest.raises(NotificationNotSentError):
+        examples["PagerChannel"](tmp_path).send(Message("7", Kind.OUTAGE, "Away", ""), recipient, seconds=1)
 
 
 def test_a_channel_of_ones_own_sends_reports(examples: Mapping[str, Any], tmp_path: Path) -> None:

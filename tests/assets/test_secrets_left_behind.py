@@ -39,6 +39,7 @@ from tests.cli.conftest import PROGRAM, Dcc, clean
 from tests.databases import PASSWORD as OF_DATABASES
 from tests.databases import is_sqlite
 from tests.installations import Installation, specimens
+from tests.ports import free_port
 from tests.served_sources import register
 from tests.servers import Authority, SftpServer, Share
 from tests.web_server import WebServer
@@ -53,6 +54,8 @@ SECRETS = {
     "a passphrase": "open the sesame",
     "another passphrase": "another sesame",
     "the password of the mail server": "mail p@ss/word",
+    "the key of the webhook": "sign&key/0815 x",
+    "the address of the webhook": "T0K3N-in-the-path",
     "a password of IMPReSS": "none that is ever read",
 }
 IN_TRACKER = "kept in the tracker as it is"
@@ -227,6 +230,11 @@ def talkative_environment(
         "DCC_SMTP_URL": f"smtp://me:{quote(SECRETS['the password of the mail server'], safe='')}@127.0.0.1:{port}",
         "DCC_REPORT_TO": "operator@example.org",
         "DCC_REPORT_DIRECTORY": str(tmp_path / "reports"),
+        "DCC_NOTIFY_TO": "wrangler@example.org",
+        "DCC_NOTIFY_LOG": "true",
+        "DCC_NOTIFY_WEBHOOK": f"http://127.0.0.1:{free_port()}/{SECRETS['the address of the webhook']}",
+        "DCC_NOTIFY_WEBHOOK_SECRET": SECRETS["the key of the webhook"],
+        "DCC_NOTIFY_SECONDS": "1",
         "DCC_TLS_CA_FILE": str(authority.ca_file),
         "DCC_LOG_LEVEL": "debug",
         "DCC_LOG_FORMAT": "json",
