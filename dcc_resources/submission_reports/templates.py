@@ -67,6 +67,7 @@ def _is_html(name: str | None) -> bool:
 def _shown(value: Any) -> Any:
     if value is None:
         return ""
-    if isinstance(value, str) and not isinstance(value, Markup):
-        return legible(" ".join(value.splitlines()) if "\n" in value or "\r" in value else value)
-    return value
+    if isinstance(value, Markup):
+        return value
+    # Not strings alone: a zip's key is a text from outside as well.
+    return legible(" ".join(str(value).splitlines()))

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass, replace
+from datetime import datetime
+from enum import Enum
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from dcc_resources.crawling import crawl_file_sources
 from dcc_resources.errors import NotFoundError
+from dcc_resources.outcomes import ZipKey
+from dcc_resources.sessions import open_session
 from dcc_resources.submission_reports.collecting import collect_centre, collect_session
 from dcc_resources.submission_reports.model import Accepted, Outcome, Standing
 from dcc_resources.submission_reports.page import render_html
 from dcc_resources.submission_reports.plain_text import render_text
 from dcc_resources.tracker.queries import list_sessions
 from dcc_resources.tracker.reference import Phase
+from dcc_resources.tracker.stories import Reason
 from tests.data_installations import DataInstallation
-from tests.databases import only_mariadb
+from tests.databases import only_mariadb, only_sqlite
+from tests.installations import Folder, Installation
 from tests.resources import submission_world as world
 from tests.resources.report_pages import Page
 from tests.resources.submission_world import Desk
@@ -215,6 +225,66 @@ def test_what_centres_wrote_is_shown_and_does_nothing(desk: Desk) -> None:
     text = render_text(desk.report(world.WITH_FINDINGS), desk.catalogue())
     assert "\\u202e" in text
     assert "\u202e" not in text
+
+
+@pytest.mark.parametrize("key", [world.WITH_FINDINGS, world.PARTLY_VALID, world.UNREADABLE, world.WITHDRAWN])
+def test_no_text_of_a_report_becomes_a_part_of_its_page(desk: Desk, key: str) -> None:
+    """Whatever is in the databases: every text of every fact is hostile, and so are those of the summaries."""
+    settings = desk.data.settings
+    centre = collect_centre(desk.tracker, desk.qc, "H", settings, most_pictures=0)
+    session = collect_session(desk.tracker, desk.qc, 1, settings)
+    for report in (desk.report(key), centre, session):
+        usual, page = desk.page_of(report), desk.page_of(_hostile(report))
+        assert page.problems() == []
+        assert [element.tag for element in page.all("//*")] == [element.tag for element in usual.all("//*")]
+        assert HARM[:8] in page.text
+        assert "\u202e" not in page.source
+        assert "\x1b" not in page.source
+        assert "\x1b" not in render_text(_hostile(report), desk.catalogue())
+
+
+HARM = "'\"></p><script>alert(1)</script><img src=//x onerror=alert(1)>\u202e\x1b[2J\n{{ 7*7 }}{0}"
+WORDS = {"kind", "headline", "advice", "state", "outcome", "text"}
+"""Fields of words of our own, which are looked up."""
+
+
+def _hostile(value: Any, name: str = "") -> Any:
+    """The same with each text that comes from outside replaced."""
+    if isinstance(value, Enum) or name in WORDS:
+        return value
+    if isinstance(value, str):
+        return HARM
+    if isinstance(value, ZipKey):
+        return ZipKey(value.action, HARM)
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **{each.name: _hostile(getattr(value, each.name), each.name) for each in fields(value)})
+    if isinstance(value, Mapping):
+        return {key: _hostile(one, name) for key, one in value.items()}
+    if isinstance(value, tuple):
+        return tuple(_hostile(one, name) for one in value)
+    return value
+
+
+def test_a_report_says_when_the_archive_is_kept_no_more(desk: Desk) -> None:
+    gone = Reason("ArchiveRemovedError", "Its archive went from staging.", datetime(2026, 1, 2, 3, 4))
+    page = desk.page_of(replace(desk.report(world.GOOD), removals=(gone,)))
+    assert "no longer keeps a copy" in page.section("outcome")
+    assert "2 Jan 2026, 03:04 UTC" in page.section("arrival")
+
+
+@only_sqlite
+def test_what_was_only_seen_waits_to_be_fetched(installation: Installation) -> None:
+    installation.add_folder().put(world.GOOD)
+    with open_session(installation.tracker, installation.settings) as session:
+        list(crawl_file_sources(installation.tracker, installation.settings, session))
+    with installation.tracker.connect() as tracker:
+        desk = Desk(DataInstallation(installation, installation.tracker, Folder(Path())), tracker, tracker)
+        report = desk.report(world.GOOD, with_qc=False)
+        page = desk.page_of(report)
+    assert report.outcome is Outcome.WAITING
+    assert page.problems() == []
+    assert "It was never fetched." in page.section("arrival")
+    assert page.section("documents") == page.section("correct") == ""
 
 
 def test_pictures_of_the_accepted_data_are_in_the_page_with_words_for_them(desk: Desk) -> None:
