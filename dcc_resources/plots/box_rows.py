@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -21,6 +22,7 @@ from dcc_resources.plots.look import (
     OUTLIER,
     add_legend,
     lay_out,
+    written,
 )
 from dcc_resources.plots.outliers import RANGES, Box, Numbers
 from dcc_resources.plots.samples import scattered
@@ -123,7 +125,7 @@ def words_in(catalogue: Catalogue, with_new: bool) -> Words:
         catalogue.text("new value"),
         catalogue.text("outlier: over {ranges} interquartile ranges beyond a quartile", ranges=RANGES),
         catalogue.text("median"),
-        catalogue.number,
+        partial(written, catalogue),
     )
 
 
@@ -134,13 +136,14 @@ def height_of(rows: Sequence[Row]) -> float:
 
 def draw_rows(figure: Figure, rows: Sequence[Row], *, title: str, subtitle: str, unit: str, words: Words) -> None:
     """Draw the rows, with what is new and what is an outlier marked."""
-    longest = max(len(_counted(row, words)) for row in rows)
+    longest = max(max(len(_counted(row, words)), 1.15 * len(row.heading)) for row in rows)
     (axes,) = lay_out(figure, title, subtitle, left=0.35 + 0.068 * longest, bottom=BOTTOM)
     low, high = _limits(rows)
     axes.set_xlim(low, high)
     lines = len(rows) + len({row.heading for row in rows})
     axes.set_ylim(lines - 0.5, -0.5)
     axes.set_xlabel(unit)
+    axes.locator_params(axis="x", nbins=6)
     axes.grid(axis="x", color=GRID, linewidth=0.6)
     ticks, labels, bold = [], [], []
     look = _Look(_named(rows), MOST_DOTS // len(rows), words.number)

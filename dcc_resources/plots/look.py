@@ -30,6 +30,8 @@ INK: Final = "#1f1f1f"
 GRID: Final = "#dddddd"
 
 _LONGEST: Final = 40
+_LEAST_PLAIN: Final = 1e-5
+_MOST_PLAIN: Final = 1e9
 
 KNOWN_WORDS: Final = (
     mark("male"),
@@ -55,6 +57,13 @@ def shown(text: str, longest: int = _LONGEST) -> str:
 def word_for(catalogue: Catalogue, word: str) -> str:
     """A sex or zygosity in the reader's language."""
     return catalogue.text(word) if word in KNOWN_WORDS else shown(word)
+
+
+def written(catalogue: Catalogue, number: float) -> str:
+    """A number as the reader's language writes it; one with very many digits by its power of ten (`1.5e+30`)."""
+    if number == 0 or _LEAST_PLAIN <= abs(number) < _MOST_PLAIN:
+        return catalogue.number(number)
+    return f"{number:.3g}"
 
 
 def lay_out(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from dcc_resources.languages import Catalogue
 from dcc_resources.plots.box_rows import DIAMOND, RING, edges
-from dcc_resources.plots.look import BOX_EDGE, GRID, INK, NEW, add_legend, lay_out
+from dcc_resources.plots.look import BOX_EDGE, GRID, INK, NEW, add_legend, lay_out, written
 from dcc_resources.plots.outliers import Numbers
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def words_in(catalogue: Catalogue, is_place: bool, with_new: bool) -> Words:
         catalogue.text("new, wild type"),
         catalogue.text("outlier"),
         catalogue.text("place in the series") if is_place else catalogue.text("increment"),
-        catalogue.number,
+        partial(written, catalogue),
     )
 
 

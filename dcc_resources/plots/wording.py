@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from dcc_resources.languages import Catalogue
 from dcc_resources.outcomes import ZipKey
-from dcc_resources.plots.look import shown
+from dcc_resources.plots.look import shown, written
 from dcc_resources.plots.outliers import LEAST_VALUES, RANGES
 from dcc_resources.plots.taking import Taken
 
@@ -71,7 +71,7 @@ def description_of(catalogue: Catalogue, rows: Sequence[tuple[str, Row]], unit: 
     parts = []
     for name, row in rows[:_MOST_DESCRIBED]:
         quartiles = (row.box.first, row.box.median, row.box.third)
-        first, median, third = (catalogue.number(number) for number in quartiles)
+        first, median, third = (written(catalogue, number) for number in quartiles)
         parts.append(
             catalogue.plural(
                 "{group}: one value, {median} {unit}.",
@@ -97,14 +97,14 @@ def _of_new(catalogue: Catalogue, row: Row) -> str:
         "One new value: {lowest}.",
         "{number} new values, from {lowest} to {highest}.",
         int(row.new.size),
-        lowest=catalogue.number(float(row.new.min())),
-        highest=catalogue.number(float(row.new.max())),
+        lowest=written(catalogue, float(row.new.min())),
+        highest=written(catalogue, float(row.new.max())),
     )
     marked = row.judged_by.outside(row.new).nonzero()[0].tolist()
     if not marked:
         return said
     furthest = sorted(marked, key=lambda place: -row.judged_by.ranges_from(float(row.new[place])))[:3]
-    named = [f"{row.new_names[place]} {catalogue.number(float(row.new[place]))}".strip() for place in furthest]
+    named = [f"{row.new_names[place]} {written(catalogue, float(row.new[place]))}".strip() for place in furthest]
     return f"{said} " + catalogue.plural(
         "One of them is an outlier: {named}.",
         "{number} of them are outliers, the furthest: {named}.",
@@ -136,10 +136,10 @@ def description_of_series(catalogue: Catalogue, panels: Sequence[tuple[str, Pane
                     "{group}: earlier medians go from {first} {unit} at {start} to {last} {unit} at {end}.",
                     group=name,
                     unit=unit,
-                    first=catalogue.number(known[0].earlier.median),
-                    start=catalogue.number(known[0].x),
-                    last=catalogue.number(known[-1].earlier.median),
-                    end=catalogue.number(known[-1].x),
+                    first=written(catalogue, known[0].earlier.median),
+                    start=written(catalogue, known[0].x),
+                    last=written(catalogue, known[-1].earlier.median),
+                    end=written(catalogue, known[-1].x),
                 )
             )
         if panel.new:

@@ -115,6 +115,18 @@ def test_a_picture_names_its_outliers_and_tells_its_rule(catalogue: Catalogue) -
     assert "A1 → 900" in texts
 
 
+def test_numbers_beyond_all_measure_are_drawn_and_told(catalogue: Catalogue) -> None:
+    taken = taken_of()
+    absurd = [value._replace(number=(-1) ** value.id * 1.7e308) for value in taken.own.earlier]
+    tiny = [value._replace(number=5e-324) for value in taken.own.new]
+    for values in (Values(absurd, tiny), Values(tiny, absurd), Values(taken.own.earlier, absurd)):
+        changed = Taken(taken.parameter, "H", NEW, "g", values, {}, {}, None)
+        picture = distributions.picture_of(distributions.grouped(changed), catalogue)
+        assert "e+" in picture.alt
+        assert picture.svg
+        assert series.picture_of(series.in_panels(changed), catalogue).svg
+
+
 def test_a_png_is_of_the_size_that_is_told(catalogue: Catalogue) -> None:
     picture = made("weeks", catalogue)
     size = struct.unpack(">II", picture.png[16:24])
