@@ -8,6 +8,7 @@ from typing import Final
 
 from sqlalchemy import ColumnElement, Connection, Subquery, and_, func, or_, select, true
 
+from dcc_resources.naming import Action
 from dcc_resources.outcomes import ZipKey
 from dcc_resources.qc_database.models import Document
 from dcc_resources.tracker.models import Centre, FileSource, FileSourceHasZip, XmlFile, ZipAction, ZipDownload, ZipFile
@@ -81,17 +82,17 @@ def zip_conditions(scope: Scope) -> Iterator[ColumnElement[bool]]:
         names = sorted({key.file_name for key in scope.zips})
         for start in range(0, len(names), NAMES_ASKED):
             some = frozenset(names[start : start + NAMES_ASKED])
-            yield or_(*(_of_action(scope.zips, action_id, some) for action_id in ACTION_IDS.values()))
+            actions = {key.action for key in scope.zips if key.file_name in some}
+            yield or_(*(_of_action(scope.zips, action, some) for action in sorted(actions)))
     elif scope.centre is not None:
         yield _of_centre(scope.centre)
     else:
         yield true()
 
 
-def _of_action(zips: Sequence[ZipKey], action_id: int, names: frozenset[str]) -> ColumnElement[bool]:
-    action = ACTIONS_BY_ID[action_id]
+def _of_action(zips: Sequence[ZipKey], action: Action, names: frozenset[str]) -> ColumnElement[bool]:
     wanted = sorted({key.file_name for key in zips if key.action is action} & names)
-    return and_(ZipAction.todo_id == action_id, ZipFile.file_name.in_(wanted))
+    return and_(ZipAction.todo_id == ACTION_IDS[action], ZipFile.file_name.in_(wanted))
 
 
 def _of_centre(centre: str) -> ColumnElement[bool]:
