@@ -6,13 +6,12 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import cached_property
-from math import isfinite
 from typing import Any, Final
 
 from babel import Locale, UnknownLocaleError
 from babel.dates import format_date, format_time, get_datetime_format
 from babel.lists import format_list
-from babel.numbers import format_decimal, format_percent
+from babel.numbers import format_decimal, format_percent, format_scientific
 
 from dcc_resources.languages.marking import mark
 from dcc_resources.languages.po_file import PoFile
@@ -26,6 +25,8 @@ _SIZES: Final = (
     (mark("{number} TB"), _KILO**4),
 )
 _LARGE: Final = 1_000_000
+_HUGE: Final = 10**18
+_TINY: Final = Decimal("1e-9")
 
 
 class Catalogue:
@@ -86,15 +87,21 @@ class Catalogue:
         return f"{together.format(time, self.date(moment.date()))} UTC"
 
     def number(self, number: float | Decimal, decimals: int | None = None) -> str:
-        """A number, rounded to so many decimals; without these, whole numbers are whole and others have six digits."""
-        if not isfinite(number):
-            return str(number)
+        """A number, rounded to so many decimals; without these, whole numbers are whole and others have six digits.
+
+        One that is huge or tiny is written by its power of ten: `1.2E20`.
+        """
+        exact = Decimal(number)
+        if not exact.is_finite():
+            return str(float(exact)).lower()
+        if abs(exact) >= _HUGE or (decimals is None and exact and abs(exact) < _TINY):
+            return format_scientific(Decimal(f"{exact:.5e}"), "0.#####E0", locale=self._locale)
         if decimals is not None:
             pattern = f"#,##0.{'0' * decimals}" if decimals else "#,##0"
-            return format_decimal(number, pattern, locale=self._locale)
+            return format_decimal(exact, pattern, locale=self._locale)
         if not isinstance(number, int):
-            number = Decimal(round(number)) if abs(float(number)) >= _LARGE else Decimal(f"{number:.6g}")
-        return format_decimal(number, locale=self._locale, decimal_quantization=False)
+            exact = Decimal(round(exact)) if abs(exact) >= _LARGE else Decimal(f"{exact:.6g}")
+        return format_decimal(exact, locale=self._locale, decimal_quantization=False)
 
     def percent(self, share: float, decimals: int = 0) -> str:
         """A share, 0.5 being a half, as a percentage: `50%`."""
