@@ -39,6 +39,7 @@ XML_DOCUMENTS: Final = AssetKey("xml_documents")
 VALIDATED_DOCUMENTS: Final = AssetKey("validated_documents")
 
 REACHABLE: Final = AssetCheckKey(FILE_SOURCE_LISTINGS, "reachable")
+CRAWLED_LATELY: Final = AssetCheckKey(FILE_SOURCE_LISTINGS, "crawled_lately")
 CHECK_OF_PHASE: Final = {
     Phase.ZIP_NAME: AssetCheckKey(ZIP_ACTIONS_ASSET, "zip_name"),
     Phase.DOWNLOAD: AssetCheckKey(ZIP_DOWNLOADS, "download"),
@@ -142,7 +143,20 @@ with warnings.catch_warnings():
         AssetCheckSpec(
             REACHABLE.name,
             asset=FILE_SOURCE_LISTINGS,
-            description="The server let us in and all three directories could be listed.",
+            description=(
+                "The server let us in and all three directories could be listed. Where it fails: the reason, who acts, "
+                "and what to do; it passes again with the first crawl that can list them all."
+            ),
+            partitions_def=FILE_SOURCES,
+        ),
+        AssetCheckSpec(
+            CRAWLED_LATELY.name,
+            asset=FILE_SOURCE_LISTINGS,
+            description=(
+                "The source was wholly listed within DCC_CRAWL_OVERDUE_HOURS, a day by default. An error says that no "
+                "session has tried, a warning that its server did not let itself be listed. It passes again with the "
+                "next crawl that lists it."
+            ),
             partitions_def=FILE_SOURCES,
         ),
     )

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Final
 
 from dagster import MetadataValue
 
 from dcc_assets.data_catalogue import CONTEXTS, OVERVIEWS
 from dcc_assets.event_recorder import Materialised, Report
+from dcc_assets.links import links, picture_of_centre, pictures, report_of_centre
 from dcc_assets.metadata import Metadata, table, utc_timestamp
 from dcc_resources.data_outcomes import ContextCounts, ContextsBuilt, OverviewsBuilt
 from dcc_resources.qc_database.vocabulary import ContextState
+
+_PICTURES: Final = (1, 2)
+"""The pictures of a centre's data that are shown beside its overviews: of the parameters with most values."""
 
 
 def contexts_reports(built: ContextsBuilt) -> Iterator[Report]:
@@ -45,6 +50,7 @@ def _contexts(counts: ContextCounts) -> Metadata:
         "changed": MetadataValue.int(counts.changed),
         "emptied": MetadataValue.int(counts.removed),
     }
+    metadata["Links"] = links([("Report on the centre", report_of_centre(counts.centre))])
     states = [(state.value, counts.states[state]) for state in ContextState if counts.states.get(state)]
     if states:
         metadata["states"] = table(("state", "contexts"), states)
@@ -56,7 +62,16 @@ def _contexts(counts: ContextCounts) -> Metadata:
 
 def _overviews(centre: str, counts: Mapping[str, int]) -> Metadata:
     numbers = {_words(name): MetadataValue.int(number) for name, number in counts.items()}
-    return {"centre": centre, **numbers}
+    shown = [
+        (f"A parameter of this centre, number {number}", picture_of_centre(centre, number)) for number in _PICTURES
+    ]
+    return {
+        "centre": centre,
+        **numbers,
+        "Links": links([("Report on the centre, with all pictures", report_of_centre(centre))]),
+        # Drawn by the web server when they are looked at: an event holds their addresses, and no session waits.
+        "pictures": pictures(shown),
+    }
 
 
 def _words(name: str) -> str:

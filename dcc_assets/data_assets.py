@@ -15,8 +15,16 @@ from dagster import (
     multi_asset,
 )
 
-from dcc_assets.data_catalogue import CONTEXT_SPECS, DATA_CHECK_SPECS, DATA_SPECS, QC_DATABASE_POOL, QC_SPEC
+from dcc_assets.data_catalogue import (
+    CENTRE_CHECK_SPECS,
+    CONTEXT_SPECS,
+    DATA_CHECK_SPECS,
+    DATA_SPECS,
+    QC_DATABASE_POOL,
+    QC_SPEC,
+)
 from dcc_assets.event_recorder import EventRecorder
+from dcc_assets.freshness import tell_overdue
 from dcc_assets.mirroring import Mirror
 from dcc_assets.recalled_zips import zips_recalled
 from dcc_assets.runs import session_to_resume, step_of, tag_session
@@ -61,6 +69,7 @@ def chosen_qc(context: AssetExecutionContext) -> Iterator[MaterializeResult[None
 @multi_asset(
     name="build_chosen_contexts",
     specs=CONTEXT_SPECS,
+    check_specs=CENTRE_CHECK_SPECS,
     can_subset=True,
     required_resource_keys={PLATFORM},
     backfill_policy=BackfillPolicy.single_run(),
@@ -69,7 +78,7 @@ def chosen_qc(context: AssetExecutionContext) -> Iterator[MaterializeResult[None
 )
 def chosen_contexts(context: AssetExecutionContext) -> Iterator[MaterializeResult[None]]:
     """Build what is due and show the run's centres. Raises as `load`, and NotFoundError for a centre without data."""
-    build_chosen(context.op_execution_context, context.partition_keys)
+    build_chosen(context.op_execution_context, context.partition_keys, context.selected_asset_check_keys)
     yield from ()
 
 
@@ -93,7 +102,11 @@ def load(context: OpExecutionContext) -> None:
                 finally:
                     mirror.flush()
                 mirror.catch_up()
+                note_overdue = tell_overdue(
+                    context.instance, recorder, work.tracker, work.settings, mirror.centres_shown
+                )
             mirror.note_shown()
+            note_overdue()
             archive_older(context.instance, work.tracker, work.settings)
 
 
@@ -134,8 +147,10 @@ def load_chosen(
         _require_shown(chosen - shown)
 
 
-def build_chosen(context: OpExecutionContext, centres: Sequence[str]) -> None:
+def build_chosen(context: OpExecutionContext, centres: Sequence[str], planned: Collection[AssetCheckKey] = ()) -> None:
     """Bring contexts and overviews up to date, and show those of `centres`.
+
+    `planned` are the checks that the run announced.
 
     Raises what Platform.work and the work raise, and NotFoundError for a centre that has none.
     """
@@ -145,7 +160,7 @@ def build_chosen(context: OpExecutionContext, centres: Sequence[str]) -> None:
         with (
             work.open_qc() as qc,
             EventRecorder(
-                context.instance, step_of(context), recall=zips_recalled(work.tracker, work.settings, qc)
+                context.instance, step_of(context), planned, zips_recalled(work.tracker, work.settings, qc)
             ) as recorder,
         ):
             mirror = Mirror(context.instance, recorder, work.tracker, qc, work.settings)
@@ -153,6 +168,8 @@ def build_chosen(context: OpExecutionContext, centres: Sequence[str]) -> None:
                 mirror.tell(outcome)
             mirror.flush()
             _, shown = mirror.show_all((), centres)
+            note_overdue = tell_overdue(context.instance, recorder, work.tracker, work.settings, mirror.centres_shown)
+        note_overdue()
     missing = set(centres) - shown
     if missing:
         raise NotFoundError(

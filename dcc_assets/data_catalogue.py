@@ -1,6 +1,6 @@
 """The second half of the asset graph by name: what becomes of valid documents, up to quality control.
 
-validated_documents -> uploaded_data -> data_integrity -> contexts -> overviews -> qc
+validated_documents -> uploaded_data -> data_integrity -> contexts -> overviews -> qc -> submission_reports
 
 The partition of a data context or overview is a centre's code, that of everything else a zip action. The checks of
 `data_integrity` are the groups of rules of `dcc_resources.integrity.groups`.
@@ -35,11 +35,14 @@ DATA_INTEGRITY: Final = AssetKey("data_integrity")
 CONTEXTS: Final = AssetKey("contexts")
 OVERVIEWS: Final = AssetKey("overviews")
 QC: Final = AssetKey("qc")
+SUBMISSION_REPORTS: Final = AssetKey("submission_reports")
 
 UPLOAD_CHECK: Final = AssetCheckKey(UPLOADED_DATA, "upload")
+HEARD_FROM: Final = AssetCheckKey(CONTEXTS, "heard_from")
+THROUGH_IN_TIME: Final = AssetCheckKey(CONTEXTS, "through_in_time")
 CHECK_OF_GROUP: Final = {group.name: AssetCheckKey(DATA_INTEGRITY, group.name) for group in GROUPS}
 
-_DATA, _CONTROL = "data", "quality_control"
+_DATA, _CONTROL, _REPORTS = "data", "quality_control", "reports"
 
 DATA_SPECS: Final = (
     AssetSpec(
@@ -120,6 +123,22 @@ QC_SPEC: Final = AssetSpec(
     skippable=True,
 )
 
+REPORT_SPEC: Final = AssetSpec(
+    SUBMISSION_REPORTS,
+    deps=[QC],
+    description=(
+        "What the centre's data manager gets to a submission: what came, what happened to each document, every error "
+        "by its cause with what to do, what was accepted, and pictures of the accepted data.\n\nEvery check and every "
+        "step of a zip action links its report, which the web server of `dcc ui` makes when it is opened. Materialise "
+        "a partition to keep it as a page in `reports` of DCC_HOME, as it is then; `dcc report` writes it anywhere."
+    ),
+    group_name=_REPORTS,
+    kinds={"html"},
+    owners=OWNERS,
+    partitions_def=ZIP_ACTIONS,
+    skippable=True,
+)
+
 _RECORDED = "Recorded for the zip actions that failed it, or once did."
 
 # Partitions of checks are a preview in Dagster 1.13; the architecture note has what was tried of them.
@@ -140,5 +159,26 @@ with warnings.catch_warnings():
                 partitions_def=ZIP_ACTIONS,
             )
             for group in GROUPS
+        ),
+    )
+    CENTRE_CHECK_SPECS: Final = (
+        AssetCheckSpec(
+            HEARD_FROM.name,
+            asset=CONTEXTS,
+            description=(
+                "The centre has submitted an archive by a new name within DCC_CENTRE_SILENT_DAYS, thirty days by "
+                "default. It passes again with the next one that a crawl finds."
+            ),
+            partitions_def=CENTRES,
+        ),
+        AssetCheckSpec(
+            THROUGH_IN_TIME.name,
+            asset=CONTEXTS,
+            description=(
+                "All that the centre submitted came through to quality control within DCC_THROUGH_WITHIN_DAYS, three "
+                "days by default. An error says that something waits for us, a warning that what failed waits for the "
+                "centre: until it is corrected, or gone from its server because the centre has submitted it anew."
+            ),
+            partitions_def=CENTRES,
         ),
     )

@@ -138,6 +138,10 @@ class EventRecorder:
         self._written = threading.Event()
         self._thread = threading.Thread(target=self._write_all, name="dagster events", daemon=True)
 
+    def announces(self, check: AssetCheckKey) -> bool:
+        """Whether the run announced a check, and so every verdict of it is stored."""
+        return check in self._planned
+
     def tell(self, report: Report) -> None:
         """Have a report stored soon; returns at once."""
         if self._error is None:

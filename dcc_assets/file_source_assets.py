@@ -14,6 +14,7 @@ from sqlalchemy import Connection, select
 
 from dcc_assets.catalogue import FILE_SOURCE_CHECK_SPECS, FILE_SOURCE_SPEC, FILE_SOURCES
 from dcc_assets.event_recorder import EventRecorder
+from dcc_assets.freshness import tell_overdue
 from dcc_assets.recalled_zips import zips_recalled
 from dcc_assets.runs import session_to_resume, step_of, tag_session
 from dcc_assets.source_reports import found_zip_reports, source_report
@@ -67,10 +68,14 @@ def crawl(
             zips_explained(work.tracker, work.settings),
         ) as recorder:
             show_unshown(context.instance, recorder, work.tracker, work.settings)
+            listed = []
             for outcome in work.crawl(wanted):
+                listed.append(outcome.partition)
                 recorder.tell(source_report(outcome))
                 for report in found_zip_reports(outcome):
                     recorder.tell(report)
+            note_overdue = tell_overdue(context.instance, recorder, work.tracker, work.settings, listed)
+        note_overdue()
         note_shown(context.instance, work.tracker, work.settings)
         if work.hands_over:
             _leave_to_others(work)

@@ -13,6 +13,7 @@ from dcc_assets.data_assets import chosen_contexts, chosen_data, chosen_qc, load
 from dcc_assets.data_catalogue import QC_DATABASE_POOL
 from dcc_assets.file_source_assets import chosen_file_sources, crawl
 from dcc_assets.mirroring import show_changes as show
+from dcc_assets.report_assets import chosen_reports
 from dcc_assets.work import PLATFORM, OwnSession
 from dcc_assets.zip_assets import chosen_zip_actions, process
 
@@ -104,7 +105,7 @@ def show_changes() -> None:
 def asset_definitions() -> Definitions:
     """The assets, checks and jobs, all run in the run's own process."""
     return Definitions(
-        assets=[chosen_file_sources, chosen_zip_actions, chosen_data, chosen_contexts, chosen_qc],
+        assets=[chosen_file_sources, chosen_zip_actions, chosen_data, chosen_contexts, chosen_qc, chosen_reports],
         jobs=[crawl_file_sources, process_zip_actions, load_data, show_changes],
         resources={PLATFORM: OwnSession()},
         executor=in_process_executor,

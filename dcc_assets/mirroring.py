@@ -21,6 +21,7 @@ from dcc_assets.context_reports import contexts_reports, overviews_reports
 from dcc_assets.data_catalogue import CENTRES
 from dcc_assets.data_reports import data_report
 from dcc_assets.event_recorder import EventRecorder, Report
+from dcc_assets.freshness import tell_overdue
 from dcc_assets.recalled_zips import zips_recalled
 from dcc_assets.recorded_contexts import recorded_contexts, recorded_overviews
 from dcc_assets.recorded_data import AT_ONCE, documented_zip_actions, recorded_page
@@ -83,6 +84,8 @@ class Mirror:
         self._told: set[ZipKey] = set()
         self._told_contexts: dict[str, int] = {}
         self._mark: Mark | None = None
+        self.centres_shown: set[str] = set()
+        """Centres of which something was shown."""
 
     def tell(self, outcome: DataOutcome) -> None:
         """Have what a session told stored soon."""
@@ -188,6 +191,7 @@ class Mirror:
 
     def _add_centres(self, centres: Iterable[str]) -> None:
         keys = list(dict.fromkeys(centres))
+        self.centres_shown.update(keys)
         if keys:
             self._instance.add_dynamic_partitions(str(CENTRES.name), keys)
 
@@ -201,7 +205,9 @@ def show_changes(context: OpExecutionContext) -> None:
         with EventRecorder(context.instance, step_of(context), recall=recall, explain=explain) as recorder:
             mirror = Mirror(context.instance, recorder, tracker, qc, settings)
             mirror.catch_up()
+            note_overdue = tell_overdue(context.instance, recorder, tracker, settings, mirror.centres_shown)
         mirror.note_shown()
+        note_overdue()
 
 
 def read_mark(instance: DagsterInstance) -> Mark:

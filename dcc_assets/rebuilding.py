@@ -10,12 +10,14 @@ from sqlalchemy import Engine, func, select
 from dcc_assets.catalogue import FILE_SOURCES
 from dcc_assets.event_recorder import EventRecorder
 from dcc_assets.file_source_assets import source_partitions
+from dcc_assets.freshness import tell_overdue
 from dcc_assets.instance import storage_place
 from dcc_assets.mirroring import Mirror
 from dcc_assets.recorded_outcomes import recorded_crawls, recorded_zips
 from dcc_assets.runs import QUIET, finish_dead_runs, step_of
 from dcc_assets.shown_zips import archive_older, read_archive
 from dcc_assets.source_reports import source_report
+from dcc_assets.told_causes import zips_explained
 from dcc_assets.work import open_qc
 from dcc_assets.zip_mirroring import newest_zip_mark, write_zip_mark
 from dcc_assets.zip_reports import whole_zip_report
@@ -60,7 +62,11 @@ class _Rebuilding:
         """Tell of everything in the tracker."""
         staging = Staging(self.settings.staging_directory)
         instance = context.instance
-        with self.tracker.connect() as connection, EventRecorder(instance, step_of(context)) as recorder:
+        explain = zips_explained(self.tracker, self.settings)
+        with (
+            self.tracker.connect() as connection,
+            EventRecorder(instance, step_of(context), explain=explain) as recorder,
+        ):
             archive_older(instance, self.tracker, self.settings, anew=True)
             shown = read_archive(instance).horizon.shows()
             instance.add_dynamic_partitions(str(FILE_SOURCES.name), list(source_partitions(connection)))
@@ -76,6 +82,8 @@ class _Rebuilding:
                 if self.zip_actions % _SHOWN_EVERY == 0:
                     self.say(f"{self.zip_actions:,} of {total:,} zip actions")
             mirror = self._record_data(instance, recorder)
+            note_overdue = tell_overdue(instance, recorder, self.tracker, self.settings, anew=None)
+        note_overdue()
         write_zip_mark(instance, newest)
         if mirror is not None:
             mirror.note_shown()

@@ -21,7 +21,7 @@ from dagster import DagsterInstance
 from sqlalchemy import ColumnElement, Connection, Engine, and_, func, not_, or_, select, true, type_coerce
 
 from dcc_assets.catalogue import ZIP_ACTIONS, ZIP_SPECS
-from dcc_assets.data_catalogue import DATA_SPECS, QC_SPEC
+from dcc_assets.data_catalogue import DATA_SPECS, QC_SPEC, REPORT_SPEC
 from dcc_assets.partition_removal import remove_partitions
 from dcc_resources.databases.columns import UtcDateTime
 from dcc_resources.outcomes import ZipKey
@@ -34,7 +34,7 @@ _MARK: Final = "dcc/zip actions archived"
 _AT_ONCE: Final = 500
 _SLACK: Final = 10
 """A tenth more than asked for may stay, so that not every session archives a few."""
-_ASSETS: Final = [spec.key for spec in (*ZIP_SPECS, *DATA_SPECS, QC_SPEC)]
+_ASSETS: Final = [spec.key for spec in (*ZIP_SPECS, *DATA_SPECS, QC_SPEC, REPORT_SPEC)]
 _FAILED: Final = ZipAction.status_id == int(Status.FAILED)
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from sqlalchemy import Connection, Engine
 
 from dcc_assets.metadata import Metadata, table
-from dcc_assets.work import keys_of_partitions, open_qc
+from dcc_assets.work import open_qc, plain_key
 from dcc_resources.errors import DatabaseUnreachableError, QcDatabaseOutdatedError
 from dcc_resources.outcomes import ZipKey
 from dcc_resources.qc_database.database import require_current
@@ -51,9 +51,10 @@ def zips_explained(tracker: Engine, settings: Settings) -> Explain:
     told: set[str] = set()
 
     def explain(partitions: Sequence[str]) -> Mapping[str, Metadata]:
-        wanted = [partition for partition in dict.fromkeys(partitions) if partition not in told]
-        wanted = wanted[: EXPLAINED - len(told)]
-        told.update(wanted)
+        # Looking for a zip action by a name that is not its key takes longer than its causes are worth here.
+        keys = {partition: plain_key(partition) for partition in dict.fromkeys(partitions) if partition not in told}
+        wanted = [key for key in keys.values() if key is not None][: EXPLAINED - len(told)]
+        told.update(key.partition for key in wanted)
         if not wanted:
             return {}
         try:
@@ -88,12 +89,11 @@ def wranglers_catalogue(settings: Settings) -> Catalogue:
     return load_catalogue("en", settings)
 
 
-def _explained(tracker: Connection, partitions: Sequence[str], settings: Settings) -> Mapping[str, Metadata]:
+def _explained(tracker: Connection, keys: Sequence[ZipKey], settings: Settings) -> Mapping[str, Metadata]:
     # These take a tenth of a second to import, which a session without failures is spared.
     from dcc_resources.causes.collecting import causes_of_zip
 
     catalogue = wranglers_catalogue(settings)
-    keys: Mapping[str, ZipKey] = {key.partition: key for key in keys_of_partitions(tracker, partitions)}
     with open_qc(settings) as engine:
         try:
             require_current(engine)
@@ -104,6 +104,6 @@ def _explained(tracker: Connection, partitions: Sequence[str], settings: Setting
             connected = engine.connect()
         with connected as qc:
             return {
-                partition: causes_table(causes_of_zip(tracker, qc, key, most=CAUSES_SHOWN), catalogue)
-                for partition, key in keys.items()
+                key.partition: causes_table(causes_of_zip(tracker, qc, key, most=CAUSES_SHOWN), catalogue)
+                for key in keys
             }

@@ -6,26 +6,40 @@ starts a web server and a daemon: then its web server is this one.
 
 from __future__ import annotations
 
+import logging
+import os
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import dagster._cli.dev
 import dagster_webserver.app
+from dagster import DagsterInstance
 from dagster_webserver.webserver import DagsterWebserver
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from dcc_assets.freshness import show_overdue
 from dcc_assets.links import PICTURES, REPORTS
 from dcc_assets.served_reports import Answer, centre_page, centre_picture, index_page, not_there, session_page, zip_page
+from dcc_resources.errors import DccError
 from dcc_resources.naming import Action
+from dcc_resources.settings import load_settings
+from dcc_resources.tracker.database import open_tracker, require_current
+
+log = logging.getLogger(__name__)
 
 MODULE: Final = "dcc_assets.web_server"
 DAGSTERS_MODULE: Final = "dagster_webserver"
 _DEV: Final = "dev"
+_BESIDE_DAEMON: Final = "DAGSTER_IS_DEV_CLI"
+"""Set by `dagster dev`, which starts a daemon too."""
+_WATCH_SECONDS: Final = 600.0
 
 HEADERS: Final = {
     "Content-Security-Policy": (
@@ -85,8 +99,32 @@ def _served(answer: Callable[[Request], Answer]) -> Callable[[Request], Any]:
     return serve
 
 
+def _watch_overdue(instance: DagsterInstance) -> None:
+    """Look every ten minutes, for as long as the process lives; what fails is logged, and looked at again."""
+    while True:
+        settings = load_settings()
+        tracker = open_tracker(settings)
+        try:
+            require_current(tracker)
+            show_overdue(instance, tracker, settings)
+        except DccError as error:
+            log.warning("The checks of what is overdue could not be looked at: %s", error)
+        finally:
+            tracker.dispose()
+        time.sleep(_WATCH_SECONDS)
+
+
 class PlatformWebserver(DagsterWebserver[Any, Any]):
-    """Dagster's web server, with reports and pictures below `/dcc`."""
+    """Dagster's web server, with reports and pictures below `/dcc`.
+
+    Where no daemon is started beside it, it keeps the checks of what is overdue right itself, unless it only reads.
+    """
+
+    def __init__(self, process_context: Any, *arguments: Any, **options: Any) -> None:
+        super().__init__(process_context, *arguments, **options)
+        if not process_context.read_only and not os.environ.get(_BESIDE_DAEMON):
+            watch = threading.Thread(target=_watch_overdue, args=(process_context.instance,), daemon=True)
+            watch.start()
 
     def build_routes(self) -> list[BaseRoute]:
         """The reports' routes before Dagster's, the last of which answers to every path."""

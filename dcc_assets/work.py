@@ -248,14 +248,15 @@ def keys_of_partitions(connection: Connection, partitions: Sequence[str]) -> lis
     A key is the zip action's name itself unless the name is odd or long (ZipKey.partition): then the tracker is
     searched.
     """
-    keys = [_plain_key(partition) for partition in partitions]
+    keys = [plain_key(partition) for partition in partitions]
     if None not in keys:
         return [key for key in keys if key is not None]
     known = {key.partition: key for key in (ZipKey(zip_.action, zip_.file_name) for zip_ in find_zips(connection))}
     return [known[partition] for partition in partitions if partition in known]
 
 
-def _plain_key(partition: str) -> ZipKey | None:
+def plain_key(partition: str) -> ZipKey | None:
+    """The zip action whose name is its partition key, to the letter; None where only the tracker can tell."""
     action, _, file_name = partition.partition("/")
     if action not in set(Action):
         return None

@@ -249,6 +249,28 @@ class Settings(BaseSettings):
         default=30, ge=1, le=3_650, description="Days after which a set of reference data counts as stale."
     )
 
+    crawl_overdue_hours: float = Field(
+        default=24.0,
+        gt=0,
+        le=24 * 366,
+        description="Hours within which each available file source is to be listed; the check crawled_lately of its "
+        "page fails after that.",
+    )
+    centre_silent_days: int = Field(
+        default=30,
+        ge=1,
+        le=3_650,
+        description="Days without a new archive after which a centre counts as silent; the check heard_from of its "
+        "page fails then.",
+    )
+    through_within_days: int = Field(
+        default=3,
+        ge=1,
+        le=3_650,
+        description="Days within which all documents are to be through to quality control, or to DCC_UNTIL; the check "
+        "through_in_time of their centre's page fails after that.",
+    )
+
     smtp_url: SecretStr = Field(
         default=SecretStr("smtp://localhost"),
         description="Mail server that sends session reports: smtp://user:password@host:port, or smtps:// for TLS from "

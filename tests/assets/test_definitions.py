@@ -11,9 +11,16 @@ import pytest
 import yaml
 from dagster import AssetCheckKey, AssetKey, DynamicPartitionsDefinition, OpDefinition
 
-from dcc_assets.catalogue import CHECK_OF_PHASE, REACHABLE
+from dcc_assets.catalogue import CHECK_OF_PHASE, CRAWLED_LATELY, REACHABLE
 from dcc_assets.data_assets import chosen_contexts, chosen_data, chosen_qc
-from dcc_assets.data_catalogue import CHECK_OF_GROUP, DATA_CHECK_SPECS, QC_DATABASE_POOL, UPLOAD_CHECK
+from dcc_assets.data_catalogue import (
+    CHECK_OF_GROUP,
+    DATA_CHECK_SPECS,
+    HEARD_FROM,
+    QC_DATABASE_POOL,
+    THROUGH_IN_TIME,
+    UPLOAD_CHECK,
+)
 from dcc_assets.jobs import LOAD_JOB, PROCESS_JOB, SHOW_JOB, asset_definitions
 from dcc_assets.session_runs import LOCATION_NAME
 from dcc_resources.integrity.catalogue import CATALOGUE
@@ -30,6 +37,7 @@ LINEAGE = [
     "contexts",
     "overviews",
     "qc",
+    "submission_reports",
 ]
 JOBS = (
     "['__ASSET_JOB', 'crawl_file_sources', 'load_data', 'process_zip_actions', 'refresh_reference_data', "
@@ -62,11 +70,12 @@ def test_every_asset_and_check_says_what_it_is() -> None:
     for asset in LINEAGE:
         node = graph.get(AssetKey(asset))
         assert len(node.description or "") > 80
-        assert node.group_name in {"collection", "validation", "data", "quality_control"}
+        assert node.group_name in {"collection", "validation", "data", "quality_control", "reports"}
         assert node.owners
         assert node.kinds
     checks = {key: graph.get(key) for key in graph.asset_check_keys}
-    assert set(checks) == {REACHABLE, *CHECK_OF_PHASE.values(), UPLOAD_CHECK, *CHECK_OF_GROUP.values()}
+    overdue = {CRAWLED_LATELY, HEARD_FROM, THROUGH_IN_TIME}
+    assert set(checks) == {REACHABLE, *CHECK_OF_PHASE.values(), UPLOAD_CHECK, *CHECK_OF_GROUP.values(), *overdue}
     assert all(node.description for node in checks.values())
     assert AssetCheckKey(AssetKey("validated_documents"), "xsd") in checks
 

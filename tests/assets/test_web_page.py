@@ -157,6 +157,7 @@ def test_the_lineage_page_shows_the_flow(page: WorkspaceRequestContext) -> None:
         "contexts": ["data_integrity"],
         "overviews": ["contexts"],
         "qc": ["overviews"],
+        "submission_reports": ["qc"],
     }
     assert all(node["groupName"] and node["kinds"] and node["description"] for node in nodes)
     assert all(node["isMaterializable"] for node in nodes)

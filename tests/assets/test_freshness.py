@@ -1,0 +1,161 @@
+"""What is overdue is a check that fails, with what to do; it passes when its cause goes, and nothing is told twice."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+from dagster import AssetCheckKey
+from sqlalchemy import update
+
+from dcc_assets import freshness
+from dcc_assets.catalogue import CRAWLED_LATELY
+from dcc_assets.data_catalogue import HEARD_FROM, THROUGH_IN_TIME
+from dcc_assets.freshness import show_overdue
+from dcc_assets.session_runs import run_session, run_zip_actions
+from dcc_resources.databases.columns import utc_now
+from dcc_resources.tracker.database import writing
+from dcc_resources.tracker.models import FileSource
+from dcc_resources.tracker.reference import Phase
+from dcc_resources.tracker.registry import SourceState, set_source_state
+from tests.assets.conftest import Dagster
+from tests.assets.test_session_runs import invalid_documents
+from tests.data_installations import DataInstallation, experiments, key_of, specimens
+from tests.databases import one_database
+from tests.installations import Installation
+
+GOOD = "add/H.2013-10-31.1.impc.zip"
+INVALID = "add/H.2013-10-31.3.impc.zip"
+
+After = Callable[[float], None]
+"""Looks at what is overdue when so many hours have passed."""
+
+
+@pytest.fixture
+def after(installation: Installation, dagster: Dagster, monkeypatch: pytest.MonkeyPatch) -> After:
+    def look(hours: float) -> None:
+        monkeypatch.setattr(freshness, "utc_now", lambda: utc_now() + timedelta(hours=hours))
+        show_overdue(dagster.instance, installation.tracker, installation.settings)
+        monkeypatch.setattr(freshness, "utc_now", utc_now)
+
+    return look
+
+
+def events(dagster: Dagster, check: AssetCheckKey) -> int:
+    return len(dagster.instance.event_log_storage.get_asset_check_execution_history(check, limit=1000))
+
+
+def crawl(installation: Installation, dagster: Dagster, until: Phase = Phase.XSD) -> None:
+    run_session(installation.settings, installation.tracker, dagster.instance, until=until)
+
+
+def test_a_source_that_no_session_crawls_fails_its_check_until_one_does(
+    installation: Installation, dagster: Dagster, after: After
+) -> None:
+    installation.add_folder().put(GOOD)
+    crawl(installation, dagster, Phase.ZIP_NAME)
+    assert dagster.checks(CRAWLED_LATELY) == {"H-1": "passed"}
+    after(25)
+    assert dagster.checks(CRAWLED_LATELY) == {"H-1": "failed"}
+    evaluation = dagster.evaluation(CRAWLED_LATELY, "H-1")
+    assert evaluation.severity.value == "ERROR"
+    assert evaluation.metadata["hours"].value == 25
+    assert "dcc doctor" in evaluation.metadata["What to do"].value
+    crawl(installation, dagster, Phase.ZIP_NAME)
+    assert dagster.checks(CRAWLED_LATELY) == {"H-1": "passed"}
+
+
+@one_database
+def test_a_server_that_is_down_for_long_is_a_warning_and_no_outage(
+    installation: Installation, dagster: Dagster, after: After
+) -> None:
+    lost = installation.add_folder()
+    kept = lost.path.with_name("kept")
+    shutil.copytree(lost.path, kept)
+    shutil.rmtree(lost.path)
+    with writing(installation.tracker) as connection:
+        connection.execute(update(FileSource).values(created=utc_now() - timedelta(hours=25)))
+    crawl(installation, dagster, Phase.ZIP_NAME)
+    after(0)
+    evaluation = dagster.evaluation(CRAWLED_LATELY, "H-1")
+    assert (evaluation.passed, evaluation.severity.value) == (False, "WARN")
+    assert "reachable" in evaluation.metadata["What to do"].value
+    shutil.copytree(kept, lost.path)
+    crawl(installation, dagster, Phase.ZIP_NAME)
+    assert dagster.checks(CRAWLED_LATELY) == {"H-1": "passed"}
+
+
+def test_a_silent_centre_is_heard_again_with_its_next_archive(
+    installation: Installation, dagster: Dagster, after: After
+) -> None:
+    folder = installation.add_folder()
+    folder.put(GOOD)
+    crawl(installation, dagster)
+    assert dagster.checks(HEARD_FROM) == {"H": "passed"}
+    after(31 * 24)
+    assert dagster.checks(HEARD_FROM) == {"H": "failed"}
+    evaluation = dagster.evaluation(HEARD_FROM, "H")
+    assert (evaluation.severity.value, evaluation.metadata["days"].value) == ("WARN", 31)
+    folder.put("add/H.2013-11-30.1.impc.zip")
+    crawl(installation, dagster)
+    assert dagster.checks(HEARD_FROM) == {"H": "passed"}
+
+
+def test_a_failed_archive_is_late_until_it_is_corrected(
+    installation: Installation, dagster: Dagster, after: After
+) -> None:
+    folder = installation.add_folder()
+    folder.put(INVALID, invalid_documents())
+    crawl(installation, dagster)
+    after(71)
+    assert dagster.checks(THROUGH_IN_TIME) == {"H": "passed"}
+    after(73)
+    evaluation = dagster.evaluation(THROUGH_IN_TIME, "H")
+    assert (evaluation.passed, evaluation.severity.value) == (False, "WARN")
+    assert (evaluation.metadata["failed"].value, evaluation.metadata["waiting"].value) == (1, 0)
+    (row,) = [dict(record.data) for record in evaluation.metadata["archives"].records]
+    assert row == {"archive": INVALID, "phase": "xsd", "status": "failed", "days": 3, "who acts": "the centre"}
+
+    folder.path.joinpath(INVALID).unlink()
+    crawl(installation, dagster)
+    after(73)
+    assert dagster.checks(THROUGH_IN_TIME) == {"H": "passed"}
+
+
+@one_database
+def test_what_waits_for_us_is_an_error_until_it_is_through(
+    data: DataInstallation, data_dagster: Dagster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data.put(GOOD, specimens(), experiments())
+    run_session(data.settings, data.tracker, data_dagster.instance, until=Phase.XSD)
+    monkeypatch.setattr(freshness, "utc_now", lambda: utc_now() + timedelta(days=4))
+    show_overdue(data_dagster.instance, data.tracker, data.settings)
+    evaluation = data_dagster.evaluation(THROUGH_IN_TIME, "H")
+    assert (evaluation.passed, evaluation.severity.value) == (False, "ERROR")
+    assert evaluation.metadata["waiting"].value == 1
+    monkeypatch.undo()
+    run_zip_actions(data.settings, data.tracker, data_dagster.instance, [key_of(GOOD)])
+    assert data_dagster.checks(THROUGH_IN_TIME)["H"] == "passed"
+    infos = data_dagster.instance.event_log_storage.get_asset_check_partition_info([HEARD_FROM, THROUGH_IN_TIME])
+    assert [info.is_current for info in infos if info.partition_key == "H"] == [True, True], "as of its contexts"
+
+
+@one_database
+def test_nothing_is_told_twice_and_a_source_out_of_use_fails_nothing(
+    installation: Installation, dagster: Dagster, after: After
+) -> None:
+    installation.add_folder()
+    after(0)
+    after(1)
+    assert [events(dagster, check) for check in (CRAWLED_LATELY, HEARD_FROM, THROUGH_IN_TIME)] == [1, 1, 1]
+    after(25)
+    after(25)
+    assert events(dagster, CRAWLED_LATELY) == 2
+    with writing(installation.tracker) as connection:
+        set_source_state(connection, 1, SourceState.MAINTENANCE)
+    after(26)
+    assert dagster.checks(CRAWLED_LATELY) == {"H-1": "passed"}
+    after(26)
+    assert events(dagster, CRAWLED_LATELY) == 3
