@@ -51,7 +51,13 @@ class MailChannel:
             self._server, self._settings, _WORDING, answer_seconds=answer_seconds, send_seconds=seconds
         )
         try:
-            transport.deliver(self.letter(message, recipient), [recipient])
+            letter = self.letter(message, recipient)
+        except (ValueError, IndexError) as error:
+            raise NotificationNotSentError(
+                f"The notification was not sent: no e-mail can be addressed to {recipient!r}. Correct the address."
+            ) from error
+        try:
+            transport.deliver(letter, [recipient])
         except NotificationNotSentError as error:
             error.may_have_arrived = transport.may_have_arrived
             raise

@@ -20,6 +20,7 @@ from sqlalchemy.engine import Row
 
 from dcc_resources.errors import ConfigurationError, NotFoundError
 from dcc_resources.file_sources.base import SourceAddress, SourceProtocol
+from dcc_resources.settings import LANGUAGE_CODE
 from dcc_resources.tracker.database import insert_rows
 from dcc_resources.tracker.models import (
     Centre,
@@ -37,7 +38,7 @@ from dcc_resources.tracker.trusted_certificates import TlsTrust, trust_certifica
 
 MASK = "***"
 _CODE = re.compile(r"[A-Za-z_]{1,32}")
-_LANGUAGE = re.compile(r"[A-Za-z]{2,8}(?:[-_][A-Za-z0-9]{1,8}){0,3}")
+_LANGUAGE = re.compile(LANGUAGE_CODE)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _REFERENCE = re.compile(r"(?:env|file|key):")
 _PASSPHRASE = re.compile(r"(passphrase=)(?!env:|file:)[^&]*")

@@ -68,4 +68,5 @@ def test_a_change_that_cannot_be_made_is_refused_with_what_to_do(dcc: Dcc) -> No
     assert "dcc centre change --help" in dcc.error("centre", "change", "H", exit_code=2)
     assert "no code of a language" in dcc.error("centre", "change", "H", "--language", "German!", exit_code=2)
     assert "Name one that there is (de, en)" in dcc.error("centre", "change", "H", "--language", "dk", exit_code=2)
+    assert "no catalogue of the language fr" in dcc.error("centre", "add", "Ics", "--language", "fr", exit_code=2)
     assert "full name" in dcc.error("centre", "change", "H", "--name", "", exit_code=2)
