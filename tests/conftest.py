@@ -19,6 +19,7 @@ pytest_plugins = [
     "tests.mail_server",
     "tests.served_sources",
     "tests.stores",
+    "tests.browsing",
     "tests.resources.submission_world",
 ]
 

@@ -1,0 +1,184 @@
+"""The reports in a browser, as a person opens them: from a failing check, narrow and wide, by keyboard, on paper."""
+
+from __future__ import annotations
+
+import importlib.resources
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.remote.webdriver import WebDriver
+from selenium.webdriver.support.wait import WebDriverWait
+
+from tests.browsing import SEEN_SECONDS, click, keep, see, wait_for
+
+FAILED = "add/H.2013-11-04.3.impc.zip"
+DOCUMENT = "H.2013-11-04.1.specimen.impc.xml"
+REPORTS = {
+    "refused": f"/dcc/reports/{FAILED}",
+    "accepted": "/dcc/reports/add/H.2013-10-31.1.impc.zip",
+    "faulty data": "/dcc/reports/add/J.2013-11-04.28.impc.zip",
+    "in German": f"/dcc/reports/{FAILED}?language=de",
+    "centre": "/dcc/reports/centre/H",
+    "session": "/dcc/reports/session/1",
+    "all": "/dcc/reports",
+    "none": "/dcc/reports/add/H.2000-01-01.1.impc.zip",
+}
+"""A page of each kind, by what it is on."""
+
+PHONE, WIDE, PAPER = 360, 1700, 794
+"""Widths in CSS pixels; the last is that of A4."""
+
+
+@contextmanager
+def width(browser: WebDriver, pixels: int, *, media: str = "", scheme: str = "light") -> Iterator[None]:
+    """The browser as wide as this, on a screen or, as `print`, on paper, in this colour scheme."""
+    size = {"width": pixels, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    features = [{"name": "prefers-color-scheme", "value": scheme}]
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": media, "features": features})
+    try:
+        yield
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": []})
+
+
+def too_wide(browser: WebDriver) -> list[str]:
+    """What reaches beyond the right edge of the page, but for what is scrolled within a part of it."""
+    found: list[str] = browser.execute_script(
+        """
+        const edge = document.documentElement.clientWidth + 1;
+        const scrolled = e => e && (getComputedStyle(e).overflowX !== 'visible' || scrolled(e.parentElement));
+        return [...document.body.querySelectorAll('*')]
+            .filter(e => e.getBoundingClientRect().right > edge && !scrolled(e.parentElement))
+            .map(e => e.tagName + ' ' + e.className + ' ' + e.textContent.slice(0, 60));
+        """
+    )
+    if browser.execute_script("return document.documentElement.scrollWidth > document.documentElement.clientWidth"):
+        found.append("the page scrolls sideways")
+    return found
+
+
+def barriers(browser: WebDriver) -> list[str]:
+    """What axe objects to by the rules of WCAG 2, levels A and AA: contrast, names, headings, tables, language."""
+    browser.execute_script((importlib.resources.files("axe_core_python") / "axe.min.js").read_text(encoding="utf-8"))
+    rules = {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]}
+    found: dict[str, Any] = browser.execute_async_script(
+        "const done = arguments[arguments.length - 1]; axe.run({runOnly: arguments[0]}).then(done)", rules
+    )
+    assert len(found["passes"]) > 10
+    return [
+        f"{violation['id']}: {node['html'][:200]} {node['failureSummary']}"
+        for violation in found["violations"]
+        for node in violation["nodes"]
+    ]
+
+
+@pytest.mark.servers
+def test_a_failing_check_leads_to_the_report(browser: WebDriver, served: str) -> None:
+    see(browser, f"{served}/assets/validated_documents?view=checks&checkDetail=xsd", "xsd", "Partitions")
+    click(browser, "//*[text()='Partitions']", last=True)
+    click(browser, f"//*[contains(text(), '{FAILED}')]")
+    wait_for(browser, "Latest execution", DOCUMENT)
+    before = set(browser.window_handles)
+    click(browser, "//*[text()='[Show Markdown]']")
+    click(browser, "//a[text()='Submission report']")
+    try:
+        opened = set(browser.window_handles) - before
+        for window in opened:
+            browser.switch_to.window(window)
+        wait_for(browser, "H.2013-11-04.3.impc.zip", "What to correct", DOCUMENT, "line 4")
+        keep(browser, "report")
+        assert browser.find_elements(By.TAG_NAME, "script") == []
+    finally:
+        for window in set(browser.window_handles) - before:
+            browser.switch_to.window(window)
+            browser.close()
+        browser.switch_to.window(next(iter(before)))
+
+
+@pytest.mark.servers
+@pytest.mark.parametrize("page", REPORTS)
+def test_a_report_fits_every_screen_and_has_no_barriers(browser: WebDriver, served: str, page: str) -> None:
+    browser.get(served + REPORTS[page])
+    assert browser.find_element(By.TAG_NAME, "h1").text
+    found: dict[str, list[str]] = {}
+    for pixels, media in ((PHONE, ""), (WIDE, ""), (PAPER, "print")):
+        with width(browser, pixels, media=media):
+            found[f"{pixels} {media}"] = too_wide(browser)
+            if pixels == PHONE and page in ("accepted", "faulty data"):
+                keep(browser, f"report-narrow-{page.split()[0]}")
+    for scheme in ("light", "dark"):
+        with width(browser, WIDE, scheme=scheme):
+            found[scheme] = barriers(browser)
+            if page in ("accepted", "centre"):
+                keep(browser, f"report-{page}-{scheme}")
+    with width(browser, PHONE):
+        found["narrow"] = barriers(browser)
+    assert {where: wrong for where, wrong in found.items() if wrong} == {}
+
+
+@pytest.mark.servers
+def test_the_contents_lead_to_their_parts_by_keyboard_alone(browser: WebDriver, served: str) -> None:
+    browser.get(served + REPORTS["refused"])
+    wanted = "#correct"
+    for _ in range(20):
+        browser.switch_to.active_element.send_keys(Keys.TAB)
+        focused = browser.switch_to.active_element
+        assert focused.tag_name != "body", "Tab leaves the page before it comes to the contents."
+        shown = browser.execute_script("return getComputedStyle(arguments[0]).outlineStyle", focused)
+        assert shown != "none", focused.text
+        if (focused.get_attribute("href") or "").endswith(wanted):
+            break
+    else:
+        pytest.fail(f"{wanted} is not reached within 20 steps.")
+    focused.send_keys(Keys.ENTER)
+    WebDriverWait(browser, SEEN_SECONDS).until(lambda page: page.current_url.endswith(wanted))
+    place = browser.execute_script(f"return document.querySelector('{wanted}').getBoundingClientRect().top")
+    assert -1 <= place < 900
+
+
+@pytest.mark.servers
+def test_a_report_that_was_sent_is_whole_without_a_server(
+    browser: WebDriver, installation_of_ui: dict[str, str], served: str, tmp_path: Path
+) -> None:
+    """The file that a centre is given: opened from a disk, it asks nothing of anybody."""
+    dcc = str(Path(sys.executable).with_name("dcc"))
+    page = tmp_path / "report.html"
+    made = subprocess.run(
+        [dcc, "report", FAILED, "--html", str(page)], env=installation_of_ui, capture_output=True, text=True
+    )
+    assert made.returncode == 0, made.stdout + made.stderr
+    see(browser, page.as_uri(), "What to correct", DOCUMENT, "line 4")
+    asked_for = browser.execute_script("return performance.getEntriesByType('resource').map(entry => entry.name)")
+    assert asked_for == []
+    assert browser.find_elements(By.TAG_NAME, "script") == []
+
+
+@pytest.mark.servers
+def test_pictures_of_the_accepted_data_are_seen_and_described(browser: WebDriver, served: str) -> None:
+    browser.get(served + REPORTS["accepted"])
+    pictures = browser.find_elements(By.CSS_SELECTOR, "figure svg, figure img")
+    assert pictures
+    for picture in pictures:
+        assert picture.size["width"] > 200
+        assert picture.size["height"] > 100
+        described = picture.get_attribute("aria-label") or picture.get_attribute("alt") or ""
+        named = picture.get_attribute("aria-labelledby") or ""
+        assert described or named
+        if named:
+            assert all(browser.find_elements(By.ID, one) for one in named.split())
+
+
+@pytest.mark.servers
+def test_the_report_of_a_zip_that_is_not_there_says_so(browser: WebDriver, served: str) -> None:
+    see(browser, f"{served}/dcc/reports/{quote('add/H.2000-01-01.1.impc.zip')}", "H.2000-01-01.1.impc.zip")
+    assert "dcc zips" in browser.find_element(By.TAG_NAME, "body").text
