@@ -188,7 +188,8 @@ def _logging(plan: LogPlan | None) -> Iterator[None]:
 def _log_failure(error: CommandFailedError) -> None:
     plan = log_plan()
     if plan is not None:
-        logging.getLogger("dcc.command").error("%s", error.message, exc_info=error.__cause__)
+        told = f"({error.error_id}) {error.message}"
+        logging.getLogger("dcc.command").error("%s", told, exc_info=error.__cause__)
         error.is_told = plan.is_json_on_stderr
 
 

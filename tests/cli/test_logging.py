@@ -40,6 +40,7 @@ def test_an_error_is_an_entry_where_a_program_reads(dcc: Dcc) -> None:
     (entry,) = [json.loads(line) for line in result.stderr.splitlines()]
     assert (entry["level"], entry["logger"]) == ("error", "dcc.command")
     assert "NotFoundError: " in entry["exception"]
+    assert entry["message"].startswith("(not-found) ")
     assert result.stdout == ""
     assert log_plan() is None
 
