@@ -9,6 +9,7 @@ import click
 
 from dcc_cli.context import json_option
 from dcc_cli.output import echo_json, echo_table
+from dcc_cli.suggestions import know
 from dcc_resources.errors import NotFoundError
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def explain(error_or_rule: str | None, as_json: bool) -> None:
     """
     from dcc_resources import error_advice
 
-    name = error_or_rule
+    name = None if error_or_rule is None else error_or_rule.strip("()")
     if name is None:
         entries = error_advice.explanations()
         if as_json:
@@ -50,6 +51,7 @@ def explain(error_or_rule: str | None, as_json: bool) -> None:
     entry = error_advice.explain(name) or _rule(name)
     if entry is None:
         raise NotFoundError(f"No error or rule has the id {name!r}. {_alike(name)}")
+    know(explained_rule=None if entry.name else entry.id)
     if as_json:
         echo_json(entry)
     else:

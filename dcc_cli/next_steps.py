@@ -137,7 +137,10 @@ NEXT: Final[Mapping[str, tuple[Step, ...]]] = {
     "migrate-storage": (Step("dcc doctor", "whether the installation is fit to work"),),
     "instance rebuild": (Step("dcc ui", "opens the Dagster UI on it"),),
     "settings": (Step("dcc doctor", "whether the installation is fit to work"),),
-    "explain": (_STATUS,),
+    "explain": (
+        Step("dcc data findings --each --rule {explained_rule}", "what it found"),
+        Step("dcc doctor", "whether the installation is fit to work"),
+    ),
     "example": (Step("dcc validate {directory}", "checks its archives as the platform would"),),
 }
 

@@ -173,7 +173,9 @@ SECTIONS: Final = (
             "reference-unreachable": (
                 "Nothing: the last good reference data stay in use. See that the address is right."
             ),
-            "report-not-sent": "See to `DCC_SMTP_URL` and the addresses.",
+            "report-not-sent": (
+                "See to what the message names: `DCC_SMTP_URL`, `DCC_REPORT_TO` or `DCC_REPORT_DIRECTORY`."
+            ),
             "notification-not-sent": (
                 "See to what the message names, such as `DCC_SMTP_URL` or `DCC_NOTIFY_WEBHOOK`; the next session sends "
                 "what was not sent."
@@ -194,7 +196,9 @@ SECTIONS: Final = (
             ),
             "encrypted-archive": "Submit it without a password.",
             "unsafe-archive": "Make it without paths, links or absolute names.",
-            "oversized-archive": "Split it into several archives.",
+            "oversized-archive": (
+                "Split it into several. The operator sets the limits: `DCC_MAX_ARCHIVE_BYTES`, `DCC_MAX_ARCHIVE_RATIO`."
+            ),
             "empty-archive": "Put the documents at the top level of the archive.",
             "duplicate-member": "Give each document a name of its own.",
             "member-ignored": (

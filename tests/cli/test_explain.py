@@ -21,6 +21,7 @@ def test_the_id_that_an_error_prints_is_explained(bare_dcc: Dcc) -> None:
     assert "`dcc init`" in text
     assert "operator" in text
     assert bare_dcc("explain", "TrackerOutdatedError").stdout == text
+    assert bare_dcc("explain", "(tracker-outdated)").stdout == text
     assert bare_dcc.json("explain", "tracker-outdated")["name"] == "TrackerOutdatedError"
 
 
