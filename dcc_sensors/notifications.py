@@ -32,6 +32,8 @@ from dcc_resources.settings import load_settings
 from dcc_resources.tracker.database import open_tracker, require_current
 
 NOTIFY_SECONDS: Final = 60
+_PATIENCE_SECONDS: Final = 20.0
+"""How long a tracker that restarts is waited for: Dagster gives a sensor a minute."""
 
 _JOBS: Final = (CRAWL_JOB, PROCESS_JOB, LOAD_JOB, SHOW_JOB, REFERENCE_JOB)
 _CHECKS: Final = tuple(AssetCheckKey(spec.asset_key, spec.name) for spec in REFERENCE_CHECK_SPECS)
@@ -51,7 +53,7 @@ def notifications(context: SensorEvaluationContext) -> SkipReason:
         return SkipReason("Nobody is to be notified of anything (DCC_NOTIFY_...).")
     tracker = open_tracker(settings)
     try:
-        require_current(tracker)
+        require_current(tracker, patience_seconds=min(settings.database_retry, _PATIENCE_SECONDS))
         states = [*_runs(context.instance), *_checks(context.instance)]
         troubles = [state for state in states if state.since]
         fine = {state.subject: state.label for state in states if not state.since}

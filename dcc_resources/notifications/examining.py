@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
+from typing import Final
 
 from sqlalchemy import Connection, func, select
 
+from dcc_resources.databases.columns import utc_now
 from dcc_resources.doctor.verdicts import Finding, failed, ok, split_advice, warning
 from dcc_resources.errors import DccError, NotificationNotSentError
 from dcc_resources.mail_addresses import parse_smtp_url
@@ -17,6 +20,8 @@ from dcc_resources.settings import Settings
 from dcc_resources.tracker.models import NotificationRow
 from dcc_resources.tracker.registry import list_centres
 from dcc_resources.webhook_addresses import parse_webhook
+
+_RECENT: Final = timedelta(days=7)
 
 
 def examine_notifications(connection: Connection, settings: Settings) -> Iterator[Finding]:
@@ -58,11 +63,12 @@ def _ledger(connection: Connection) -> Finding:
     query = (
         select(NotificationRow.state, func.count(NotificationRow.message_id.distinct()))
         .where(NotificationRow.state.in_([Sending.FAILED, Sending.UNSURE]), NotificationRow.kind != Kind.ZIP)
+        .where(NotificationRow.changed > utc_now() - _RECENT)
         .group_by(NotificationRow.state)
     )
     counts = {row[0]: row[1] for row in connection.execute(query)}
     if not counts:
-        return ok("notifications sent", "None failed.")
+        return ok("notifications sent", "None failed in the last week.")
     return warning(
         "notifications sent",
         f"{counts.get(Sending.FAILED, 0):,} could not be sent; of {counts.get(Sending.UNSURE, 0):,} nobody knows "

@@ -18,7 +18,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final, TypeVar
 
-from sqlalchemy import Connection, Engine, and_, delete, func, or_, select, update
+from sqlalchemy import Connection, Engine, and_, delete, func, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from dcc_resources.databases.columns import utc_now
@@ -86,11 +86,9 @@ class Ledger:
             known = _known(connection, list(wanted))
             free = {told: item for told, item in wanted.items() if _is_free(known.get(told))}
             now = utc_now()
-            insert_rows(
-                connection,
-                NotificationRow.__table__,
-                [_row(item, told, message_id, channel, recipient) for told, item in free.items() if told not in known],
-            )
+            new = [_row(item, told, message_id, channel, recipient) for told, item in free.items() if told not in known]
+            if new:
+                connection.execute(insert(NotificationRow), new)
             taken = [item for told, item in free.items() if told not in known]
             for told, item in free.items():
                 row = known.get(told)

@@ -136,7 +136,10 @@ def tell_that_tracker_is_away(settings: Settings, error: DccError) -> list[str]:
         return []
     trouble = Trouble(TRACKER, "", TRACKER, str(error), reported=False)
     said: list[str] = []
+    failed: set[str] = set()
     for channel, recipient in _wranglers(settings):
+        if channel.name in failed:
+            continue
         path: Path | None = None
         try:
             path = tracker_away.claim(settings, channel.name, recipient)
@@ -147,6 +150,7 @@ def tell_that_tracker_is_away(settings: Settings, error: DccError) -> list[str]:
         except (DccError, OSError) as failure:
             if path is not None and not getattr(failure, "may_have_arrived", False):
                 path.unlink(missing_ok=True)
+            failed.add(channel.name)
             said.append(_warned(failure))
     return said
 
@@ -161,9 +165,14 @@ def _tell_that_tracker_is_back(settings: Settings) -> list[str]:
         try:
             # Whoever takes the file away first is the one who tells.
             path.unlink()
+        except FileNotFoundError:
+            continue
+        try:
             if name in channels:
                 _send_alone(settings, channels[name], recipient, [], [TRACKER])
-        except (DccError, OSError) as failure:
+        except DccError as failure:
+            if not getattr(failure, "may_have_arrived", False):
+                tracker_away.claim(settings, name, recipient)
             said.append(_warned(failure))
     return said
 

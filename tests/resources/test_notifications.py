@@ -467,7 +467,7 @@ def test_doctor_finds_what_notifications_lack(installation: Installation, folder
     assert found(installation) == {
         "notifications by e-mail": ("ok", f"The mail server smtp://127.0.0.1:{server.port} can be used."),
         "notifications of centres": ("warning", "No e-mail address is known of J."),
-        "notifications sent": ("ok", "None failed."),
+        "notifications sent": ("ok", "None failed in the last week."),
     }
     folder.put(BAD, broken())
     down.with_settings(notify_webhook=None).run_session()

@@ -136,6 +136,7 @@ def test_a_tracker_that_is_away_is_told(
     server: MailServerForTests, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DCC_TRACKER_URL", f"mysql://dcc:x@127.0.0.1:{free_port()}/tracker")
+    monkeypatch.setenv("DCC_DATABASE_RETRY", "0.1")
     for _ in range(2):
         tick(instance)
     assert subjects(server) == ["DCC: Outage: tracker database"]
