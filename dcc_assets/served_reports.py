@@ -6,18 +6,21 @@ where a database is away or has not been made, 400 for a language or form that i
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from html import escape
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final, TypeVar
 
 from sqlalchemy import Connection, Engine
 
 from dcc_assets.links import REPORTS, report_of_centre, report_of_session
 from dcc_assets.work import keys_of_partitions
+from dcc_resources.causes.collecting import scope_of_session
+from dcc_resources.causes.zip_scopes import Scope
 from dcc_resources.errors import (
     ConfigurationError,
     DatabaseOutdatedError,
@@ -34,7 +37,7 @@ from dcc_resources.qc_database.database import require_current as require_curren
 from dcc_resources.settings import Settings, load_settings
 from dcc_resources.submission_reports.collecting import collect_centre, collect_session, collect_submission
 from dcc_resources.submission_reports.gathered import draw_centre_pictures
-from dcc_resources.submission_reports.json_form import as_json
+from dcc_resources.submission_reports.kept import json_text
 from dcc_resources.submission_reports.model import Report
 from dcc_resources.submission_reports.page import render_html
 from dcc_resources.tracker.database import open_tracker, require_current, run_reading
@@ -48,6 +51,8 @@ MOST_PICTURES: Final = 4
 
 _SESSIONS_LISTED: Final = 25
 _HTML, _JSON, _PNG, _SVG = "text/html; charset=utf-8", "application/json", "image/png", "image/svg+xml"
+_XLSX: Final = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
+_SHEET_NAME: Final = "findings.xlsx"
 _PATIENCE_SECONDS: Final = 2.0
 _AT_ONCE: Final = threading.BoundedSemaphore(2)
 """How many are made at once, so that the other pages go on being answered."""
@@ -56,11 +61,12 @@ _NO_PICTURE: Final = b'<svg xmlns="http://www.w3.org/2000/svg" width="1" height=
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer of the web server: its status of HTTP, what kind of thing it is, and its bytes."""
+    """An answer of the web server: its status of HTTP, what kind of thing it is, its bytes, the name of a file."""
 
     status: int
     media_type: str
     body: bytes
+    file_name: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +92,10 @@ def zip_page(partition: str, language: str | None = None, form: str = "html") ->
             qc_missing=asked.qc_missing,
         )
 
-    return _answered(lambda: _page(collect, language, form))
+    def scope(asked: _Databases) -> Scope:
+        return Scope(zips=[_known(asked.tracker, partition)])
+
+    return _answered(lambda: _page(collect, scope, language, form))
 
 
 def centre_page(centre: str, language: str | None = None, form: str = "html") -> Answer:
@@ -97,7 +106,7 @@ def centre_page(centre: str, language: str | None = None, form: str = "html") ->
             asked.tracker, asked.qc, centre, asked.settings, catalogue=catalogue, qc_missing=asked.qc_missing
         )
 
-    return _answered(lambda: _page(collect, language, form))
+    return _answered(lambda: _page(collect, lambda _: Scope(centre=centre), language, form))
 
 
 def session_page(session_id: int, language: str | None = None, form: str = "html") -> Answer:
@@ -107,7 +116,10 @@ def session_page(session_id: int, language: str | None = None, form: str = "html
         _ = catalogue
         return collect_session(asked.tracker, asked.qc, session_id, asked.settings, qc_missing=asked.qc_missing)
 
-    return _answered(lambda: _page(collect, language, form))
+    def scope(asked: _Databases) -> Scope:
+        return scope_of_session(asked.tracker, session_id)
+
+    return _answered(lambda: _page(collect, scope, language, form))
 
 
 def index_page() -> Answer:
@@ -152,18 +164,40 @@ def not_there(path: str) -> Answer:
     return _problem(404, f"There is no page {path}. The reports that there are: {REPORTS}.")
 
 
-def _page(collect: Callable[[_Databases, Catalogue], Report], language: str | None, form: str) -> Answer:
-    if form not in {"html", "json"}:
-        return _problem(400, "Reports have the forms html and json: ?form=json.")
+def _page(
+    collect: Callable[[_Databases, Catalogue], Report],
+    scope: Callable[[_Databases], Scope],
+    language: str | None,
+    form: str,
+) -> Answer:
+    if form not in {"html", "json", "spreadsheet"}:
+        return _problem(400, "Reports have the forms html, json and spreadsheet: ?form=json.")
     settings = load_settings()
     try:
         catalogue = load_catalogue(language, settings)
     except ConfigurationError as error:
         return _problem(400, str(error))
+    if form == "spreadsheet":
+        return Answer(200, _XLSX, _reading(lambda asked: _spreadsheet(asked, collect, scope, catalogue)), _SHEET_NAME)
     report = _reading(lambda asked: collect(asked, catalogue))
     if form == "json":
-        return Answer(200, _JSON, json.dumps(as_json(report, catalogue), ensure_ascii=False).encode())
+        return Answer(200, _JSON, json_text(report, catalogue).encode("utf-8", "replace"))
     return Answer(200, _HTML, render_html(report, catalogue, settings).encode("utf-8", "replace"))
+
+
+def _spreadsheet(
+    asked: _Databases,
+    collect: Callable[[_Databases, Catalogue], Report],
+    scope: Callable[[_Databases], Scope],
+    catalogue: Catalogue,
+) -> bytes:
+    from dcc_resources.causes.spreadsheet import write_findings_spreadsheet
+
+    causes = collect(asked, catalogue).causes
+    with TemporaryDirectory() as folder:
+        path = Path(folder, _SHEET_NAME)
+        write_findings_spreadsheet(path, asked.tracker, asked.qc, scope(asked), causes, catalogue)
+        return path.read_bytes()
 
 
 def _known(connection: Connection, partition: str) -> ZipKey:

@@ -94,7 +94,8 @@ def _wanted(request: Request) -> tuple[str | None, str]:
 def _served(answer: Callable[[Request], Answer]) -> Callable[[Request], Any]:
     async def serve(request: Request) -> Response:
         made = await run_in_threadpool(answer, request)
-        return Response(made.body, made.status, HEADERS, made.media_type)
+        named = {} if made.file_name is None else {"Content-Disposition": f'attachment; filename="{made.file_name}"'}
+        return Response(made.body, made.status, {**HEADERS, **named}, made.media_type)
 
     return serve
 

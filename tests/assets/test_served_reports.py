@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+from io import BytesIO
 from typing import Any
+from zipfile import ZipFile
 
 import pytest
 from dagster import AssetKey, DagsterRunStatus, JobDefinition
@@ -111,10 +113,15 @@ def test_what_a_centre_named_is_text_on_its_report(submitted: Dagster) -> None:
 
 
 @one_database
-def test_a_report_comes_in_other_languages_and_as_json(submitted: Dagster) -> None:
+def test_a_report_comes_in_other_languages_as_json_and_as_a_spreadsheet(submitted: Dagster) -> None:
     told = json.loads(ask(f"/dcc/reports/{ORPHANS}", "form=json")[2])
     assert ORPHANS in json.dumps(told)
     assert b'lang="de"' in ask(f"/dcc/reports/{ORPHANS}", "language=de")[2]
+    for path in (ORPHANS, "centre/H", "session/1"):
+        status, headers, body = ask(f"/dcc/reports/{path}", "form=spreadsheet")
+        assert (status, headers["content-disposition"]) == (200, 'attachment; filename="findings.xlsx"')
+        with ZipFile(BytesIO(body)) as workbook:
+            assert b"H.2013-10-31.2.experiment.impc.xml" in b"".join(map(workbook.read, workbook.namelist()))
     for query in ("language=..%2Fx", "language=xx", "form=exe"):
         assert ask(f"/dcc/reports/{ORPHANS}", query)[0] == 400
 
