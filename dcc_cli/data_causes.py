@@ -80,6 +80,8 @@ def causes(
 
     if sum(each is not None for each in (centre, zip_action, session_id)) > 1:
         raise ConfigurationError("Give one of --centre, --zip and --session.")
+    if spreadsheet is not None and as_json:
+        raise ConfigurationError("Give one of --json and --spreadsheet.")
     settings = settings_from_environment()
     catalogue = load_catalogue(language, settings)
     key = parse_zip_key(zip_action) if zip_action else None

@@ -74,8 +74,10 @@ def findings(
 
     settings = settings_from_environment()
     if spreadsheet is not None:
-        if rule or severity or document or inactive_too:
-            raise ConfigurationError("A spreadsheet is of a centre, a zip or all: filter it when it is open.")
+        if rule or severity or document or inactive_too or as_json:
+            raise ConfigurationError(
+                "A spreadsheet has all findings of a centre, a zip or all: filter it when it is open. Leave --json out."
+            )
         _write_spreadsheet(settings, spreadsheet, centre, zip_action)
         return
     if centre is not None:

@@ -30,7 +30,7 @@ def causes_of_zip(tracker: Connection, qc: Connection | None, key: ZipKey, *, mo
 
     Without the QC database (None), as it is before the first upload, those that the tracker knows.
     """
-    return _collected(tracker, qc, Scope(zips=[key]), causes_noticed(tracker, str(key)), most)
+    return _collected(tracker, qc, Scope(zips=[key]), causes_noticed(tracker, key), most)
 
 
 def causes_of_centre(

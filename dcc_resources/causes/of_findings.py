@@ -11,6 +11,7 @@ from sqlalchemy import ColumnElement, Connection, Select, case, func, literal, s
 
 from dcc_resources.causes.cause import EXPERIMENTS, Cause, Example
 from dcc_resources.causes.counting import CauseCounter, FindingLine
+from dcc_resources.causes.faces import shown
 from dcc_resources.causes.permitted import Permitted
 from dcc_resources.causes.rule_faces import NEEDING_MESSAGE
 from dcc_resources.causes.zip_scopes import Scope, qc_conditions
@@ -26,6 +27,9 @@ _SPECIMEN: Final = Specimen.__table__
 _NAMED: Final = ExperimentSpecimen.__table__
 _EXPERIMENT: Final = Experiment.__table__
 _OF_BACKGROUND: Final = ("S2", "S4", "S5")
+_EARLIER: Final = "earlier"
+"""The field of a cause that is the id of another document, which people know by its name."""
+
 _LONGEST_MESSAGE: Final = 1_000
 _PAGE: Final = 1_000
 
@@ -51,6 +55,7 @@ def with_examples(connection: Connection, scope: Scope, causes: Sequence[tuple[i
     query = select(*columns).join(_DOCUMENT, _DOCUMENT.c.id == _FINDING.c.document_id)
     for ids in in_chunks([finding for finding, _ in causes]):
         rows.update({row.id: row for row in connection.execute(query.where(_FINDING.c.id.in_(ids)))})
+    names = _document_names(connection, [cause.fields[_EARLIER] for _, cause in causes if _EARLIER in cause.fields])
     told = []
     for finding, cause in causes:
         held_up = waiting.get((cause.centre, cause.kind, cause.shared_value), 0)
@@ -59,6 +64,7 @@ def with_examples(connection: Connection, scope: Scope, causes: Sequence[tuple[i
                 cause,
                 example=_example(rows[finding], permitted) if finding in rows else cause.example,
                 held_up={EXPERIMENTS: held_up} if held_up else {},
+                fields={**cause.fields, **_named(cause, names)},
             )
         )
     return told
@@ -76,6 +82,20 @@ def _example(row: Any, permitted: Permitted) -> Example:
         permitted=values,
         nearest=nearest,
     )
+
+
+def _document_names(connection: Connection, numbers: Sequence[str]) -> Mapping[str, str]:
+    """The file names of documents by their ids, as messages have them."""
+    names: dict[str, str] = {}
+    for ids in in_chunks(sorted({int(number) for number in numbers if number.isdecimal() and len(number) < 19})):
+        query = select(_DOCUMENT.c.id, _DOCUMENT.c.file_name).where(_DOCUMENT.c.id.in_(ids))
+        names.update({str(number): shown(name) for number, name in connection.execute(query)})
+    return names
+
+
+def _named(cause: Cause, names: Mapping[str, str]) -> dict[str, str]:
+    number = cause.fields.get(_EARLIER, "")
+    return {_EARLIER: names[number]} if number in names else {}
 
 
 def _waiting(

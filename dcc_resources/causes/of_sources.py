@@ -6,14 +6,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, select
 
 from dcc_resources.causes.cause import Cause, Example
 from dcc_resources.causes.counting import CauseCounter, FindingLine
 from dcc_resources.causes.error_faces import LISTING, kind_of
+from dcc_resources.outcomes import ZipKey
 from dcc_resources.qc_database.vocabulary import Severity
+from dcc_resources.tracker.models import CrawlFinding, FileSourceHasZip, ZipAction, ZipFile
 from dcc_resources.tracker.queries import CrawlEntry, Finding, SessionEntry, latest_crawls, latest_findings
 from dcc_resources.tracker.queries import session_findings as findings_of_session
+from dcc_resources.tracker.reference import ACTION_IDS
 from dcc_resources.tracker.registry import SourceEntry, SourceState, list_sources
 
 SOURCES: Final = "sources"
@@ -33,8 +36,9 @@ def causes_of_sources(connection: Connection, centre: str | None = None) -> list
         for entry in list_sources(connection)
         if centre in (None, entry.centre) and entry.state is SourceState.AVAILABLE and entry.centre_active
     }
-    crawls = [crawl for crawl in latest_crawls(connection).values() if crawl.source in sources]
-    noticed = [finding for finding in latest_findings(connection) if finding.source in sources]
+    asked = None if centre is None else sorted(sources)
+    crawls = [crawl for crawl in latest_crawls(connection, sources=asked).values() if crawl.source in sources]
+    noticed = [finding for finding in latest_findings(connection, sources=asked) if finding.source in sources]
     return [*_troubles(crawls, sources), *_noticed(noticed, sources)]
 
 
@@ -45,11 +49,23 @@ def causes_of_crawls(connection: Connection, session: SessionEntry) -> list[Caus
     return [*_troubles(session.crawls, sources), *_noticed(noticed, sources)]
 
 
-def causes_noticed(connection: Connection, name: str) -> list[Cause]:
-    """What crawls noticed of the zip action of that name, `<action>/<file name>`, and still stands."""
-    sources = {entry.id: entry for entry in list_sources(connection)}
-    recorded = name[:_LONGEST_NAME]
-    return _noticed([each for each in latest_findings(connection) if each.file_name == recorded], sources)
+def causes_noticed(connection: Connection, key: ZipKey) -> list[Cause]:
+    """What crawls noticed of a zip action and still stands, by few statements that look at nothing else."""
+    hosts = connection.scalars(
+        select(FileSourceHasZip.file_source_id)
+        .join(ZipAction, ZipAction.id == FileSourceHasZip.za_id)
+        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+        .join(CrawlFinding, CrawlFinding.za_id == ZipAction.id)
+        .where(ZipFile.file_name == key.file_name, ZipAction.todo_id == ACTION_IDS[key.action])
+        .distinct()
+    ).all()
+    if not hosts:
+        return []
+    sources = {entry.id: entry for entry in list_sources(connection, hosts)}
+    recorded = str(key)[:_LONGEST_NAME]
+    return _noticed(
+        [each for each in latest_findings(connection, sources=hosts) if each.file_name == recorded], sources
+    )
 
 
 def source_label(source: SourceEntry) -> str:

@@ -101,7 +101,7 @@ def why_not_taken(connection: Connection, source_id: int, *, most: int = MOST) -
     At most `most` archives with a reason of their own. Raises NotFoundError.
     """
     (source,) = list_sources(connection, [source_id])
-    crawl = latest_crawls(connection).get(source_id)
+    crawl = latest_crawls(connection, sources=[source_id]).get(source_id)
     return [
         *_of_source(source, crawl),
         *_of_archives(connection, source_id, most),
@@ -177,8 +177,7 @@ def _acts(phase: Phase) -> Actor:
 
 
 def _noticed(connection: Connection, source_id: int, most: int) -> Iterator[NotTaken]:
-    noticed = [finding for finding in latest_findings(connection) if finding.source == source_id]
-    for finding in noticed[:most]:
+    for finding in latest_findings(connection, sources=[source_id])[:most]:
         _, face, _ = face_among(faces_of(LISTING + finding.kind), None, finding.message)
         text = _CHANGED if finding.kind == "changed" else _SIZE
         yield NotTaken(shown(finding.file_name), Why.CHANGED, face.acts, text, recorded=finding.message)

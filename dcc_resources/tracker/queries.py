@@ -299,9 +299,11 @@ def _obtainable() -> ColumnElement[bool]:
     )
 
 
-def latest_crawls(connection: Connection) -> dict[int, CrawlEntry]:
-    """The latest crawl of each file source that has been crawled, by source id."""
+def latest_crawls(connection: Connection, *, sources: Sequence[int] | None = None) -> dict[int, CrawlEntry]:
+    """The latest crawl of each file source that has been crawled, or of those of `sources`, by source id."""
     latest = select(func.max(SourceCrawlRow.id)).group_by(SourceCrawlRow.file_source_id)
+    if sources is not None:
+        latest = latest.where(SourceCrawlRow.file_source_id.in_(sources))
     return {crawl.source: crawl for crawl in _crawls(connection, SourceCrawlRow.id.in_(latest))}
 
 
@@ -332,23 +334,29 @@ def _crawls(connection: Connection, condition: ColumnElement[bool]) -> list[Craw
     ]
 
 
-def latest_findings(connection: Connection) -> list[Finding]:
-    """What the latest crawl of each file source noticed, and what earlier ones did that still stands, oldest first."""
-    latest = (
-        select(SourceCrawlRow.file_source_id, func.max(SourceCrawlRow.session_id).label("session_id"))
-        .group_by(SourceCrawlRow.file_source_id)
-        .subquery()
+def latest_findings(connection: Connection, *, sources: Sequence[int] | None = None) -> list[Finding]:
+    """What the latest crawl of each file source noticed, and what earlier ones did that still stands, oldest first.
+
+    With `sources`, of these alone.
+    """
+    crawled = select(SourceCrawlRow.file_source_id, func.max(SourceCrawlRow.session_id).label("session_id")).group_by(
+        SourceCrawlRow.file_source_id
     )
+    if sources is not None:
+        crawled = crawled.where(SourceCrawlRow.file_source_id.in_(sources))
+    latest = crawled.subquery()
     query = (
         _findings()
         .join(latest, latest.c.file_source_id == CrawlFinding.file_source_id)
-        .where(or_(CrawlFinding.session_id == latest.c.session_id, _still_changed()))
+        .where(or_(CrawlFinding.session_id == latest.c.session_id, _still_changed(sources)))
         .order_by(CrawlFinding.id)
     )
+    if sources is not None:
+        query = query.where(CrawlFinding.file_source_id.in_(sources))
     return [Finding(*row) for row in connection.execute(query)]
 
 
-def _still_changed() -> ColumnElement[bool]:
+def _still_changed(sources: Sequence[int] | None) -> ColumnElement[bool]:
     """Whether a finding is the last to say that an archive changed, which is still there and was not fetched since.
 
     A crawl says it once: the next one compares with what this one saw.
@@ -358,6 +366,8 @@ def _still_changed() -> ColumnElement[bool]:
         .where(CrawlFinding.kind == CHANGED)
         .group_by(CrawlFinding.za_id, CrawlFinding.file_source_id)
     )
+    if sources is not None:
+        last = last.where(CrawlFinding.file_source_id.in_(sources))
     hosted = exists(
         select(FileSourceHasZip.id)
         .join(FileSource, FileSource.id == FileSourceHasZip.file_source_id)

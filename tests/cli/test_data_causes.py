@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from dcc_cli.context import open_qc
@@ -42,7 +44,9 @@ def test_what_is_wrong_is_told_by_its_cause_with_who_acts_and_what_a_fix_clears(
     assert causes["S13"]["example"]["zip"] == f"add/{refused}"
     assert causes["bad-file-name"]["acts"] == "centre"
     said = dcc("data", "causes", "--centre", "H").stdout
-    assert "S13  What is to be added is there already" in said
+    first = dcc.json("data", "findings", "--rule", "S13", "--each")[0]["file_name"]
+    assert re.search(r"S13  What is to be added is there already, by document H\.[\w.-]+\.specimen\.impc\.xml: 2", said)
+    assert first not in said.splitlines()[0]
     assert "2 findings, 1 document (1 with nothing else as bad)" in said
     assert "H: The centre acts." in said
     assert "\u202e" not in said

@@ -278,3 +278,24 @@ def test_a_source_that_is_not_visited_says_so(data: DataInstallation, catalogue:
         registry.set_source_state(connection, source, registry.SourceState.MAINTENANCE)
         registry.set_centre_active(connection, "H", False)
     assert why() == {Why.STATE, Why.INACTIVE, Why.EMPTY}
+
+
+def test_an_archive_that_changed_after_it_was_taken_is_a_cause_until_it_is_fetched_anew(
+    data: DataInstallation, catalogue: Catalogue
+) -> None:
+    data.folder.put(BROKEN, b"no archive")
+    data.folder.put(SCHEMA, b"no archive either")
+    data.validate()
+    data.folder.put(BROKEN, b"another one", modified=1_500_000_000)
+    data.validate()
+    noticed = causes(data, causes_of_zip, key_of(BROKEN))["listing:changed"]
+    assert (noticed.acts, noticed.fails, noticed.zips, noticed.centre) == (Actor.DCC, False, 1, "H")
+    assert noticed.example.zip == BROKEN
+    assert "listing:changed" not in causes(data, causes_of_zip, key_of(SCHEMA))
+    assert causes(data, causes_of_centre, "H")["listing:changed"].key == noticed.key
+    with data.tracker.connect() as connection:
+        changed = [row for row in why_not_taken(connection, data.folder.source_id) if row.why is Why.CHANGED]
+    assert [row.entry for row in changed] == [BROKEN]
+    data.base.process_again(BROKEN)
+    data.validate()
+    assert "listing:changed" not in causes(data, causes_of_zip, key_of(BROKEN))
