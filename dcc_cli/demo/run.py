@@ -182,7 +182,8 @@ def _print_next_steps(folder: Path, seconds: float) -> None:
     for arguments in (
         "status",
         "show add/H.2013-11-04.3.impc.zip",
-        "data findings",
+        "data causes",
+        "report add/J.2013-11-04.28.impc.zip",
         "data history --centre H --specimen H-M000003",
         "qc contexts --centre Tcp",
         "ui",
