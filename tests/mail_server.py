@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import email
 import email.policy
 import ssl
@@ -46,6 +47,7 @@ class MailServerForTests:
         self.received.append((envelope, message))
         assert server.transport is not None
         if self.hang_up:
+            assert isinstance(server.transport, asyncio.Transport)
             server.transport.abort()
         self.encrypted.append(server.transport.get_extra_info("ssl_object") is not None)
         return "250 OK"

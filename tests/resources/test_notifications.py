@@ -13,11 +13,11 @@ from pydantic import SecretStr
 from sqlalchemy import update
 
 from dcc_resources.errors import NotificationNotSentError
-from dcc_resources.notifications import channels, telling
+from dcc_resources.notifications import telling
 from dcc_resources.notifications.examining import examine_notifications
 from dcc_resources.notifications.ledger import Ledger
 from dcc_resources.notifications.mail import MailChannel
-from dcc_resources.notifications.messages import Attachment, Item, Kind, Message
+from dcc_resources.notifications.messages import Attachment, Audience, Item, Kind, Message
 from dcc_resources.notifications.sending import notify_due, notify_session, plan
 from dcc_resources.notifications.telling import Round
 from dcc_resources.sessions import open_session
@@ -403,7 +403,7 @@ def tell_all(installation: Installation, channel: Recording, monkeypatch: pytest
     """One round in which each recipient of a channel is told one thing."""
     monkeypatch.setattr(telling, "open_channels", lambda _: [channel])
     round_ = Round(installation.tracker, installation.settings)
-    for own, recipient in round_.recipients(channels.Audience.WRANGLERS):
+    for own, recipient in round_.recipients(Audience.WRANGLERS):
         round_.tell(own, recipient, [Item(Kind.ADDRESS, "x")], lambda number, *_: Message(number, Kind.TEST, "s", "t"))
     return round_
 

@@ -17,8 +17,9 @@ from dagster import (
 from dagster._core.test_utils import create_run_for_test
 
 from dcc_assets.catalogue import SESSION_TAG
-from dcc_assets.jobs import CRAWL_JOB
+from dcc_assets.jobs import CRAWL_JOB, crawl_file_sources, process_zip_actions
 from dcc_assets.reference_assets import REFERENCE_CHECK_SPECS, REFERENCE_JOB
+from dcc_assets.work import OwnSession
 from dcc_resources.tracker import registry
 from dcc_resources.tracker.database import writing
 from dcc_sensors.notifications import notifications
@@ -105,7 +106,9 @@ def test_a_check_that_fails_is_told_with_what_it_says_and_so_is_that_it_passes(
         tick(instance)
     ((_, message),) = server.received
     assert f"Outage: the check {spec.name} of" in message["Subject"]
-    assert "It is 40 days old." in message.get_body(("plain",)).get_content()
+    body = message.get_body(("plain",))
+    assert body is not None
+    assert "It is 40 days old." in body.get_content()
     server.received.clear()
     for _ in range(2):
         evaluate(passed=True)
@@ -140,3 +143,22 @@ def test_a_tracker_that_is_away_is_told(
     for _ in range(2):
         tick(instance)
     assert subjects(server) == ["DCC: Outage: tracker database"]
+
+
+def test_a_session_of_several_runs_tells_an_outage_at_once_and_its_digest_when_it_is_over(
+    server: MailServerForTests, installation: Installation, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with writing(installation.tracker) as connection:
+        registry.change_centre(connection, "H", email=CENTRE)
+    monkeypatch.setenv("DCC_UNTIL", "xsd")
+    installation.add_folder("H").put("add/H.2013-10-31.1.impc.zip", specimens())
+    installation.add_folder("J", "gone").path.rmdir()
+    run = crawl_file_sources.execute_in_process(instance=instance, resources={"platform": OwnSession()})
+    tick(instance)
+    assert subjects(server) == ["DCC: Outage: file source 2 (J, file://localhost)"]
+    crawled = instance.get_run_by_id(run.run_id)
+    assert crawled is not None
+    tags = {SESSION_TAG: crawled.tags[SESSION_TAG]}
+    process_zip_actions.execute_in_process(instance=instance, resources={"platform": OwnSession()}, tags=tags)
+    tick(instance)
+    assert subjects(server) == ["H: 1 archive came through (session 1)"]
