@@ -102,7 +102,8 @@ def crawl(
         crawlable = sources_to_crawl(tracker, settings, source_ids)
         if not crawlable:
             warn(
-                "There is no available file source of an active centre. See `dcc source list`; `dcc source add --help`."
+                "There is no available file source of an active centre. See `dcc source list`; `dcc source add` "
+                "asks for a new one."
             )
         shown = session_display(len(crawlable), partial(_count_waiting, tracker, settings), as_json=as_json)
         work = partial(crawl_and_process, tracker, settings, list(source_ids) or None)
