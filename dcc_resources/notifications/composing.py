@@ -21,6 +21,7 @@ from dcc_resources.notifications.messages import Attachment, Kind, Message
 from dcc_resources.notifications.troubles import Trouble
 from dcc_resources.settings import Settings
 from dcc_resources.submission_reports.model import ZipLine
+from dcc_resources.submission_reports.sentences import next_of_line
 from dcc_resources.submission_reports.templates import render
 from dcc_resources.submission_reports.words import OUTCOME_WORDS
 
@@ -181,6 +182,7 @@ class Composer:
             "language": catalogue.tag,
             "direction": catalogue.direction,
             "outcome_words": OUTCOME_WORDS,
+            "next_of_line": next_of_line,
             **values,
         }
         subject, _, text = self._render(f"{template}.txt", filled).partition("\n")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from dcc_resources.languages import Catalogue
 from dcc_resources.languages.marking import mark_plural
-from dcc_resources.submission_reports.model import DocumentReport, Outcome, Step, SubmissionReport
+from dcc_resources.submission_reports.model import DocumentReport, Outcome, Step, SubmissionReport, ZipLine
 from dcc_resources.submission_reports.words import (
     CRAWL_WORDS,
     OUTCOME_WORDS,
@@ -43,6 +43,12 @@ def next_sentences(report: SubmissionReport) -> tuple[str, ...]:
     if Phase.DATA not in failed:
         left_out.add(SUBMIT_FOR_EDIT)
     return tuple(sentence for sentence in OUTCOME_WORDS[report.outcome].next if sentence not in left_out)
+
+
+def next_of_line(line: ZipLine) -> str:
+    """What to do first about a zip action of a summary, as a text for a catalogue: it may know only the phase."""
+    first = OUTCOME_WORDS[line.outcome].next[0]
+    return SUBMIT_FOR_EDIT if first == SUBMIT_AGAIN and line.phase is Phase.DATA else first
 
 
 def shown_steps(document: DocumentReport) -> tuple[Step, ...]:

@@ -13,14 +13,16 @@ import pytest
 
 from dcc_resources.crawling import crawl_file_sources
 from dcc_resources.errors import NotFoundError
+from dcc_resources.naming import Action
 from dcc_resources.outcomes import ZipKey
 from dcc_resources.sessions import open_session
 from dcc_resources.submission_reports.collecting import collect_centre, collect_session
-from dcc_resources.submission_reports.model import Accepted, Outcome, Standing
+from dcc_resources.submission_reports.model import Accepted, Outcome, Standing, Tone, ZipLine
 from dcc_resources.submission_reports.page import render_html
 from dcc_resources.submission_reports.plain_text import render_text
+from dcc_resources.submission_reports.sentences import next_of_line
 from dcc_resources.tracker.queries import list_sessions
-from dcc_resources.tracker.reference import Phase
+from dcc_resources.tracker.reference import Phase, Status
 from dcc_resources.tracker.stories import Reason
 from tests.data_installations import DataInstallation
 from tests.databases import only_mariadb, only_sqlite
@@ -190,6 +192,21 @@ def test_pages_that_are_served_lead_from_one_to_another(desk: Desk) -> None:
     links = {one.get("href") for one in Page(text).all("//table//a")}
     assert f"/reports/{world.GOOD}" in links
     assert len(links) == len(centre.zips)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "phase", "said"),
+    [
+        (Outcome.PARTLY_TAKEN, Phase.DATA, "in the directory “edit”"),
+        (Outcome.NOTHING_TAKEN, Phase.DATA, "in the directory “edit”"),
+        (Outcome.PARTLY_TAKEN, Phase.XSD, "in the same directory"),
+        (Outcome.NAME_REFUSED, Phase.ZIP_NAME, "Rename the file"),
+    ],
+)
+def test_in_a_summary_only_what_was_uploaded_is_to_be_edited(outcome: Outcome, phase: Phase, said: str) -> None:
+    key = ZipKey(Action.ADD, "H.2013-10-31.1.impc.zip")
+    line = ZipLine(key, "H", phase, Status.FAILED, outcome, Tone.BAD, 1, 2, 1)
+    assert said in next_of_line(line)
 
 
 def test_what_a_document_went_through_is_noted_beside_it(desk: Desk) -> None:
