@@ -229,7 +229,11 @@ class EventRecorder:
     def _explained(self, wanted: Sequence[tuple[Report, Verdict]]) -> list[tuple[Report, Verdict]]:
         """The verdicts, those that failed with what is said beside them."""
         failed = [r.partition for r, verdict in wanted if not verdict.passed and r.partitions is not None]
-        said = self._explain(failed) if failed else {}
+        try:
+            said = self._explain(failed) if failed else {}
+        except Exception:  # whatever befalls it, what became of the partitions is shown
+            log.exception("What is said beside failed checks could not be told")
+            said = {}
         return [
             (report, verdict)
             if verdict.passed or report.partition not in said

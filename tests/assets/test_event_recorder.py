@@ -152,3 +152,13 @@ def test_what_explains_a_failure_stands_beside_it_and_beside_nothing_else(dagste
     assert [list(partitions) for partitions in asked] == [["bad"]]
     shown = {name: "Causes" in dagster.evaluation(CHECK, name).metadata for name in ("good", "bad", "source")}
     assert shown == {"good": False, "bad": True, "source": False}
+
+
+def test_an_explanation_that_fails_holds_up_nothing(dagster: Dagster, caplog: pytest.LogCaptureFixture) -> None:
+    def explain(_partitions: Sequence[str]) -> dict[str, dict[str, str]]:
+        raise AttributeError("no such thing")
+
+    with EventRecorder(dagster.instance, STEP, explain=explain) as recorder:
+        recorder.tell(Report("bad", (), (verdict(False),), None, "zips"))
+    assert dagster.checks(CHECK) == {"bad": "failed"}
+    assert "no such thing" in caplog.text
