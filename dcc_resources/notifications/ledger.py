@@ -28,8 +28,14 @@ from dcc_resources.tracker.models import NotificationRow
 
 LAPSED: Final = timedelta(minutes=15)
 """Age at which nobody can be at a message any more: sending is bounded to ten minutes (DCC_NOTIFY_SECONDS)."""
-MOST_ATTEMPTS: Final = 30
-"""Attempts after which a message is given up: an address that refuses mail does so for good."""
+MOST_ATTEMPTS: Final = 40
+"""Attempts after which a message is given up, some days later: an address that refuses mail does so for good."""
+AT_ONCE: Final = 5
+"""Attempts that are made whenever somebody looks; the pauses before later ones double, up to `LONGEST_PAUSE`.
+
+A sensor looks every minute, and a mail server may be down for a weekend.
+"""
+LONGEST_PAUSE: Final = timedelta(hours=3)
 
 _LOT: Final = 500
 _SUBJECT_LENGTH: Final = 255
@@ -175,32 +181,48 @@ class Ledger:
 
     def sessions_to_tell(self) -> list[int]:
         """Sessions of which something could not be told before, and is to be tried again; newest first."""
+        columns = NotificationRow.session_id, NotificationRow.state, NotificationRow.attempts, NotificationRow.changed
         query = (
-            select(NotificationRow.session_id)
+            select(*columns)
             .where(
                 NotificationRow.state.in_([Sending.FAILED, Sending.CLAIMED]),
                 NotificationRow.kind.in_([Kind.DIGEST, Kind.SESSION]),
                 NotificationRow.attempts < MOST_ATTEMPTS,
                 NotificationRow.session_id.is_not(None),
             )
-            .distinct()
             .order_by(NotificationRow.session_id.desc())
         )
+        now = utc_now()
         with self._tracker.connect() as connection:
-            return [number for number in connection.scalars(query) if number is not None]
+            rows = connection.execute(query).all()
+        due = (row.session_id for row in rows if row.state == Sending.CLAIMED or _is_due(row, now))
+        return [number for number in dict.fromkeys(due) if number is not None]
 
     def drop_failed(self, session: int, *, before: datetime) -> None:
-        """Forget what of a session could not be told `before` and was not tried since."""
+        """Forget what of a session could not be told, was due `before` and was not tried since."""
         left = (
             NotificationRow.session_id == session,
             NotificationRow.state == Sending.FAILED,
             NotificationRow.kind.in_([Kind.DIGEST, Kind.SESSION, Kind.ZIP]),
             NotificationRow.changed < before,
         )
+        columns = NotificationRow.id, NotificationRow.attempts, NotificationRow.changed
         with self._tracker.connect() as connection:
-            found = list(connection.scalars(select(NotificationRow.id).where(*left)))
+            found = [row.id for row in connection.execute(select(*columns).where(*left)) if _is_due(row, before)]
         if found:
             self._write(lambda connection: _forget(connection, found))
+
+    def settled(self, items: Sequence[Item], channel: str, recipient: str) -> list[Item]:
+        """Those that the recipient is not told any more: it was, or may have been, or that was given up."""
+        with self._tracker.connect() as connection:
+            known = _known(connection, [item.told(channel, recipient) for item in items])
+        rows = ((item, known.get(item.told(channel, recipient))) for item in items)
+        return [
+            item
+            for item, row in rows
+            if row is not None
+            and (row.state in TOLD or (row.state == Sending.FAILED and row.attempts >= MOST_ATTEMPTS))
+        ]
 
     def open_outages(self, channel: str, recipient: str) -> dict[str, str]:
         """What the recipient was told to be away and has not been told to be back: subject, and the row's `told`."""
@@ -278,8 +300,17 @@ def _is_free(row: Any) -> bool:
     if row is None:
         return True
     if row.state == Sending.FAILED:
-        return bool(row.attempts < MOST_ATTEMPTS)
+        return _is_due(row, utc_now())
     return bool(row.state == Sending.CLAIMED and row.changed < utc_now() - LAPSED)
+
+
+def _is_due(row: Any, now: datetime) -> bool:
+    """Whether what failed is to be tried again: not while its pause lasts, and not when it was given up."""
+    if row.attempts >= MOST_ATTEMPTS:
+        return False
+    doubled = row.attempts - AT_ONCE
+    pause = timedelta() if doubled < 0 else min(timedelta(minutes=2**doubled), LONGEST_PAUSE)
+    return bool(row.changed <= now - pause)
 
 
 def _row(item: Item, told: str, message_id: str, channel: str, recipient: str) -> dict[str, object]:

@@ -279,11 +279,14 @@ def _tell_outages_to(
         return round_.composer.outages(message_id, [by_item[item] for item in items if item in by_item], labels)
 
     now = round_.tell(channel, recipient, [*by_item, *recoveries], compose)
+    if round_.dry:
+        return
     for item in now:
-        if item in recoveries:
-            ledger.end_outage(told[recoveries[item]])
-        elif by_item[item].over:
+        if item in by_item and by_item[item].over:
             ledger.end_outage(item.told(channel.name, recipient))
+    # Also what was told in an earlier round that died before it said so: else the next outage would pass for this one.
+    for item in ledger.settled(list(recoveries), channel.name, recipient):
+        ledger.end_outage(told[recoveries[item]])
 
 
 def _lost(channel: str, recipient: str) -> str:

@@ -170,6 +170,26 @@ def test_an_outage_is_told_at_once_and_again_when_it_is_over_and_not_in_between(
     assert subjects(server, CENTRE) == []
 
 
+def test_an_outage_whose_end_was_told_by_what_died_right_after_is_over_all_the_same(
+    installation: Installation, folder: Folder, mail_server: Starter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the next outage of the same source would pass for that one, and nobody would hear of it."""
+    server = mail_server()
+    installation = notified(installation, server, notify_outage_crawls=1)
+    away = folder.path.with_name("away")
+    shutil.move(folder.path, away)
+    installation.run_session()
+    shutil.move(away, folder.path)
+    with monkeypatch.context() as patched:
+        patched.setattr(Ledger, "end_outage", lambda *_: None)
+        installation.run_session()
+    assert [subject.split(":")[1] for subject in subjects(server, WRANGLER)] == [" Outage", " Back to normal"]
+    installation.run_session()
+    shutil.move(folder.path, away)
+    installation.run_session()
+    assert [subject.split(":")[1] for subject in subjects(server, WRANGLER)] == [" Outage"]
+
+
 def test_a_file_source_that_is_not_crawled_any_more_is_not_expected_back(
     installation: Installation, folder: Folder, mail_server: Starter
 ) -> None:

@@ -65,6 +65,35 @@ def test_what_was_not_sent_is_claimed_anew_until_it_is_given_up(tracker: Engine)
     assert ledger.claim(ITEMS, "mail", "a@b").items == ()
 
 
+@only_sqlite
+def test_a_mail_server_may_be_down_for_a_weekend_though_a_sensor_looks_every_minute(
+    tracker: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tried at once at first, then ever more rarely, and not dropped meanwhile: else an hour used up all attempts."""
+    seed_centre(tracker)
+    now = utc_now()
+    with writing(tracker) as connection:
+        connection.execute(CrawlingSession.__table__.insert().values(start_time=now, status=0, created=now))
+    ledger, item = Ledger(tracker), Item(Kind.DIGEST, "session 1, H", "", 1)
+    tried: list[int] = []
+    for minute in range(3 * 24 * 60):
+        time = now + timedelta(minutes=minute)
+        monkeypatch.setattr("dcc_resources.notifications.ledger.utc_now", lambda time=time: time)
+        if tried and minute % 30 and minute > tried[0] + 60:
+            continue
+        is_due = ledger.sessions_to_tell() == [1] or not tried
+        assert ledger.not_told([item], "mail", "a@b") == ([item] if is_due else [])
+        if is_due:
+            claim = ledger.claim([item], "mail", "a@b")
+            assert ledger.begin(claim)
+            ledger.settle(claim, Sending.FAILED, "It is down.")
+            tried.append(minute)
+        ledger.drop_failed(1, before=time)
+    assert tried[:8] == [0, 1, 2, 3, 4, 5, 7, 11]
+    assert 20 < len(tried) < MOST_ATTEMPTS
+    assert tried[-1] > 3 * 24 * 60 - 200
+
+
 def test_a_claim_that_was_given_back_leaves_nothing_and_one_that_lapsed_is_another_s(tracker: Engine) -> None:
     ledger = Ledger(tracker)
     ledger.release(ledger.claim(ITEMS, "mail", "a@b"))
