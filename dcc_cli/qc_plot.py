@@ -40,7 +40,8 @@ def plot(
       dcc qc plot --centre H --parameter IMPC_CBC_001_001 --output chloride.svg
       dcc qc plot --centre H --zip add/H.2013-10-31.1.impc.zip --output weeks.png
 
-    JSON: {"file", "title", "caption", "description", "outliers"}: outliers is how many of the new values are marked
+    JSON: {"file", "title", "caption", "rule", "description", "outliers"}: outliers is how many of the new
+    values the rule marks
 
     Exit codes: 0; 2 there are no such data, centre or language, or the file cannot be written; 4 a database cannot be
     reached.
@@ -75,9 +76,9 @@ def plot(
     except OSError as error:
         raise ConfigurationError(f"{output} cannot be written: {error}. Name another file.") from error
     if as_json:
-        told = {"title": picture.title, "caption": picture.caption, "description": picture.alt}
+        told = {"title": picture.title, "caption": picture.caption, "rule": picture.rule, "description": picture.alt}
         echo_json({"file": str(output), **told, "outliers": picture.outliers})
         return
     click.echo(f"{output} written.")
     click.echo(picture.alt)
-    click.echo(picture.caption)
+    click.echo(f"{picture.caption} {picture.rule}".rstrip())

@@ -127,6 +127,11 @@ class Cause:
         """Whether it fails documents or archives; else it warns, or says what could not be checked."""
         return self.severity in (Severity.ERROR, Severity.FATAL)
 
+    @property
+    def clears_by_itself(self) -> bool:
+        """Whether nobody has to act for it to go away."""
+        return self.acts is Actor.NOBODY
+
     def statement(self, catalogue: Catalogue) -> str:
         """What is wrong, without numbers: `The colony 'X' is not registered`."""
         return catalogue.text(self.headline, **_said(catalogue, self.fields))
@@ -138,7 +143,12 @@ class Cause:
             said = [_count(catalogue, "findings", self.findings), _count(catalogue, "documents", self.documents)]
         if not said:
             said = [_count(catalogue, "zips", self.zips)]
-        said += [_waiting(catalogue, kind, number) for kind, number in self.held_up.items() if number]
+        for_one = sum(self.entities.values()) == 1
+        said += [
+            catalogue.plural(*(_WAITING_FOR_ONE if for_one else _WAITING)[kind], number)
+            for kind, number in self.held_up.items()
+            if number
+        ]
         return ", ".join(said)
 
     def title(self, catalogue: Catalogue) -> str:
@@ -169,6 +179,9 @@ _COUNTS: Final[Mapping[str, tuple[str, str]]] = {
 _WAITING: Final[Mapping[str, tuple[str, str]]] = {
     "experiments": mark_plural("{number} experiment that waits for them", "{number} experiments that wait for them"),
 }
+_WAITING_FOR_ONE: Final[Mapping[str, tuple[str, str]]] = {
+    "experiments": mark_plural("{number} experiment that waits for it", "{number} experiments that wait for it"),
+}
 
 
 _RECORDED: Final = ("expected", "reason", "meant")
@@ -181,10 +194,6 @@ def _said(catalogue: Catalogue, fields: Mapping[str, str]) -> dict[str, str]:
 
 def _count(catalogue: Catalogue, kind: str, number: int) -> str:
     return catalogue.plural(*_COUNTS[kind], number)
-
-
-def _waiting(catalogue: Catalogue, kind: str, number: int) -> str:
-    return catalogue.plural(*_WAITING[kind], number)
 
 
 def key_of(*parts: str | None) -> str:

@@ -73,12 +73,16 @@ def _session(tracker: Connection, session_id: int) -> SessionEntry:
 
 
 def worst_first(causes: Sequence[Cause]) -> list[Cause]:
-    """Causes in the order in which they are told: those that fail something before others, the largest first."""
+    """Causes in the order in which they are told: those that fail something before others, the largest first.
+
+    Those that clear by themselves come after those for which somebody must act.
+    """
     return sorted(causes, key=_place)
 
 
-def _place(cause: Cause) -> tuple[bool, int, int, int, str]:
-    return (not cause.fails, -cause.findings, -cause.documents, _WORST_FIRST[cause.severity], cause.key)
+def _place(cause: Cause) -> tuple[bool, bool, int, int, int, str]:
+    rank = _WORST_FIRST[cause.severity]
+    return (not cause.fails, cause.clears_by_itself, -cause.findings, -cause.documents, rank, cause.key)
 
 
 def _collected(

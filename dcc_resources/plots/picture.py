@@ -71,7 +71,8 @@ class Picture:
     """One picture, drawn when it is first asked for.
 
     `name` tells it from the others of the same centre or zip action, in letters that file names may have. `caption`
-    tells what is drawn and by which rule values are marked, `alt` says in words what there is to see. All texts are
+    tells what is drawn, `rule` how values are marked, which is the same for all pictures of a kind and empty where none
+    are, `alt` says in words what there is to see. All texts are
     plain: escaping them is the business of who puts them into HTML. `parameter_id` is None where it is of none,
     `outliers` how many of the new values are marked. `size` is in inches. `fonts` is where matplotlib keeps its list of
     fonts (`font_directory`), by default a directory that goes with the process.
@@ -84,6 +85,7 @@ class Picture:
     alt: str
     size: tuple[float, float]
     draw: Callable[[Figure], None] = field(repr=False)
+    rule: str = ""
     parameter_id: str | None = None
     outliers: int = 0
     fonts: Path | None = field(default=None, repr=False)

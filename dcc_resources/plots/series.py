@@ -20,7 +20,7 @@ from dcc_resources.plots.outliers import Box, Numbers, box_of, judging_box, numb
 from dcc_resources.plots.picture import Picture, PictureKind, file_name_of
 from dcc_resources.plots.samples import MOST_VALUES, Value, scattered
 from dcc_resources.plots.taking import Taken, require
-from dcc_resources.plots.wording import caption_of, description_of_series, heading_of, rule_of_series
+from dcc_resources.plots.wording import caption_of, description_of_series, drawn_of_series, heading_of, rule_of_series
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -135,7 +135,8 @@ def picture_of(found: Series, catalogue: Catalogue, fonts: Path | None = None) -
         name=file_name_of(PictureKind.SERIES, taken.centre, taken.parameter.parameter_id),
         kind=PictureKind.SERIES,
         title=title,
-        caption=caption_of(catalogue, taken, rule_of_series(catalogue)),
+        caption=caption_of(catalogue, taken, drawn_of_series(catalogue)),
+        rule=rule_of_series(catalogue),
         alt=description_of_series(catalogue, list(zip(names, found.panels, strict=True)), shown(taken.unit)),
         size=(WIDTH, series_panels.HEIGHT),
         draw=draw,

@@ -51,13 +51,13 @@ def counts_of(catalogue: Catalogue, taken: Taken) -> str:
     return catalogue.text("In brackets: how many values.")
 
 
-def caption_of(catalogue: Catalogue, taken: Taken, rule: str) -> str:
-    """What a picture of a parameter shows: which values, by which rule they are marked, and what is left out."""
+def caption_of(catalogue: Catalogue, taken: Taken, drawn_how: str) -> str:
+    """What a picture of a parameter shows: which values, how they are drawn, and what is left out."""
     parts = [catalogue.text("Values that are current and valid, as the centres gave them.")]
     if taken.of is not None:
         drawn, there = catalogue.number(taken.drawn), catalogue.number(taken.of)
         parts.append(catalogue.text("A sample of {drawn}, of {all} measurements.", drawn=drawn, all=there))
-    parts.append(rule)
+    parts.append(drawn_how)
     if taken.other_units:
         units = [f"{shown(unit) or '–'}: {catalogue.number(number)}" for unit, number in taken.other_units.items()]
         parts.append(
@@ -113,13 +113,20 @@ def _of_new(catalogue: Catalogue, row: Row) -> str:
     )
 
 
-def rule_of_series(catalogue: Catalogue) -> str:
-    """The rule by which values of series are marked, and what is drawn."""
+def drawn_of_series(catalogue: Catalogue) -> str:
+    """What is drawn of series."""
     return catalogue.text(
         "Drawn are the median and the middle half of the earlier values of this centre at each increment, and the new "
-        "series as lines. An outlier is a value more than {ranges} interquartile ranges below the first or above the "
-        "third quartile at its increment: of the earlier values of its sex if these are at least {least}, else of all "
-        "of its sex, or of both, whichever is the first that has {least}.",
+        "series as lines."
+    )
+
+
+def rule_of_series(catalogue: Catalogue) -> str:
+    """The rule by which values of series are marked."""
+    return catalogue.text(
+        "In a series, an outlier is a value more than {ranges} interquartile ranges below the first or above the third "
+        "quartile at its increment: of the earlier values of its sex if these are at least {least}, else of all of its "
+        "sex, or of both, whichever is the first that has {least}.",
         ranges=RANGES,
         least=LEAST_VALUES,
     )

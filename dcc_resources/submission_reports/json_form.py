@@ -221,7 +221,14 @@ def _source(source: SourceReport, catalogue: Catalogue) -> dict[str, Any]:
 
 def _pictures(report: SubmissionReport | CentreReport) -> list[dict[str, Any]]:
     return [
-        {"name": one.name, "title": one.title, "caption": one.caption, "alt": one.alt, "outliers": one.outliers}
+        {
+            "name": one.name,
+            "title": one.title,
+            "caption": one.caption,
+            "rule": one.rule,
+            "alt": one.alt,
+            "outliers": one.outliers,
+        }
         for one in report.pictures
     ]
 

@@ -49,9 +49,12 @@ class Image(NamedTuple):
 
 
 class Images(NamedTuple):
-    """The pictures of a page, and how many were left out since the page would be too large."""
+    """The pictures of a page, the rules by which values are marked in them, each once, and how many were left out since
+    the page would be too large.
+    """
 
     shown: Sequence[Image]
+    rules: Sequence[str]
     left_out: int
 
 
@@ -98,7 +101,8 @@ def render_html(
         "crawl_sentence": partial(sentences.crawl_sentence, catalogue),
         "not_taken_reason": partial(sentences.not_taken_reason, catalogue),
         "link_of_zip": link_of_zip,
-        "failing": [cause for cause in report.causes if cause.fails],
+        "failing": [cause for cause in report.causes if cause.fails and not cause.clears_by_itself],
+        "clearing": [cause for cause in report.causes if cause.fails and cause.clears_by_itself],
         "warning": [cause for cause in report.causes if not cause.fails],
         "images": _images(report),
     }
@@ -137,6 +141,7 @@ def _policy(style: str) -> str:
 def _images(report: Report) -> Images:
     pictures = () if isinstance(report, SessionReport) else report.pictures
     shown: list[Image] = []
+    rules: dict[str, None] = {}
     left = MOST_PICTURE_BYTES
     for picture in pictures:
         source = f"data:image/svg+xml;base64,{base64.b64encode(picture.svg.encode()).decode()}"
@@ -145,4 +150,6 @@ def _images(report: Report) -> Images:
         left -= len(source)
         width, height = (round(inches * 96) for inches in picture.size)
         shown.append(Image(picture.title, picture.caption, picture.alt, Markup(source), width, height))  # noqa: S704
-    return Images(shown, len(pictures) - len(shown))
+        if picture.rule:
+            rules[picture.rule] = None
+    return Images(shown, list(rules), len(pictures) - len(shown))

@@ -114,7 +114,8 @@ def _outcome_lines(report: CentreReport | SessionReport, catalogue: Catalogue) -
 def _cause_lines(causes: tuple[Cause, ...], total: int, catalogue: Catalogue, *, tell_zip: bool) -> Iterator[str]:
     shown = causes[:_MOST_CAUSES]
     for title, some in (
-        (mark("What to correct"), [cause for cause in shown if cause.fails]),
+        (mark("What to correct"), [cause for cause in shown if cause.fails and not cause.clears_by_itself]),
+        (mark("What clears by itself"), [cause for cause in shown if cause.fails and cause.clears_by_itself]),
         (mark("What to know"), [cause for cause in shown if not cause.fails]),
     ):
         if some:

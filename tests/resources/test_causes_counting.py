@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -175,3 +176,11 @@ def test_a_cause_says_what_is_wrong_how_much_of_it_and_who_acts(language: str, t
     assert catalogue.number(1_200) in title
     assert cause.remedy(catalogue)
     assert cause.who_acts(catalogue)
+
+
+@pytest.mark.parametrize(("animals", "said"), [(1, "2 experiments that wait for it"), (2, "that wait for them")])
+def test_what_waits_waits_for_one_animal_or_for_several(animals: int, said: str, tmp_path: Path) -> None:
+    lines = [found("S4", "X", entity=number) for number in range(animals)]
+    (cause,) = counted(*lines).values()
+    waited_for = replace(cause, held_up={"experiments": 2})
+    assert said in waited_for.title(load_catalogue("en", Settings(home=tmp_path)))

@@ -106,7 +106,7 @@ def test_names_from_outside_are_texts_and_nothing_else(
 def test_a_picture_names_its_outliers_and_tells_its_rule(catalogue: Catalogue) -> None:
     picture = made("distribution", catalogue)
     assert picture.outliers == 1
-    assert "3 interquartile ranges" in picture.caption
+    assert "3 interquartile ranges" in picture.rule
     assert "A sample of 123, of 10,000 measurements." in picture.caption
     assert "gx: 3" in picture.caption
     assert "A1 900" in picture.alt
@@ -143,7 +143,7 @@ def test_a_picture_of_many_values_is_no_larger_than_one_of_some(catalogue: Catal
 def test_texts_are_in_the_language_that_is_asked_for() -> None:
     german = made("distribution", load_catalogue("de", Settings()))
     assert "weiblich" in german.svg
-    assert "interquartile ranges" not in german.svg + german.caption
+    assert "interquartile ranges" not in german.svg + german.caption + german.rule
 
 
 def test_settings_of_matplotlib_are_left_as_they_were(catalogue: Catalogue) -> None:

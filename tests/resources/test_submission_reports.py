@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from dcc_resources.causes.cause import Actor
+from dcc_resources.causes.collecting import worst_first
 from dcc_resources.crawling import crawl_file_sources
 from dcc_resources.errors import NotFoundError
 from dcc_resources.naming import Action
@@ -311,6 +313,30 @@ def test_pictures_of_the_accepted_data_are_in_the_page_with_words_for_them(desk:
     assert len(report.pictures) == 1
     assert [image.get("alt") for image in page.all("//img")] == [picture.alt for picture in report.pictures]
     assert desk.page(world.GOOD).all("//img") == []
+
+
+def test_the_rule_by_which_values_are_marked_is_said_once_for_all_pictures(desk: Desk) -> None:
+    report = desk.report(world.GOOD, pictures=1)
+    (picture,) = report.pictures
+    drawn = replace(picture, rule="Those beyond it are marked.")
+    page = desk.page_of(replace(report, pictures=(drawn, replace(picture, rule=""), drawn)))
+    assert len(page.all("//img")) == 3
+    assert page.section("pictures").count(drawn.rule) == 1
+    assert drawn.rule not in " ".join(page.texts("//figure"))
+
+
+def test_what_clears_by_itself_comes_after_what_is_to_be_corrected_and_apart_from_it(desk: Desk) -> None:
+    report = desk.report(world.WITH_FINDINGS)
+    (cause, *_) = report.causes
+    clearing = replace(cause, acts=Actor.NOBODY, headline="It comes later")
+    report = replace(report, causes=tuple(worst_first([replace(clearing, findings=99), cause])), causes_total=2)
+    page, text = desk.page_of(report), render_text(report, desk.catalogue())
+    assert page.problems() == []
+    assert "It comes later" in page.section("clears")
+    assert "It comes later" not in page.section("correct")
+    assert page.texts("//article/h3") == [one["title"] for one in desk.json(report)["causes"]]
+    assert page.texts("//article/h3")[1].startswith("It comes later")
+    assert text.index("What to correct") < text.index("What clears by itself") < text.index("It comes later")
 
 
 def test_without_the_qc_database_a_report_says_what_the_tracker_knows(desk: Desk) -> None:
