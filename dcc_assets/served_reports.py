@@ -6,7 +6,7 @@ where a database is away or has not been made, 400 for a language or form that i
 
 from __future__ import annotations
 
-import threading
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -46,6 +46,8 @@ from dcc_resources.tracker.registry import CentreEntry, list_centres
 
 T = TypeVar("T")
 
+log = logging.getLogger(__name__)
+
 MOST_PICTURES: Final = 4
 """Pictures of a centre that there are at most."""
 
@@ -54,8 +56,6 @@ _HTML, _JSON, _PNG, _SVG = "text/html; charset=utf-8", "application/json", "imag
 _XLSX: Final = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
 _SHEET_NAME: Final = "findings.xlsx"
 _PATIENCE_SECONDS: Final = 2.0
-_AT_ONCE: Final = threading.BoundedSemaphore(2)
-"""How many are made at once, so that the other pages go on being answered."""
 _NO_PICTURE: Final = b'<svg xmlns="http://www.w3.org/2000/svg" width="1" height="1"/>'
 
 
@@ -217,7 +217,7 @@ def _all(asked: _Databases) -> list[CentreEntry]:
 def _reading(work: Callable[[_Databases], T]) -> T:
     """Do work with both databases, without the QC database where that cannot be asked."""
     settings = load_settings()
-    with _AT_ONCE, _opened(open_tracker(settings)) as tracker, _opened(open_qc_database(settings)) as qc:
+    with _opened(open_tracker(settings)) as tracker, _opened(open_qc_database(settings)) as qc:
         require_current(tracker, patience_seconds=_PATIENCE_SECONDS)
         try:
             require_current_qc(qc, patience_seconds=_PATIENCE_SECONDS)
@@ -256,6 +256,13 @@ def _answered(make: Callable[[], Answer]) -> Answer:
         return _problem(503, str(error))
     except DccError as error:
         return _problem(500, str(error))
+    except Exception as error:
+        log.exception("A report met a fault")
+        return _problem(
+            500,
+            f"This cannot be shown: {type(error).__name__}. Look at the templates in DCC_TEMPLATES_DIRECTORY, if any; "
+            "else it is a fault of the platform: report it with the log of the web server.",
+        )
 
 
 _TITLES: Final = {400: "That cannot be shown", 404: "There is no such page", 503: "A database is away"}

@@ -15,11 +15,13 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+import anyio
+import anyio.to_thread
 import dagster._cli.dev
 import dagster_webserver.app
+from anyio.lowlevel import RunVar
 from dagster import DagsterInstance
 from dagster_webserver.webserver import DagsterWebserver
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
@@ -40,6 +42,9 @@ _DEV: Final = "dev"
 _BESIDE_DAEMON: Final = "DAGSTER_IS_DEV_CLI"
 """Set by `dagster dev`, which starts a daemon too."""
 _WATCH_SECONDS: Final = 600.0
+_MADE_AT_ONCE: Final = 2
+_LARGEST_ID: Final = 2**63 - 1
+_limiter: Final[RunVar[anyio.CapacityLimiter]] = RunVar("reports made at once")
 
 HEADERS: Final = {
     "Content-Security-Policy": (
@@ -79,7 +84,10 @@ def _centre(request: Request) -> Answer:
 
 
 def _session(request: Request) -> Answer:
-    return session_page(request.path_params["session"], *_wanted(request))
+    session = request.path_params["session"]
+    if session > _LARGEST_ID:
+        return not_there(request.url.path)
+    return session_page(session, *_wanted(request))
 
 
 def _picture(request: Request) -> Answer:
@@ -93,26 +101,44 @@ def _wanted(request: Request) -> tuple[str | None, str]:
 
 def _served(answer: Callable[[Request], Answer]) -> Callable[[Request], Any]:
     async def serve(request: Request) -> Response:
-        made = await run_in_threadpool(answer, request)
+        made = await anyio.to_thread.run_sync(answer, request, limiter=_turns())
         named = {} if made.file_name is None else {"Content-Disposition": f'attachment; filename="{made.file_name}"'}
         return Response(made.body, made.status, {**HEADERS, **named}, made.media_type)
 
     return serve
 
 
+def _turns() -> anyio.CapacityLimiter:
+    """How many reports are made at once; the others wait without a thread, since Dagster's pages need these as well."""
+    try:
+        return _limiter.get()
+    except LookupError:
+        limiter = anyio.CapacityLimiter(_MADE_AT_ONCE)
+        _limiter.set(limiter)
+        return limiter
+
+
 def _watch_overdue(instance: DagsterInstance) -> None:
     """Look every ten minutes, for as long as the process lives; what fails is logged, and looked at again."""
     while True:
-        settings = load_settings()
-        tracker = open_tracker(settings)
         try:
-            require_current(tracker)
-            show_overdue(instance, tracker, settings)
+            _look_at_overdue(instance)
         except DccError as error:
             log.warning("The checks of what is overdue could not be looked at: %s", error)
-        finally:
-            tracker.dispose()
+        except Exception:
+            # Dagster's storage raises what its database does.
+            log.exception("The checks of what is overdue could not be looked at")
         time.sleep(_WATCH_SECONDS)
+
+
+def _look_at_overdue(instance: DagsterInstance) -> None:
+    settings = load_settings()
+    tracker = open_tracker(settings)
+    try:
+        require_current(tracker)
+        show_overdue(instance, tracker, settings)
+    finally:
+        tracker.dispose()
 
 
 class PlatformWebserver(DagsterWebserver[Any, Any]):

@@ -88,8 +88,8 @@ def json_text(report: Report, catalogue: Catalogue) -> str:
 def write_reports(tracker: Engine, settings: Settings, session_id: int) -> list[str]:
     """Keep the reports of a session that has ended, as DCC_SUBMISSION_REPORTS says; sentences on what came of it.
 
-    At most `MOST_REPORTS`, and for `MOST_SECONDS`; what is left out is said. Never raises DccError or SQLAlchemyError:
-    what the session did stands, with or without reports.
+    At most `MOST_REPORTS`, and for `MOST_SECONDS`; what is left out is said. Raises nothing: what the session did
+    stands, with or without reports, also where a DCC's own template meets a fault.
     """
     if settings.submission_reports == "none":
         return []
@@ -99,6 +99,12 @@ def write_reports(tracker: Engine, settings: Settings, session_id: int) -> list[
         what = str(error) if isinstance(error, DccError) else f"a database or disk failed ({type(error).__name__})"
         log.warning("Submission reports of session %s were not all kept: %s", session_id, what)
         return [f"The submission reports of session {session_id} were not all kept: {what}"]
+    except Exception as error:
+        log.exception("Submission reports of session %s met a fault", session_id)
+        return [
+            f"The submission reports of session {session_id} were not all kept: {type(error).__name__}. Look at the "
+            "templates in DCC_TEMPLATES_DIRECTORY, if any; else it is a fault of the platform: report it with the log."
+        ]
     if not wanted:
         return []
     left = wanted - written
@@ -193,10 +199,18 @@ def remove_old_reports(settings: Settings, days: int) -> int:
     oldest = time.time() - days * _DAY_SECONDS
     removed = 0
     for path in sorted(reports_directory(settings).glob("*/*")):
-        if path.suffix in (*_SUFFIXES, ".part") and path.lstat().st_mtime < oldest:
+        if path.suffix in (*_SUFFIXES, ".part") and _is_older(path, oldest):
             _remove(path)
             removed += 1
     return removed
+
+
+def _is_older(path: Path, oldest: float) -> bool:
+    try:
+        return path.lstat().st_mtime < oldest
+    except FileNotFoundError:
+        # `dcc report` has just put it in the place of another one.
+        return False
 
 
 def _remove(path: Path) -> None:

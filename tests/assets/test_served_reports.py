@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from io import BytesIO
 from typing import Any
 from zipfile import ZipFile
 
 import pytest
 from dagster import AssetKey, DagsterRunStatus, JobDefinition
+from sqlalchemy.exc import OperationalError
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
 
 from dcc_assets import web_server
 from dcc_assets.links import report_of_zip
+from dcc_assets.served_reports import Answer
 from dcc_assets.session_runs import run_session
 from dcc_assets.web_server import HEADERS, PlatformWebserver, report_routes
 from dcc_resources.errors import TrackerUnreachableError
@@ -93,6 +98,7 @@ def test_everything_that_is_linked_is_there_and_nothing_else(submitted: Dagster)
         "/dcc/reports/centre/..%2F..%2Fetc": b"/dcc/reports",
         "/dcc/reports/centre/Nobody": b"dcc centre",
         "/dcc/reports/session/99": b"dcc sessions",
+        f"/dcc/reports/session/{10**30}": b"/dcc/reports",
         "/dcc/other": b"/dcc/reports",
     }
     for path, advice in missing.items():
@@ -152,6 +158,65 @@ def test_a_database_that_is_away_is_said_and_the_qc_database_is_done_without(
     monkeypatch.setattr("dcc_assets.served_reports.require_current", away)
     status, _, body = ask(f"/dcc/reports/{GOOD}")
     assert (status, b"The tracker is away. Start it." in body) == (503, True)
+
+
+def test_however_many_reports_are_asked_for_at_once_dagster_s_pages_are_answered() -> None:
+    """Dagster answers in the threads of one pool, of which reports that wait for each other must take none."""
+    may_end, begun = threading.Event(), []
+
+    def slow(_request: Request) -> Answer:
+        begun.append(1)
+        assert may_end.wait(60)
+        return Answer(200, "text/plain", b"")
+
+    async def ask_all() -> None:
+        serve = web_server._served(slow)
+        asked = [asyncio.ensure_future(serve(Request({"type": "http"}))) for _ in range(100)]
+        try:
+            # Dagster's own way to answer; where no thread is left, this waits for reports that do not end.
+            await asyncio.wait_for(run_in_threadpool(lambda: None), 30)
+            assert len(begun) <= 2
+        finally:
+            may_end.set()
+        assert {answer.status_code for answer in await asyncio.gather(*asked)} == {200}
+
+    asyncio.run(ask_all())
+    assert len(begun) == 100
+
+
+def test_a_fault_is_answered_without_what_it_says_and_logged(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fault() -> None:
+        raise ZeroDivisionError("a secret")
+
+    monkeypatch.setattr("dcc_assets.served_reports.load_settings", fault)
+    status, headers, body = ask("/dcc/reports/centre/H")
+    assert (status, b"ZeroDivisionError" in body, b"a secret" in body) == (500, True, False)
+    assert headers["x-content-type-options"] == "nosniff"
+    assert "a secret" in caplog.text
+
+
+def test_looking_at_what_is_overdue_goes_on_after_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as Dagster's storage being locked, which raises what its database does."""
+    looked: list[float] = []
+
+    def look(_instance: object) -> None:
+        looked.append(1)
+        raise OperationalError("SELECT 1", {}, Exception("database is locked"))
+
+    class Over(BaseException):
+        pass
+
+    def sleep(seconds: float) -> None:
+        if len(looked) == 2:
+            raise Over
+
+    monkeypatch.setattr(web_server, "_look_at_overdue", look)
+    monkeypatch.setattr(web_server.time, "sleep", sleep)
+    with pytest.raises(Over):
+        web_server._watch_overdue(object())  # type: ignore[arg-type]
+    assert len(looked) == 2
 
 
 def test_the_reports_come_before_the_pages_of_dagster(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -102,6 +102,18 @@ def test_reports_that_cannot_be_kept_fail_no_session(desk: Desk, caplog: pytest.
     assert "were not all kept" in caplog.text
 
 
+def test_a_template_of_a_dcc_s_own_that_meets_a_fault_fails_no_session(
+    desk: Desk, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "own" / "reports").mkdir(parents=True)
+    (tmp_path / "own" / "reports" / "submission.html").write_text("{{ 1 / 0 }}")
+    own = desk.data.with_settings(templates_directory=tmp_path / "own")
+    (said,) = write_reports(desk.data.tracker, own.settings, 1)
+    assert "ZeroDivisionError" in said
+    assert "DCC_TEMPLATES_DIRECTORY" in said
+    assert "met a fault" in caplog.text
+
+
 @only_sqlite
 def test_reports_come_with_the_session_and_go_with_the_archive(installation: Installation) -> None:
     keeping = installation.with_settings(submission_reports="all")
@@ -285,3 +297,18 @@ def test_a_template_that_cannot_be_used_is_named(tmp_path: Path, text: str, said
     with pytest.raises(ConfigurationError, match="DCC_TEMPLATES_DIRECTORY") as raised:
         render("reports/page.html", {}, own=tmp_path)
     assert said in str(raised.value)
+
+
+def test_a_report_that_is_replaced_while_old_ones_are_removed_is_no_fault(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is listed first may have been renamed by `dcc report` when it is looked at."""
+    page = report_path(desk.data.settings, ZipKey(Action.ADD, "x.zip"))
+    page.parent.mkdir(parents=True)
+    page.write_text("old")
+    os.utime(page, (0, 0))
+    gone = page.with_name(".x.zip.html.1.part")
+    glob = Path.glob
+    monkeypatch.setattr(Path, "glob", lambda path, pattern: [gone, *glob(path, pattern)])
+    assert remove_old_reports(desk.data.settings, 1) == 1
+    assert not page.exists()
