@@ -24,6 +24,7 @@ from tests.databases import only_sqlite
 from tests.ports import free_port
 
 pytestmark = only_sqlite
+DAEMONS = "{ instance { daemonHealth { allDaemonStatuses { required healthy } } } }"
 LOCATIONS = "{ repositoriesOrError { ... on RepositoryConnection { nodes { name location { name } } } } }"
 
 
@@ -64,6 +65,17 @@ def ask(port: int, query: str) -> Any:
         return json.load(answer)["data"]
 
 
+def wait_for_daemons(port: int) -> None:
+    """Wait until all that runs beside the pages works: what is interrupted while it is imported says so."""
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        daemons = ask(port, DAEMONS)["instance"]["daemonHealth"]["allDaemonStatuses"]
+        if all(daemon["healthy"] for daemon in daemons if daemon["required"]):
+            return
+        time.sleep(0.2)
+    pytest.fail(f"Not all daemons work: {daemons}")
+
+
 def descendants(pid: int) -> set[int]:
     """The processes that a process has started, directly or not."""
     parents = {}
@@ -94,6 +106,7 @@ def test_the_ui_answers_where_it_says_and_nothing_of_it_is_left_when_it_is_stopp
         assert [node["location"]["name"] for node in found] == ["dcc"]
         children = descendants(process.pid)
         assert len(children) >= 3
+        wait_for_daemons(port)
         process.send_signal(signal.SIGINT)
         said, complained = process.communicate(timeout=90)
     assert process.returncode == 0
