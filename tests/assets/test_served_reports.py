@@ -213,7 +213,7 @@ def test_looking_at_what_is_overdue_goes_on_after_a_fault(monkeypatch: pytest.Mo
             raise Over
 
     monkeypatch.setattr(web_server, "_look_at_overdue", look)
-    monkeypatch.setattr(web_server.time, "sleep", sleep)
+    monkeypatch.setattr("dcc_assets.web_server.time.sleep", sleep)
     with pytest.raises(Over):
         web_server._watch_overdue(object())  # type: ignore[arg-type]
     assert len(looked) == 2
