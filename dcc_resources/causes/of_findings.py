@@ -137,7 +137,7 @@ def _experiments_on(condition: Sequence[ColumnElement[bool]]) -> Select[Any]:
 
 def _lines(connection: Connection, scope: Scope) -> Iterator[FindingLine]:
     for condition, wanted in qc_conditions(scope):
-        result = connection.execution_options(yield_per=_PAGE).execute(_query(condition))
+        result = connection.execute(_query(condition), execution_options={"yield_per": _PAGE})
         for row in result:
             line = FindingLine._make(row)
             if wanted is None or ZipKey(Action(line.zip_action), line.zip_file) in wanted:

@@ -95,7 +95,7 @@ def logged_after(condition: ColumnElement[bool], last: int, most: int) -> Select
 
 
 def _take(connection: Connection, query: Select[Any], counter: CauseCounter) -> None:
-    for row in connection.execution_options(yield_per=_PAGE).execute(query):
+    for row in connection.execute(query, execution_options={"yield_per": _PAGE}):
         counter.take(_line(row))
 
 
