@@ -23,6 +23,7 @@ from sqlalchemy import Connection, Engine, Row, func, select, update
 from dcc_resources.errors import SessionActiveError, SessionLostError
 from dcc_resources.log_context import in_log_context, logging_about, progress_log
 from dcc_resources.processes import Process
+from dcc_resources.redaction import redacted
 from dcc_resources.settings import Settings
 from dcc_resources.tracker.database import insert_rows, run_writing, writing
 from dcc_resources.tracker.models import CrawlingSession, SessionLock, SessionTask, utc_now
@@ -222,7 +223,8 @@ def _notify(
         return ()
     from dcc_resources.notifications.sending import notify_after_session
 
-    broke_off = None if failure is None else str(failure) or type(failure).__name__
+    # What is none of the platform's errors may repeat a secret.
+    broke_off = None if failure is None else redacted(str(failure)) or type(failure).__name__
     return tuple(
         notify_after_session(tracker, settings, session.id, ended=ended, broke_off=broke_off, dead=session._dead)
     )

@@ -20,6 +20,7 @@ from dcc_resources.notifications.mail import MailChannel
 from dcc_resources.notifications.messages import Attachment, Audience, Item, Kind, Message
 from dcc_resources.notifications.sending import notify_due, notify_session, plan
 from dcc_resources.notifications.telling import Round
+from dcc_resources.redaction import keep_secret
 from dcc_resources.sessions import open_session
 from dcc_resources.tracker import registry
 from dcc_resources.tracker.database import writing
@@ -226,10 +227,12 @@ def test_a_session_that_breaks_off_is_told_and_so_is_the_next_one_that_does_not(
 ) -> None:
     server = mail_server()
     installation = notified(installation, server)
+    keep_secret("Zug-um-Zug-1")
     for _ in range(2):
         with pytest.raises(RuntimeError), open_session(installation.tracker, installation.settings) as session:
-            raise RuntimeError("the disk is on fire")
+            raise RuntimeError("the disk is on fire, and the password Zug-um-Zug-1")
     (told,) = letters(server, WRANGLER)
+    assert "Zug-um-Zug-1" not in text_of(told) + html_of(told)
     assert told["Subject"] == f"DCC: Outage: session {session.id - 1}"
     assert "the disk is on fire" in text_of(told)
     installation.run_session()
