@@ -129,7 +129,14 @@ class Ledger:
             changed = (
                 update(NotificationRow).where(*rows).values(state=Sending.SENDING, attempts=counted, changed=utc_now())
             )
-            return bool(connection.execute(changed).rowcount == len(claim.items))
+            if connection.execute(changed).rowcount == len(claim.items):
+                return True
+            # Another message tells some of them; what is left of this one is due again.
+            left = update(NotificationRow).where(
+                NotificationRow.message_id == claim.message_id, NotificationRow.state == Sending.SENDING
+            )
+            connection.execute(left.values(state=Sending.FAILED, attempts=NotificationRow.attempts - 1))
+            return False
 
         return self._write(work)
 

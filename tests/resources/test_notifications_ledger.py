@@ -107,6 +107,20 @@ def test_a_claim_that_was_given_back_leaves_nothing_and_one_that_lapsed_is_anoth
     assert ledger.begin(second)
 
 
+def test_what_another_message_has_not_taken_of_a_claim_that_lapsed_is_due_again(tracker: Engine) -> None:
+    """Else nobody would be told it: a message that was never handed over would pass for one that may have arrived."""
+    ledger = Ledger(tracker)
+    late = ledger.claim(ITEMS, "mail", "a@b")
+    age(tracker)
+    faster = ledger.claim(ITEMS[:2], "mail", "a@b")
+    assert not ledger.begin(late)
+    assert ledger.begin(faster)
+    ledger.settle(faster, Sending.SENT)
+    rest = ledger.claim(ITEMS, "mail", "a@b")
+    assert list(rest.items) == ITEMS[2:]
+    assert ledger.begin(rest)
+
+
 @pytest.mark.parametrize("repeating", [False, True])
 def test_what_a_process_died_over_is_sent_again_only_where_that_can_be_told(tracker: Engine, repeating: bool) -> None:
     ledger = Ledger(tracker)
