@@ -143,10 +143,12 @@ def write_spreadsheet(
 def _print(found: Sequence[Cause], most: int, catalogue: Catalogue) -> None:
     if not found:
         click.echo("Nothing is wrong.")
-    for cause in found[:most]:
+    for place, cause in enumerate(found[:most]):
+        if place:
+            click.echo()
         click.secho(f"{cause.kind}  {printable(cause.title(catalogue))}", fg="red" if cause.fails else None, bold=True)
-        place = "" if cause.centre is None else f"{cause.centre}: "
-        click.echo(f"  {printable(place + cause.who_acts(catalogue))} {printable(cause.remedy(catalogue))}")
+        centre = "" if cause.centre is None else f"{cause.centre}: "
+        click.echo(f"  {printable(centre + cause.who_acts(catalogue))} {printable(cause.remedy(catalogue))}")
         click.echo(f"  {_clears(cause)}")
         example = _example(cause)
         if example:

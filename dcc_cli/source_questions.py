@@ -5,7 +5,7 @@ Questions go to standard error. An answer that cannot be is told and asked again
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -120,13 +120,13 @@ def ask_centre(tracker: Engine, given: Place, *, again: bool) -> Place:
             code = ask("Which centre hosts it? Its code, as in its files' names", str, default=proposed)
         if code in registered:
             return replace(given, centre=code, new_centre=None)
-        new = _ask_new_centre(tracker, code)
+        new = _ask_new_centre(tracker, code, registered)
         if new is not None:
             return replace(given, centre=code, new_centre=new)
         code = ""
 
 
-def _ask_new_centre(tracker: Engine, code: str) -> NewCentre | None:
+def _ask_new_centre(tracker: Engine, code: str, registered: Sequence[str]) -> NewCentre | None:
     """A centre to register, None if it is not to be."""
     from dcc_resources.mail_addresses import parse_addresses
     from dcc_resources.tracker import registry
@@ -146,11 +146,17 @@ def _ask_new_centre(tracker: Engine, code: str) -> NewCentre | None:
             return True
         return False
 
-    name = {known.short_name: known.full_name for known in KNOWN_CENTRES}.get(code, "")
+    names = {known.short_name: known.full_name for known in KNOWN_CENTRES}
+    name = names.get(code, "")
     if refused(registry.NewCentre(code, name or code)):
         return None
     shown = f"{printable(code)} ({name})" if name else printable(code)
-    if not click.confirm(f"Centre {shown} is not registered. Register it too?", default=True, err=True):
+    similar = (
+        None if name else next((each for each in (*registered, *names) if each.casefold() == code.casefold()), None)
+    )
+    if similar is not None:
+        click.echo(f"  Codes are told apart by capitals: {similar} is another centre than {printable(code)}.", err=True)
+    if not click.confirm(f"Centre {shown} is not registered. Register it too?", default=similar is None, err=True):
         return None
     while True:
         called = name or ask("Its full name", str)

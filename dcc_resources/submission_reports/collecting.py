@@ -34,7 +34,7 @@ from dcc_resources.submission_reports.model import (
     Tone,
     ZipLine,
 )
-from dcc_resources.submission_reports.outcomes import outcome_of, tone_of
+from dcc_resources.submission_reports.outcomes import only_waits, outcome_of, tone_of
 from dcc_resources.submission_reports.zip_lines import zips_of_centre, zips_of_session
 from dcc_resources.tracker.models import utc_now
 from dcc_resources.tracker.queries import CrawlEntry, StateCount, latest_crawls, list_sessions
@@ -85,6 +85,7 @@ def collect_submission(
         story.phase, story.status, states, held=held, taken=None if accepted is None else accepted.anything
     )
     causes = gather_zip_causes(tracker, qc, key)
+    waits = accepted is not None and only_waits(outcome, causes)
     return SubmissionReport(
         key=key,
         centre=story.centre,
@@ -92,7 +93,7 @@ def collect_submission(
         phase=story.phase,
         status=story.status,
         outcome=outcome,
-        tone=tone_of(outcome),
+        tone=Tone.WARN if waits else tone_of(outcome),
         made=utc_now(),
         size_bytes=story.size_bytes,
         md5=story.md5,

@@ -23,7 +23,7 @@ from dcc_resources.submission_reports.model import (
     SubmissionReport,
     ZipLine,
 )
-from dcc_resources.submission_reports.sentences import next_sentences
+from dcc_resources.submission_reports.sentences import next_sentences, words_of
 from dcc_resources.submission_reports.words import (
     OUTCOME_WORDS,
     PHASE_WORDS,
@@ -49,7 +49,7 @@ def as_json(report: Report, catalogue: Catalogue) -> dict[str, Any]:
 
 
 def _submission(report: SubmissionReport, catalogue: Catalogue) -> dict[str, Any]:
-    words = OUTCOME_WORDS[report.outcome]
+    words = words_of(report)
     return {
         "format": FORMAT,
         "kind": "submission",

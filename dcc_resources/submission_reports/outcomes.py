@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from dcc_resources.submission_reports.model import Outcome, Standing, Step, Tone
 from dcc_resources.tracker.queries import StateCount
 from dcc_resources.tracker.reference import Phase, Status
+
+if TYPE_CHECKING:
+    from dcc_resources.causes.cause import Cause
 
 DOCUMENT_PHASES: Final = (
     Phase.XML_NAME,
@@ -93,6 +96,13 @@ def _some_taken(states: Iterable[StateCount]) -> bool:
 def tone_of(outcome: Outcome) -> Tone:
     """How good an outcome is."""
     return _TONES[outcome]
+
+
+def only_waits(outcome: Outcome, causes: Iterable[Cause]) -> bool:
+    """Whether what failed of a submission clears by itself: as long as other data are missing, nobody has to act."""
+    failing = [cause for cause in causes if cause.fails]
+    faulty = outcome in (Outcome.NOTHING_TAKEN, Outcome.PARTLY_TAKEN)
+    return faulty and bool(failing) and all(cause.clears_by_itself for cause in failing)
 
 
 def steps_of(phase: Phase, status: Status) -> tuple[Step, ...]:

@@ -114,9 +114,10 @@ def render_html(
 def _of_submission(report: SubmissionReport, catalogue: Catalogue) -> dict[str, Any]:
     entities = () if report.accepted is None else report.accepted.entities
     return {
-        "words": words.OUTCOME_WORDS[report.outcome],
+        "words": sentences.words_of(report),
         "next_sentences": sentences.next_sentences(report),
         "whole_reasons": sentences.whole_reasons(report),
+        "waits": sentences.words_of(report) is words.NOTHING_TO_CORRECT,
         "notes": sentences.notes(report, catalogue),
         "hosts": report.hosts[:MOST_HOSTS],
         "told": {name: any(getattr(one, name) for one in entities) for name in _ONLY_WHERE_ANY},

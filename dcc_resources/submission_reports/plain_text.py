@@ -51,7 +51,7 @@ def render_text(report: Report, catalogue: Catalogue) -> str:
 
 
 def _submission(report: SubmissionReport, catalogue: Catalogue) -> Iterator[str]:
-    said = OUTCOME_WORDS[report.outcome]
+    said = sentences.words_of(report)
     whose = "" if report.centre is None else f" ({report.centre_name or report.centre})"
     yield from _wrapped(f"{report.key}{whose}")
     yield from _wrapped(f"{catalogue.text(said.headline)}.", 2)

@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Final
 from dcc_resources.languages import Catalogue
 from dcc_resources.languages.marking import mark_plural
 from dcc_resources.submission_reports.model import DocumentReport, Outcome, Step, SubmissionReport, ZipLine
+from dcc_resources.submission_reports.outcomes import only_waits
 from dcc_resources.submission_reports.words import (
     CRAWL_WORDS,
+    NOTHING_TO_CORRECT,
     OUTCOME_WORDS,
     PHASE_WORDS,
     SUBMIT_AGAIN,
     SUBMIT_FOR_EDIT,
+    OutcomeWords,
 )
 from dcc_resources.tracker.queries import CrawlEntry
 from dcc_resources.tracker.reference import Phase, Status
@@ -34,6 +37,13 @@ _ARCHIVE_OUTCOMES: Final = (
 _MOST_WHOLE: Final = 3
 
 
+def words_of(report: SubmissionReport) -> OutcomeWords:
+    """What became of a submission, in words: what only waits for other data is not to be corrected."""
+    if report.accepted is not None and only_waits(report.outcome, report.causes):
+        return NOTHING_TO_CORRECT
+    return OUTCOME_WORDS[report.outcome]
+
+
 def next_sentences(report: SubmissionReport) -> tuple[str, ...]:
     """What happens next, as texts for a catalogue: of what is to be corrected only the ways that apply here."""
     failed = {state.phase for state in report.states if state.status is Status.FAILED}
@@ -42,7 +52,7 @@ def next_sentences(report: SubmissionReport) -> tuple[str, ...]:
         left_out.add(SUBMIT_AGAIN)
     if Phase.DATA not in failed:
         left_out.add(SUBMIT_FOR_EDIT)
-    return tuple(sentence for sentence in OUTCOME_WORDS[report.outcome].next if sentence not in left_out)
+    return tuple(sentence for sentence in words_of(report).next if sentence not in left_out)
 
 
 def next_of_line(line: ZipLine) -> str:

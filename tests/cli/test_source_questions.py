@@ -73,6 +73,14 @@ def test_a_centre_that_nobody_knows_is_asked_its_name(dcc: Dcc, answer: Callable
     assert dcc.json("centre", "list")[-1]["full_name"] == "Institute of Mice"
 
 
+def test_a_code_in_other_capitals_is_doubted(dcc: Dcc, answer: Callable[..., Result], folder: Path) -> None:
+    said = answer("WTSI", "", "h", "", "Wtsi", "y", "", "file", folder, "y").stderr
+    assert "Codes are told apart by capitals: Wtsi is another centre than WTSI." in said
+    assert "Codes are told apart by capitals: H is another centre than h." in said
+    assert said.count("Codes are told apart") == 2
+    assert [centre["short_name"] for centre in dcc.json("centre", "list")] == ["H", "J", "Wtsi"]
+
+
 def test_a_centre_that_is_not_to_be_registered_is_asked_anew(
     dcc: Dcc, answer: Callable[..., Result], folder: Path
 ) -> None:

@@ -336,6 +336,16 @@ def test_what_clears_by_itself_comes_after_what_is_to_be_corrected_and_apart_fro
     assert "It comes later" not in page.section("correct")
     assert page.texts("//article/h3") == [one["title"] for one in desk.json(report)["causes"]]
     assert page.texts("//article/h3")[1].startswith("It comes later")
+    waiting = replace(report, causes=(clearing,))
+    page, shown = desk.page_of(waiting), desk.json(waiting)
+    assert "Nothing in it has to be corrected." in page.section("outcome")
+    assert "need not be submitted again" in page.section("next")
+    assert "“edit”" not in page.section("next")
+    assert (shown["headline"] in page.section("outcome"), shown["next"]) == (
+        True,
+        page.texts("//section[@aria-labelledby='next']//li"),
+    )
+    assert shown["who_acts"] in render_text(waiting, desk.catalogue())
     assert text.index("What to correct") < text.index("What clears by itself") < text.index("It comes later")
 
 
