@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from sqlalchemy import Engine
+from sqlalchemy.exc import SQLAlchemyError
 
 from dcc_resources.databases.columns import utc_now
-from dcc_resources.errors import NotificationNotSentError
+from dcc_resources.errors import DatabaseUnreachableError, DccError, NotificationNotSentError
 from dcc_resources.notifications.channels import Channel, open_channels
 from dcc_resources.notifications.composing import Composer
 from dcc_resources.notifications.ledger import Claim, Ledger, Sending
@@ -85,7 +86,8 @@ class Round:
     ) -> Sequence[Item]:
         """Tell a recipient what of `items` is new to it; what it was told, or may have been told, now.
 
-        Raises what the composing raises, and TrackerUnreachableError.
+        What cannot be put into words is said, and due again. Raises TrackerUnreachableError; in a dry round, what the
+        composing raises.
         """
         free = self.ledger.not_told(items, channel.name, recipient)
         if not needed(free):
@@ -123,6 +125,11 @@ class Round:
     def _send(self, channel: Channel, claim: Claim, compose: Compose) -> Sequence[Item]:
         try:
             message = compose(claim.message_id, claim.items, channel)
+        except (DatabaseUnreachableError, SQLAlchemyError):
+            self.ledger.release(claim)
+            raise
+        except Exception as error:
+            return self._not_composed(claim, error)
         except BaseException:
             self.ledger.release(claim)
             raise
@@ -140,6 +147,17 @@ class Round:
         self._failures[channel.name] = 0
         self.sent[channel.name] += 1
         return claim.items
+
+    def _not_composed(self, claim: Claim, error: Exception) -> Sequence[Item]:
+        """What one message cannot be made of keeps nobody else from being told."""
+        log.exception("A notification of %s met a fault", claim.recipient)
+        reason = str(error) if isinstance(error, DccError) else f"it met a fault ({type(error).__name__}): see the log."
+        said = f"A notification of {claim.recipient} could not be made: {reason}"
+        self._not_sent += 1
+        self.said.append(said)
+        if self.ledger.begin(claim):
+            self.ledger.settle(claim, Sending.FAILED, said)
+        return ()
 
     def _failed(self, channel: Channel, claim: Claim, said: str, *, unsure: bool) -> Sequence[Item]:
         self._failures[channel.name] += 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from email.message import EmailMessage
 from pathlib import Path
@@ -441,6 +442,25 @@ def test_a_channel_that_fails_twice_is_left_alone_for_the_round_and_tried_in_the
     working = Recording()
     assert tell_all(installation, working, monkeypatch).sent == {"mail": 4}
     assert tell_all(installation, working, monkeypatch).sent == {}
+
+
+def test_what_cannot_be_put_into_words_for_one_keeps_nobody_else_from_being_told(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    channel = Recording()
+    monkeypatch.setattr(telling, "open_channels", lambda _: [channel])
+    round_ = Round(installation.tracker, installation.settings)
+
+    def compose(number: str, items: Sequence[Item], _: object) -> Message:
+        if items[0].subject == "a":
+            raise ZeroDivisionError
+        return Message(number, Kind.TEST, "s", "t")
+
+    for subject in ("a", "b"):
+        round_.tell(channel, "somebody", [Item(Kind.ADDRESS, subject)], compose)
+    assert (channel.tried, round_.failed, dict(round_.sent)) == (["somebody"], 1, {"mail": 1})
+    assert "ZeroDivisionError" in " ".join(round_.conclude())
+    assert round_.ledger.not_told([Item(Kind.ADDRESS, "a")], "mail", "somebody") != []
 
 
 @pytest.mark.parametrize(("repeats", "again"), [(False, []), (True, ["a", "b", "c", "d"])])
