@@ -77,6 +77,7 @@ NEXT: Final[Mapping[str, tuple[Step, ...]]] = {
         Step("dcc report {zip_action} --html report.html", "the page to send to the centre", needs="without_page"),
         Step("dcc report --centre {centre} --html report.html", "the page to send to the centre", needs="without_page"),
         Step("dcc report --centre {centre_of_zip}", "all that the centre has submitted"),
+        Step("dcc data causes --centre {centre} --spreadsheet {centre}.xlsx", "every finding, to be sent with it"),
         _STATUS,
     ),
     "sessions": (_STATUS,),

@@ -77,7 +77,7 @@ def report(
       causes      the worst first: {"key", "kind", "subject", "acts", "severity", "title", "remedy",
                   "findings", "documents", "clears", "example", ...}; causes_total, findings_total
       accepted    null, or {"entities", "procedures", "contexts", "measurements", ...}
-      pictures    {"name", "title", "caption", "alt", "outliers"}
+      pictures    {"name", "title", "caption", "rule", "alt", "outliers"}
     of a centre or session
       outcomes, states, zips, sources, causes   with what each source's last crawl did not take
     Lists are bounded; beside each is the number of all.
@@ -101,7 +101,8 @@ def report(
             from dcc_resources.submission_reports.plain_text import render_text
 
             click.echo(render_text(found, catalogue), nl=False)
-    know(without_page=html is None, centre_of_zip=getattr(found, "centre", None))
+    centre_of_zip = None if zip_action is None else getattr(found, "centre", None)
+    know(without_page=html is None, centre_of_zip=centre_of_zip)
 
 
 def _subject(zip_action: str | None, centre: str | None, session: int | None) -> _Subject:

@@ -35,6 +35,8 @@ def test_the_terminal_tells_in_short_what_became_of_it_and_what_comes_next(submi
     assert "line 4, column 5" in told.stdout
     assert max(map(len, told.stdout.splitlines())) <= 100
     assert f"Next: dcc report {PARTLY_VALID} --html report.html" in told.stderr
+    page = submitted("report", "--centre", "H", "--html", submitted.root / "H.html", env={"DCC_SUGGESTIONS": "true"})
+    assert "Next: dcc data causes --centre H --spreadsheet H.xlsx" in page.stderr
     waits = submitted("report", GOOD).stdout
     assert "wait to be taken over" in waits
     assert "What to correct" not in waits
