@@ -150,7 +150,8 @@ def centre_picture(centre: str, number: int) -> Answer:
     def make() -> Answer:
         def draw(asked: _Databases) -> bytes | None:
             wanted = number if number <= MOST_PICTURES else 0
-            drawn = draw_centre_pictures(asked.qc, centre, asked.settings, load_catalogue(None, asked.settings), wanted)
+            said = load_catalogue(None, asked.settings)
+            drawn = draw_centre_pictures(asked.qc, centre, asked.settings, said, wanted, with_others=True)
             return drawn[number - 1].png if 0 < number <= len(drawn) else None
 
         made = _reading(draw)

@@ -42,13 +42,20 @@ class _Worth(NamedTuple):
 
 
 def pictures_of_zip(
-    qc: Connection, key: ZipKey, catalogue: Catalogue, *, most: int = MOST_PICTURES, fonts: Path | None = None
+    qc: Connection,
+    key: ZipKey,
+    catalogue: Catalogue,
+    *,
+    most: int = MOST_PICTURES,
+    with_others: bool = True,
+    fonts: Path | None = None,
 ) -> list[Picture]:
     """Pictures of what a zip action brought that is current and valid, the most telling first; at most `most`.
 
     First parameters with outliers, those with most of them first; then those whose median is furthest from that of what
     was there before, in interquartile ranges; then those with most values. The last picture is that of experiments by
-    week. Without data that are current and valid there are none. `fonts`: see `Picture`.
+    week. Without data that are current and valid there are none. `with_others`: beside other centres' values.
+    `fonts`: see `Picture`.
     """
     documents = as_json(documents_of(qc, key))
     own = _MEASUREMENT.c
@@ -61,17 +68,24 @@ def pictures_of_zip(
         .limit(MOST_CONSIDERED)
     )
     rows = [(row[0], row[1]) for row in qc.execute(touched, {"documents": documents})]
-    return _pictures(qc, rows, key, catalogue, most, fonts)
+    return _pictures(qc, rows, key, catalogue, most, with_others, fonts)
 
 
 def pictures_of_centre(
-    qc: Connection, centre: str, catalogue: Catalogue, *, most: int = MOST_PICTURES, fonts: Path | None = None
+    qc: Connection,
+    centre: str,
+    catalogue: Catalogue,
+    *,
+    most: int = MOST_PICTURES,
+    with_others: bool = True,
+    fonts: Path | None = None,
 ) -> list[Picture]:
     """Pictures of a centre's current, valid data, the most telling first; at most `most`.
 
     First parameters with outliers among all of its values, then as `pictures_of_zip`; nothing is new in them.
     """
-    return _pictures(qc, [(row, centre) for row in _measured_at(qc, centre)], None, catalogue, most, fonts)
+    touched = [(row, centre) for row in _measured_at(qc, centre)]
+    return _pictures(qc, touched, None, catalogue, most, with_others, fonts)
 
 
 def _measured_at(qc: Connection, centre: str) -> list[str]:
@@ -108,6 +122,7 @@ def _pictures(
     key: ZipKey | None,
     catalogue: Catalogue,
     most: int,
+    with_others: bool,
     fonts: Path | None,
 ) -> list[Picture]:
     """Of pairs of parameter and centre, the most telling pictures, and then one of the weeks of the first centre."""
@@ -122,7 +137,8 @@ def _pictures(
     ranked.sort(key=lambda pair: pair[0])
     pictures = []
     for worth, parameter in ranked[: most - 1] if most > 1 else ranked[:1]:
-        taken = take(qc, parameter, worth.centre, key, with_others=not is_series(parameter), most=MOST_VALUES)
+        beside = with_others and not is_series(parameter)
+        taken = take(qc, parameter, worth.centre, key, with_others=beside, most=MOST_VALUES)
         if taken is not None:
             pictures.append(_picture(taken, catalogue, fonts))
     counted = weeks.count_weeks(qc, ranked[0][0].centre, key) if ranked and most > 1 else None

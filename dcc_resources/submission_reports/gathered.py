@@ -50,7 +50,7 @@ def gather_not_taken(tracker: Connection, source_id: int) -> list[NotTaken]:
 def draw_zip_pictures(
     qc: Connection | None, key: ZipKey, settings: Settings, catalogue: Catalogue | None, most: int
 ) -> tuple[Picture, ...]:
-    """Pictures of what a zip action brought, the most telling first."""
+    """Pictures of what a zip action brought beside its centre's own data, the most telling first."""
     if qc is None or most < 1:
         return ()
     from dcc_resources.languages import load_catalogue
@@ -58,13 +58,19 @@ def draw_zip_pictures(
     from dcc_resources.plots.picture import font_directory
 
     said = catalogue or load_catalogue(None, settings)
-    return tuple(pictures_of_zip(qc, key, said, most=most, fonts=font_directory(settings)))
+    return tuple(pictures_of_zip(qc, key, said, most=most, with_others=False, fonts=font_directory(settings)))
 
 
 def draw_centre_pictures(
-    qc: Connection | None, centre: str, settings: Settings, catalogue: Catalogue | None, most: int
+    qc: Connection | None,
+    centre: str,
+    settings: Settings,
+    catalogue: Catalogue | None,
+    most: int,
+    *,
+    with_others: bool = False,
 ) -> tuple[Picture, ...]:
-    """Pictures of a centre's data, the most telling first."""
+    """Pictures of a centre's data, the most telling first: of nobody else's, since its reports are for the centre."""
     if qc is None or most < 1:
         return ()
     from dcc_resources.languages import load_catalogue
@@ -72,4 +78,5 @@ def draw_centre_pictures(
     from dcc_resources.plots.picture import font_directory
 
     said = catalogue or load_catalogue(None, settings)
-    return tuple(pictures_of_centre(qc, centre, said, most=most, fonts=font_directory(settings)))
+    fonts = font_directory(settings)
+    return tuple(pictures_of_centre(qc, centre, said, most=most, with_others=with_others, fonts=fonts))

@@ -24,6 +24,7 @@ from dcc_resources.plots.taking import Taken, Values, require, take
 from dcc_resources.plots.weeks import MOST_WEEKS, count_weeks, draw_weeks
 from dcc_resources.qc_database.database import writing
 from dcc_resources.settings import Settings
+from dcc_resources.submission_reports.gathered import draw_centre_pictures, draw_zip_pictures
 from tests.databases import only_sqlite
 from tests.resources.plot_data import (
     ANIMALS,
@@ -86,6 +87,23 @@ def test_other_centres_stand_beside_the_one_that_is_meant(qc_database: Engine) -
         groups = grouped(taken_of(connection, key=None)).groups
     shown = [(group.centre, group.zygosity, group.drawn.count) for group in groups]
     assert shown == [("H", "homozygous", 20), ("H", "wild type", 10), ("J", "homozygous", 20), ("J", "wild type", 10)]
+
+
+@only_sqlite
+def test_what_a_centre_is_sent_shows_nothing_of_other_centres(qc_database: Engine, settings: Settings) -> None:
+    catalogue = load_catalogue("en", settings)
+    submit_history(qc_database)
+    submit_history(qc_database, "Wtsi")
+    submit_new(qc_database, weighed("new", "25"), named=["new"])
+    with qc_database.connect() as connection:
+        sent = [
+            *draw_zip_pictures(connection, NEW, settings, catalogue, 3),
+            *draw_centre_pictures(connection, "H", settings, catalogue, 3),
+        ]
+        seen = draw_centre_pictures(connection, "H", settings, catalogue, 3, with_others=True)
+    assert len(sent) >= 4
+    assert [picture.name for picture in sent if "Wtsi" in picture.svg + picture.alt + picture.caption] == []
+    assert any("Wtsi" in picture.svg and "Wtsi" in picture.alt for picture in seen)
 
 
 def test_there_is_no_picture_of_what_is_not_there(qc_database: Engine, settings: Settings) -> None:
