@@ -212,10 +212,11 @@ def test_a_waiver_that_sets_aside_concerns_what_another_lowered_and_not_the_othe
 ) -> None:
     with writing(qc_database) as connection:
         lowering = given(connection, waiver("P9", effect=WaiverEffect.WARN))
-        waiving = given(connection, waiver("P9", centre="H"))
     for document in faulty:
         judge(qc_database, document, basis(lowering))
     assert asked(qc_database, healing.documents_of_begun_waivers, [lowering]) == []
+    with writing(qc_database) as connection:
+        waiving = given(connection, waiver("P9", centre="H"))
     assert asked(qc_database, healing.documents_of_begun_waivers, [lowering, waiving]) == [faulty[0].document_id]
     judge(qc_database, faulty[0], basis(lowering, waiving))
     assert asked(qc_database, healing.documents_of_begun_waivers, [lowering, waiving]) == []
