@@ -85,7 +85,8 @@ def collect_submission(
         story.phase, story.status, states, held=held, taken=None if accepted is None else accepted.anything
     )
     causes = gather_zip_causes(tracker, qc, key)
-    waits = accepted is not None and only_waits(outcome, causes)
+    if accepted is not None and only_waits(outcome, causes):
+        outcome = Outcome.WAITS_FOR_DATA
     return SubmissionReport(
         key=key,
         centre=story.centre,
@@ -93,7 +94,7 @@ def collect_submission(
         phase=story.phase,
         status=story.status,
         outcome=outcome,
-        tone=Tone.WARN if waits else tone_of(outcome),
+        tone=tone_of(outcome),
         made=utc_now(),
         size_bytes=story.size_bytes,
         md5=story.md5,

@@ -34,6 +34,7 @@ class Outcome(StrEnum):
     UNDER_WAY = "under way"
     NOTHING_TAKEN = "nothing taken"
     PARTLY_TAKEN = "partly taken"
+    WAITS_FOR_DATA = "waits for data"
     HELD = "held"
     WITHDRAWN = "withdrawn"
     TO_BE_TAKEN = "to be taken"

@@ -45,6 +45,7 @@ _TONES: Final = {
     Outcome.UNDER_WAY: Tone.WAIT,
     Outcome.NOTHING_TAKEN: Tone.BAD,
     Outcome.PARTLY_TAKEN: Tone.WARN,
+    Outcome.WAITS_FOR_DATA: Tone.WARN,
     Outcome.HELD: Tone.WARN,
     Outcome.WITHDRAWN: Tone.WAIT,
     Outcome.TO_BE_TAKEN: Tone.WAIT,
@@ -101,8 +102,12 @@ def tone_of(outcome: Outcome) -> Tone:
 def only_waits(outcome: Outcome, causes: Iterable[Cause]) -> bool:
     """Whether what failed of a submission clears by itself: as long as other data are missing, nobody has to act."""
     failing = [cause for cause in causes if cause.fails]
-    faulty = outcome in (Outcome.NOTHING_TAKEN, Outcome.PARTLY_TAKEN)
-    return faulty and bool(failing) and all(cause.clears_by_itself for cause in failing)
+    return is_faulty(outcome) and bool(failing) and all(cause.clears_by_itself for cause in failing)
+
+
+def is_faulty(outcome: Outcome) -> bool:
+    """Whether documents failed, so that somebody must act unless what failed clears by itself."""
+    return outcome in (Outcome.NOTHING_TAKEN, Outcome.PARTLY_TAKEN)
 
 
 def steps_of(phase: Phase, status: Status) -> tuple[Step, ...]:

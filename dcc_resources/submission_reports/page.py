@@ -23,7 +23,7 @@ from dcc_resources.submission_reports.limits import (
     MOST_REASONS,
     shortened,
 )
-from dcc_resources.submission_reports.model import CentreReport, Report, SessionReport, SubmissionReport
+from dcc_resources.submission_reports.model import CentreReport, Outcome, Report, SessionReport, SubmissionReport
 from dcc_resources.submission_reports.templates import SHIPPED, render
 
 _TEMPLATES: Final = {
@@ -117,7 +117,7 @@ def _of_submission(report: SubmissionReport, catalogue: Catalogue) -> dict[str, 
         "words": sentences.words_of(report),
         "next_sentences": sentences.next_sentences(report),
         "whole_reasons": sentences.whole_reasons(report),
-        "waits": sentences.words_of(report) is words.NOTHING_TO_CORRECT,
+        "waits": report.outcome is Outcome.WAITS_FOR_DATA,
         "notes": sentences.notes(report, catalogue),
         "hosts": report.hosts[:MOST_HOSTS],
         "told": {name: any(getattr(one, name) for one in entities) for name in _ONLY_WHERE_ANY},

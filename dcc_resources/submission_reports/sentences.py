@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING, Final
 from dcc_resources.languages import Catalogue
 from dcc_resources.languages.marking import mark_plural
 from dcc_resources.submission_reports.model import DocumentReport, Outcome, Step, SubmissionReport, ZipLine
-from dcc_resources.submission_reports.outcomes import only_waits
 from dcc_resources.submission_reports.words import (
     CRAWL_WORDS,
-    NOTHING_TO_CORRECT,
     OUTCOME_WORDS,
     PHASE_WORDS,
     SUBMIT_AGAIN,
@@ -38,9 +36,7 @@ _MOST_WHOLE: Final = 3
 
 
 def words_of(report: SubmissionReport) -> OutcomeWords:
-    """What became of a submission, in words: what only waits for other data is not to be corrected."""
-    if report.accepted is not None and only_waits(report.outcome, report.causes):
-        return NOTHING_TO_CORRECT
+    """What became of a submission, in words."""
     return OUTCOME_WORDS[report.outcome]
 
 

@@ -106,6 +106,13 @@ OUTCOME_WORDS: Final[Mapping[Outcome, OutcomeWords]] = {
         CENTRE_ACTS,
         (SUBMIT_AGAIN, SUBMIT_FOR_EDIT),
     ),
+    Outcome.WAITS_FOR_DATA: OutcomeWords(
+        mark("Waits for other data"),
+        mark("The archive waits for data that have not been accepted yet"),
+        mark("Nothing in it has to be corrected. What waits counts as soon as what it refers to is there."),
+        mark("Nobody, when what is missing is on its way"),
+        (mark("This archive need not be submitted again. Submit what is missing, where you have not done so."),),
+    ),
     Outcome.HELD: OutcomeWords(
         mark("Waits to be confirmed"),
         mark("The archive waits to be confirmed, because it would change much"),
@@ -148,15 +155,6 @@ OUTCOME_WORDS: Final[Mapping[Outcome, OutcomeWords]] = {
         (mark("Nothing needs to be done. To change something later, submit it in the directory “edit”."),),
     ),
 }
-
-NOTHING_TO_CORRECT: Final = OutcomeWords(
-    mark("Waits for other data"),
-    mark("The archive waits for data that have not been accepted yet"),
-    mark("Nothing in it has to be corrected. What waits counts as soon as what it refers to is there."),
-    mark("Nobody, when what is missing is on its way"),
-    (mark("This archive need not be submitted again. Submit what is missing, where you have not done so."),),
-)
-"""Of an archive that failed, or did in part, only for what clears by itself."""
 
 TONE_WORDS: Final[Mapping[Tone, str]] = {
     Tone.GOOD: mark("In order"),

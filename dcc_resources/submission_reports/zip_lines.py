@@ -6,11 +6,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from sqlalchemy import Connection, Subquery, func, select
+from sqlalchemy import Connection, Subquery, case, false, func, select
 
-from dcc_resources.outcomes import HELD, ZipKey
-from dcc_resources.submission_reports.model import Tone, ZipLine
-from dcc_resources.submission_reports.outcomes import outcome_of, tone_of
+from dcc_resources.causes.cause import Actor
+from dcc_resources.causes.rule_faces import RULE_FACES
+from dcc_resources.outcomes import HELD, UNCHECKED_MARK, WARNING_MARK, ZipKey
+from dcc_resources.submission_reports.model import Outcome, Tone, ZipLine
+from dcc_resources.submission_reports.outcomes import is_faulty, outcome_of, tone_of
 from dcc_resources.tracker.models import (
     AnException,
     Centre,
@@ -55,6 +57,7 @@ def list_zips(connection: Connection, wanted: Any) -> list[ZipLine]:
     """The zip actions whose ids a query selects: the worst first, of these the newest."""
     states = _document_states(connection, wanted)
     held = _held(connection, wanted)
+    waiting = _only_waiting(connection, wanted)
     query = (
         select(
             ZipAction.id,
@@ -70,15 +73,19 @@ def list_zips(connection: Connection, wanted: Any) -> list[ZipLine]:
         .where(ZipAction.id.in_(wanted))
         .order_by(ZipFile.created.desc(), ZipFile.inc.desc(), ZipAction.id.desc())
     )
-    lines = [_line(row, states[row[0]], row[0] in held) for row in connection.execute(query)]
+    lines = [
+        _line(row, states[row[0]], held=row[0] in held, waits=row[0] in waiting) for row in connection.execute(query)
+    ]
     return sorted(lines, key=lambda line: _WORST_FIRST.index(line.tone))
 
 
-def _line(row: Any, states: Iterable[StateCount], held: bool) -> ZipLine:
+def _line(row: Any, states: Iterable[StateCount], *, held: bool, waits: bool) -> ZipLine:
     _, todo, file_name, centre, phase_id, status_id, size_bytes = row
     counts = list(states)
     phase, status = Phase(phase_id), Status(status_id)
     outcome = outcome_of(phase, status, counts, held=held, taken=None)
+    if is_faulty(outcome) and waits:
+        outcome = Outcome.WAITS_FOR_DATA
     return ZipLine(
         key=ZipKey(ACTIONS_BY_ID[todo], file_name),
         centre=centre,
@@ -114,6 +121,23 @@ def _document_states(connection: Connection, wanted: Any) -> Mapping[int, list[S
     for za_id, phase, status, count in connection.execute(query):
         states[za_id].append(StateCount(Phase(phase), Status(status), count))
     return states
+
+
+def _only_waiting(connection: Connection, wanted: Any) -> set[int]:
+    """Those whose failed documents have errors that clear by themselves, and no other."""
+    latest = _latest(wanted)
+    clearing = [kind for kind, faces in RULE_FACES.items() if all(face.acts is Actor.NOBODY for face in faces)]
+    marked = XmlLog.message.startswith(WARNING_MARK) | XmlLog.message.startswith(UNCHECKED_MARK)
+    query = (
+        select(latest.c.za_id)
+        .join(XmlFile, XmlFile.zip_id == latest.c.download_id)
+        .join(XmlLog, XmlLog.xml_id == XmlFile.id)
+        .join(AnException, AnException.id == XmlLog.exception_id)
+        .where(XmlFile.status_id == Status.FAILED, XmlLog.cleared.is_(None), ~func.coalesce(marked, false()))
+        .group_by(latest.c.za_id)
+        .having(func.sum(case((AnException.short_name.in_(clearing), 0), else_=1)) == 0)
+    )
+    return set(connection.scalars(query))
 
 
 def _held(connection: Connection, wanted: Any) -> set[int]:

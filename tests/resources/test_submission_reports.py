@@ -336,7 +336,7 @@ def test_what_clears_by_itself_comes_after_what_is_to_be_corrected_and_apart_fro
     assert "It comes later" not in page.section("correct")
     assert page.texts("//article/h3") == [one["title"] for one in desk.json(report)["causes"]]
     assert page.texts("//article/h3")[1].startswith("It comes later")
-    waiting = replace(report, causes=(clearing,))
+    waiting = replace(report, causes=(clearing,), outcome=Outcome.WAITS_FOR_DATA)
     page, shown = desk.page_of(waiting), desk.json(waiting)
     assert "Nothing in it has to be corrected." in page.section("outcome")
     assert "need not be submitted again" in page.section("next")
