@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from sqlalchemy import Connection, Subquery, case, false, func, select
+from sqlalchemy import Connection, Select, Subquery, case, false, func, select
 
 from dcc_resources.causes.cause import Actor
 from dcc_resources.causes.rule_faces import RULE_FACES
@@ -125,29 +125,28 @@ def _document_states(connection: Connection, wanted: Any) -> Mapping[int, list[S
 
 def _only_waiting(connection: Connection, wanted: Any) -> set[int]:
     """Those whose failed documents have errors that clear by themselves, and no other."""
-    latest = _latest(wanted)
     clearing = [kind for kind, faces in RULE_FACES.items() if all(face.acts is Actor.NOBODY for face in faces)]
     marked = XmlLog.message.startswith(WARNING_MARK) | XmlLog.message.startswith(UNCHECKED_MARK)
+    entries = _entries_that_hold(wanted)
     query = (
-        select(latest.c.za_id)
-        .join(XmlFile, XmlFile.zip_id == latest.c.download_id)
-        .join(XmlLog, XmlLog.xml_id == XmlFile.id)
-        .join(AnException, AnException.id == XmlLog.exception_id)
-        .where(XmlFile.status_id == Status.FAILED, XmlLog.cleared.is_(None), ~func.coalesce(marked, false()))
-        .group_by(latest.c.za_id)
+        entries.where(XmlFile.status_id == Status.FAILED, ~func.coalesce(marked, false()))
+        .group_by(entries.selected_columns.za_id)
         .having(func.sum(case((AnException.short_name.in_(clearing), 0), else_=1)) == 0)
     )
     return set(connection.scalars(query))
 
 
 def _held(connection: Connection, wanted: Any) -> set[int]:
+    return set(connection.scalars(_entries_that_hold(wanted).where(AnException.short_name == HELD).distinct()))
+
+
+def _entries_that_hold(wanted: Any) -> Select[tuple[int]]:
+    """The column `za_id` of each entry in the logs of documents of the latest downloads that still holds."""
     latest = _latest(wanted)
-    query = (
+    return (
         select(latest.c.za_id)
-        .distinct()
         .join(XmlFile, XmlFile.zip_id == latest.c.download_id)
         .join(XmlLog, XmlLog.xml_id == XmlFile.id)
         .join(AnException, AnException.id == XmlLog.exception_id)
-        .where(AnException.short_name == HELD, XmlLog.cleared.is_(None))
+        .where(XmlLog.cleared.is_(None))
     )
-    return set(connection.scalars(query))
