@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import BinaryIO, Self
 
 from dcc_resources.errors import SizeMismatchError
+from dcc_resources.file_sources.base import Block
 from dcc_resources.outcomes import ZipKey
 from dcc_resources.staging import Origin, Staging
 
@@ -74,7 +75,7 @@ class DownloadSink:
         self._noted = noted
         return self._staging.part(self.key).open("ab")
 
-    def __call__(self, block: bytes) -> None:
+    def __call__(self, block: Block) -> None:
         """Take the next block. Raises SizeMismatchError when that is more than was listed."""
         if self._part is None:
             self._part = self._opened(noted=len(block) != self._expected)

@@ -10,11 +10,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import TracebackType
-from typing import Protocol, Self, runtime_checkable
+from typing import Protocol, Self, TypeAlias, runtime_checkable
 
 from pydantic import SecretStr
 
 from dcc_resources.naming import Action
+
+Block: TypeAlias = bytes | bytearray | memoryview
+"""Bytes of a file, good only until the call that they are passed to returns: the memory may be used again then."""
 
 
 class SourceProtocol(StrEnum):
@@ -123,7 +126,7 @@ class Connection(Protocol):
         self,
         action: Action,
         name: str,
-        sink: Callable[[bytes], object],
+        sink: Callable[[Block], object],
         *,
         size: int | None,
         offset: int = 0,
@@ -131,6 +134,7 @@ class Connection(Protocol):
     ) -> None:
         """Pass the bytes of a file from `offset` on to `sink`, in order, in blocks of at most 1 MiB.
 
+        A block is anything bytes-like whose items are bytes; `sink` keeps none, for its memory may be used again.
         `size` is the listed size, which saves asking for it; `modified` the listed time, which a protocol that can
         makes a condition of the transfer. Never passes more than `size - offset` bytes plus one block (a server may
         send without end). Raises FileMissingError, TransferFailedError, SourceTimeoutError.

@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator
 from contextlib import closing
 
 from dcc_resources.errors import FileMissingError
-from dcc_resources.file_sources.base import Connection
+from dcc_resources.file_sources.base import Block, Connection
 from dcc_resources.file_sources.md5_sidecar import MAX_SIDECAR_BYTES, parse_md5, sidecar
 from dcc_resources.naming import Action
 
@@ -18,14 +18,14 @@ class BlockwiseConnection(Connection):
     _label: str
 
     @abstractmethod
-    def _blocks(self, action: Action, name: str, offset: int, size: int | None) -> Generator[bytes, None, None]:
+    def _blocks(self, action: Action, name: str, offset: int, size: int | None) -> Generator[Block, None, None]:
         """The bytes of a file from `offset` on, up to the block that exceeds `size`. Raises as `Connection.fetch`."""
 
     def fetch(
         self,
         action: Action,
         name: str,
-        sink: Callable[[bytes], object],
+        sink: Callable[[Block], object],
         *,
         size: int | None,
         offset: int = 0,

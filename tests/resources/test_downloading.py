@@ -39,7 +39,7 @@ from dcc_resources.errors import (
     SourceUnreachableError,
     TransferFailedError,
 )
-from dcc_resources.file_sources.base import ActionListing, SourceAddress, SourceProtocol, Upcoming
+from dcc_resources.file_sources.base import ActionListing, Block, SourceAddress, SourceProtocol, Upcoming
 from dcc_resources.naming import Action
 from dcc_resources.outcomes import ZipKey
 from dcc_resources.settings import Settings
@@ -58,7 +58,8 @@ def _md5(content: bytes) -> str:
 class FakeConnection:
     """A connection to a source that hosts one archive, and what it was asked for.
 
-    `fault` is raised once `fault_at` bytes have been passed on; `before_block` is called before each block.
+    `fault` is raised once `fault_at` bytes have been passed on; `before_block` is called before each block. The memory
+    of a block is overwritten once it has been passed on.
     """
 
     def __init__(
@@ -81,7 +82,7 @@ class FakeConnection:
         self,
         action: Action,
         name: str,
-        sink: Callable[[bytes], object],
+        sink: Callable[[Block], object],
         *,
         size: int | None,
         offset: int = 0,
@@ -94,7 +95,9 @@ class FakeConnection:
             if self.fault_at is not None and start >= self.fault_at:
                 assert self.fault is not None
                 raise self.fault
-            sink(self.content[start : start + self.block])
+            block = bytearray(self.content[start : start + self.block])
+            sink(memoryview(block))
+            block[:] = bytes(len(block))
 
     def read_md5(self, action: Action, name: str) -> str | None:
         self.checksums += 1
