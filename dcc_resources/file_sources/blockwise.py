@@ -39,8 +39,10 @@ class BlockwiseConnection(Connection):
 
     def read_md5(self, action: Action, name: str) -> str | None:
         """The checksum published beside an archive; see `Connection.read_md5`."""
+        content = bytearray()
         try:
-            content = b"".join(self._blocks(action, sidecar(name), 0, MAX_SIDECAR_BYTES))
+            # By fetching it, for a block is good only until the next one.
+            self.fetch(action, sidecar(name), content.extend, size=MAX_SIDECAR_BYTES)
         except FileMissingError:
             return None
-        return parse_md5(content, name, self._label)
+        return parse_md5(bytes(content), name, self._label)

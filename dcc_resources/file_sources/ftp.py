@@ -17,10 +17,11 @@ from dcc_resources.errors import (
     TransferFailedError,
 )
 from dcc_resources.file_sources.access import parse_hostname, resolve_accesskey
-from dcc_resources.file_sources.base import ActionListing, SourceAddress
+from dcc_resources.file_sources.base import ActionListing, Block, SourceAddress
 from dcc_resources.file_sources.blockwise import BlockwiseConnection
 from dcc_resources.file_sources.ftp_listing import parse_list_line, parse_mlsd_line
-from dcc_resources.file_sources.ftp_session import FAILURES, FtpSession, describe, open_session
+from dcc_resources.file_sources.ftp_login import describe, open_session
+from dcc_resources.file_sources.ftp_session import FAILURES, FtpSession
 from dcc_resources.file_sources.listing import MAX_ENTRIES, Entry, EntryKind, gather, too_many
 from dcc_resources.file_sources.remote_names import join_base, printable, raw
 from dcc_resources.file_sources.sockets import time_limit
@@ -145,7 +146,7 @@ class FtpConnection(BlockwiseConnection):
         )
         return replace(listing, zips=tuple(timed))
 
-    def _blocks(self, action: Action, name: str, offset: int, size: int | None) -> Generator[bytes, None, None]:
+    def _blocks(self, action: Action, name: str, offset: int, size: int | None) -> Generator[Block, None, None]:
         path = self._path(action, name)
         session = self._connected()
         received = offset
