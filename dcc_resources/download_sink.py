@@ -1,8 +1,8 @@
-"""What takes an archive in as it arrives: writes it to its part in staging, hashes it and counts it on the way."""
+"""What takes an archive in as it arrives: writes it to its part in staging and counts it on the way."""
 
 from __future__ import annotations
 
-import hashlib
+import os
 import time
 from collections.abc import Callable
 from typing import BinaryIO, Self
@@ -12,7 +12,6 @@ from dcc_resources.file_sources.base import Block
 from dcc_resources.outcomes import ZipKey
 from dcc_resources.staging import Origin, Staging
 
-_BLOCK = 1024 * 1024
 _PROGRESS_SECONDS = 1.0
 
 
@@ -34,7 +33,6 @@ class DownloadSink:
         written: Callable[[int], object],
         on_bytes: Callable[[int], object],
     ) -> None:
-        self.digest = hashlib.md5(usedforsecurity=False)
         self.received = 0
         self.key = key
         self._staging, self._origin, self._expected = staging, origin, origin.size_bytes
@@ -56,15 +54,11 @@ class DownloadSink:
                 self._staging.note_origin(self.key, self._origin)
 
     def take_in(self, length: int) -> None:
-        """Hash what an earlier attempt received, and go on after it."""
+        """Go on after what an earlier attempt received. Raises OSError when it is not there any more."""
         if length == 0:
             return
-        part = self._staging.part(self.key)
-        with part.open("rb") as known:
-            while block := known.read(min(_BLOCK, length - self.received)):
-                self.digest.update(block)
-                self.received += len(block)
-        self._part, self._noted = part.open("ab"), True
+        self._part, self._noted = self._staging.part(self.key).open("r+b"), True
+        self.received = self._part.seek(0, os.SEEK_END)
 
     def _opened(self, *, noted: bool) -> BinaryIO:
         """The part, at its beginning."""
@@ -81,7 +75,6 @@ class DownloadSink:
             self._part = self._opened(noted=len(block) != self._expected)
         self._part.write(block)
         self._written(len(block))
-        self.digest.update(block)
         self.received += len(block)
         if self.received > self._most:
             self.check_size()

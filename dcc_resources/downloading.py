@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dcc_resources.allowance import Allowance, Place
+from dcc_resources.checksums import md5_of
 from dcc_resources.download_sink import DownloadSink
 from dcc_resources.errors import (
     CertificateRefusedError,
@@ -77,12 +78,13 @@ class Transfer:
 class Received:
     """An archive that arrived whole: its size and checksum are those of the source, as far as it tells them.
 
-    `resumed`: its beginning came from an earlier attempt.
+    `md5` is None where the source published none to compare with: it is not known yet. `resumed`: its beginning came
+    from an earlier attempt.
     """
 
     path: Path
     size_bytes: int
-    md5: str
+    md5: str | None
     seconds: float
     resumed: bool
 
@@ -130,14 +132,13 @@ def receive(
                         modified=hosting.modified,
                     )
         sink.check_size()
-        if hosting.has_md5:
-            _check_md5(key, sink.digest.hexdigest(), connection.read_md5(key.action, key.file_name))
+        md5 = _checked_md5(connection, key, staging.part(key)) if hosting.has_md5 else None
     except (SizeMismatchError, ChecksumMismatchError):
         staging.drop_part(key)
         raise
     with disk_errors(key):
         path = staging.finish_part(key)
-    return Received(path, sink.received, sink.digest.hexdigest(), time.monotonic() - began, resumed=offset > 0)
+    return Received(path, sink.received, md5, time.monotonic() - began, resumed=offset > 0)
 
 
 def _origin(hosting: Hosting) -> Origin:
@@ -156,12 +157,18 @@ def _kept(pace: Pace, sink: DownloadSink, connection: Connection) -> Iterator[No
         ) from error
 
 
-def _check_md5(key: ZipKey, received: str, published: str | None) -> None:
-    if published is not None and published != received:
+def _checked_md5(connection: Connection, key: ZipKey, part: Path) -> str | None:
+    """The MD5 of an archive, which is the one published beside it; None where there is none after all."""
+    published = connection.read_md5(key.action, key.file_name)
+    if published is None:
+        return None
+    received = md5_of(part)
+    if published != received:
         raise ChecksumMismatchError(
             f"{key}: what arrived has the MD5 {received}, the centre published {published}. The file is fetched anew; "
             "if this happens again, the centre must correct the file or its .md5."
         )
+    return received
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ An archive stands under its own name only when it has been received whole. While
 from __future__ import annotations
 
 import errno
-import hashlib
 import json
 import logging
 import os
@@ -20,6 +19,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
+from dcc_resources.checksums import md5_of
 from dcc_resources.errors import BadFileNameError, ConfigurationError, DiskFullError
 from dcc_resources.naming import Action
 from dcc_resources.outcomes import ZipKey
@@ -166,10 +166,8 @@ class Staging:
         One that cannot be read is not.
         """
         try:
-            with self.archive(key).open("rb") as archive:
-                if os.fstat(archive.fileno()).st_size != size_bytes:
-                    return False
-                return md5 is None or hashlib.file_digest(archive, "md5").hexdigest() == md5
+            archive = self.archive(key)
+            return archive.stat().st_size == size_bytes and (md5 is None or md5_of(archive) == md5)
         except OSError as error:
             log.warning("The archive %s is fetched anew, for it cannot be read: %s", key, os.strerror(error.errno or 0))
             return False

@@ -81,6 +81,7 @@ class Coordinator:
         self.faults: list[InternalFaultError] = []
         self.not_downloaded = 0
         self.not_checked = 0
+        self.damaged: list[int] = []
         self._settings, self._session, self._checker = settings, session, checker
         self._staging = Staging(settings.staging_directory, min_free_bytes=settings.min_free_bytes)
         self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
@@ -232,7 +233,7 @@ class Coordinator:
         job.downloaded = True
         job.size_bytes, job.md5, job.transfer_seconds = received.size_bytes, received.md5, received.seconds
         job.resumed = received.resumed and not message.transfer.hosting.has_md5
-        self._batch.arrived.append(job)
+        self._batch.arrived[job.za_id] = job
         self._batch.progressed[number] = received.size_bytes
         self._batch.received[number] = utc_now()
         self._batch.propose(Subject.ZIP_DOWNLOAD, number, EXTRACTING)
@@ -269,7 +270,8 @@ class Coordinator:
     def _extract(self, job: Job) -> None:
         self._unchecked += 1
         archive, target = self._staging.archive(job.key), self._staging.contents(job.key)
-        self._submit(job, lambda: Extracted(job, self._checker.extract(archive, target)))
+        md5 = job.md5
+        self._submit(job, lambda: self._checker.open(job, archive, target, md5))
 
     def _validate(self, job: Job, document: Document) -> None:
         self._submit(job, lambda: Checked(job, document, tuple(self._checker.validate(document))))
@@ -288,6 +290,7 @@ class Coordinator:
 
     def _extracted(self, message: Extracted) -> None:
         job = message.job
+        self._note_md5(job, message.md5)
         logged = len(job.reasons)
         job.take_documents(message.archive)
         if not job.known_documents and job.download_id is not None:
@@ -313,16 +316,35 @@ class Coordinator:
         job, error = message.job, message.error
         if job.za_id not in self._unfinished:
             return
+        if isinstance(error, CorruptArchiveError) and job.doubtful:
+            self._give_back(job, error)
+            return
         number = job.download_id or 0
         self._log_reason(job, error)
         if isinstance(error, CorruptArchiveError) and job.resumed:
             self._fetch_anew(job)
             return
+        if message.md5 is not None:
+            self._note_md5(job, message.md5)
         if isinstance(error, ArchiveError):
             self._batch.propose(Subject.ZIP_DOWNLOAD, number, NOT_EXTRACTED)
         else:
             self.not_checked += 1
         self._finish(job)
+
+    def _note_md5(self, job: Job, md5: str) -> None:
+        if job.md5 != md5:
+            job.md5 = md5
+            self._batch.arrived[job.za_id] = job
+
+    def _give_back(self, job: Job, error: CorruptArchiveError) -> None:
+        """A damaged archive that may have been whole when it arrived: it is to be fetched by a job of its own."""
+        with _logging_about(job):
+            progress.warning("%s was left in staging by a session that died, and is fetched anew: %s", job.key, error)
+        del self._unfinished[job.za_id]
+        self._unchecked -= 1
+        self._staging.archive(job.key).unlink(missing_ok=True)
+        self.damaged.append(job.za_id)
 
     def _fetch_anew(self, job: Job) -> None:
         """An archive put together from two attempts is bad: before the centre is blamed, fetch it in one piece."""

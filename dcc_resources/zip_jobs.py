@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dcc_resources.archives import ArchiveLimits, ExtractedArchive, extract_archive
+from dcc_resources.checksums import md5_of
 from dcc_resources.documents.schema_set import SchemaSet
 from dcc_resources.documents.validation import validate_document
 from dcc_resources.downloading import Hosting
-from dcc_resources.errors import BadFileNameError, MemberIgnoredError
+from dcc_resources.errors import ArchiveError, BadFileNameError, MemberIgnoredError
 from dcc_resources.file_sources.base import SourceAddress
 from dcc_resources.naming import DocumentName
 from dcc_resources.outcomes import DocumentOutcome, Problem, ZipKey, ZipOutcome, source_partition
@@ -48,7 +49,10 @@ class Document:
 
 @dataclass
 class Job:
-    """A zip action being processed, and all that this session knows of it."""
+    """A zip action being processed, and all that this session knows of it.
+
+    `doubtful`: its archive was left in staging before its MD5 was known. The machine may have lost some of it.
+    """
 
     za_id: int
     zip_id: int
@@ -65,6 +69,7 @@ class Job:
     size_bytes: int | None = None
     md5: str | None = None
     resumed: bool = False
+    doubtful: bool = False
     downloaded: bool = False
     extracted: bool = False
     documents: list[Document] = field(default_factory=list)
@@ -92,6 +97,7 @@ class Job:
             source_id=interrupted.source_id,
             size_bytes=interrupted.size_bytes,
             md5=interrupted.md5,
+            doubtful=interrupted.md5 is None,
             downloaded=True,
             known_documents=interrupted.documents,
         )
@@ -162,10 +168,11 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Extracted:
-    """An archive's documents are in staging."""
+    """An archive's documents are in staging; `md5` is that of the archive."""
 
     job: Job
     archive: ExtractedArchive
+    md5: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,10 +186,14 @@ class Checked:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """An archive could not be extracted, or one of its documents not be looked at."""
+    """An archive could not be extracted, or one of its documents not be looked at.
+
+    `md5` is that of the archive if that is what is wrong with it, None for other faults.
+    """
 
     job: Job
     error: Exception
+    md5: str | None = None
 
 
 @dataclass(frozen=True)
@@ -193,6 +204,17 @@ class Checker:
     schemas: SchemaSet
     centres: Container[str]
     limits: ArchiveLimits
+
+    def open(self, job: Job, archive: Path, target: Path, md5: str | None) -> Extracted | Failed:
+        """Take an archive's MD5, unless that is known, and extract its documents to `target`.
+
+        Raises DiskFullError, and OSError when the disk fails.
+        """
+        taken = md5_of(archive) if md5 is None else md5
+        try:
+            return Extracted(job, self.extract(archive, target), taken)
+        except ArchiveError as error:
+            return Failed(job, error, taken)
 
     def extract(self, archive: Path, target: Path) -> ExtractedArchive:
         """Extract an archive's documents to `target`. Raises ArchiveError and DiskFullError."""

@@ -95,6 +95,9 @@ def process_zip_actions(
     check = session.start_task(Phase.XSD, f"Extraction and validation of up to {len(work)} zip actions")
     with Coordinator(settings, session, checker, addresses) as coordinator:
         yield from coordinator.run(work.jobs(settings.max_retries))
+        if coordinator.damaged:
+            anew = _plan_anew(session, coordinator.damaged)
+            yield from coordinator.run(Job.planned(plan, settings.max_retries) for plan in anew)
     session.write(lambda connection: record_conduct(connection, coordinator.conduct))
     session.finish_task(download, failed=coordinator.not_downloaded > 0)
     session.finish_task(check, failed=coordinator.not_checked > 0)
@@ -131,6 +134,17 @@ def _take_up(
         return load_waiting(connection, sources)
 
     return Work(tuple(whole), tuple(session.write(take_up)))
+
+
+def _plan_anew(session: Session, za_ids: Sequence[int]) -> list[PlannedZip]:
+    """Plan the download of archives that were found damaged in staging and had been whole for all that is known."""
+
+    def plan(connection: Connection) -> list[PlannedZip]:
+        reason = "The archive in staging was damaged, perhaps not when it arrived."
+        progress.reopen(connection, za_ids, requested_by=f"session {session.id}", reason=reason)
+        return load_waiting(connection, sources_to_use(connection, session.id), za_ids)
+
+    return session.write(plan)
 
 
 def _surroundings(connection: Connection, work: Work) -> tuple[dict[int, SourceAddress], frozenset[str]]:

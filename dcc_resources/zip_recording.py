@@ -46,12 +46,15 @@ class Written:
 
 @dataclass
 class Batch:
-    """Facts to be written together. All times are in UTC."""
+    """Facts to be written together. All times are in UTC.
+
+    `arrived`: the jobs, by zip action, of whose archives the size is new, or the MD5.
+    """
 
     proposals: dict[tuple[Subject, int], Proposal] = field(default_factory=dict)
     requested: dict[int, datetime] = field(default_factory=dict)
     progressed: dict[int, int] = field(default_factory=dict)
-    arrived: list[Job] = field(default_factory=list)
+    arrived: dict[int, Job] = field(default_factory=dict)
     received: dict[int, datetime] = field(default_factory=dict)
     problems: list[tuple[int, Problem]] = field(default_factory=list)
     extracted: list[Job] = field(default_factory=list)
@@ -99,7 +102,7 @@ class Batch:
                 update(ZipFile)
                 .where(ZipFile.id == bindparam("number"))
                 .values(size_bytes=bindparam("size"), content_md5=bindparam("md5")),
-                [{"number": job.zip_id, "size": job.size_bytes, "md5": job.md5} for job in self.arrived],
+                [{"number": job.zip_id, "size": job.size_bytes, "md5": job.md5} for job in self.arrived.values()],
             )
 
     @staticmethod

@@ -9,6 +9,7 @@ import itertools
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -67,6 +68,22 @@ def _mid_transfer() -> None:
     download_sink.DownloadSink.__call__ = dying  # type: ignore[method-assign]
 
 
+def _before_the_checksum_is_taken() -> None:
+    """Die when the arrival of an archive is recorded, and no MD5 has been taken."""
+    write = Batch.write
+
+    def dying(self: Batch, connection: Any) -> Any:
+        arrived = bool(self.arrived)
+        result = write(self, connection)
+        if arrived:
+            connection.commit()
+            _die()
+        return result
+
+    Batch.write = dying  # type: ignore[method-assign]
+    Checker.open = lambda *_: threading.Event().wait()  # type: ignore[method-assign,assignment]
+
+
 def _in_the_middle_of_the_validation() -> None:
     """Die when some documents are recorded as valid and others are not."""
     write = Batch.write
@@ -92,6 +109,7 @@ POINTS: dict[str, Callable[[], None]] = {
     "in mid-transfer": _mid_transfer,
     "when the part is whole": lambda: _before(Staging, "finish_part"),
     "when an archive has arrived": lambda: _after(Staging, "finish_part"),
+    "before a checksum is taken": _before_the_checksum_is_taken,
     "before an archive is extracted": lambda: _before(Checker, "extract", 2),
     "when an archive is extracted": lambda: _after(Checker, "extract", 2),
     "before a document is validated": lambda: _before(Checker, "validate", 2),

@@ -19,6 +19,7 @@ from pydantic import SecretStr
 
 from dcc_resources import allowance, download_sink, downloading
 from dcc_resources.allowance import Allowance
+from dcc_resources.download_sink import DownloadSink
 from dcc_resources.downloading import (
     Arrived,
     Broke,
@@ -144,11 +145,11 @@ def _ignore(_received: int) -> None:
 
 
 class TestReceiving:
-    def test_an_archive_arrives_under_its_name_with_its_size_and_checksum(self, staging: Staging) -> None:
+    def test_an_archive_arrives_under_its_name_with_its_size(self, staging: Staging) -> None:
         received = receive(FakeConnection(), _transfer(), staging, _ignore)
         assert received.path == staging.archive(KEY)
         assert received.path.read_bytes() == CONTENT
-        assert (received.size_bytes, received.md5, received.resumed) == (len(CONTENT), _md5(CONTENT), False)
+        assert (received.size_bytes, received.md5, received.resumed) == (len(CONTENT), None, False)
         assert [path.name for path in received.path.parent.iterdir()] == [KEY.file_name]
 
     def test_an_empty_archive_arrives_too(self, staging: Staging) -> None:
@@ -176,13 +177,13 @@ class TestReceiving:
 
     def test_the_centre_s_checksum_is_asked_for_where_there_is_one(self, staging: Staging) -> None:
         connection = FakeConnection(md5=_md5(CONTENT))
-        receive(connection, _transfer(), staging, _ignore)
+        assert receive(connection, _transfer(), staging, _ignore).md5 is None
         assert connection.checksums == 0
-        receive(connection, _with_md5(_transfer()), staging, _ignore)
+        assert receive(connection, _with_md5(_transfer()), staging, _ignore).md5 == _md5(CONTENT)
         assert connection.checksums == 1
 
     def test_a_checksum_that_vanished_since_the_listing_is_no_fault(self, staging: Staging) -> None:
-        receive(FakeConnection(md5=None), _with_md5(_transfer()), staging, _ignore)
+        assert receive(FakeConnection(md5=None), _with_md5(_transfer()), staging, _ignore).md5 is None
         assert staging.archive(KEY).exists()
 
     def test_what_has_another_checksum_than_the_centre_published_is_dropped(self, staging: Staging) -> None:
@@ -225,7 +226,30 @@ class TestResuming:
         received = receive(connection, _transfer(number=2), staging, _ignore)
         assert connection.fetched == [4_000]
         assert received.path.read_bytes() == CONTENT
-        assert (received.resumed, received.md5, received.size_bytes) == (True, _md5(CONTENT), len(CONTENT))
+        assert (received.resumed, received.md5, received.size_bytes) == (True, None, len(CONTENT))
+
+    def test_the_centre_s_checksum_is_compared_with_that_of_all_attempts_together(self, staging: Staging) -> None:
+        self._break_off(staging, _with_md5(_transfer()))
+        connection = FakeConnection(md5=_md5(CONTENT))
+        received = receive(connection, _with_md5(_transfer(number=2)), staging, _ignore)
+        assert connection.fetched == [4_000]
+        assert (received.resumed, received.md5) == (True, _md5(CONTENT))
+
+    @pytest.mark.parametrize("lose", [Path.unlink, lambda part: part.write_bytes(b"x" * 3_000)])
+    def test_a_part_of_which_something_goes_meanwhile_is_no_success(
+        self, staging: Staging, monkeypatch: pytest.MonkeyPatch, lose: Callable[[Path], object]
+    ) -> None:
+        self._break_off(staging, _transfer())
+        take_in = DownloadSink.take_in
+
+        def losing(sink: DownloadSink, length: int) -> None:
+            lose(staging.part(KEY))
+            take_in(sink, length)
+
+        monkeypatch.setattr(DownloadSink, "take_in", losing)
+        with pytest.raises((SizeMismatchError, FileNotFoundError)):
+            receive(FakeConnection(), _transfer(), staging, _ignore)
+        assert not staging.archive(KEY).exists()
 
     @pytest.mark.parametrize(
         "second",
@@ -280,7 +304,6 @@ class TestResuming:
                 assert staging.resumable(KEY, Origin(1, len(CONTENT), MODIFIED)) <= len(CONTENT)
         received = receive(FakeConnection(block=block), _transfer(), staging, _ignore)
         assert received.path.read_bytes() == CONTENT
-        assert received.md5 == _md5(CONTENT)
 
 
 class TestOneBlock:

@@ -130,6 +130,7 @@ SENTENCES: Final = (
     ),
     # Of states.
     mark("The archive is not in staging any more."),
+    mark("The archive in staging was damaged, perhaps not when it arrived."),
     mark("The document {document} is not in staging any more as it was extracted."),
     mark("It would change or delete so much that it has to be confirmed."),
     mark("A document that would change much waits to be confirmed."),

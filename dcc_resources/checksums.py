@@ -1,0 +1,15 @@
+"""The checksum of a file, by which it is known again."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import partial
+from pathlib import Path
+
+_MD5 = partial(hashlib.md5, usedforsecurity=False)
+
+
+def md5_of(path: Path) -> str:
+    """The MD5 of a file, as 32 lower-case hexadecimal digits; other threads run meanwhile. Raises OSError."""
+    with path.open("rb", buffering=0) as file:
+        return hashlib.file_digest(file, _MD5).hexdigest()
