@@ -2,8 +2,8 @@
 
 python -m benchmarks.fetch PROTOCOL HOST:PORT USER ACCESSKEY KNOWN_HOSTS BASE_PATH STAGING
 
-Connections, waiting and checks are those of the default settings; the archives end in staging, resumable until then,
-with their MD5. What a session does beside that, it does not: nothing is recorded, and nothing unpacked.
+Connections, waiting and checks are those of the default settings; the archives end in staging, resumable until then.
+What a session does beside that, it does not: nothing is recorded, hashed or unpacked.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Downloads as a session makes them beside `sftp -b` and `lftp`: one large file and many small ones, near and far.
 
-Both sides are whole processes: they start, log in, list, fetch every file to a local file of its own, and end. Ours has
-taken the MD5 of each file then, and would have gone on with it after a kill.
+Both sides are whole processes: they start, log in, list, fetch every file to a local file of its own, and end. Ours
+would have gone on with each file after a kill. Neither takes checksums: sessions take them where they extract.
 """
 
 from __future__ import annotations
@@ -67,6 +67,7 @@ class TransferBenchmark:
 
     def __init__(self, folder: Path, running: Servers, sizes: Sequence[int], host: str = NEAR) -> None:
         self._folder, self._running, self._host = folder, running, host
+        self._log = folder / "log"
         self._numbers = itertools.count()
         self._remote = running.root / folder.name
         self._sizes = {f"H.2013-10-31.{number}.impc.zip": size for number, size in enumerate(sizes)}
@@ -78,43 +79,29 @@ class TransferBenchmark:
         self._by_lftp = SMALL_BY_LFTP if len(sizes) > 1 else LARGE_BY_LFTP
 
     def comparison(self, title: str, protocol: str, goal: float, *, by_lftp: bool) -> Comparison:
-        """The other tool, which is the measure; ours; and the other tool with the checksums that ours takes too."""
-
-        def theirs(*, checksums: bool = False) -> Timing:
-            return self.run_lftp(protocol, checksums) if by_lftp else self.run_sftp(checksums)
-
-        name = f"lftp {self._by_lftp}" if by_lftp else SFTP
-        contenders = [
-            Contender(name, theirs),
-            Contender(PLATFORM, lambda: self.run_platform(protocol)),
-            Contender(f"{name}, then md5sum", lambda: theirs(checksums=True)),
-        ]
+        """The other tool, which is the measure, and ours."""
+        theirs = Contender(SFTP, self.run_sftp)
+        if by_lftp:
+            theirs = Contender(f"lftp {self._by_lftp}", lambda: self.run_lftp(protocol))
+        contenders = [theirs, Contender(PLATFORM, lambda: self.run_platform(protocol))]
         return Comparison(title, contenders, {PLATFORM: goal})
 
-    def run_sftp(self, checksums: bool = False) -> Timing:
+    def run_sftp(self) -> Timing:
         """OpenSSH's client with one batch file."""
         place = self._fresh()
         batch = self._folder / "batch"
         batch.write_text(f"lcd {place}\nget {self._remote}/add/*.zip\n")
         openssh = self._running.openssh
         command = [*openssh.sftp_command, "-b", str(batch), f"{openssh.username}@{self._host}"]
-        return self._finish(place, self._timed(command, place, checksums))
+        return self._finish(place, timed(command, log=self._log))
 
-    def run_lftp(self, protocol: str, checksums: bool = False) -> Timing:
+    def run_lftp(self, protocol: str) -> Timing:
         """lftp with four connections, and otherwise as it comes."""
         place = self._fresh()
         (name, *others) = self._sizes
         what = f"{self._by_lftp} . ." if others else f"{self._by_lftp} {name}"
         script = f"{self._lftp_open(protocol)}; lcd {place}; {what}"
-        return self._finish(place, self._timed(["lftp", "--norc", "-c", script], place, checksums))
-
-    def _timed(self, command: Sequence[str], place: Path, checksums: bool) -> Timing:
-        log = self._folder / "log"
-        timing = timed(command, log=log)
-        if not checksums:
-            return timing
-        after = timed(["md5sum", *sorted(map(str, place.iterdir()))], log=log)
-        return Timing(timing.wall + after.wall, timing.cpu + after.cpu)
+        return self._finish(place, timed(["lftp", "--norc", "-c", script], log=self._log))
 
     def _lftp_open(self, protocol: str) -> str:
         if protocol == "ftp":
@@ -136,7 +123,7 @@ class TransferBenchmark:
             server = [f"{self._host}:{openssh.port}", *access, str(self._remote)]
         environment = clean_environment(PYTHONPATH=str(Path(__file__).parent.parent))
         command = [sys.executable, "-m", "benchmarks.fetch", protocol, *server, str(place)]
-        timing = timed(command, log=self._folder / "log", environment=environment)
+        timing = timed(command, log=self._log, environment=environment)
         return self._finish(place, timing, place / "add")
 
     @property

@@ -34,10 +34,10 @@ def validate(
 ) -> None:
     """Check archives and documents as the platform would.
 
-    PATH is an archive, a document or a folder of them; no tracker is needed. An archive is checked with its name and
-    every document in it. A document given by itself is checked by what its root element says it is; a name that does
-    not follow the convention is then a warning, in an archive it is an error. The centre codes known are those of the
-    consortium.
+    PATH is an archive, a document or a folder of them; no tracker is needed. An archive is checked with its name, every
+    document in it, and the .md5 beside it if there is one. A document given by itself is checked by what its root
+    element says it is; a name that does not follow the convention is then a warning, in an archive it is an error. The
+    centre codes known are those of the consortium.
 
     \b
     Examples:

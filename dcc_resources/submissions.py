@@ -12,9 +12,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dcc_resources.archives import ArchiveLimits, extract_archive
+from dcc_resources.checksums import md5_of
 from dcc_resources.documents.schema_set import SchemaSet
 from dcc_resources.documents.validation import validate_document
-from dcc_resources.errors import ArchiveError, BadFileNameError, DocumentError, MemberIgnoredError, NotFoundError
+from dcc_resources.errors import (
+    ArchiveError,
+    BadFileNameError,
+    ChecksumMismatchError,
+    DocumentError,
+    MemberIgnoredError,
+    NotFoundError,
+    TransferFailedError,
+)
+from dcc_resources.file_sources.md5_sidecar import MAX_SIDECAR_BYTES, parse_md5, sidecar
 from dcc_resources.naming import DocumentKind
 from dcc_resources.outcomes import Problem
 from dcc_resources.settings import Settings
@@ -43,10 +53,11 @@ class PathVerdict:
 def check_path(path: Path, settings: Settings, centres: Container[str] | None, schemas: SchemaSet) -> list[PathVerdict]:
     """Check an archive, a document, or every `.zip` and `.xml` in a directory and below.
 
-    An archive gives a verdict of its own, followed by one for each document in it. `centres` are the short names of the
-    registered centres, by default those of the convention. A document that is not in an archive may have any name; one
-    that does not conform is a warning, and the root element tells its kind. Raises NotFoundError when there is nothing
-    at `path` to check, and OSError when it cannot be read. Files are checked by as many threads as `settings` say.
+    An archive is held against the `.md5` beside it. It gives a verdict of its own, then one for each document in it.
+    `centres` are the short names of the registered centres, by default those of the convention. A document that is not
+    in an archive may have any name; one that does not conform is a warning, and the root element tells its kind. Raises
+    NotFoundError when there is nothing at `path` to check, and OSError when it cannot be read. Files are checked by as
+    many threads as `settings` say.
     """
     known = frozenset(centre.short_name for centre in KNOWN_CENTRES) if centres is None else centres
     check = _Check(settings, known, schemas)
@@ -95,6 +106,10 @@ class _Check:
         except BadFileNameError as error:
             errors.append(Problem(error.short_name(), str(error)))
         try:
+            _check_md5(path)
+        except (ChecksumMismatchError, TransferFailedError) as error:
+            errors.append(Problem(error.short_name(), str(error)))
+        try:
             with tempfile.TemporaryDirectory(prefix="dcc-validate-") as directory:
                 documents.extend(self._documents(path, Path(directory) / "contents", warnings))
         except ArchiveError as error:
@@ -134,6 +149,20 @@ class _Check:
             self.schemas,
             max_errors=self.settings.max_document_errors,
             max_tree_bytes=self.settings.max_tree_bytes,
+        )
+
+
+def _check_md5(path: Path) -> None:
+    """Compare an archive with the checksum beside it, if there is one, as a session does with what it fetches."""
+    beside = path.with_name(sidecar(path.name))
+    if not beside.is_file():
+        return
+    with beside.open("rb") as file:
+        published = parse_md5(file.read(MAX_SIDECAR_BYTES), path.name, str(path.parent))
+    found = md5_of(path)
+    if found != published:
+        raise ChecksumMismatchError(
+            f"{path} has the MD5 {found}, its .md5 says {published}. Correct the file or its .md5 before the upload."
         )
 
 

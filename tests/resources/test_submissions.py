@@ -1,5 +1,6 @@
 """The check before upload: the verdicts of the platform, for archives, documents and directories."""
 
+import hashlib
 import zipfile
 from pathlib import Path
 
@@ -59,6 +60,32 @@ def test_a_wrong_archive_name_does_not_hide_what_is_in_it(tmp_path: Path) -> Non
     whole, document = check(make_zip(tmp_path / "upload.zip", {EXPERIMENT: INVALID}))
     assert kinds(whole)[0] == ["BadFileNameError", "DocumentError"]
     assert not document.valid
+
+
+@pytest.mark.parametrize("upper", [False, True])
+def test_an_archive_that_is_as_the_checksum_beside_it_says_is_valid(tmp_path: Path, upper: bool) -> None:
+    path = make_zip(tmp_path / "J.2013-10-31.1.impc.zip", {EXPERIMENT: MINIMAL})
+    checksum = hashlib.md5(path.read_bytes()).hexdigest()
+    path.with_name(f"{path.name}.md5").write_text(f"{checksum.upper() if upper else checksum}  {path.name}\n")
+    assert all(verdict.valid for verdict in check(path))
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "said"),
+    [
+        (f"{'0' * 32}  J.2013-10-31.1.impc.zip\n", "ChecksumMismatchError", f"its .md5 says {'0' * 32}. Correct"),
+        ("soon", "TransferFailedError", "holds no MD5 checksum"),
+    ],
+)
+def test_one_that_is_not_is_refused_and_its_documents_are_looked_at_all_the_same(
+    tmp_path: Path, content: str, kind: str, said: str
+) -> None:
+    path = make_zip(tmp_path / "J.2013-10-31.1.impc.zip", {EXPERIMENT: MINIMAL})
+    path.with_name(f"{path.name}.md5").write_text(content)
+    whole, document = check(path)
+    assert (whole.valid, kinds(whole)) == (False, ([kind], []))
+    assert said in whole.errors[0].message
+    assert document.valid
 
 
 def test_an_unreadable_archive_gets_one_verdict(tmp_path: Path) -> None:

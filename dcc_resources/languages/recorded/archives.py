@@ -90,6 +90,7 @@ SENTENCES: Final = (
         "{archive}: what arrived has the MD5 {received}, the centre published {published}. The file is fetched anew; "
         "if this happens again, the centre must correct the file or its .md5."
     ),
+    mark("{archive} has the MD5 {found}, its .md5 says {published}. Correct the file or its .md5 before the upload."),
     mark(
         "{archive}: {received} bytes arrived where {listed} were listed. The file is fetched anew; if this happens "
         "again, ask the centre whether it was still being uploaded."
