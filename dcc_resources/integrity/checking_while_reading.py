@@ -32,6 +32,9 @@ LEFT_OUT: Final = JUDGED_AT_UPLOAD | ABOUT_SPECIMENS
 MOST_FINDINGS: Final = 50
 """How many findings are noted of a document; one with more is checked later."""
 
+_NOT_KNOWN: Final = 0
+"""The id of the document, by which only rules go that are left out here."""
+
 
 def looking(reference: ReferenceData, today: date) -> Looking:
     """Have documents that are read be checked by these reference data, on a day in UTC."""
@@ -59,8 +62,8 @@ def _look_by(basis: bytes) -> LookAt:
     def look_at(about: Sequence[str]) -> Look:
         zip_action, file_name, centre, of = about
 
-        def look(contents: Sequence[Content], document_id: int) -> list[tuple[Any, ...]] | None:
-            context = DocumentContext(document_id, Action.ADD, centre, today, reference, Answered({}))
+        def look(contents: Sequence[Content]) -> list[tuple[Any, ...]] | None:
+            context = DocumentContext(_NOT_KNOWN, Action.ADD, centre, today, reference, Answered({}))
             with logging_about(zip_action=zip_action, centre=of or None, document=file_name):
                 return _found(contents, context, sound)
 

@@ -16,7 +16,7 @@ import pickle
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from queue import Queue
 from threading import Thread
@@ -29,9 +29,11 @@ from dcc_resources.process_protection import environment_without_secrets, forbid
 
 log = logging.getLogger(__name__)
 
+BYTES_AHEAD: Final = 4_000_000
+"""How many bytes of messages may wait in a process until they are taken."""
+
 _LENGTH_BYTES: Final = 8
 _PIPE_BYTES: Final = 1_048_576
-_BYTES_AHEAD: Final = 4_000_000
 _START: Final = "import sys; sys.path[:] = {path!r}; from {module} import main; main()"
 
 
@@ -46,14 +48,19 @@ class Out(Protocol):
 
 
 class Helper:
-    """A process of this package's own, to be called as `module`'s `main`, and its messages."""
+    """A process of this package's own, to be called as `module`'s `main`, and its messages.
 
-    def __init__(self, module: str) -> None:
+    It has the open files `hands` too, by their numbers, and is so many bytes ahead at most.
+    """
+
+    def __init__(self, module: str, hands: Sequence[int] = (), bytes_ahead: int = BYTES_AHEAD) -> None:
         command = [sys.executable, "-c", _START.format(path=sys.path, module=module)]
-        command.append(json.dumps(dict(log_context())))
+        command += [json.dumps(dict(log_context())), str(bytes_ahead)]
         # It talks to no server and no database: what it does not know it cannot lose.
         environment = environment_without_secrets()
-        self.process = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.process = subprocess.Popen(
+            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=hands
+        )
         self._out = cast(IO[bytes], self.process.stdin)
         self._in = cast(IO[bytes], self.process.stdout)
         _widen(self._in)
@@ -66,10 +73,7 @@ class Helper:
 
     def receive(self) -> Any:
         """Its next message. Raises what it raised, and EOFError when it has ended."""
-        kind, message = self.receive_any()
-        if kind == "raised":
-            raise pickle.loads(message)  # noqa: S301 - of a process that this one started
-        return message
+        return taken(*self.receive_any())
 
     def receive_any(self) -> Any:
         """The kind of its next message, and the message, also if it raised something. Raises EOFError."""
@@ -85,7 +89,14 @@ class Helper:
         self._in.close()
 
 
-def ended_early(name: str, code: int) -> HelperEndedError:
+def taken(kind: str, message: Any) -> Any:
+    """A message of that kind. Raises what the process raised, if that is what it tells."""
+    if kind == "raised":
+        raise pickle.loads(message)  # noqa: S301 - of a process that this one started
+    return message
+
+
+def ended_early(name: str, code: int | None) -> HelperEndedError:
     """That a process which reads the document of that name has ended with `code`."""
     return HelperEndedError(
         f"The process that reads {name} ended with {code} before its work was done. "
@@ -99,7 +110,7 @@ def serve(work: Callable[[IO[bytes], Out], None]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # What is made here has no cycles, and is gone with its batch.
     gc.disable()
-    out = _Outbox(sys.stdout.buffer)
+    out = _Outbox(sys.stdout.buffer, int(sys.argv[2]))
     start_logging(plan_from_environment())
     with logging_about(**json.loads(sys.argv[1])):
         try:
@@ -136,9 +147,9 @@ class _Messages(Queue[bytes | None]):
 class _Outbox:
     """Writes in a thread of its own, so that work goes on while nobody reads. Some megabytes wait there, no more."""
 
-    def __init__(self, file: IO[bytes]) -> None:
+    def __init__(self, file: IO[bytes], bytes_ahead: int) -> None:
         self._file = file
-        self._waiting = _Messages(_BYTES_AHEAD)
+        self._waiting = _Messages(bytes_ahead)
         self._writer = Thread(target=self._write_all, name="messages", daemon=True)
         self._writer.start()
 

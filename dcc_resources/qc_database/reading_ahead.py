@@ -1,12 +1,12 @@
-"""The documents of a session read, and their rows built, by one process ahead of this one, which writes them.
+"""The documents of a session read, and their rows built, by processes ahead of this one, which writes them.
 
-The process goes through the documents in their order, and is ahead by what a pipe holds. It gives rows the ids that
-they have when documents are applied one after the other by nobody else. Where that is not so, because a document was
-refused, held or applied before, or because somebody else applied one, it is started again with the right ids: what it
-had built is only taken when its ids are found right under the upload lock. It ends with its documents, when it is told
-to, and when this process goes.
+The processes, one or several that take turns (`reading_turns`), go through the documents in their order, and are ahead
+by what their pipes hold. They give rows the ids that they have when documents are applied one after the other by nobody
+else. Where that is not so, because a document was refused, held or applied before, or because somebody else applied
+one, they are started again with the right ids: what they had built is only taken when its ids are found right under the
+upload lock. They end with their documents, when they are told to, and when this process goes.
 
-Small documents that are to be applied together with others come whole (`whole_documents`), others bit by bit. While it
+Small documents that are to be applied together with others come whole (`whole_documents`), others bit by bit. While one
 has one whole, it may note something about it: what, says a module that names how to look at documents (`Looking`).
 """
 
@@ -14,7 +14,9 @@ from __future__ import annotations
 
 import gc
 import itertools
+import logging
 import os
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -31,21 +33,24 @@ from dcc_resources.qc_database.building_process import (
     read_for_upload,
     write_batches,
 )
-from dcc_resources.qc_database.helper_process import (
-    Helper,
-    Out,
-    ended_early,
-    read_message,
-    serve,
-    write_fault,
-    write_message,
-)
+from dcc_resources.qc_database.helper_process import Out, ended_early, serve, write_fault, write_message
 from dcc_resources.qc_database.reading import read_document
-from dcc_resources.qc_database.whole_documents import Look, WholeDocument, build_whole, packed, unpacked
+from dcc_resources.qc_database.reading_turns import Readers, ToRead, Turns
+from dcc_resources.qc_database.whole_documents import (
+    Look,
+    Read,
+    WholeDocument,
+    build_whole,
+    packed,
+    read_whole,
+    unpacked,
+)
+
+log = logging.getLogger(__name__)
 
 _AT_ONCE: Final = 2_000
 _WRONG_STARTS: Final = 10
-_COLLECT_EVERY: Final = 100
+_COLLECT_EVERY: Final = 10
 
 Stamp = tuple[int, int, int]
 """What tells a file from what it was: its inode, its size and when it was changed last."""
@@ -82,15 +87,16 @@ LookAt = Callable[[Sequence[str]], Look]
 class ReadingAhead(Built):
     """Reads documents in their order. Where too little is left to be worth a process, this one reads it itself."""
 
-    def __init__(self, documents: Sequence[Waiting], looking: Looking | None = None) -> None:
+    def __init__(self, documents: Sequence[Waiting], looking: Looking | None = None, processes: int = 1) -> None:
         super().__init__()
         self._documents = documents
         self._looking = looking
+        self._processes = processes
         self._places = {one.path: place for place, one in enumerate(documents)}
         self._left = [*itertools.accumulate(one.size_bytes for one in reversed(documents))][::-1]
-        self._helper: Helper | None = None
+        self._readers: Readers | None = None
         # It takes a while to begin, and there is something to do until the first document is read.
-        self._spare = self._helper_process() if self._left and self._left[0] >= LARGE else None
+        self._spare = self._new_readers() if self._left and self._left[0] >= LARGE else None
         self._wrong_starts = 0
         self._place = self._reached = -1
         self._told: _Told | None = None
@@ -138,7 +144,7 @@ class ReadingAhead(Built):
     def _whole_at(self, place: int, order: Order) -> WholeDocument:
         path, kind, _, md5, _ = self._documents[place]
         if not self._is_worth_a_process(place):
-            return build_whole(path, kind, md5 or "", order)
+            return build_whole(read_whole(path, kind, md5 or ""), order)
         self._place = place
         whole = self._whole.get(place)
         if whole is None and self._reach():
@@ -153,17 +159,17 @@ class ReadingAhead(Built):
 
     def _is_worth_a_process(self, place: int) -> bool:
         """Whether the document there is read by another process: there is one, or enough is left for one."""
-        return self._wrong_starts < _WRONG_STARTS and (self._helper is not None or self._left[place] >= LARGE)
+        return self._wrong_starts < _WRONG_STARTS and (self._readers is not None or self._left[place] >= LARGE)
 
     def begin(self, order: Order) -> None:
         """Have rows come built from the first block on. Only before the next content is taken."""
         self._began = True
         told = self._told
-        if told is not None and self._helper is not None:
+        if told is not None and self._readers is not None:
             if told.fits(order):
                 # One that was ended is started again: nothing of the document has been taken yet.
                 with suppress(EOFError):
-                    self.take_batch(self._helper.receive())
+                    self.take_batch(self._readers.receive())
                     return
             self._wrong_starts += 1
         self._start(order)
@@ -177,26 +183,26 @@ class ReadingAhead(Built):
             self._spare = None
 
     def _end(self) -> None:
-        if self._helper is not None:
-            self._helper.close()
-            self._helper = None
+        if self._readers is not None:
+            self._readers.close()
+            self._readers = None
         self._told, self._reached = None, -1
 
     def _first(self, path: Path, kind: DocumentKind) -> Iterable[Any] | None:
         """The first block of a document, as the process tells it, or else as it is read here."""
-        if self._helper is not None and self._reach() and self._told is not None and self._told.stamp == _stamp(path):
+        if self._readers is not None and self._reach() and self._told is not None and self._told.stamp == _stamp(path):
             with suppress(EOFError):
-                return cast("Iterable[Any] | None", self._helper.receive())
+                return cast("Iterable[Any] | None", self._readers.receive())
         self._end()
         return next(read_document(path, kind), None)
 
     def _reach(self) -> bool:
         """Have the process tell of the present document; False when there is none, or it is past that."""
-        if self._helper is None or self._reached >= self._place:
+        if self._readers is None or self._reached >= self._place:
             return False
         try:
             while self._reached < self._place:
-                kind, message = self._helper.receive_any()
+                kind, message = self._readers.receive_any()
                 if kind == "document":
                     self._told = _Told(*message)
                     self._reached = self._told.place
@@ -211,27 +217,35 @@ class ReadingAhead(Built):
     def _start(self, order: Order) -> None:
         """Start the process with the present document."""
         self._end()
-        self._helper, self._spare = self._spare or self._helper_process(), None
+        self._readers, self._spare = self._spare or self._new_readers(), None
         some = self._documents[self._place : self._place + _AT_ONCE]
-        named = [(os.fspath(one.path), one.kind.value, one.md5, tuple(one.about)) for one in some]
+        named = [ToRead(os.fspath(one.path), one.size_bytes, one.kind.value, one.md5, tuple(one.about)) for one in some]
         basis = None if self._looking is None else self._looking.basis
-        self._helper.send((self._place, named, tuple(order), basis))
+        self._readers.send(self._place, named, order, basis)
         if not self._reach() or self._documents[self._place].md5 is None:
             self._receive()
 
-    def _helper_process(self) -> Helper:
-        return Helper(__name__ if self._looking is None else self._looking.module)
+    def _new_readers(self) -> Readers:
+        module = __name__ if self._looking is None else self._looking.module
+        try:
+            return Readers(module, self._processes)
+        except OSError as error:
+            if self._processes == 1:
+                raise
+            log.warning("Not all processes that read documents could be started: %s. One does their work.", error)
+            self._processes = 1
+            return Readers(module, 1)
 
     def _receive(self) -> Any:
         """The next message about the present document; None at its end. Raises what the process did."""
-        helper = self._helper
-        if helper is None:
+        readers = self._readers
+        if readers is None:
             raise EOFError
         try:
-            return helper.receive()
+            return readers.receive()
         except EOFError as error:
             self._end()
-            raise ended_early(self._documents[self._place].path.name, helper.process.returncode) from error
+            raise ended_early(self._documents[self._place].path.name, readers.returncode) from error
 
 
 class _Told(NamedTuple):
@@ -263,20 +277,31 @@ def main() -> None:
 
 def serve_reading(given: IO[bytes], out: Out, look_by: Callable[[bytes], LookAt] | None) -> None:
     """Do the work of the process; `look_by` is given the basis by which documents that come whole are looked at."""
-    first_place, documents, ordered, basis = read_message(given)
-    look_at = None if look_by is None else look_by(basis)
-    order = Order(*ordered)
-    for number, (path, kind, md5, about) in enumerate(documents):
-        place = first_place + number
-        if md5 is None:
-            order = _tell(out, place, path, DocumentKind(kind), order)
-        else:
-            look = None if look_at is None else look_at(about)
-            whole = build_whole(Path(path), DocumentKind(kind), md5, order, look)
+    turns = Turns(given, out)
+    look_at = None if look_by is None else look_by(turns.basis)
+    for number, (first_place, lot) in enumerate(turns.lots):
+        documents = [ToRead(*one) for one in lot]
+        read = deque(_read(one, look_at) for one in documents)
+        order = turns.take()
+        for place, document in enumerate(documents, first_place):
+            one = read.popleft()
+            if document.md5 is None:
+                order = _tell(out, place, document.path, DocumentKind(document.kind), order)
+                continue
+            whole = build_whole(one, order)
             write_message(out, ("whole", (place, packed(whole))))
             order = order._replace(document_id=order.document_id + whole.takes_ids, next_ids=whole.next_ids)
+        turns.hand_on(order)
         if number % _COLLECT_EVERY == 0:
             gc.collect()
+
+
+def _read(document: ToRead, look_at: LookAt | None) -> Read | None:
+    """What a document that is to come whole says."""
+    if document.md5 is None:
+        return None
+    look = None if look_at is None else look_at(document.about)
+    return read_whole(Path(document.path), DocumentKind(document.kind), document.md5, look)
 
 
 def _tell(out: Out, place: int, path: str, kind: DocumentKind, order: Order) -> Order:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,8 +34,8 @@ class BuiltEntities(NamedTuple):
     rows: list[Row]
 
 
-Look = Callable[[Sequence[said.Content], int], Any]
-"""Looks at what a document says that will have the given id; what it notes, which `marshal` takes."""
+Look = Callable[[Sequence[said.Content]], Any]
+"""Looks at what a document says; what it notes, which `marshal` takes."""
 
 
 class WholeDocument(NamedTuple):
@@ -62,30 +63,44 @@ class WholeDocument(NamedTuple):
         return self.document_id == order.document_id and free
 
 
-def build_whole(path: Path, kind: DocumentKind, md5: str, order: Order, look: Look | None = None) -> WholeDocument:
-    """Read the document at `path`, which had that MD5 when it was validated, and build all its rows."""
-    first_ids = dict(order.next_ids)
-    unread = WholeDocument(order.document_id, first_ids, first_ids, False, False, {}, {}, {}, {})
+class Read(NamedTuple):
+    """What a document says, and what was noted of it."""
+
+    contents: list[said.Content]
+    noted: Any = None
+
+
+def read_whole(path: Path, kind: DocumentKind, md5: str, look: Look | None = None) -> Read | None:
+    """Read the document at `path`; None if it has not the MD5 that it had when it was validated, or cannot be read."""
     try:
         data = path.read_bytes()
         if hashlib.md5(data, usedforsecurity=False).hexdigest() != md5:
-            return unread
+            return None
         contents = read_bytes(data, kind)
-        whole = _built(contents, order)
-        return whole if look is None or not whole.plain else whole._replace(noted=look(contents, order.document_id))
+        return Read(contents, None if look is None else look(contents))
     except Exception:
         # Applied by itself, it is read again, and fails of the same for everybody to see.
-        return unread
+        return None
 
 
-def _built(contents: list[said.Content], order: Order) -> WholeDocument:
+def build_whole(read: Read | None, order: Order) -> WholeDocument:
+    """Build all rows of a document that `read_whole` has read."""
+    if read is not None:
+        # What cannot be built is applied by itself too.
+        with suppress(Exception):
+            return _built(read, order)
+    first_ids = dict(order.next_ids)
+    return WholeDocument(order.document_id, first_ids, first_ids, False, False, {}, {}, {}, {})
+
+
+def _built(read: Read, order: Order) -> WholeDocument:
     tables: dict[str, list[Row]] = {name: [] for name in order.limits}
     ids = {name: itertools.count(order.next_ids[name]) for name in NUMBERED}
     builder = RowBuilder(order.document_id, {name: one.__next__ for name, one in ids.items()}, tables, order.limits)
     found = {kind: BuiltEntities([], [], []) for kind in EntityKind}
     block: said.Block | None = None
     plain = True
-    for content in contents:
+    for content in read.contents:
         if isinstance(content, said.Block):
             block = content if builder.add_block(content) is None else None
         elif block is not None:
@@ -108,6 +123,7 @@ def _built(contents: list[said.Content], order: Order) -> WholeDocument:
         {} if order.as_lines else {name: rows for name, rows in tables.items() if rows},
         {name: (len(rows), as_lines(rows)) for name, rows in tables.items() if rows} if order.as_lines else {},
         builder.measured,
+        read.noted if plain else None,
     )
 
 

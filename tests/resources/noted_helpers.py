@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -13,8 +14,8 @@ def note_helpers(monkeypatch: pytest.MonkeyPatch, module: ModuleType) -> list[He
     """A list to which every process is added that `module` starts from here on."""
     helpers: list[Helper] = []
 
-    def start(name: str) -> Helper:
-        helpers.append(Helper(name))
+    def start(name: str, *more: Any) -> Helper:
+        helpers.append(Helper(name, *more))
         return helpers[-1]
 
     monkeypatch.setattr(module, "Helper", start)

@@ -188,9 +188,7 @@ def test_a_rule_that_breaks_down_while_a_document_is_read_is_said_to_be_unchecke
     broken = replace(reference, projects=replace(reference.projects, names=nothing))
     look_at = checking_while_reading._look_by(checking_while_reading.looking(broken, date(2026, 11, 21)).basis)
     (content,) = change(specimens(mice=1), 'phenotypingCentre="H"', 'phenotypingCentre="J"').values()
-    noted = look_at(checking_while_reading.about(ZIP, SPECIMENS, "H", None))(
-        read_bytes(content, DocumentKind.SPECIMEN), 7
-    )
+    noted = look_at(checking_while_reading.about(ZIP, SPECIMENS, "H", None))(read_bytes(content, DocumentKind.SPECIMEN))
     assert {(one[0], one[1]) for one in noted or ()} == {("S12", "unchecked"), ("X4", "warning")}
 
 

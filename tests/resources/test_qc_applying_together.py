@@ -18,7 +18,7 @@ from sqlalchemy import Engine, select, text
 from dcc_cli.demo.submissions import experiment_document, specimen_document
 from dcc_resources.errors import NotWellFormedError, QcDatabaseUnreachableError
 from dcc_resources.naming import Action, DocumentKind
-from dcc_resources.qc_database import reading_ahead
+from dcc_resources.qc_database import reading_ahead, reading_turns
 from dcc_resources.qc_database.applying import Applied, DocumentToApply, apply_document
 from dcc_resources.qc_database.applying_together import apply_together
 from dcc_resources.qc_database.building_process import Order
@@ -55,7 +55,7 @@ class File:
 @pytest.fixture(autouse=True)
 def started(monkeypatch: pytest.MonkeyPatch) -> list[Helper]:
     """The processes that were started; any document is worth one."""
-    helpers = note_helpers(monkeypatch, reading_ahead)
+    helpers = note_helpers(monkeypatch, reading_turns)
     monkeypatch.setattr(reading_ahead, "LARGE", 0)
     return helpers
 

@@ -16,7 +16,7 @@ from sqlalchemy import Engine, select
 from dcc_cli.demo.submissions import experiment_document
 from dcc_resources.errors import HelperEndedError, NotWellFormedError
 from dcc_resources.naming import Action, DocumentKind
-from dcc_resources.qc_database import reading_ahead
+from dcc_resources.qc_database import reading_ahead, reading_turns
 from dcc_resources.qc_database.applying import Applied, DocumentToApply, apply_document
 from dcc_resources.qc_database.helper_process import Helper
 from dcc_resources.qc_database.models import CentreBlock, Document, Experiment, Measurement
@@ -34,7 +34,7 @@ ANIMALS = 3
 @pytest.fixture(autouse=True)
 def started(monkeypatch: pytest.MonkeyPatch) -> list[Helper]:
     """The processes that were started; any document is worth one."""
-    helpers = note_helpers(monkeypatch, reading_ahead)
+    helpers = note_helpers(monkeypatch, reading_turns)
     monkeypatch.setattr(reading_ahead, "LARGE", 0)
     return helpers
 
