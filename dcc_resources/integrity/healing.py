@@ -6,11 +6,11 @@ it was changes nothing. Only documents that stand and were judged before are nam
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import date, datetime, time
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Select, Table, and_, exists, func, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Select, Table, and_, bindparam, exists, func, or_, select, update
 
 from dcc_resources.integrity.checking import ABOUT_SPECIMENS
 from dcc_resources.integrity.finding_store import FINDING_AND_OWNER, OWN_CENTRE, OWN_PROCEDURE
@@ -38,6 +38,8 @@ _IS_OPEN: Final = _FINDING.c.closed.is_(None)
 _APPLIED: Final = _DOCUMENT.c.state == DocumentState.APPLIED.value
 _IS_UNDO: Final = _DOCUMENT.c.action == DocumentAction.UNDO.value
 _STANDS: Final = and_(_APPLIED, ~_IS_UNDO, _DOCUMENT.c.judged_at.is_not(None))
+_ABOUT_SPECIMENS: Final = select(_FINDING.c.id).where(_FINDING.c.rule.in_(sorted(ABOUT_SPECIMENS)), _IS_OPEN).limit(1)
+_WITHDRAWALS: Final = select(_DOCUMENT.c.id).where(_DOCUMENT.c.id.in_(bindparam("documents", expanding=True)), _IS_UNDO)
 
 
 def documents_to_judge_again(connection: Connection, document_ids: Collection[int]) -> list[int]:
@@ -47,25 +49,40 @@ def documents_to_judge_again(connection: Connection, document_ids: Collection[in
     specimen that changed or went; or entities that were replaced or deleted, or came back.
     """
     found: set[int] = set()
+    # To go through all specimens of many documents is dear, and of no use where nothing is found wrong with any.
+    about_specimens = connection.scalar(_ABOUT_SPECIMENS) is not None
     for chunk in in_chunks(sorted(set(document_ids))):
-        for statement in _touched_by(chunk):
+        for statement in _touched_by(chunk, about_specimens=about_specimens):
+            found.update(connection.scalars(statement))
+        # Others open versions of their own.
+        withdrawals = connection.scalars(_WITHDRAWALS, {"documents": chunk}).all()
+        for statement in _brought_back_by(withdrawals) if withdrawals else ():
             found.update(connection.scalars(statement))
     return _standing(connection, found - set(document_ids))
 
 
-def _touched_by(ids: list[int]) -> Iterator[Select[Any]]:
+def _touched_by(ids: list[int], *, about_specimens: bool) -> Iterator[Select[Any]]:
     for side in ("opened_by", "ended_by"):
         touched = _LIFETIME.c[side].in_(ids)
         for owner, named, row in _NAMING:
             base = _naming(owner, named, row).where(touched)
-            yield base.where(_has_finding(owner, ABOUT_SPECIMENS))
+            if about_specimens:
+                yield base.where(_has_finding(owner, ABOUT_SPECIMENS))
             if side == "ended_by":
                 yield base.where(owner.c.is_current)
     for kind, table in ENTITY_TABLES.items():
-        of_kind = (_LIFETIME.c.entity_kind == kind.value) & (_LIFETIME.c.entity_id == table.c.id)
-        versions = select(table.c.document_id).distinct().join(_LIFETIME, of_kind)
-        yield versions.where(_LIFETIME.c.opened_by.in_(ids), table.c.document_id.not_in(ids))
-        yield versions.where(_LIFETIME.c.ended_by.in_(ids), _has_finding(table))
+        yield _versions(kind, table).where(_LIFETIME.c.ended_by.in_(ids), _has_finding(table))
+
+
+def _brought_back_by(withdrawals: Sequence[int]) -> Iterator[Select[Any]]:
+    for kind, table in ENTITY_TABLES.items():
+        yield _versions(kind, table).where(_LIFETIME.c.opened_by.in_(withdrawals))
+
+
+def _versions(kind: EntityKind, table: Table) -> Select[Any]:
+    """The documents of versions, with the lifetimes of these."""
+    of_kind = (_LIFETIME.c.entity_kind == kind.value) & (_LIFETIME.c.entity_id == table.c.id)
+    return select(table.c.document_id).distinct().join(_LIFETIME, of_kind)
 
 
 _RELATIVE: Final = _SPECIMEN.alias("relative")
