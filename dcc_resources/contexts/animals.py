@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from contextlib import closing
+from functools import partial
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import (
     ColumnElement,
@@ -31,6 +33,7 @@ from dcc_resources.contexts.metadata_groups import (
     keep_groups,
     remove_unused_groups,
 )
+from dcc_resources.databases.asking_ahead import answers_ahead
 from dcc_resources.databases.number_lists import as_json, numbers_in, only_compared, portions
 from dcc_resources.qc_database.bulk import insert_bulk
 from dcc_resources.qc_database.models import (
@@ -60,19 +63,33 @@ def renew_animals(
     """Have the overview show these runs as they are at present; the centres that it concerns."""
     centres: set[str] = set()
     left: set[str] = set()
-    for portion in portions(run_ids):
-        shown = connection.execute(_SHOWN, {"runs": as_json(portion)}).all()
-        for chunk in in_chunks(portion if shown else ()):
-            connection.execute(_FORGET, {"runs": chunk})
-        rows = connection.execute(_PRESENT, {"runs": as_json(portion), "colonies": basis[COLONIES]}).all()
-        groups = groups_of(connection, important, [(row[0], row[3], row[5], row[-2], row[-1]) for row in rows])
-        keep_groups(connection, groups)
-        if rows:
-            insert_bulk(connection, _ANIMAL, [_values(*pair) for pair in zip(rows, groups, strict=True)])
-        centres |= {row[0] for row in shown} | {row[_CENTRE] for row in rows}
-        left |= {row[1] for row in shown}
+    look = partial(_look_at, colonies=basis[COLONIES], important=important)
+    with closing(answers_ahead(connection, look, portions(run_ids))) as present:
+        for portion, rows, groups in present:
+            shown = connection.execute(_SHOWN, {"runs": as_json(portion)}).all()
+            for chunk in in_chunks(portion if shown else ()):
+                connection.execute(_FORGET, {"runs": chunk})
+            keep_groups(connection, groups)
+            if rows:
+                insert_bulk(connection, _ANIMAL, rows)
+            centres |= {row[0] for row in shown} | {row[_CENTRE] for row in rows}
+            left |= {row[1] for row in shown}
     remove_unused_groups(connection, left)
     return centres
+
+
+class _Present(NamedTuple):
+    """Some runs, the rows of the overview that show them, and the metadata groups that these name."""
+
+    run_ids: list[int]
+    rows: list[tuple[Any, ...]]
+    groups: list[Group]
+
+
+def _look_at(connection: Connection, run_ids: list[int], colonies: int, important: ImportantMetadata) -> _Present:
+    found = connection.execute(_PRESENT, {"runs": as_json(run_ids), "colonies": colonies}).all()
+    groups = groups_of(connection, important, [(row[0], row[3], row[5], row[-2], row[-1]) for row in found])
+    return _Present(run_ids, [_values(*pair) for pair in zip(found, groups, strict=True)], groups)
 
 
 def _present() -> CompoundSelect[Any]:

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Final
+from functools import partial
+from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, Engine, func, select
 
@@ -29,6 +31,7 @@ from dcc_resources.contexts.membership import (
 from dcc_resources.contexts.recording import Changes, write_changes
 from dcc_resources.contexts.touched import due_for_contexts, mark_built, runs_by_colony, runs_for_contexts
 from dcc_resources.data_outcomes import ContextCounts, ContextsBuilt
+from dcc_resources.databases.asking_ahead import answers_ahead
 from dcc_resources.databases.columns import utc_now
 from dcc_resources.databases.number_lists import portions
 from dcc_resources.databases.transactions import run_reading, run_writing
@@ -105,33 +108,56 @@ def _recount(
 ) -> dict[ContextKey, ContextEvent]:
     """Count runs under what they belong to at present; `runs` tells which document is the cause, if one is."""
     changes = Changes()
-    for chunk in portions(runs):
-        places = present_places(connection, chunk, basis[COLONIES])
-        now = {Member(run_id, place.genotype, place.strain_id) for run_id, place in places}
-        before = recorded_members(connection, chunk)
-        changed = {member.procedure_run_id for member in before ^ now}
-        if changed:
-            was = {member for member in before if member.procedure_run_id in changed}
-            _take(connection, changes, -1, runs, recorded_places(connection, was))
-            _take(connection, changes, 1, runs, [one for one in places if one[0] in changed])
-            replace_members(connection, was, [one for one in now if one.procedure_run_id in changed])
+    compare = partial(_compare, causes=runs, colonies=basis[COLONIES])
+    # What is compared is not written before all of it was: each run is in one portion.
+    with closing(answers_ahead(connection, compare, portions(runs))) as differences:
+        for difference in differences:
+            for share in difference.shares:
+                changes.add(*share)
+            replace_members(connection, difference.before, difference.now)
     return write_changes(connection, changes, reason)
 
 
-def _take(
+class _Difference(NamedTuple):
+    """Of some runs, those that are to be counted otherwise: under what they were and are, and what moves with them.
+
+    The latter are the arguments of `Changes.add`.
+    """
+
+    before: Collection[Member]
+    now: Collection[Member]
+    shares: Sequence[tuple[int, ContextKey, int, int, int | None]]
+
+
+def _compare(
+    connection: Connection, run_ids: Collection[int], causes: Mapping[int, int | None], colonies: int
+) -> _Difference:
+    places = present_places(connection, run_ids, colonies)
+    now = {Member(run_id, place.genotype, place.strain_id) for run_id, place in places}
+    before = recorded_members(connection, run_ids)
+    changed = {member.procedure_run_id for member in before ^ now}
+    was = {member for member in before if member.procedure_run_id in changed}
+    present = [one for one in places if one[0] in changed]
+    shares = [
+        *_shares(connection, -1, causes, recorded_places(connection, was)),
+        *_shares(connection, 1, causes, present),
+    ]
+    return _Difference(was, [one for one in now if one.procedure_run_id in changed], shares)
+
+
+def _shares(
     connection: Connection,
-    changes: Changes,
     sign: int,
-    runs: Mapping[int, int | None],
+    causes: Mapping[int, int | None],
     places: Collection[tuple[int, Place]],
-) -> None:
-    """Count what runs come to where they are counted: it came (`sign` 1) or went (-1)."""
+) -> Iterator[tuple[int, ContextKey, int, int, int | None]]:
+    """What runs come to where they are counted: it came (`sign` 1) or went (-1)."""
     numbers: dict[tuple[int | None, Place], int] = {}
-    numbered = [(run_id, numbers.setdefault((runs[run_id], place), len(numbers))) for run_id, place in sorted(places)]
+    numbered = [(run_id, numbers.setdefault((causes[run_id], place), len(numbers))) for run_id, place in sorted(places)]
     groups = list(numbers)
     for number, parameter_id, measurements, fingerprints in sums(connection, numbered) if numbered else ():
         cause, place = groups[number]
-        changes.add(place.document_id, place.context(parameter_id), sign * measurements, sign * fingerprints, cause)
+        yield place.document_id, place.context(parameter_id), sign * measurements, sign * fingerprints, cause
 
 
 def _counts(connection: Connection, happened: Mapping[tuple[str, ContextEvent], int]) -> tuple[ContextCounts, ...]:

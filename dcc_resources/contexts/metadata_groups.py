@@ -68,20 +68,23 @@ def production_centre(produced_at: str | None, phenotyped_at: str | None) -> lis
 
 
 class ImportantMetadata:
-    """Which metadata a snapshot of IMPReSS calls important; each pipeline's procedure is looked up once."""
+    """Which metadata a snapshot of IMPReSS calls important; each pipeline's procedure is looked up once.
 
-    def __init__(self, connection: Connection, impress: int) -> None:
-        self._connection, self._impress = connection, impress
+    Threads may ask for the same at once, and find the same.
+    """
+
+    def __init__(self, impress: int) -> None:
+        self._impress = impress
         self._known: dict[tuple[str, str], Names] = {}
 
-    def of(self, pipeline: str, procedure_id: str) -> Names:
+    def of(self, connection: Connection, pipeline: str, procedure_id: str) -> Names:
         """The important parameters of a procedure; none where IMPReSS does not know it."""
         key = (pipeline, procedure_id)
         if key not in self._known:
-            self._known[key] = self._read(*key)
+            self._known[key] = self._read(connection, *key)
         return self._known[key]
 
-    def _read(self, pipeline: str, procedure_id: str) -> Names:
+    def _read(self, connection: Connection, pipeline: str, procedure_id: str) -> Names:
         procedure, parameter = ImpressProcedure.__table__, ImpressParameter.__table__
         same = and_(
             parameter.c.snapshot_id == procedure.c.snapshot_id,
@@ -100,7 +103,7 @@ class ImportantMetadata:
                 parameter.c.is_important,
             )
         )
-        return {row.parameter_id: row.name or row.parameter_id for row in self._connection.execute(statement)}
+        return {row.parameter_id: row.name or row.parameter_id for row in connection.execute(statement)}
 
 
 def items_of(connection: Connection, names_of_runs: Mapping[int, Names]) -> dict[int, list[Item]]:
@@ -149,7 +152,9 @@ def groups_of(
     connection: Connection, important: ImportantMetadata, circumstances: Sequence[Circumstances]
 ) -> list[Group]:
     """The groups of procedure runs done under these circumstances, in their order."""
-    names = {run_id: important.of(pipeline, procedure_id) for run_id, pipeline, procedure_id, *_ in circumstances}
+    names = {
+        run_id: important.of(connection, pipeline, procedure_id) for run_id, pipeline, procedure_id, *_ in circumstances
+    }
     items = items_of(connection, names)
     known: dict[tuple[frozenset[Item], str | None, str | None], Group] = {}
     groups = []

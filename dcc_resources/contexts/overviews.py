@@ -111,7 +111,7 @@ def _take_documents(connection: Connection) -> _Step:
 
 
 def _renew(connection: Connection, runs: Iterable[int], genotypes: Collection[GenotypeKey], basis: Basis) -> set[str]:
-    centres = renew_animals(connection, runs, basis, ImportantMetadata(connection, basis[IMPRESS]))
+    centres = renew_animals(connection, runs, basis, ImportantMetadata(basis[IMPRESS]))
     renew_strains(connection, renew_genotypes(connection, genotypes, basis), basis)
     return centres | {centre for centre, _ in genotypes}
 
