@@ -63,7 +63,8 @@ def documents_to_judge_again(connection: Connection, document_ids: Collection[in
 
 def _touched_by(ids: list[int], *, about_specimens: bool) -> Iterator[Select[Any]]:
     for side in ("opened_by", "ended_by"):
-        touched = _LIFETIME.c[side].in_(ids)
+        # MariaDB goes by an index of many nulls for a range alone.
+        touched = _LIFETIME.c[side].between(ids[0], ids[-1]) & _LIFETIME.c[side].in_(ids)
         for owner, named, row in _NAMING:
             base = _naming(owner, named, row).where(touched)
             if about_specimens:
