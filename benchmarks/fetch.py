@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import queue
 import sys
+import time
 from collections import deque
 
 from pydantic import SecretStr
@@ -22,6 +23,8 @@ from dcc_resources.naming import Action
 from dcc_resources.outcomes import ZipKey
 from dcc_resources.settings import load_settings
 from dcc_resources.staging import Staging
+
+_GATHER_SECONDS = 0.005
 
 
 def fetch_all(
@@ -47,10 +50,14 @@ def fetch_all(
         while waiting and queued < MOST_QUEUED:
             downloads.put(waiting.popleft())
             queued += 1
-        message = messages.get()
-        if isinstance(message, Broke):
-            raise message.error
-        queued -= isinstance(message, Arrived)
+        told = [messages.get()]
+        # As a session does: to be woken for each message would keep those from working who send them.
+        time.sleep(_GATHER_SECONDS)
+        told += [messages.get_nowait() for _ in range(messages.qsize())]
+        for message in told:
+            if isinstance(message, Broke):
+                raise message.error
+            queued -= isinstance(message, Arrived)
     downloads.stop()
     downloads.join(5.0)
 

@@ -54,11 +54,7 @@ class Allowance:
     @contextmanager
     def place(self) -> Iterator[Place]:
         """Wait for a place and hold it."""
-        turn = threading.Event()
-        with self._lock:
-            self._line.append(turn)
-        while (place := self._take(turn)) is None:
-            turn.wait(_LOOK_SECONDS)
+        place = self._take_at_once() or self._wait_for_one()
         try:
             yield place
         finally:
@@ -66,17 +62,36 @@ class Allowance:
                 self._taken.remove(place)
                 self._call_next()
 
-    def _take(self, turn: threading.Event) -> Place | None:
+    def _take_at_once(self) -> Place | None:
+        """A place, if there is one and nobody waits."""
+        with self._lock:
+            return None if self._line else self._take()
+
+    def _wait_for_one(self) -> Place:
+        turn = threading.Event()
+        with self._lock:
+            self._line.append(turn)
+        while (place := self._take_in_turn(turn)) is None:
+            turn.wait(_LOOK_SECONDS)
+        return place
+
+    def _take_in_turn(self, turn: threading.Event) -> Place | None:
         """A place for the first in the line, if there is one."""
         with self._lock:
-            if self._line[0] is not turn or self._moving() >= self._places:
+            place = self._take() if self._line[0] is turn else None
+            if place is None:
                 turn.clear()
-                return None
-            self._line.popleft()
-            place = Place()
-            self._taken.append(place)
-            self._call_next()
+            else:
+                self._line.popleft()
+                self._call_next()
             return place
+
+    def _take(self) -> Place | None:
+        if self._moving() >= self._places:
+            return None
+        place = Place()
+        self._taken.append(place)
+        return place
 
     def _call_next(self) -> None:
         if self._line:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from typing import BinaryIO, Self
+from typing import Self
 
 from dcc_resources.errors import SizeMismatchError
 from dcc_resources.file_sources.base import Block
@@ -13,15 +13,16 @@ from dcc_resources.outcomes import ZipKey
 from dcc_resources.staging import Origin, Staging
 
 _PROGRESS_SECONDS = 1.0
+_UNNOTED_BYTES = 1024 * 1024
 
 
 class DownloadSink:
     """Writes one archive to its part; a context manager that closes it.
 
     `most_unsized` bytes are taken of an archive whose size is not known; `written` is told of each block, and
-    `on_bytes` of all bytes received so far, about once a second. The part's origin is noted before anything is written
-    to it, but for an archive that arrives in one block: if that fails afterwards the origin is noted then, and all that
-    a killed process loses is the block.
+    `on_bytes` of all bytes received so far, about once a second. The part's origin is noted when a second has passed or
+    more than 1 MiB arrived, else only if something fails: to make a file beside each small archive takes as long as to
+    make the archive, and all that a killed process loses is what came in a second.
     """
 
     def __init__(
@@ -38,7 +39,7 @@ class DownloadSink:
         self._staging, self._origin, self._expected = staging, origin, origin.size_bytes
         self._written, self._on_bytes = written, on_bytes
         self._most = most_unsized if self._expected is None else self._expected
-        self._part: BinaryIO | None = None
+        self._part: int | None = None
         self._noted = False
         self._told = time.monotonic()
 
@@ -46,45 +47,48 @@ class DownloadSink:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if self._part is None and kind is None:
-            self._part = self._opened(noted=True)
         if self._part is not None:
-            self._part.close()
-            if kind is not None and not self._noted:
-                self._staging.note_origin(self.key, self._origin)
+            os.close(self._part)
+            if kind is not None:
+                self._note_origin()
 
     def take_in(self, length: int) -> None:
         """Go on after what an earlier attempt received. Raises OSError when it is not there any more."""
         if length == 0:
             return
-        self._part, self._noted = self._staging.part(self.key).open("r+b"), True
-        self.received = self._part.seek(0, os.SEEK_END)
-
-    def _opened(self, *, noted: bool) -> BinaryIO:
-        """The part, at its beginning."""
-        if noted:
-            self._staging.begin_part(self.key, self._origin)
-        else:
-            self._staging.clear_part(self.key)
-        self._noted = noted
-        return self._staging.part(self.key).open("ab")
+        self._part, self._noted = os.open(self._staging.part(self.key), os.O_WRONLY | os.O_CLOEXEC), True
+        self.received = os.lseek(self._part, 0, os.SEEK_END)
 
     def __call__(self, block: Block) -> None:
         """Take the next block. Raises SizeMismatchError when that is more than was listed."""
         if self._part is None:
-            self._part = self._opened(noted=len(block) != self._expected)
-        self._part.write(block)
-        self._written(len(block))
-        self.received += len(block)
+            self._part = self._staging.begin_part(self.key)
+        count = len(block)
+        _write(self._part, block)
+        self._written(count)
+        self.received += count
         if self.received > self._most:
-            self.check_size()
+            self._check_size()
         now = time.monotonic()
-        if now - self._told >= _PROGRESS_SECONDS:
+        late = now - self._told >= _PROGRESS_SECONDS
+        if late or self.received > _UNNOTED_BYTES:
+            self._note_origin()
+        if late:
             self._told = now
             self._on_bytes(self.received)
 
-    def check_size(self) -> None:
-        """Raise SizeMismatchError when what was received has not the size listed, or is too much without one."""
+    def _note_origin(self) -> None:
+        if not self._noted:
+            self._staging.note_origin(self.key, self._origin)
+            self._noted = True
+
+    def end(self) -> None:
+        """There is no more. Raises SizeMismatchError when what was received has not the size listed."""
+        if self._part is None:
+            self._part = self._staging.begin_part(self.key)
+        self._check_size()
+
+    def _check_size(self) -> None:
         if self._expected is None and self.received > self._most:
             raise SizeMismatchError(
                 f"{self.key}: more than {self._most:,} bytes arrived, and the file source does not tell the size. Ask "
@@ -95,3 +99,10 @@ class DownloadSink:
                 f"{self.key}: {self.received:,} bytes arrived where {self._expected:,} were listed. The file is "
                 "fetched anew; if this happens again, ask the centre whether it was still being uploaded."
             )
+
+
+def _write(part: int, block: Block) -> None:
+    """Write all of a block: a disk that fills up may take the beginning before it says so."""
+    left = memoryview(block)
+    while left:
+        left = left[os.write(part, left) :]

@@ -11,7 +11,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
+from typing import TypeGuard
 
 from dcc_resources.allowance import Allowance, Place
 from dcc_resources.checksums import md5_of
@@ -114,29 +116,27 @@ def receive(
     with disk_errors(key):
         staging.prepare(key)
         offset = staging.resumable(key, origin)
-    try:
-        with (
-            staging.room_for(key, (hosting.size_bytes or 0) - offset) as written,
-            disk_errors(key),
-            DownloadSink(staging, key, origin, most_unsized, written, on_bytes) as sink,
-        ):
-            sink.take_in(offset)
-            if hosting.size_bytes is None or offset < hosting.size_bytes:
-                with _kept(pace or Pace(), sink, connection):
-                    connection.fetch(
-                        key.action,
-                        key.file_name,
-                        sink,
-                        size=hosting.size_bytes,
-                        offset=offset,
-                        modified=hosting.modified,
-                    )
-        sink.check_size()
-        md5 = _checked_md5(connection, key, staging.part(key)) if hosting.has_md5 else None
-    except (SizeMismatchError, ChecksumMismatchError):
-        staging.drop_part(key)
-        raise
-    with disk_errors(key):
+        try:
+            with (
+                staging.room_for(key, (hosting.size_bytes or 0) - offset) as written,
+                DownloadSink(staging, key, origin, most_unsized, written, on_bytes) as sink,
+            ):
+                sink.take_in(offset)
+                if hosting.size_bytes is None or offset < hosting.size_bytes:
+                    with _kept(pace or Pace(), sink, connection):
+                        connection.fetch(
+                            key.action,
+                            key.file_name,
+                            sink,
+                            size=hosting.size_bytes,
+                            offset=offset,
+                            modified=hosting.modified,
+                        )
+                sink.end()
+                md5 = _checked_md5(connection, key, staging.part(key)) if hosting.has_md5 else None
+        except (SizeMismatchError, ChecksumMismatchError):
+            staging.drop_part(key)
+            raise
         path = staging.finish_part(key)
     return Received(path, sink.received, md5, time.monotonic() - began, resumed=offset > 0)
 
@@ -206,6 +206,16 @@ class Broke:
 DownloadMessage = Started | Progressed | Arrived | Broke
 
 
+def _can_look_ahead(connection: Connection) -> TypeGuard[LooksAhead]:
+    return _is_to_look_ahead(type(connection))
+
+
+@lru_cache
+def _is_to_look_ahead(kind: type) -> bool:
+    # To ask this of a protocol takes as long as to rename a file.
+    return issubclass(kind, LooksAhead)
+
+
 class SourceDownloads:
     """The threads that download from one file source.
 
@@ -227,6 +237,7 @@ class SourceDownloads:
         self._transfers = TransferQueue[Transfer](
             settings.downloads_per_source, lambda transfer: transfer.hosting.size_bytes
         )
+        self._pace = Pace.from_settings(settings)
         self._threads: list[threading.Thread] = []
         self._stopping = threading.Event()
         self._given_up: SourceError | None = None
@@ -326,7 +337,7 @@ class SourceDownloads:
 
     def _look_ahead(self, worker: int, transfer: Transfer, connection: Connection) -> None:
         """Tell a connection that can make use of it what comes after a transfer."""
-        if not isinstance(connection, LooksAhead):
+        if not _can_look_ahead(connection):
             return
         if following := self._transfers.keep(worker, _MOST_AHEAD, _MOST_BYTES_AHEAD):
             connection.announce([self._upcoming(each) for each in (transfer, *following)])
@@ -364,7 +375,7 @@ class SourceDownloads:
                 transfer,
                 self._staging,
                 on_bytes,
-                pace=Pace.from_settings(self._settings),
+                pace=self._pace,
                 most_unsized=self._settings.max_unsized_bytes,
             )
         except Stopped:

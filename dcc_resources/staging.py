@@ -28,6 +28,7 @@ from dcc_resources.private_files import make_directory
 log = logging.getLogger(__name__)
 
 _UNFORESEEN = 64 * 1024 * 1024
+_NEW_PART = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +52,15 @@ class Staging:
 
     def archive(self, key: ZipKey) -> Path:
         """Path of the whole archive. Raises BadFileNameError for a name that would lead elsewhere."""
-        return _places(self.root, key).archive
+        return Path(_places(self.root, key).archive)
 
     def contents(self, key: ZipKey) -> Path:
         """Path of the directory with the archive's documents, private to the archive."""
-        return _places(self.root, key).contents
+        return Path(_places(self.root, key).contents)
 
     def part(self, key: ZipKey) -> Path:
         """Path of the archive while it is being received."""
-        return _places(self.root, key).part
+        return Path(_places(self.root, key).part)
 
     def make(self) -> None:
         """Make the staging area, readable by this user only. Raises ConfigurationError if it cannot be written to."""
@@ -73,50 +74,53 @@ class Staging:
 
     def prepare(self, key: ZipKey) -> None:
         """Make the directory that the archive goes into, readable by this user only."""
-        directory = self.root / key.action
-        if key.action not in self._prepared or not directory.is_dir():
-            make_directory(directory)
+        if key.action not in self._prepared:
+            make_directory(self.root / key.action)
             self._prepared.add(key.action)
 
     def resumable(self, key: ZipKey, origin: Origin) -> int:
         """How many bytes of this very archive are here already; 0 to begin at the beginning."""
-        if origin.size_bytes is None or origin.modified is None or not os.path.lexists(self._origin_file(key)):
+        places = _places(self.root, key)
+        if origin.size_bytes is None or origin.modified is None or not os.path.lexists(places.origin):
             return 0
-        part = self.part(key)
         try:
-            known = json.loads(self._origin_file(key).read_text("utf-8"))
-            received = part.stat().st_size
+            known = json.loads(Path(places.origin).read_text("utf-8"))
+            received = Path(places.part).stat().st_size
         except (FileNotFoundError, ValueError):
             return 0
         return received if known == asdict(origin) and received <= origin.size_bytes else 0
 
-    def begin_part(self, key: ZipKey, origin: Origin) -> None:
-        """Note the origin of the part that is about to be written from its beginning."""
-        self.clear_part(key)
-        self.note_origin(key, origin)
-
-    def clear_part(self, key: ZipKey) -> None:
-        """Remove what there is of an archive: a part without a noted origin is never gone on with."""
-        self._origin_file(key).unlink(missing_ok=True)
-        self.part(key).unlink(missing_ok=True)
+    def begin_part(self, key: ZipKey) -> int:
+        """Begin a part, of which nothing is noted yet: it is not gone on with. Returns it open for writing."""
+        places = _places(self.root, key)
+        _remove(places.origin)
+        try:
+            return os.open(places.part, _NEW_PART)
+        except FileExistsError:
+            # Whoever writes to the old one still, such as a thread of a session that was stopped, has that for itself.
+            _remove(places.part)
+        except FileNotFoundError:
+            make_directory(self.root / key.action)
+        return os.open(places.part, _NEW_PART)
 
     def note_origin(self, key: ZipKey, origin: Origin) -> None:
-        """Note what the part is a part of."""
-        self._origin_file(key).write_text(json.dumps(asdict(origin)), "utf-8")
+        """Note what the part is a part of, so that it can be gone on with."""
+        Path(_places(self.root, key).origin).write_text(json.dumps(asdict(origin)), "utf-8")
 
     def finish_part(self, key: ZipKey) -> Path:
         """Give the part, which is whole, the archive's name; contents of an earlier one go. Returns the path."""
-        part, archive = self.part(key), self.archive(key)
-        contents = self.contents(key)
-        if os.path.lexists(contents):
-            shutil.rmtree(contents, ignore_errors=True)
-        part.replace(archive)
-        self._origin_file(key).unlink(missing_ok=True)
-        return archive
+        places = _places(self.root, key)
+        if os.path.lexists(places.contents):
+            shutil.rmtree(places.contents, ignore_errors=True)
+        Path(places.part).replace(places.archive)
+        _remove(places.origin)
+        return Path(places.archive)
 
     def drop_part(self, key: ZipKey) -> None:
         """Remove what was received of an archive, so that the next attempt begins anew."""
-        self.clear_part(key)
+        places = _places(self.root, key)
+        _remove(places.origin)
+        _remove(places.part)
 
     @contextmanager
     def room_for(self, key: ZipKey, needed: int) -> Iterator[Callable[[int], None]]:
@@ -172,27 +176,31 @@ class Staging:
             log.warning("The archive %s is fetched anew, for it cannot be read: %s", key, os.strerror(error.errno or 0))
             return False
 
-    def _origin_file(self, key: ZipKey) -> Path:
-        return _places(self.root, key).origin
-
 
 class _Places(NamedTuple):
     """Where an archive lies, and what is kept beside it."""
 
-    archive: Path
-    contents: Path
-    part: Path
-    origin: Path
+    archive: str
+    contents: str
+    part: str
+    origin: str
 
 
 @lru_cache(maxsize=256)
 def _places(root: Path, key: ZipKey) -> _Places:
-    """The paths for an archive, which are asked for a dozen times in turn: making one takes as long as opening it."""
+    """The paths for an archive, which are asked for a dozen times in turn, as text: a Path takes as long as a file."""
     name = key.file_name
     if name in {"", ".", ".."} or "/" in name or "\\" in name or "\0" in name:
         raise BadFileNameError(f"{name!r} cannot be the name of a file in staging. Correct DCC_ZIP_PATTERN.")
-    archive = root / key.action / name
-    return _Places(archive, *(archive.with_name(f"{name}.{end}") for end in ("contents", "part", "part.json")))
+    archive = f"{root}/{key.action}/{name}"
+    return _Places(archive, f"{archive}.contents", f"{archive}.part", f"{archive}.part.json")
+
+
+def _remove(path: str) -> None:
+    try:
+        os.unlink(path)  # noqa: PTH108 - see _places
+    except FileNotFoundError:
+        return
 
 
 def _unusable(root: Path, reason: str) -> ConfigurationError:

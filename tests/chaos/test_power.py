@@ -127,7 +127,7 @@ def test_a_size_that_nobody_checks_ends_otherwise_than_in_the_twin(
     monkeypatch.setattr(
         download_sink.DownloadSink, "__call__", lambda self, block: write(self, block[: len(block) // 2])
     )
-    monkeypatch.setattr(download_sink.DownloadSink, "check_size", lambda _self: None)
+    monkeypatch.setattr(download_sink.DownloadSink, "_check_size", lambda _self: None)
 
     data.run()
 

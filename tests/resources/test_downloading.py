@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import queue
 import threading
 import time
@@ -156,6 +157,9 @@ class TestReceiving:
         received = receive(FakeConnection(b""), _transfer(0), staging, _ignore)
         assert (received.size_bytes, received.path.read_bytes()) == (0, b"")
 
+    def test_an_empty_archive_has_a_checksum_too(self, staging: Staging) -> None:
+        assert receive(FakeConnection(b"", md5=_md5(b"")), _with_md5(_transfer(0)), staging, _ignore).md5 == _md5(b"")
+
     def test_where_the_size_is_not_told_what_comes_is_taken(self, staging: Staging) -> None:
         received = receive(FakeConnection(), _transfer(None), staging, _ignore)
         assert received.path.read_bytes() == CONTENT
@@ -306,8 +310,39 @@ class TestResuming:
         assert received.path.read_bytes() == CONTENT
 
 
-class TestOneBlock:
-    """An archive that arrives in one block has its origin noted only when something goes wrong."""
+class TestNoting:
+    """An archive that arrives within a second has its origin noted only when something goes wrong."""
+
+    def _noted(self, staging: Staging, block: int, size: int = 3 * 1024 * 1024) -> list[int]:
+        """How much could be gone on with, were the process killed before each block."""
+        sizes: list[int] = []
+        origin = Origin(1, size, MODIFIED)
+        connection = FakeConnection(
+            bytes(size), block=block, before_block=lambda: sizes.append(staging.resumable(KEY, origin))
+        )
+        path = receive(connection, _transfer(size), staging, _ignore).path
+        assert path.read_bytes() == bytes(size)
+        assert [each.name for each in path.parent.iterdir()] == [KEY.file_name]
+        return sizes
+
+    def test_what_is_more_than_a_megabyte_can_be_gone_on_with(
+        self, staging: Staging, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(download_sink, "_PROGRESS_SECONDS", 1e9)
+        assert self._noted(staging, 700_000) == [0, 0, 1_400_000, 2_100_000, 2_800_000]
+
+    def test_what_took_more_than_a_second_can_be_gone_on_with(
+        self, staging: Staging, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(download_sink, "_PROGRESS_SECONDS", 0.0)
+        assert self._noted(staging, 1_000, size=3_500) == [0, 1_000, 2_000, 3_000]
+
+    def test_a_disk_that_takes_blocks_in_pieces_gets_them_whole(
+        self, staging: Staging, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        write = os.write
+        monkeypatch.setattr(os, "write", lambda part, block: write(part, block[:300]))
+        assert receive(FakeConnection(), _transfer(), staging, _ignore).path.read_bytes() == CONTENT
 
     def test_it_leaves_nothing_beside_it(self, staging: Staging) -> None:
         path = receive(FakeConnection(block=len(CONTENT)), _transfer(), staging, _ignore).path
@@ -378,14 +413,8 @@ class TestFullDisk:
     def test_a_disk_that_fills_up_on_the_way_is_told_and_nothing_is_left_held(
         self, staging: Staging, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        begin_part = staging.begin_part
-
-        def on_a_full_device(key: ZipKey, origin: Origin) -> None:
-            begin_part(key, origin)
-            staging.part(key).symlink_to("/dev/full")
-
         with monkeypatch.context() as patch:
-            patch.setattr(staging, "begin_part", on_a_full_device)
+            patch.setattr(staging, "begin_part", lambda _key: os.open("/dev/full", os.O_WRONLY))
             with pytest.raises(
                 DiskFullError, match=r"filled up while add/H\.2013-10-31\.1\.impc\.zip was being written"
             ):

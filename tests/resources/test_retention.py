@@ -358,7 +358,7 @@ def test_a_part_of_an_archive_that_no_source_hosts_any_more_goes(
     installation.with_settings(min_free_bytes=2**62).run_session()
     staging = Staging(installation.settings.staging_directory)
     staging.prepare(KEY)
-    staging.begin_part(KEY, Origin(folder.source_id, 10, 1))
+    staging.note_origin(KEY, Origin(folder.source_id, 10, 1))
     staging.part(KEY).write_bytes(b"12345")
     (kept,) = look_over(installation.tracker, installation.settings, AT_ONCE)
     assert (kept.verdict, kept.reason) == (Verdict.KEEP, "its download goes on from there")

@@ -34,7 +34,8 @@ def staging(tmp_path: Path) -> Staging:
 
 
 def _half_received(staging: Staging, origin: Origin = ORIGIN, content: bytes = b"01234") -> None:
-    staging.begin_part(KEY, origin)
+    os.close(staging.begin_part(KEY))
+    staging.note_origin(KEY, origin)
     staging.part(KEY).write_bytes(content)
 
 
@@ -114,7 +115,7 @@ class TestParts:
         assert staging.resumable(KEY, ORIGIN) == 0
 
     def test_an_origin_without_a_part_is_nothing_to_go_on_with(self, staging: Staging) -> None:
-        staging.begin_part(KEY, ORIGIN)
+        staging.note_origin(KEY, ORIGIN)
         assert staging.resumable(KEY, ORIGIN) == 0
         staging.part(KEY).write_bytes(b"01234")
         staging.part(KEY).with_name(f"{KEY.file_name}.part.json").unlink()
@@ -123,10 +124,29 @@ class TestParts:
     def test_beginning_anew_leaves_nothing_of_an_earlier_part(self, staging: Staging) -> None:
         _half_received(staging)
         other = Origin(4, 7, 1)
-        staging.begin_part(KEY, other)
-        assert not staging.part(KEY).exists()
+        os.close(staging.begin_part(KEY))
+        assert [(path.name, path.stat().st_size) for path in (staging.root / "add").iterdir()] == [
+            (f"{KEY.file_name}.part", 0)
+        ]
+        staging.note_origin(KEY, other)
         staging.part(KEY).write_bytes(b"0")
         assert (staging.resumable(KEY, other), staging.resumable(KEY, ORIGIN)) == (1, 0)
+
+    def test_who_still_writes_to_an_earlier_part_does_not_write_to_the_new_one(self, staging: Staging) -> None:
+        """A thread of a session that was stopped may have some more to write when the next one begins."""
+        earlier, later = staging.begin_part(KEY), staging.begin_part(KEY)
+        os.write(later, b"new")
+        os.write(earlier, b"earlier")
+        assert staging.part(KEY).read_bytes() == b"new"
+        os.close(earlier)
+        os.close(later)
+
+    def test_a_folder_that_was_removed_meanwhile_is_made_again(self, staging: Staging) -> None:
+        shutil.rmtree(staging.root)
+        staging.prepare(KEY)
+        os.close(staging.begin_part(KEY))
+        assert staging.part(KEY).exists()
+        assert stat.S_IMODE(staging.part(KEY).parent.stat().st_mode) == 0o700
 
     def test_a_dropped_part_is_gone_with_its_origin(self, staging: Staging) -> None:
         _half_received(staging)
@@ -268,6 +288,6 @@ def test_half_written_contents_of_a_killed_session_are_removed_and_nothing_else(
 
 
 def test_a_part_s_origin_is_plain_json_for_whoever_looks(staging: Staging) -> None:
-    staging.begin_part(KEY, ORIGIN)
+    staging.note_origin(KEY, ORIGIN)
     note = json.loads((staging.root / "add" / f"{KEY.file_name}.part.json").read_text("utf-8"))
     assert note == {"source_id": 3, "size_bytes": 10, "modified": 1_400_000_000}
