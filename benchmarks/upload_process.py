@@ -35,6 +35,7 @@ def apply(url: str, paths: Sequence[Path]) -> int:
     from dcc_resources.qc_database.applying_together import apply_together
     from dcc_resources.qc_database.database import open_qc_database
     from dcc_resources.qc_database.reading_ahead import ReadingAhead, Waiting
+    from dcc_resources.qc_database.reading_turns import readers_worth
     from dcc_resources.qc_database.vocabulary import DocumentState
     from dcc_resources.settings import Settings
 
@@ -46,7 +47,8 @@ def apply(url: str, paths: Sequence[Path]) -> int:
         for path, document in zip(paths, documents, strict=True)
     ]
     measurements = 0
-    with closing(ReadingAhead(waiting)) as ahead:
+    size = sum(document.size_bytes for document in documents if small)
+    with closing(ReadingAhead(waiting, processes=readers_worth(size, Settings().workers))) as ahead:
         for start in range(0, len(paths), _GROUP if small else 1):
             group = documents[start : start + (_GROUP if small else 1)]
             some = paths[start : start + len(group)]

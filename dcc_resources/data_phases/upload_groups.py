@@ -6,7 +6,6 @@ killed has lost little. All others go by themselves, and so do all where there i
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final
@@ -22,15 +21,11 @@ from dcc_resources.qc_database.applying import DocumentToApply
 from dcc_resources.qc_database.building_process import LARGE
 from dcc_resources.qc_database.document_rows import known_documents
 from dcc_resources.qc_database.reading_ahead import ReadingAhead, Waiting
-
-MANY: Final = 10_000_000
-"""Bytes of documents from which on several processes are worth their start."""
+from dcc_resources.qc_database.reading_turns import readers_worth
 
 _SMALL_BYTES: Final = 1_000_000
 _GROUP_BYTES: Final = 2_500_000
 _GROUP_DOCUMENTS: Final = 100
-_READERS: Final = 2
-"""How many processes read at most: what these can read keeps the one that writes busy."""
 
 
 class UploadQueue:
@@ -48,7 +43,9 @@ class UploadQueue:
         basis = work.read_qc(lambda connection: basis_of_today(connection, work.settings.max_document_errors))
         work.checked = CheckedAtUpload(basis)
         looking = checking_while_reading.looking(basis.reference.data, basis.today)
-        self.ahead = ReadingAhead(list(self._to_read(work, due)), looking, _readers(work, due, self._small))
+        side_by_side = sum(document.size_bytes for document in due if self.is_small(document))
+        readers = readers_worth(side_by_side, work.settings.workers)
+        self.ahead = ReadingAhead(list(self._to_read(work, due)), looking, readers)
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
@@ -87,12 +84,6 @@ class UploadQueue:
                 name = document.name
                 about = checking_while_reading.about(str(document.key), name.file_name, name.centre, document.centre)
                 yield Waiting(path, name.kind, document.size_bytes, md5, about)
-
-
-def _readers(work: DataSession, due: Iterable[DueDocument], small: Collection[int]) -> int:
-    """How many processes are worth their start: only documents that go with others are read side by side."""
-    side_by_side = sum(document.size_bytes for document in due if document.xml_id in small)
-    return min(_READERS, work.settings.workers, os.cpu_count() or 1) if side_by_side >= MANY else 1
 
 
 def document_to_apply(document: DueDocument) -> DocumentToApply:

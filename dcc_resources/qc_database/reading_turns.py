@@ -16,12 +16,22 @@ from typing import IO, Any, Final, NamedTuple
 from dcc_resources.qc_database.building_process import Order
 from dcc_resources.qc_database.helper_process import BYTES_AHEAD, Helper, Out, read_message, taken, write_message
 
+MANY: Final = 10_000_000
+"""Bytes of documents that come whole from which on several processes are worth their start."""
+MOST_READERS: Final = 2
+"""How many processes read at most: what these can read keeps the one that writes busy."""
+
 _LOT_BYTES: Final = 500_000
 _LOT_DOCUMENTS: Final = 10
 _LOT_ENDS: Final = "lot ends"
 
 Lot = tuple[int, list[tuple[Any, ...]]]
 """Documents that are read by one process, and the place of the first among all."""
+
+
+def readers_worth(size_bytes: int, workers: int) -> int:
+    """How many processes are worth their start, of as many as there may be workers; `size_bytes` come whole."""
+    return min(MOST_READERS, workers, os.cpu_count() or 1) if size_bytes >= MANY else 1
 
 
 class ToRead(NamedTuple):

@@ -19,7 +19,7 @@ from dcc_resources.integrity.checked_at_upload import CheckedAtUpload
 from dcc_resources.integrity.checking import ABOUT_SPECIMENS, JUDGED_AT_UPLOAD, all_rules
 from dcc_resources.integrity.judging import Basis
 from dcc_resources.naming import DocumentKind
-from dcc_resources.qc_database import models, reading_ahead
+from dcc_resources.qc_database import models, reading_ahead, reading_turns
 from dcc_resources.qc_database.reading import read_bytes
 from dcc_resources.reference_data.loading import load_shipped
 from dcc_resources.tracker.reference import Phase
@@ -33,9 +33,12 @@ LATER = "edit/H.2013-11-05.1.impc.zip"
 
 @pytest.fixture(autouse=True)
 def together(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Documents of any size are applied together, and read by another process."""
+    """Documents of any size are applied together, and read by other processes, two documents each at a time."""
     monkeypatch.setattr(upload_groups, "LARGE", 0)
     monkeypatch.setattr(reading_ahead, "LARGE", 0)
+    monkeypatch.setattr(reading_turns, "MANY", 0)
+    monkeypatch.setattr(reading_turns, "_LOT_DOCUMENTS", 2)
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
 
 
 @pytest.fixture

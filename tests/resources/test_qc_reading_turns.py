@@ -151,6 +151,17 @@ def test_one_that_cannot_be_started_takes_the_other_with_it(
     assert len(started) == 2
 
 
+@pytest.mark.parametrize(
+    ("size_bytes", "workers", "processors", "expected"),
+    [(10_000_000, 2, 2, 2), (9_999_999, 2, 2, 1), (10_000_000, 1, 2, 1), (10_000_000, 2, 1, 1), (10**9, 64, 64, 2)],
+)
+def test_two_processes_are_started_for_many_documents_where_settings_and_processors_allow(
+    monkeypatch: pytest.MonkeyPatch, size_bytes: int, workers: int, processors: int, expected: int
+) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: processors)
+    assert reading_turns.readers_worth(size_bytes, workers) == expected
+
+
 _CHILD = """
 import sys
 from pathlib import Path
