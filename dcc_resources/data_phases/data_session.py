@@ -35,6 +35,10 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _COMMIT_SECONDS: Final = 0.3
+_MOST_SECONDS: Final = 2.0
+_SHARE: Final = 0.05
+"""How long the tracker hears of nothing, at least and at most; between them, to write takes this share of the time."""
+
 _MOST_DOCUMENTS: Final = 500
 _ACTION_STATES: Final = select(ZipAction.id, ZipAction.phase_id, ZipAction.status_id).where(ZipAction.id.in_(IDS))
 
@@ -120,6 +124,7 @@ class Recorder:
         self._running: dict[int, Proposal] = {}
         self._shown: set[int] = set()
         self._written = time.monotonic()
+        self._pause = _COMMIT_SECONDS
 
     def show_pending(self, documents: Iterable[DueDocument]) -> None:
         """Show at once that documents wait for the phase."""
@@ -142,7 +147,7 @@ class Recorder:
     @property
     def is_due(self) -> bool:
         """Whether it is time to write."""
-        waited = time.monotonic() - self._written > _COMMIT_SECONDS
+        waited = time.monotonic() - self._written > self._pause
         return len(self._batch) >= _MOST_DOCUMENTS or (waited and bool(self._batch or self._running))
 
     def write(self) -> list[ZipData]:
@@ -150,9 +155,11 @@ class Recorder:
         batch, running = self._batch, list(self._running.values())
         if not batch and not running:
             return []
+        began = time.monotonic()
         states = self._work.session.write(lambda connection: _write(connection, batch, running))
         self._shown.update(self._running)
         self._batch, self._running, self._written = [], {}, time.monotonic()
+        self._pause = max(_COMMIT_SECONDS, min((self._written - began) / _SHARE, _MOST_SECONDS))
         for fact in batch:
             state = states[Subject.XML_FILE].get(fact.document.xml_id, fact.state or fact.document.state)
             if state != (fact.data.phase, fact.data.status):
