@@ -124,10 +124,11 @@ class ServerProcess:
 class SftpServer(ServerProcess):
     """OpenSSH's sshd, with SFTP alone, for the current user by key.
 
-    Keys are made by `new_key`; each can have a directory of its own in which its sessions begin.
+    Keys are made by `new_key`; each can have a directory of its own in which its sessions begin. `options` are further
+    lines of its configuration.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *options: str) -> None:
         self.folder = folder
         self.host_keys = tuple(_generate_key(folder / f"host_{kind}", kind) for kind in ("ed25519", "ecdsa", "rsa"))
         self._authorized = folder / "authorized_keys"
@@ -148,6 +149,7 @@ class SftpServer(ServerProcess):
             "MaxStartups 100",
             "MaxSessions 100",
             "Subsystem sftp internal-sftp",
+            *options,
         ]
         configuration = folder / "sshd_config"
         configuration.write_text("\n".join(lines) + "\n")

@@ -17,7 +17,7 @@ from dcc_resources.errors import (
     TransferFailedError,
 )
 from dcc_resources.file_sources.access import parse_hostname, resolve_accesskey
-from dcc_resources.file_sources.base import ActionListing, SourceAddress, Upcoming
+from dcc_resources.file_sources.base import ActionListing, Block, SourceAddress, Upcoming
 from dcc_resources.file_sources.blockwise import BlockwiseConnection
 from dcc_resources.file_sources.host_keys import SSH_PORT, check_host_key, trusted_keys
 from dcc_resources.file_sources.listing import Entry, EntryKind, gather
@@ -111,7 +111,7 @@ class SftpConnection(BlockwiseConnection):
             return None
         return Entry(link.name, _kind(target.st_mode), target.st_size, target.st_mtime)
 
-    def _blocks(self, action: Action, name: str, offset: int, size: int | None) -> Generator[bytes, None, None]:
+    def _blocks(self, action: Action, name: str, offset: int, size: int | None) -> Generator[Block, None, None]:
         path = self._path(action, name)
         with self._translated(f"sending {printable(path)}", TransferFailedError, missing=FileMissingError):
             yield from self._files.blocks(FilePart(path, offset, size))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import struct
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from itertools import repeat
@@ -26,7 +27,8 @@ from paramiko.sftp import (
 from dcc_resources.file_sources.sftp_names import ListedName, listed_names
 from dcc_resources.file_sources.ssh_packets import StrictMessage
 
-_LEAST_RECEIVED = 64 * 1024
+_BEGINNING = struct.Struct(">IB")
+_NUMBER = 4
 _MOST_UNSENT = 16 * 1024
 _LONGEST_ANSWER = 16 * 1024 * 1024
 _LISTINGS_AHEAD = 16
@@ -41,19 +43,44 @@ class _Answers:
         self.received: dict[int, _Answer] = {}
 
     def _async_response(self, kind: int, message: paramiko.Message, number: int) -> None:
-        self.received[number] = (kind, message if kind == CMD_DATA else StrictMessage(message.get_remainder()))
+        self.received[number] = (kind, message)
+
+
+class TakesData(ABC):
+    """A taker of answers who takes data as they arrive, before all of the answer has."""
+
+    @abstractmethod
+    def take_data(self, number: int, piece: memoryview, remaining: int) -> None:
+        """Take a piece of the answer to a request, of which `remaining` bytes are to come; it is good until the next.
+
+        Called once at least; the first piece is empty if the data are.
+        """
+
+
+class _Sending:
+    """An answer with data that is still arriving."""
+
+    def __init__(self, taker: TakesData, number: int, remaining: int) -> None:
+        self.taker, self.number, self.remaining = taker, number, remaining
 
 
 class SftpClient(paramiko.SFTPClient):
-    """An SFTP session. Everything raises what paramiko's client raises: SSHException, SFTPError, EOFError, OSError."""
+    """An SFTP session. Everything raises what paramiko's client raises: SSHException, SFTPError, EOFError, OSError.
 
-    def __init__(self, channel: paramiko.Channel) -> None:
-        self._unsent, self._arrived = bytearray(), bytearray()
+    `receive` waits for what arrives on the channel, and may use the memory of what it returned again.
+    """
+
+    def __init__(self, channel: paramiko.Channel, receive: Callable[[], memoryview]) -> None:
+        self._unsent = bytearray()
+        self._receive, self._arrived = receive, memoryview(b"")
+        self._sending: _Sending | None = None
         super().__init__(channel)
+        self._expecting = {}
 
     # Of paramiko, but not in its type stubs.
     _async_request: Callable[..., int]
     _expecting: dict[int, Any]
+    _request: Callable[..., _Answer]
     _write_all: Callable[[bytes], None]
 
     def entries(self, path: bytes) -> Iterator[ListedName]:
@@ -85,10 +112,6 @@ class SftpClient(paramiko.SFTPClient):
         """Wait for the next answer, and give it to its taker."""
         self._read_response()
 
-    def _request(self, *request: Any) -> _Answer:
-        kind, message = super()._request(*request)  # type: ignore[misc]
-        return kind, StrictMessage(message.get_remainder())
-
     def _send_packet(self, kind: int, packet: paramiko.Message) -> None:
         """Keep a request until an answer is waited for: then all go together."""
         content = packet.asbytes()
@@ -102,46 +125,92 @@ class SftpClient(paramiko.SFTPClient):
             self._write_all(unsent)
 
     def _read_packet(self) -> tuple[int, bytes]:
-        """The next answer: its type, and what follows. paramiko's own copies what it has got so far with each piece."""
-        self._flush()
-        self._fill(4)
-        length = int.from_bytes(self._arrived[:4], "big")
+        """The next answer, whole: its type, and what follows."""
+        kind, length = self._read_beginning()
+        return kind, self._take(length)
+
+    def _read_beginning(self) -> tuple[int, int]:
+        """The type of the next answer, and how many bytes follow."""
+        length, kind = _BEGINNING.unpack(self._take(_BEGINNING.size))
         if not 0 < length < _LONGEST_ANSWER:
             raise paramiko.SFTPError(f"the server announced an answer of {length:,} bytes")
-        self._fill(4 + length)
-        kind, content = self._arrived[4], bytes(memoryview(self._arrived)[5 : 4 + length])
-        del self._arrived[: 4 + length]
-        return kind, content
+        return kind, length - 1
 
     def _read_response(self, waitfor: int | None = None) -> tuple[int | None, paramiko.Message | None]:
-        """Hear answers until that to the request `waitfor`, which is returned; without one, hear one.
+        """Hear answers until that to the request `waitfor`, which is returned; without one, hear one or a part of one.
 
         As paramiko's own, but an answer ends where it ends.
         """
         while True:
             try:
-                kind, content = self._read_packet()
+                heard = self._hear_next(waitfor)
             except EOFError as error:
                 raise paramiko.SSHException("the server closed the connection") from error
-            message = StrictMessage(content)
-            number = message.get_int()
-            taker = self._expecting.pop(number, type(None))
-            if number == waitfor:
-                if kind == CMD_STATUS:
-                    self._convert_status(message)
-                return kind, message
-            if taker is not type(None):
-                taker._async_response(kind, message, number)
+            if heard is not None:
+                return heard
             if waitfor is None:
                 return None, None
 
-    def _fill(self, length: int) -> None:
-        """Have that much of what arrives at hand."""
-        while len(self._arrived) < length:
-            piece = self.sock.recv(max(length - len(self._arrived), _LEAST_RECEIVED))
-            if not piece:
-                raise EOFError
-            self._arrived += piece
+    def _hear_next(self, waitfor: int | None) -> _Answer | None:
+        """Hear more of an answer with data, or the next answer; it is returned if it is that to `waitfor`."""
+        if self._sending is not None:
+            self._hear_data(self._sending)
+            return None
+        return self._hear_answer(waitfor)
+
+    def _hear_answer(self, waitfor: int | None) -> _Answer | None:
+        """Hear the next answer, or how one with data begins; it is returned if it is that to the request `waitfor`."""
+        kind, length = self._read_beginning()
+        if length < _NUMBER:
+            raise paramiko.SFTPError("the server sent an answer to no request")
+        number = int.from_bytes(self._take(_NUMBER), "big")
+        taker = self._expecting.pop(number, type(None))
+        if kind == CMD_DATA and isinstance(taker, TakesData):
+            self._begin_data(taker, number, length - _NUMBER)
+            return None
+        message = StrictMessage(self._take(length - _NUMBER))
+        if number == waitfor:
+            if kind == CMD_STATUS:
+                self._convert_status(message)
+            return kind, message
+        if taker is not type(None):
+            taker._async_response(kind, message, number)
+        return None
+
+    def _begin_data(self, taker: TakesData, number: int, length: int) -> None:
+        if length < _NUMBER or int.from_bytes(self._take(_NUMBER), "big") != length - _NUMBER:
+            raise paramiko.SFTPError("the server sent a block of another length than it says")
+        self._sending = _Sending(taker, number, length - _NUMBER)
+        self._hear_data(self._sending)
+
+    def _hear_data(self, sending: _Sending) -> None:
+        """Pass on what there is of an answer with data."""
+        if sending.remaining and not self._arrived:
+            self._arrived = self._await_more()
+        piece, self._arrived = self._arrived[: sending.remaining], self._arrived[sending.remaining :]
+        sending.remaining -= len(piece)
+        if not sending.remaining:
+            self._sending = None
+        sending.taker.take_data(sending.number, piece, sending.remaining)
+
+    def _await_more(self) -> memoryview:
+        """Send what requests there are, all together, and wait for more to arrive."""
+        self._flush()
+        return self._receive()
+
+    def _take(self, count: int) -> bytes:
+        """The next bytes that arrive, as many as that."""
+        taken = bytes(self._arrived[:count])
+        self._arrived = self._arrived[count:]
+        if len(taken) == count:
+            return taken
+        pieces, missing = [taken], count - len(taken)
+        while missing:
+            arrived = self._await_more()
+            pieces.append(bytes(arrived[:missing]))
+            self._arrived = arrived[missing:]
+            missing -= len(pieces[-1])
+        return b"".join(pieces)
 
     def _ask_ahead(
         self, requests: Iterable[tuple[Any, ...]], ahead: int

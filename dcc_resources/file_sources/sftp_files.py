@@ -13,15 +13,18 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 import paramiko
-from paramiko.sftp import CMD_CLOSE, CMD_DATA, CMD_HANDLE, CMD_OPEN, CMD_READ, CMD_STATUS, SFTP_FLAG_READ, int64
+from paramiko.sftp import CMD_CLOSE, CMD_HANDLE, CMD_OPEN, CMD_READ, CMD_STATUS, SFTP_FLAG_READ, int64
 
-from dcc_resources.file_sources.sftp_client import SftpClient, expect_answer
+from dcc_resources.file_sources.base import Block
+from dcc_resources.file_sources.sftp_client import SftpClient, TakesData, expect_answer
 
 # What OpenSSH sends at once, at half the work of the blocks that every server must send.
 _BLOCK: Final = 255 * 1024
 _SAFE_BLOCK: Final = 32 * 1024
 
 _LEAST_AHEAD: Final = 2 * 1024 * 1024
+# As much is asked for together: sending costs about as much as taking in the answer.
+_TOGETHER: Final = 1024 * 1024
 _SPEED: Final = 100 * 1024 * 1024
 
 MOST_AHEAD: Final = 8 * 1024 * 1024
@@ -41,7 +44,8 @@ class _Chunk:
 
     def __init__(self, position: int, wanted: int) -> None:
         self.position, self.wanted = position, wanted
-        self.data: bytes | bytearray = b""
+        self.asked = 0
+        self.data: Block = b""
         self.end: paramiko.Message | None = None
 
     @property
@@ -49,7 +53,7 @@ class _Chunk:
         return self.wanted == 0
 
 
-class _Reading:
+class _Reading(TakesData):
     """One file on its way. It takes the answers to the requests that were sent for it."""
 
     def __init__(self, reader: FileReader, part: FilePart) -> None:
@@ -93,12 +97,13 @@ class _Reading:
         self._ask_for(chunk)
 
     def _ask_for(self, chunk: _Chunk) -> None:
+        chunk.asked = chunk.wanted
         number = self._reader.client.ask(self, CMD_READ, self.handle, int64(chunk.position), chunk.wanted)
         self._requests[number] = chunk
 
-    def take(self, chunk: _Chunk) -> bytes:
+    def take(self, chunk: _Chunk) -> Block:
         """What has arrived of a chunk; it is not kept any longer."""
-        data, chunk.data = bytes(chunk.data), b""
+        data, chunk.data = chunk.data, b""
         self._unread -= len(data)
         self._reader.unread -= len(data)
         return data
@@ -128,32 +133,41 @@ class _Reading:
         elif self._dropped:
             return
         elif (chunk := self._requests.pop(number, None)) is not None:
-            self._take_in(chunk, kind, message)
+            expect_answer(CMD_STATUS, kind)
+            chunk.end = message
         elif kind == CMD_STATUS:
             self.refusal = message
             self._promise(0)
         else:
             expect_answer(CMD_HANDLE, kind)
 
-    def _take_in(self, chunk: _Chunk, kind: int, message: paramiko.Message) -> None:
-        if kind != CMD_DATA:
-            expect_answer(CMD_STATUS, kind)
-            chunk.end = message
+    def take_data(self, number: int, piece: memoryview, remaining: int) -> None:
+        """Take a piece of a block, of which `remaining` bytes are to come; raises SFTPError for one not asked for."""
+        if self._dropped:
             return
-        data = message.get_string()
-        if not 0 < len(data) <= chunk.wanted:
+        chunk = self._requests.get(number)
+        if chunk is None:
+            raise paramiko.SFTPError("the server sent a block where none was asked for")
+        if not 0 < len(piece) + remaining <= chunk.wanted:
             raise paramiko.SFTPError("the server sent a block of another size than asked for")
-        if not chunk.data:
-            chunk.data = data
-        elif isinstance(chunk.data, bytearray):
-            chunk.data += data
-        else:
-            chunk.data = bytearray(chunk.data + data)
-        chunk.position += len(data)
-        chunk.wanted -= len(data)
+        self._keep(chunk, piece)
+        chunk.position += len(piece)
+        chunk.wanted -= len(piece)
+        if remaining:
+            return
+        del self._requests[number]
         if chunk.wanted:
-            self._reader.note_short(len(data))
+            self._reader.note_short(chunk.asked - chunk.wanted)
             self._ask_for(chunk)
+
+    def _keep(self, chunk: _Chunk, piece: memoryview) -> None:
+        """Add to what has arrived of a chunk: without a copy if it is passed on before the next piece arrives."""
+        if not chunk.data and chunk is self._reader.awaited:
+            chunk.data = piece
+        elif isinstance(chunk.data, bytearray):
+            chunk.data += piece
+        else:
+            chunk.data = bytearray(chunk.data) + piece
 
 
 class FileReader:
@@ -163,6 +177,7 @@ class FileReader:
         self.client = client
         self.unread = 0
         self.promised = 0
+        self.awaited: _Chunk | None = None
         self._block = _BLOCK
         self._ahead = _LEAST_AHEAD
         self._quickest = math.inf
@@ -178,8 +193,8 @@ class FileReader:
             known[part].drop()
         self._unopened = deque(reading for reading in self._announced.values() if not reading.opening)
 
-    def blocks(self, part: FilePart) -> Iterator[bytes]:
-        """The bytes of a file from the offset on, in order, in blocks of at most 255 KiB.
+    def blocks(self, part: FilePart) -> Iterator[Block]:
+        """The bytes of a file from the offset on, in order, in blocks of at most 255 KiB; each good until the next.
 
         Ends with the file, or one byte after its size: that byte tells that the file is larger.
         """
@@ -207,10 +222,14 @@ class FileReader:
             if reading.chunks and (end := reading.chunks[0].end) is not None:
                 self.client.expect_end(end)
                 return None
+            self.awaited = reading.chunks[0] if reading.chunks else None
             self.client.hear()
+            self.awaited = None
 
     def _ask(self, current: _Reading) -> None:
         """Send what requests there is room for: for the file that is being read, then for those announced."""
+        if current.chunks and self.unread > self._ahead - _TOGETHER:
+            return
         if current.handle is not None:
             while not current.all_asked and (self.unread < self._ahead or not current.chunks):
                 current.ask_next(self._block)

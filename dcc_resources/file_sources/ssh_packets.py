@@ -12,11 +12,11 @@ from typing import Any, Final, cast
 
 import paramiko
 from paramiko.buffered_pipe import BufferedPipe
-from paramiko.common import MSG_CHANNEL_DATA
+from paramiko.common import MSG_CHANNEL_DATA, MSG_KEXINIT
 from paramiko.packet import NeedRekeyException, Packetizer
 
-LONGEST_PACKET: Final = 256 * 1024
-"""Bytes of one packet of SSH; OpenSSH's limit as well."""
+from dcc_resources.file_sources.ssh_gcm_packets import LONGEST_PACKET, BufferedSocket, GcmPackets
+from dcc_resources.file_sources.ssh_turns import Turns
 
 LONGEST_GREETING: Final = 64 * 1024
 """Bytes that a server may send up to the line with its version."""
@@ -42,52 +42,80 @@ class StrictMessage(paramiko.Message):
         return data
 
 
-class BufferedSocket:
-    """A socket that is asked for much at once, however little is wanted of it."""
-
-    def __init__(self, connection: socket.socket) -> None:
-        self._connection = connection
-        self._view = memoryview(bytearray(LONGEST_PACKET))
-        self._begin = self._end = 0
-
-    def recv(self, length: int) -> bytes:
-        """Up to that much of what has arrived; waits for something, as the socket does."""
-        if self._begin == self._end:
-            self._begin, self._end = 0, self._connection.recv_into(self._view)
-        begin = self._begin
-        self._begin = min(begin + length, self._end)
-        return bytes(self._view[begin : self._begin])
-
-    @property
-    def whole_packet(self) -> bool:
-        """Whether a packet whose length is not encrypted, and its MAC, can be read without waiting."""
-        if self._end - self._begin < _LENGTH:
-            return False
-        length = int.from_bytes(self._view[self._begin : self._begin + _LENGTH], "big")
-        return self._end - self._begin >= _LENGTH + length + _LONGEST_MAC
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._connection, name)
-
-
 class BoundedPackets(Packetizer):
     """What takes packets off the connection. Raises SSHException for one that is longer than any may be.
 
-    The data of the channel given to `deliver` are passed on at once, those of several packets together where several
-    have arrived. That spares paramiko's thread half of its work, and who waits for them most of the awakenings.
+    With AES-GCM, who waits for data takes the packets himself (`take`, in his `turns`), and paramiko's thread gets what
+    is for it. Of other ciphers its thread takes all, and passes the data of the channel given to `deliver` on at once,
+    those of several packets together: that spares it half of its work, and who waits for them most of the awakenings.
     """
 
+    # Of paramiko, but private there.
+    _Packetizer__sequence_number_in: int
+    _check_keepalive: Callable[[], None]
+
     _greeted = 0
+    _keys_due = False
+    _gcm: GcmPackets | None = None
     _pass_on: Callable[[bytes], object] | None = None
+    _channel: int | None = None
 
     def __init__(self, connection: socket.socket) -> None:
-        self._buffered = BufferedSocket(connection)
-        super().__init__(cast("socket.socket", self._buffered))
+        self.turns = Turns()
+        self.arrived = BufferedSocket(connection)
+        super().__init__(cast("socket.socket", self.arrived))
 
     def deliver(self, channel: int, pass_on: Callable[[bytes], object]) -> None:
-        """Pass what arrives on a channel from now on."""
-        self._channel = channel.to_bytes(4, "big")
-        self._pass_on = pass_on
+        """Pass what arrives on a channel from now on, and nobody takes himself."""
+        self._channel, self._pass_on = channel, pass_on
+
+    @property
+    def takable(self) -> bool:
+        """Whether packets can be taken one by one: whether they are encrypted by AES-GCM."""
+        return self._gcm is not None
+
+    def set_inbound_cipher(self, **agreed: Any) -> None:  # type: ignore[override]
+        """Go on with other keys."""
+        super().set_inbound_cipher(**agreed)
+        self._gcm = GcmPackets(self.arrived, agreed["block_engine"], agreed["iv_in"]) if agreed["aead"] else None
+        self._bytes = self._packets = 0
+        self._keys_due = self.turns.changing_keys = False
+
+    def close(self) -> None:
+        """Close the connection."""
+        super().close()
+        self.turns.wake()
+
+    def at_hand(self) -> int:
+        """The length of the next packet, if it can be taken; otherwise 0."""
+        return 0 if self._gcm is None else self._gcm.at_hand()
+
+    def take(self, plain: memoryview) -> int:
+        """Decrypt the packet that is at hand; see `GcmPackets.take`."""
+        content = cast("GcmPackets", self._gcm).take(plain)
+        self._Packetizer__sequence_number_in = (self._Packetizer__sequence_number_in + 1) & 0xFFFFFFFF
+        self._packets += 1
+        self._bytes += len(plain)
+        if self._bytes >= self.REKEY_BYTES or self._packets >= self.REKEY_PACKETS:
+            self._ask_for_keys()
+        return content
+
+    def _ask_for_keys(self) -> None:
+        """As paramiko does it: new keys are due, and the server gets as long again to agree on them."""
+        if not self.need_rekey():
+            self._trigger_rekey()
+        if self._bytes >= 2 * self.REKEY_BYTES or self._packets >= 2 * self.REKEY_PACKETS:
+            raise paramiko.SSHException("the server does not agree on new keys")
+
+    def _trigger_rekey(self) -> None:
+        super()._trigger_rekey()  # type: ignore[misc]
+        self._keys_due = self.turns.changing_keys = True
+
+    def message(self, content: bytes) -> tuple[int, paramiko.Message]:
+        """What was taken, for paramiko: a message's type, and what follows."""
+        strict = StrictMessage(content[2:])
+        strict.seqno = (self._Packetizer__sequence_number_in - 1) & 0xFFFFFFFF
+        return content[1], strict
 
     def read_all(self, n: int, check_rekey: bool = False) -> bytes:
         """Read that much."""
@@ -97,15 +125,59 @@ class BoundedPackets(Packetizer):
         return data
 
     def read_message(self) -> tuple[int, paramiko.Message]:
-        """The next message that is not data of the channel, with its type."""
+        """The next message that is for paramiko, with its type; called by its thread."""
+        kind, message = self._read_in_turn() if self.takable else self._read_alone()
+        if kind == MSG_KEXINIT:
+            self.turns.changing_keys = True
+        return kind, message
+
+    def _read_in_turn(self) -> tuple[int, paramiko.Message]:
+        with self.turns.offered():
+            while True:
+                handed = self.turns.handed()
+                if isinstance(handed, Exception):
+                    raise handed
+                if handed is not None:
+                    return handed
+                if self.closed or self.handshake_timed_out():
+                    raise EOFError
+                if self._keys_due:
+                    self._keys_due = False
+                    raise NeedRekeyException
+                with self.turns.own() as mine:
+                    if mine and (message := self._take_for_paramiko()) is not None:
+                        self.turns.withdraw()
+                        return message
+                if not mine:
+                    continue
+                if not self.arrived.something():
+                    self._check_keepalive()
+                    continue
+                with self.turns.own() as mine:
+                    if mine:
+                        self.arrived.fill()
+
+    def _take_for_paramiko(self) -> tuple[int, paramiko.Message] | None:
+        """Take what is at hand up to the first message that is not data of the channel."""
+        while length := self.at_hand():
+            plain = memoryview(bytearray(length))
+            content = bytes(plain[: self.take(plain)])
+            data = self._data_of(content[1], content[2:])
+            if data is None:
+                return self.message(content)
+            self._pass_all_on([data])
+        return None
+
+    def _read_alone(self) -> tuple[int, paramiko.Message]:
         arrived: list[bytes] = []
         try:
             while True:
                 kind, message = super().read_message()
                 content = message.asbytes()
-                if kind != MSG_CHANNEL_DATA or self._pass_on is None or content[:4] != self._channel:
+                data = self._data_of(kind, content)
+                if data is None:
                     break
-                arrived.append(_data_of(content))
+                arrived.append(data)
                 if not self._more_at_hand():
                     self._pass_all_on(arrived)
                 if self.need_rekey():
@@ -118,13 +190,24 @@ class BoundedPackets(Packetizer):
 
     def _more_at_hand(self) -> bool:
         """Whether another packet is known to have arrived: where their lengths can be read."""
-        readable = getattr(self, "_Packetizer__aead_in", False) or getattr(self, "_Packetizer__etm_in", False)
-        return readable and self._buffered.whole_packet
+        if not getattr(self, "_Packetizer__etm_in", False):
+            return False
+        length = self.arrived.announced()
+        return length is not None and self.arrived.end - self.arrived.begin >= _LENGTH + length + _LONGEST_MAC
 
     def _pass_all_on(self, arrived: list[bytes]) -> None:
         if arrived and self._pass_on is not None:
             self._pass_on(b"".join(arrived))
             arrived.clear()
+
+    def _data_of(self, kind: int, content: bytes) -> bytes | None:
+        """What a message of that type holds after the channel's number and its length, if it is data of the channel."""
+        if kind != MSG_CHANNEL_DATA or self._channel is None or int.from_bytes(content[:4], "big") != self._channel:
+            return None
+        length = int.from_bytes(content[4:8], "big")
+        if length > len(content) - 8:
+            raise paramiko.SSHException("a message ends before what it announces")
+        return content[8 : 8 + length]
 
     def _read_timeout(self, timeout: float) -> bytes:
         data: bytes = super()._read_timeout(timeout)  # type: ignore[misc]
@@ -132,14 +215,6 @@ class BoundedPackets(Packetizer):
         if self._greeted > LONGEST_GREETING:
             raise paramiko.SSHException(f"its greeting is longer than {LONGEST_GREETING:,} bytes")
         return data
-
-
-def _data_of(content: bytes) -> bytes:
-    """What a message with data of a channel holds, after the channel's number and its length."""
-    length = int.from_bytes(content[4:8], "big")
-    if length > len(content) - 8:
-        raise paramiko.SSHException("a message ends before what it announces")
-    return content[8 : 8 + length]
 
 
 class Pipe(BufferedPipe):  # type: ignore[type-arg]
@@ -151,6 +226,13 @@ class Pipe(BufferedPipe):  # type: ignore[type-arg]
     def __init__(self) -> None:
         super().__init__()
         self._buffer = bytearray()
+
+    _closed: bool
+
+    @property
+    def settled(self) -> bool:
+        """Whether nobody need wait for it: it holds something, or nothing comes any more."""
+        return bool(self._buffer) or self._closed
 
     def feed(self, data: bytes | str) -> None:
         """Take in what has arrived."""

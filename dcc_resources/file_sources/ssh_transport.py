@@ -19,6 +19,7 @@ from dcc_resources.file_sources.host_keys import SSH_PORT, HostKey
 from dcc_resources.file_sources.remote_names import printable
 from dcc_resources.file_sources.sftp_client import SftpClient
 from dcc_resources.file_sources.sockets import open_socket, shut_down
+from dcc_resources.file_sources.ssh_channel import ChannelReader
 from dcc_resources.file_sources.ssh_packets import CHANNEL_WINDOW, BoundedPackets, Drain, Pipe
 from dcc_resources.settings import Settings
 
@@ -155,10 +156,9 @@ class SshTransport:
         """
         channel = self.transport.open_session(window_size=CHANNEL_WINDOW, timeout=timeout)
         channel.settimeout(timeout)
-        channel.in_buffer, channel.in_stderr_buffer = Pipe(), Drain()
-        self.transport.packetizer.deliver(channel.get_id(), channel.in_buffer.feed)
+        channel.in_buffer, channel.in_stderr_buffer = pipe, _ = Pipe(), Drain()
         channel.invoke_subsystem("sftp")
-        return SftpClient(channel)
+        return SftpClient(channel, ChannelReader(channel, self.transport.packetizer, pipe).receive)
 
     def close(self) -> None:
         """Close the connection at once, without a word to the server: it may not be listening."""

@@ -16,10 +16,15 @@ from dcc_resources.file_sources.ssh_packets import StrictMessage
 
 
 class Server(SftpClient):
-    """A server in memory that answers when it is heard, in order, with at most `most` bytes at once."""
+    """A server in memory that answers when it is heard, in order, with at most `most` bytes at once.
 
-    def __init__(self, files: dict[bytes, bytes], most: int = 1 << 20) -> None:
-        self.served, self.most = files, most
+    Data come in pieces of up to `piece` bytes, each in the memory of the one before.
+    """
+
+    def __init__(self, files: dict[bytes, bytes], most: int = 1 << 20, piece: int = 1 << 20) -> None:
+        self.served, self.most, self.piece = files, most, piece
+        self.memory = bytearray()
+        self.coming: tuple[Any, int, bytes] | None = None
         self.log: list[tuple[int, bytes]] = []
         self.handles: dict[bytes, bytes] = {}
         self.largest = 0
@@ -32,11 +37,23 @@ class Server(SftpClient):
         return self._count
 
     def hear(self) -> None:
+        self.memory[:] = b"!" * len(self.memory)
+        if self.coming is not None:
+            self._send_piece(*self.coming)
+            return
         self.largest = max(self.largest, sum(r[2][3] for r in self._requests if len(r[2]) == 4 and r[2][0] != CMD_OPEN))
         taker, number, (kind, *arguments) = self._requests.popleft()
-        answer = self._answer(kind, arguments)
-        if taker is not None:
-            taker._async_response(answer[0], StrictMessage(answer[1].asbytes()), number)
+        answer, message = self._answer(kind, arguments)
+        if answer == CMD_DATA:
+            self._send_piece(taker, number, StrictMessage(message.asbytes()).get_string())
+        elif taker is not None:
+            taker._async_response(answer, StrictMessage(message.asbytes()), number)
+
+    def _send_piece(self, taker: Any, number: int, data: bytes) -> None:
+        self.memory = bytearray(data[: self.piece])
+        remaining = data[self.piece :]
+        self.coming = (taker, number, remaining) if remaining else None
+        taker.take_data(number, memoryview(self.memory), len(remaining))
 
     def _answer(self, kind: int, arguments: list[Any]) -> tuple[int, paramiko.Message]:
         message = paramiko.Message()
@@ -66,7 +83,7 @@ class Server(SftpClient):
 
     def settle(self) -> None:
         """Answer everything that is outstanding."""
-        while self._requests:
+        while self._requests or self.coming:
             self.hear()
 
 
@@ -75,13 +92,14 @@ def _files(count: int, size: int = 50_000) -> dict[bytes, bytes]:
 
 
 def _read(reader: FileReader, part: FilePart) -> bytes:
-    return b"".join(reader.blocks(part))
+    return b"".join(map(bytes, reader.blocks(part)))
 
 
 @pytest.mark.parametrize("most", [7_000, 1 << 20])
+@pytest.mark.parametrize("piece", [3_000, 1 << 20])
 @pytest.mark.parametrize("announced", [True, False])
-def test_files_come_whole_and_from_any_offset_and_nothing_stays_open(most: int, announced: bool) -> None:
-    server = Server(_files(5), most)
+def test_files_come_whole_and_from_any_offset_and_nothing_stays_open(most: int, piece: int, announced: bool) -> None:
+    server = Server(_files(5), most, piece)
     reader = FileReader(server)
     parts = [
         FilePart(path, offset, 50_000) for offset, path in zip((0, 1, 49_999, 50_000, 0), server.served, strict=True)
@@ -93,6 +111,15 @@ def test_files_come_whole_and_from_any_offset_and_nothing_stays_open(most: int, 
     server.settle()
     assert server.handles == {}
     assert reader.unread == reader.promised == 0
+
+
+def test_blocks_that_come_in_pieces_are_put_together_beyond_the_first_block_of_a_file() -> None:
+    server = Server(_files(3, 1_000_000), piece=60_000)
+    reader = FileReader(server)
+    parts = [FilePart(path, 0, 1_000_000) for path in server.served]
+    reader.announce(parts)
+    for part in parts:
+        assert _read(reader, part) == server.served[part.path]
 
 
 def test_what_is_announced_is_asked_for_before_its_turn() -> None:
