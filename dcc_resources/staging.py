@@ -112,7 +112,7 @@ class Staging:
         places = _places(self.root, key)
         if os.path.lexists(places.contents):
             shutil.rmtree(places.contents, ignore_errors=True)
-        Path(places.part).replace(places.archive)
+        os.replace(places.part, places.archive)  # noqa: PTH105 - see _places
         _remove(places.origin)
         return Path(places.archive)
 
