@@ -1,5 +1,6 @@
 """Fixtures shared by all tests: real databases and real file servers."""
 
+import gc
 import signal
 from collections.abc import Generator
 
@@ -36,6 +37,12 @@ def pytest_configure() -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What takes long comes first: at the end, the other processes of the run would wait for it."""
     items.sort(key=lambda item: not item.nodeid.startswith(_LONG))
+
+
+def pytest_collection_finish() -> None:
+    """All that is loaded by now stays: the garbage collector need not go through it time and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

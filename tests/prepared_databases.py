@@ -2,7 +2,8 @@
 
 On SQLite a test gets a copy of a file. On MariaDB it gets a database that an earlier test had, with its rows as they
 were at first; one that cannot be brought back to that, because a test changed its schema or left locks in it, is
-dropped.
+dropped. The schema is compared only where the server has meanwhile changed one: to ask for all columns and indexes
+takes longer than many tests.
 """
 
 from __future__ import annotations
@@ -29,6 +30,10 @@ _INDEXES = (
 )
 _TABLES = (
     "SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE() AND table_type = 'BASE TABLE'"
+)
+_SCHEMA_CHANGES = (
+    "SHOW GLOBAL STATUS WHERE variable_name IN ('Com_alter_table', 'Com_create_index', 'Com_create_table', "
+    "'Com_create_view', 'Com_drop_index', 'Com_drop_table', 'Com_drop_view', 'Com_rename_table')"
 )
 Rows = tuple[tuple[Any, ...], ...]
 
@@ -62,15 +67,18 @@ class PreparedDatabases:
     _free: list[str] = field(default_factory=list)
     _schema: tuple[Rows, Rows] | None = None
     _rows: dict[str, Rows] = field(default_factory=dict)
+    _checksums: Rows = ()
 
     @contextmanager
     def lend(self) -> Iterator[str]:
         """The URL of one, for as long as the block lasts."""
         name = self._free.pop() if self._free else self._new()
+        with self.connect(None) as connection, connection.cursor() as cursor:
+            before = _schema_changes(cursor)
         try:
             yield self.url(name)
         finally:
-            if self._restored(name):
+            if self._restored(name, before):
                 self._free.append(name)
             else:
                 self._drop(name)
@@ -82,13 +90,15 @@ class PreparedDatabases:
             with self.connect(name) as connection, connection.cursor() as cursor:
                 self._schema = _schema_of(cursor)
                 self._rows = {table: rows for table in _tables_of(cursor) if (rows := _rows_of(cursor, table))}
+                self._checksums = self._checksums_of(cursor)
         return name
 
-    def _restored(self, name: str) -> bool:
+    def _restored(self, name: str, before: Rows) -> bool:
         try:
             with self.connect(name) as connection, connection.cursor() as cursor:
                 cursor.execute(f"SET SESSION lock_wait_timeout = {_LOCK_SECONDS}, foreign_key_checks = 0")
-                if _schema_of(cursor) != self._schema:
+                # A server that was started meanwhile has counted anew.
+                if _schema_changes(cursor) != before and _schema_of(cursor) != self._schema:
                     return False
                 self._restore_rows(cursor)
                 connection.commit()
@@ -101,12 +111,23 @@ class PreparedDatabases:
         cursor.execute(
             " UNION ALL ".join(f"SELECT '{name}' FROM DUAL WHERE EXISTS (SELECT 1 FROM `{name}`)" for name in tables)
         )
-        for table in {row[0] for row in cursor.fetchall()} | set(self._rows):
+        filled = {row[0] for row in cursor.fetchall()}
+        # Whoever still has a lock on one of these is in the way of this.
+        cursor.execute(f"LOCK TABLES {', '.join(f'`{table}` WRITE' for table in self._rows)}")
+        cursor.execute("UNLOCK TABLES")
+        sums = zip(self._rows, self._checksums_of(cursor), self._checksums, strict=True)
+        changed = {table for table, (_, now), (_, then) in sums if now != then}
+        for table in changed | (filled - set(self._rows)):
             cursor.execute(f"TRUNCATE TABLE `{table}`")
             rows = self._rows.get(table, ())
             if rows:
                 places = ", ".join(["%s"] * len(rows[0]))
                 cursor.executemany(f"INSERT INTO `{table}` VALUES ({places})", rows)
+
+    def _checksums_of(self, cursor: Any) -> Rows:
+        cursor.execute(f"CHECKSUM TABLE {', '.join(f'`{table}`' for table in self._rows)}")
+        rows: Rows = cursor.fetchall()
+        return rows
 
     def _drop(self, name: str) -> None:
         with self.connect(None) as connection, connection.cursor() as cursor:
@@ -131,6 +152,13 @@ def _schema_of(cursor: Any) -> tuple[Rows, Rows]:
     columns = cursor.fetchall()
     cursor.execute(_INDEXES)
     return columns, cursor.fetchall()
+
+
+def _schema_changes(cursor: Any) -> Rows:
+    """How often the server has changed the schema of any database since it was started."""
+    cursor.execute(_SCHEMA_CHANGES)
+    counted: Rows = cursor.fetchall()
+    return counted
 
 
 def _tables_of(cursor: Any) -> list[str]:
