@@ -1,4 +1,4 @@
-"""Processes of their own that begin at once, for the tests to kill.
+"""Processes of their own that begin at once, for the tests to kill, or to run `dcc` in.
 
 They are forked from one that has imported what they need and does nothing else: it has no thread, no connection and
 nothing of the test process.
@@ -7,8 +7,11 @@ nothing of the test process.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from multiprocessing import get_context
+from multiprocessing.process import BaseProcess
+from pathlib import Path
 from typing import Final
 
 FORKED: Final = get_context("forkserver")
@@ -19,6 +22,20 @@ _PRELOADED: Final = (
     "tests.dying_data_session",
     "tests.dying_session",
 )
+
+
+OF_COMMANDS: Final = (
+    "dcc_assets.event_storage",
+    "dcc_assets.instance",
+    "dcc_assets.session_runs",
+    "dcc_cli.crawl",
+    "dcc_cli.main",
+    "dcc_cli.session_report",
+    "dcc_resources.data_phases.session_data",
+    "dcc_resources.file_sources.connect",
+    "dcc_resources.zip_processing",
+)
+"""What most commands of `dcc` import."""
 
 
 def preload(*more: str) -> None:
@@ -39,7 +56,21 @@ def run_in_process(
 
     How it ended: 0, 1 when `work` raised, minus the signal that killed it, or None when it took more than `seconds`.
     """
-    process = FORKED.Process(target=_run, args=(work, argument, dict(settings)))
+    return _ended(FORKED.Process(target=_run, args=(work, argument, dict(settings))), seconds)
+
+
+def run_dcc(
+    arguments: Sequence[str], folder: Path, environment: Mapping[str, str], output: Path, *, seconds: float = 60
+) -> int | None:
+    """Run `dcc` with these arguments in a folder, with this environment alone; all that it prints goes to `output`.
+
+    Its exit code, or None when it took more than `seconds`.
+    """
+    arguments_of_run = (list(arguments), folder, dict(environment), output)
+    return _ended(FORKED.Process(target=_run_dcc, args=arguments_of_run), seconds)
+
+
+def _ended(process: BaseProcess, seconds: float) -> int | None:
     process.start()
     process.join(seconds)
     if process.is_alive():
@@ -47,6 +78,19 @@ def run_in_process(
         process.join()
         return None
     return process.exitcode
+
+
+def _run_dcc(arguments: list[str], folder: Path, environment: dict[str, str], output: Path) -> None:
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(folder)
+    with output.open("ab", buffering=0) as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    from dcc_cli.main import main
+
+    sys.argv = ["dcc", *arguments]
+    main()
 
 
 def _run(work: Callable[[str], object], argument: str, settings: dict[str, str]) -> None:

@@ -10,6 +10,9 @@ Every block of commands in a document is opened with one of two lines:
 In a block, `$ ` starts a command and the other lines are what it prints: each must be found in the output, in that
 order, where `...` stands for anything. All blocks of a document run in one temporary directory with a DCC_HOME of its
 own, so that a document tells one story; `.venv/bin/` before a command may be left out or not.
+
+Those of README.md are run by a shell, as all that need one or a terminal. Of other documents, `dcc` alone is run in a
+process that is forked from one that has imported it: to import it takes longer than most commands.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ import shlex
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -29,6 +33,7 @@ import click
 import pytest
 
 from dcc_cli.main import dcc
+from tests.prepared_processes import OF_COMMANDS, preload, run_dcc
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").glob("**/*.md")])
@@ -36,6 +41,9 @@ BLOCK = re.compile(
     r"^(?P<indent> *)```console(?P<marks>[^\n]*)\n(?P<body>.*?)^(?P=indent)```$", re.MULTILINE | re.DOTALL
 )
 COMMAND_SECONDS = 120
+Way = Callable[["Command", Path], tuple[int | None, str]]
+ALONE = re.compile(r"(\.venv/bin/)?dcc( [\w./:=@-]+)+")
+"""A command in which there is nothing for a shell to do."""
 
 
 @dataclass
@@ -87,17 +95,19 @@ def missing_line(output: str, printed: list[str]) -> str | None:
     return None
 
 
-def run(command: Command, folder: Path, *, asked: bool = False) -> None:
-    code, output = (converse if asked else execute)(command, folder)
-    assert code == command.exit_code, f"$ {command.text}\n{output}"
-    missing = missing_line(output, command.printed)
-    assert missing is None, f"$ {command.text}\ndoes not print {missing!r} but\n{output}"
-
-
 def environment_in(folder: Path) -> dict[str, str]:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("DCC_", "DAGSTER_"))}
     return {**kept, "PATH": path, "DCC_HOME": str(folder / "home"), "COLUMNS": "120"}
+
+
+def fork(command: Command, folder: Path) -> tuple[int | None, str]:
+    """Run `dcc` without a shell; its exit code and what it prints."""
+    output = folder.with_name(f"{folder.name}-printed")
+    output.unlink(missing_ok=True)
+    arguments = command.text.split()[1:]
+    code = run_dcc(arguments, folder, environment_in(folder), output, seconds=COMMAND_SECONDS)
+    return code, output.read_text("utf-8")
 
 
 def execute(command: Command, folder: Path) -> tuple[int, str]:
@@ -149,6 +159,13 @@ def converse(command: Command, folder: Path) -> tuple[int, str]:
     return code, re.sub(r"\x1b\[\d*m", "", seen.decode())
 
 
+def run(command: Command, folder: Path, way: Way = execute) -> None:
+    code, output = way(command, folder)
+    assert code == command.exit_code, f"$ {command.text}\n{output}"
+    missing = missing_line(output, command.printed)
+    assert missing is None, f"$ {command.text}\ndoes not print {missing!r} but\n{output}"
+
+
 def look_up_dcc(words: list[str]) -> None:
     """Check that the command and the options of `dcc WORDS` exist."""
     command: click.Command = dcc
@@ -178,6 +195,20 @@ def look_up(command: Command) -> None:
             look_up_dcc(words[1:])
 
 
+def way(document: Path, block: Block, command: Command) -> Way:
+    """In which way a command is run."""
+    if "asked" in block.marks:
+        return converse
+    return fork if document.name != "README.md" and ALONE.fullmatch(command.text) else execute
+
+
+@pytest.fixture(scope="module")
+def prepared() -> None:
+    """Have the process that others are forked from import what commands need."""
+    preload(*OF_COMMANDS)
+
+
+@pytest.mark.usefixtures("prepared")
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_the_commands_of_a_document_do_what_it_says(document: Path, tmp_path: Path) -> None:
     found = blocks(document.read_text("utf-8"))
@@ -185,7 +216,7 @@ def test_the_commands_of_a_document_do_what_it_says(document: Path, tmp_path: Pa
         assert block.marks[:1] in (["run"], ["shown"]), f"Mark the block {block.commands} run or shown"
         for command in block.commands:
             if block.marks[0] == "run":
-                run(command, tmp_path, asked="asked" in block.marks)
+                run(command, tmp_path, way(document, block, command))
             else:
                 look_up(command)
 
@@ -200,9 +231,9 @@ def test_a_command_that_prints_something_else_is_found_out(tmp_path: Path) -> No
 
 def test_what_a_command_asks_is_answered(tmp_path: Path) -> None:
     asking = "read -p 'Which? [a]: ' one; read -p 'Really?: '; echo got $one"
-    run(Command(asking, ["Which? [a]: b", "Really?:", "got b"]), tmp_path, asked=True)
+    run(Command(asking, ["Which? [a]: b", "Really?:", "got b"]), tmp_path, converse)
     with pytest.raises(AssertionError, match="asks unexpectedly"):
-        run(Command(asking, ["Which? [a]: b", "got b"]), tmp_path, asked=True)
+        run(Command(asking, ["Which? [a]: b", "got b"]), tmp_path, converse)
 
 
 @pytest.mark.parametrize("text", ["dcc nonsense", "make nonsense", "dcc crawl --nonsense"])

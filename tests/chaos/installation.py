@@ -33,21 +33,9 @@ from dcc_resources.tracker.database import init_tracker, open_tracker
 from dcc_resources.tracker.database import writing as writing_tracker
 from dcc_resources.tracker.pinned_keys import PinnedKey
 from tests.chaos.session_process import run
-from tests.prepared_processes import FORKED, preload
+from tests.prepared_processes import FORKED, OF_COMMANDS, preload
 
 _LONGEST_SECONDS: Final = 240.0
-_PRELOADED: Final = [
-    "dcc_cli.main",
-    "dcc_cli.crawl",
-    "dcc_cli.session_report",
-    "dcc_assets.session_runs",
-    "dcc_assets.instance",
-    "dcc_assets.event_storage",
-    "dcc_resources.zip_processing",
-    "dcc_resources.data_phases.session_data",
-    "dcc_resources.file_sources.connect",
-    "tests.chaos.session_process",
-]
 _FAITHFUL: Final = {
     "DCC_CONNECT_TIMEOUT": "30",
     "DCC_LOGIN_TIMEOUT": "30",
@@ -248,7 +236,7 @@ def clean_environment() -> dict[str, str]:
 
 def start_fork_server() -> None:
     """Have the process that sessions are forked from import what they need."""
-    preload(*_PRELOADED)
+    preload(*OF_COMMANDS, "tests.chaos.session_process")
 
 
 @contextmanager
