@@ -48,7 +48,7 @@ from dcc_resources.qc_database.whole_documents import (
 
 log = logging.getLogger(__name__)
 
-_AT_ONCE: Final = 2_000
+_AT_ONCE: Final = 10_000
 _WRONG_STARTS: Final = 10
 _COLLECT_EVERY: Final = 10
 
