@@ -1,10 +1,7 @@
 """The code location: what the web page's lineage shows, whatever state the installation is in."""
 
 import itertools
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -23,7 +20,9 @@ from dcc_assets.data_catalogue import (
 )
 from dcc_assets.jobs import LOAD_JOB, PROCESS_JOB, SHOW_JOB, asset_definitions
 from dcc_assets.session_runs import LOCATION_NAME
+from dcc_resources.errors import ConfigurationError
 from dcc_resources.integrity.catalogue import CATALOGUE
+from tests.prepared_processes import run_in_process
 
 ROOT = Path(__file__).parent.parent.parent
 LINEAGE = [
@@ -108,23 +107,23 @@ def test_what_writes_to_the_qc_database_shares_a_pool() -> None:
 def test_definitions_load_without_a_tracker_and_say_which_setting_is_wrong(
     environment: dict[str, str], expected: str, tmp_path: Path
 ) -> None:
-    home = tmp_path / "home"
-    program = (
-        "import dcc_definitions as d; r = d.defs.get_repository_def(); r.load_all_definitions();"
-        "print(sorted(j.name for j in r.get_all_jobs()))"
-    )
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("DCC_", "DAGSTER_"))}
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env=clean | {"DCC_HOME": str(home)} | environment,
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    assert expected in done.stdout + done.stderr
+    home, told = tmp_path / "home", tmp_path / "told"
+    assert run_in_process(load, str(told), {"DCC_HOME": str(home)} | environment) == 0
+    assert expected in told.read_text("utf-8")
     assert not home.exists()
+
+
+def load(told: str) -> None:
+    """Load the code location as Dagster does; its jobs, or what is wrong, go to the file `told`."""
+    try:
+        from dcc_definitions import defs
+
+        repository = defs.get_repository_def()
+        repository.load_all_definitions()
+        found = str(sorted(job.name for job in repository.get_all_jobs()))
+    except ConfigurationError as error:
+        found = f"{type(error).__name__}: {error}"
+    Path(told).write_text(found, "utf-8")
 
 
 def test_the_workspace_loads_the_location_under_its_name() -> None:

@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from dcc_cli.demo.centres import EXPECTED
+from dcc_cli.main import dcc
 
 pytest.importorskip("asyncssh", reason="The demonstration's servers are not installed: pip install 'dcc[demo]'")
 pytest.importorskip("pyftpdlib", reason="The demonstration's servers are not installed: pip install 'dcc[demo]'")
@@ -65,9 +67,11 @@ def demo_with_servers(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def told_by(folder: Path, *command: str) -> Any:
-    home = environment(DCC_HOME=str(folder / ".demo" / "home"))
-    told = subprocess.run([DCC, *command, "--json"], env=home, capture_output=True, text=True, check=True, timeout=60)
-    return json.loads(told.stdout)
+    without = dict.fromkeys(set(os.environ) - set(environment()))
+    home = {"DCC_HOME": str(folder / ".demo" / "home")}
+    result = CliRunner(env=without | home).invoke(dcc, [*command, "--json"])
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
 
 
 def test_the_demonstration_ends_as_expected(demonstration: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
