@@ -2,9 +2,8 @@
 
 import os
 import sqlite3
-import subprocess
-import sys
 from contextlib import AbstractContextManager, closing, nullcontext
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from dcc_assets.instance import make_instance, open_instance
 from dcc_assets.instance_configuration import prepare_dagster_home
 from dcc_resources.errors import DagsterStorageError
 from dcc_resources.settings import Settings, load_settings
+from tests.prepared_processes import FORKED
 
 
 @pytest.fixture
@@ -33,33 +33,23 @@ def test_it_is_made_where_there_is_none_and_sends_nothing_to_anyone(home: Settin
     assert (home.dagster_home / "history" / "runs" / "index.db").exists()
 
 
-OPEN = """
-import sys
-from pathlib import Path
-from dcc_assets.instance import open_instance
-from dcc_resources.settings import load_settings
-for number in range(4):
-    print(flush=True)
-    sys.stdin.readline()
-    open_instance(load_settings(home=Path(sys.argv[1]) / str(number))).dispose()
-"""
+def open_in_turn(home: Path, together: Barrier) -> None:
+    """Open four instances, each in the moment in which the other process does."""
+    for number in range(4):
+        settings = load_settings(home=home / str(number))
+        together.wait(60)
+        open_instance(settings).dispose()
 
 
 def test_commands_that_start_at_once_make_it_one_after_the_other(tmp_path: Path) -> None:
     """Four new instances, each opened by two processes in the same moment."""
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    commands = [
-        subprocess.Popen([sys.executable, "-c", OPEN, str(tmp_path)], text=True, **pipes)  # type: ignore[call-overload]
-        for _ in range(2)
-    ]
-    for _ in range(4):
-        for command in commands:
-            command.stdout.readline()
-        for command in commands:
-            command.stdin.write("\n")
-            command.stdin.flush()
-    said = [command.communicate(timeout=120)[1] for command in commands]
-    assert [command.returncode for command in commands] == [0, 0], said
+    together = FORKED.Barrier(2)
+    commands = [FORKED.Process(target=open_in_turn, args=(tmp_path, together)) for _ in range(2)]
+    for command in commands:
+        command.start()
+    for command in commands:
+        command.join(120)
+    assert [command.exitcode for command in commands] == [0, 0]
 
 
 def test_it_is_made_before_dagsters_processes_open_it_unless_it_is_there(
