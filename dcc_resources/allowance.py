@@ -58,9 +58,22 @@ class Allowance:
         try:
             yield place
         finally:
-            with self._lock:
-                self._taken.remove(place)
-                self._call_next()
+            self._give_back(place)
+
+    @contextmanager
+    def spare_place(self) -> Iterator[Place | None]:
+        """Hold a place that nobody is waiting for; None, without waiting, where there is none."""
+        place = self._take_at_once()
+        try:
+            yield place
+        finally:
+            if place is not None:
+                self._give_back(place)
+
+    def _give_back(self, place: Place) -> None:
+        with self._lock:
+            self._taken.remove(place)
+            self._call_next()
 
     def _take_at_once(self) -> Place | None:
         """A place, if there is one and nobody waits."""

@@ -33,6 +33,7 @@ from dcc_resources.file_sources.connect import connect
 from dcc_resources.file_sources.pace import Pace
 from dcc_resources.log_context import in_log_context, logging_about, progress_log
 from dcc_resources.outcomes import ZipKey
+from dcc_resources.segmented_download import Helpers, Segment, SegmentedFetch, Wanted
 from dcc_resources.settings import Settings
 from dcc_resources.staging import Origin, Staging, disk_errors
 from dcc_resources.tracker.reference import Phase
@@ -103,12 +104,14 @@ def receive(
     *,
     pace: Pace | None = None,
     most_unsized: int = _MOST_UNSIZED,
+    helpers: Helpers | None = None,
 ) -> Received:
     """Fetch an archive into staging, going on where an earlier attempt broke off, and check what arrived.
 
     `on_bytes` is told the bytes received so far, about once a second. `most_unsized` bytes are taken of an archive
-    whose size is not known. Raises SizeMismatchError and ChecksumMismatchError (the part is dropped then), any
-    SourceError of the connection and SourceTimeoutError where `pace` is not kept (the part is kept), and DiskFullError.
+    whose size is not known; `helpers` may fetch segments of a large one. Raises SizeMismatchError and
+    ChecksumMismatchError (the part is dropped then), any SourceError of the connection and SourceTimeoutError where
+    `pace` is not kept (the part is kept), and DiskFullError.
     """
     key, hosting = transfer.key, transfer.hosting
     began = time.monotonic()
@@ -116,22 +119,21 @@ def receive(
     with disk_errors(key):
         staging.prepare(key)
         offset = staging.resumable(key, origin)
+        wanted = Wanted(key, hosting.size_bytes, hosting.modified, offset)
+        fetch = SegmentedFetch(connection, wanted, staging.part(key).parent, helpers)
+
+        def on_received(received: int) -> None:
+            on_bytes(received + fetch.ahead)
+
         try:
             with (
-                staging.room_for(key, (hosting.size_bytes or 0) - offset) as written,
-                DownloadSink(staging, key, origin, most_unsized, written, on_bytes) as sink,
+                staging.room_for(key, (hosting.size_bytes or 0) - offset + fetch.room) as written,
+                DownloadSink(staging, key, origin, most_unsized, written, on_received) as sink,
             ):
                 sink.take_in(offset)
                 if hosting.size_bytes is None or offset < hosting.size_bytes:
-                    with _kept(pace or Pace(), sink, connection):
-                        connection.fetch(
-                            key.action,
-                            key.file_name,
-                            sink,
-                            size=hosting.size_bytes,
-                            offset=offset,
-                            modified=hosting.modified,
-                        )
+                    with _kept(pace or Pace(), sink, fetch):
+                        fetch.into(sink, lambda: on_received(sink.received))
                 sink.end()
                 md5 = _checked_md5(connection, key, staging.part(key)) if hosting.has_md5 else None
         except (SizeMismatchError, ChecksumMismatchError):
@@ -146,9 +148,9 @@ def _origin(hosting: Hosting) -> Origin:
 
 
 @contextlib.contextmanager
-def _kept(pace: Pace, sink: DownloadSink, connection: Connection) -> Iterator[None]:
+def _kept(pace: Pace, sink: DownloadSink, fetch: SegmentedFetch) -> Iterator[None]:
     try:
-        with pace.kept(lambda: sink.received, connection.close):
+        with pace.kept(lambda: sink.received + fetch.helped, fetch.close):
             yield
     except TimeoutError as error:
         raise SourceTimeoutError(
@@ -216,6 +218,10 @@ def _is_to_look_ahead(kind: type) -> bool:
     return issubclass(kind, LooksAhead)
 
 
+def _bytes_of(item: Transfer | Segment) -> int | None:
+    return item.end - item.start if isinstance(item, Segment) else item.hosting.size_bytes
+
+
 class SourceDownloads:
     """The threads that download from one file source.
 
@@ -234,9 +240,8 @@ class SourceDownloads:
     ) -> None:
         self.address = address
         self._settings, self._staging, self._allowance, self._tell = settings, staging, allowance, tell
-        self._transfers = TransferQueue[Transfer](
-            settings.downloads_per_source, lambda transfer: transfer.hosting.size_bytes
-        )
+        self._transfers = TransferQueue[Transfer | Segment](settings.downloads_per_source, _bytes_of)
+        self._helpers = Helpers(self._offer, settings.downloads_per_source)
         self._pace = Pace.from_settings(settings)
         self._threads: list[threading.Thread] = []
         self._stopping = threading.Event()
@@ -248,12 +253,20 @@ class SourceDownloads:
     def put(self, transfer: Transfer) -> None:
         """Queue a transfer; another thread is started for it while the source's bound allows."""
         self._transfers.put(transfer)
-        if len(self._threads) < self._settings.downloads_per_source:
-            name = f"download {self.address.id}.{len(self._threads) + 1}"
-            work = in_log_context(self._work)
-            thread = threading.Thread(target=work, args=(len(self._threads),), name=name, daemon=True)
-            self._threads.append(thread)
-            thread.start()
+        self._start_thread()
+
+    def _offer(self, segment: Segment) -> None:
+        self._transfers.put_spare(segment)
+        self._start_thread()
+
+    def _start_thread(self) -> None:
+        with self._counting:
+            if len(self._threads) < self._settings.downloads_per_source and not self._stopping.is_set():
+                name = f"download {self.address.id}.{len(self._threads) + 1}"
+                work = in_log_context(self._work)
+                thread = threading.Thread(target=work, args=(len(self._threads),), name=name, daemon=True)
+                self._threads.append(thread)
+                thread.start()
 
     def give_up(self, reason: SourceError) -> None:
         """Carry out no more of what is queued: each transfer breaks with `reason` at once."""
@@ -295,12 +308,18 @@ class SourceDownloads:
         connection: Connection | None = None
         used = 0.0
         while (transfer := self._transfers.take(worker)) is not None and not self._stopping.is_set():
-            if self._given_up is None:
+            if isinstance(transfer, Segment):
+                with self._allowance.spare_place() as spare:
+                    if spare is not None and self._given_up is None:
+                        with logging_about(zip_action=transfer.key):
+                            connection = self._fresh(connection, used) or self._further()
+                            if connection is None and self._connections:
+                                return
+                            connection = self._help(transfer, connection, spare)
+                        used = time.monotonic()
+            elif self._given_up is None:
                 with self._allowance.place() as place:
-                    if connection is not None and time.monotonic() - used > _FRESH_SECONDS:
-                        # The server may have closed it meanwhile, which would cost this transfer an attempt.
-                        self._closed(connection)
-                        connection = None
+                    connection = self._fresh(connection, used)
                     with logging_about(zip_action=transfer.key):
                         if connection is None and self._connections:
                             connection = self._further()
@@ -312,6 +331,31 @@ class SourceDownloads:
             else:
                 self._tell(Broke(transfer, self._given_up, connecting=True))
         self._closed(connection)
+
+    def _fresh(self, connection: Connection | None, used: float) -> Connection | None:
+        if connection is None or time.monotonic() - used <= _FRESH_SECONDS:
+            return connection
+        # The server may have closed it meanwhile, which would cost the next transfer an attempt.
+        self._closed(connection)
+        return None
+
+    def _help(self, segment: Segment, connection: Connection | None, place: Place) -> Connection | None:
+        """Fetch a segment, if it is still to be had; where that fails, the thread that fetches the archive goes on."""
+        if connection is None or not segment.take_up():
+            return connection
+
+        def on_bytes(received: int) -> None:
+            if self._stopping.is_set():
+                raise Stopped
+            place.received = received
+
+        try:
+            segment.fetch(connection, on_bytes, self._pace)
+        except Exception as error:  # whatever it is, nothing is lost by it
+            progress.info("A segment is left to the first connection to %s: %s", self.address.label, error)
+            self._closed(connection)
+            return None
+        return connection
 
     def _further(self) -> Connection | None:
         """A connection beside others; None where the server takes no more of them, which is no fault of anybody."""
@@ -340,7 +384,8 @@ class SourceDownloads:
         if not _can_look_ahead(connection):
             return
         if following := self._transfers.keep(worker, _MOST_AHEAD, _MOST_BYTES_AHEAD):
-            connection.announce([self._upcoming(each) for each in (transfer, *following)])
+            transfers = [each for each in (transfer, *following) if isinstance(each, Transfer)]
+            connection.announce([self._upcoming(each) for each in transfers])
 
     def _upcoming(self, transfer: Transfer) -> Upcoming:
         key, hosting = transfer.key, transfer.hosting
@@ -377,6 +422,7 @@ class SourceDownloads:
                 on_bytes,
                 pace=self._pace,
                 most_unsized=self._settings.max_unsized_bytes,
+                helpers=self._helpers,
             )
         except Stopped:
             pass

@@ -20,6 +20,7 @@ class TransferQueue(Generic[T]):
     def __init__(self, workers: int, size_of: Callable[[T], int | None]) -> None:
         self._size_of = size_of
         self._waiting: deque[T] = deque()
+        self._spare: deque[T] = deque()
         self._kept: list[deque[T]] = [deque() for _ in range(workers)]
         self._stopped = False
         self._changed = threading.Condition()
@@ -36,6 +37,12 @@ class TransferQueue(Generic[T]):
             self._waiting.appendleft(item)
             self._changed.notify()
 
+    def put_spare(self, item: T) -> None:
+        """Add an item that is taken only by a thread that would have nothing to do."""
+        with self._changed:
+            self._spare.append(item)
+            self._changed.notify()
+
     def stop(self) -> None:
         """Let nobody take anything more."""
         with self._changed:
@@ -43,7 +50,10 @@ class TransferQueue(Generic[T]):
             self._changed.notify_all()
 
     def take(self, worker: int) -> T | None:
-        """Wait for the next item of a thread: one kept for it, or that waits, or kept for another; None at the end."""
+        """Wait for the next item of a thread: one kept for it, or that waits, or kept for another, or spare.
+
+        None at the end.
+        """
         with self._changed:
             while not self._stopped:
                 for items in (self._kept[worker], self._waiting):
@@ -52,6 +62,8 @@ class TransferQueue(Generic[T]):
                 longest = max(self._kept, key=len)
                 if longest:
                     return longest.pop()
+                if self._spare:
+                    return self._spare.popleft()
                 self._changed.wait()
             return None
 

@@ -115,6 +115,22 @@ class LooksAhead(Protocol):
         ...
 
 
+@runtime_checkable
+class ServesSegments(Protocol):
+    """What a connection may offer beside `Connection`: files may be fetched by several connections, each a segment."""
+
+    def round_trip(self) -> float | None:
+        """Seconds that an answer of the server takes; None where it cannot begin a file in its middle.
+
+        Raises TransferFailedError, SourceTimeoutError.
+        """
+        ...
+
+    def modified(self, action: Action, name: str) -> int | None:
+        """When a file was modified, asked for anew. Raises TransferFailedError, SourceTimeoutError."""
+        ...
+
+
 class Connection(Protocol):
     """A logged-in connection to a file source. A context manager that closes it."""
 

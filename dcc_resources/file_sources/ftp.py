@@ -80,6 +80,19 @@ class FtpConnection(BlockwiseConnection):
             listing = gather(self._label, action, entries, lambda link: self._follow(session, path, link))
             return self._with_times(session, path, listing)
 
+    def round_trip(self) -> float | None:
+        """How far away the server is; see `ServesSegments.round_trip`."""
+        session = self._connected()
+        with self._translated("saying where it can begin a file", TransferFailedError):
+            return session.round_trip() if "MDTM" in session.features else None
+
+    def modified(self, action: Action, name: str) -> int | None:
+        """When a file was modified; see `ServesSegments.modified`."""
+        path = self._path(action, name)
+        session = self._connected()
+        with self._translated(f"telling the time of {_shown(path)}", TransferFailedError):
+            return session.time_of(path)
+
     def close(self) -> None:
         """Close the connection; see `Connection.close`."""
         if self._session is not None:
@@ -90,11 +103,12 @@ class FtpConnection(BlockwiseConnection):
         if self._session is None:
             session = open_session(self._address, self._settings, self._endpoint, self._credential, tls=self._tls)
             self._session = session
-            with (
-                self._translated("telling its login directory", SourceUnreachableError),
-                contextlib.suppress(ftplib.error_perm, ftplib.error_reply),
-            ):
-                self._home = session.pwd() or "/"
+            if not self._base.startswith("/"):
+                with (
+                    self._translated("telling its login directory", SourceUnreachableError),
+                    contextlib.suppress(ftplib.error_perm, ftplib.error_reply),
+                ):
+                    self._home = session.pwd() or "/"
         return self._session
 
     def _path(self, *parts: str) -> str:

@@ -11,6 +11,7 @@ import contextlib
 import ftplib
 import socket
 import ssl
+import time
 from collections.abc import Iterator
 
 from dcc_resources.file_sources.access import Endpoint
@@ -197,6 +198,15 @@ class FtpSession(ftplib.FTP_TLS):
         """When a file was modified, in seconds since 1970; None if the server does not tell."""
         with contextlib.suppress(ftplib.error_perm, ftplib.error_reply):
             return parse_time(self.voidcmd(f"MDTM {path}")[4:].strip())
+        return None
+
+    def round_trip(self) -> float | None:
+        """Seconds that the server takes to say that it can begin a file in its middle; None where it cannot."""
+        began = time.monotonic()
+        with contextlib.suppress(ftplib.error_perm, ftplib.error_temp, ftplib.error_reply):
+            # What it is asked, not what FEAT tells: some tell of what they refuse.
+            self.sendcmd("REST 0")
+            return time.monotonic() - began
         return None
 
     def learn_features(self) -> None:

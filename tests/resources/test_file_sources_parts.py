@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import ftplib
 import hmac
 import os
+import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -18,14 +20,17 @@ from pydantic import SecretStr
 from dcc_resources.errors import ConfigurationError, ListingFailedError, TransferFailedError
 from dcc_resources.file_sources import listing
 from dcc_resources.file_sources.access import Endpoint, parse_hostname, resolve_accesskey
-from dcc_resources.file_sources.base import ListedFile
+from dcc_resources.file_sources.base import ActionListing, Block, ListedFile
+from dcc_resources.file_sources.blockwise import BlockwiseConnection
 from dcc_resources.file_sources.ftp_listing import parse_list_line, parse_mlsd_line, parse_time
+from dcc_resources.file_sources.ftp_session import FtpSession
 from dcc_resources.file_sources.host_keys import HostKey, known_host_keys
 from dcc_resources.file_sources.listing import Entry, EntryKind, gather
 from dcc_resources.file_sources.md5_sidecar import parse_md5
 from dcc_resources.file_sources.remote_names import join_base, printable, raw
 from dcc_resources.naming import Action
 from dcc_resources.redaction import redact
+from dcc_resources.settings import load_settings
 from tests.servers import server_program
 
 MD5 = "d41d8cd98f00b204e9800998ecf8427e"
@@ -277,6 +282,77 @@ class TestChecksumFiles:
     def test_nothing_else_happens_whatever_the_file_holds(self, content: bytes) -> None:
         with contextlib.suppress(TransferFailedError):
             assert len(parse_md5(content, "a.zip", "a source")) == 32
+
+
+class ReusingMemory(BlockwiseConnection):
+    """One that passes on a text in the same few bytes of memory."""
+
+    _label = "a source"
+
+    def __init__(self, text: bytes) -> None:
+        self._text = text
+
+    def _blocks(self, action: Action, name: str, offset: int, size: int | None) -> Generator[Block, None, None]:
+        memory = bytearray(7)
+        for start in range(offset, len(self._text), len(memory)):
+            count = len(self._text[start : start + len(memory)])
+            memory[:count] = self._text[start : start + count]
+            yield memoryview(memory)[:count]
+
+    def list_action(self, action: Action) -> ActionListing:
+        return ActionListing(action)
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_checksum_that_comes_in_pieces_is_read_whole() -> None:
+    text = f"{OTHER_MD5}  b.zip\n{MD5}  a.zip\n".encode()
+    assert ReusingMemory(text).read_md5(Action.ADD, "a.zip") == MD5
+
+
+class TestFtpReplies:
+    """Replies on the control connection, however they are cut into packets."""
+
+    @pytest.fixture
+    def talking(self, tmp_path: Path) -> Iterator[tuple[FtpSession, socket.socket]]:
+        ours, theirs = socket.socketpair()
+        session = FtpSession(Endpoint("host", 21), ours, load_settings(home=tmp_path, idle_timeout=20), None)
+        with theirs:
+            yield session, theirs
+            session.abandon()
+
+    def test_several_in_one_packet_are_taken_one_after_the_other(
+        self, talking: tuple[FtpSession, socket.socket]
+    ) -> None:
+        session, server = talking
+        server.sendall(b"150 now\r\n226-well\r\n 226 not yet\n226 done\r\n250 caf\xe9")
+        assert [session.getresp(), session.getresp()] == ["150 now", "226-well\n 226 not yet\n226 done"]
+        server.sendall(b"\r\n")
+        assert session.getresp() == "250 caf\xe9"
+
+    def test_one_whose_end_is_missing_is_none(self, talking: tuple[FtpSession, socket.socket]) -> None:
+        session, server = talking
+        server.sendall(b"226 done")
+        server.shutdown(socket.SHUT_WR)
+        with pytest.raises(EOFError):
+            session.getresp()
+
+    def test_a_line_without_end_is_refused(self, talking: tuple[FtpSession, socket.socket]) -> None:
+        session, server = talking
+        server.sendall(b"2" * 20_000)
+        with pytest.raises(ftplib.error_proto, match="longer than 8,192"):
+            session.getresp()
+
+    def test_what_was_said_before_encryption_is_not_believed_after_it(
+        self, talking: tuple[FtpSession, socket.socket], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        session, server = talking
+        monkeypatch.setattr(session.context, "wrap_socket", lambda connection, **_: connection)
+        server.sendall(b"234 begin\r\n230 you are in\r\n")
+        session.begin_tls()
+        server.sendall(b"331 who are you\r\n")
+        assert session.getresp() == "331 who are you"
 
 
 class TestFtpListings:
