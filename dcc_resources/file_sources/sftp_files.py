@@ -22,6 +22,9 @@ from dcc_resources.file_sources.sftp_client import SftpClient, TakesData, expect
 _BLOCK: Final = 255 * 1024
 _SAFE_BLOCK: Final = 32 * 1024
 
+# What is passed on of a block before all of it has arrived: so small files come in one piece, which costs them least.
+_LEAST_PIECE: Final = 64 * 1024
+
 _LEAST_AHEAD: Final = 2 * 1024 * 1024
 # As much is asked for together: sending costs about as much as taking in the answer.
 _TOGETHER: Final = 1024 * 1024
@@ -51,6 +54,13 @@ class _Chunk:
     @property
     def complete(self) -> bool:
         return self.wanted == 0
+
+    @property
+    def ready(self) -> bool:
+        """Whether there is something to pass on, and as much as is worth it."""
+        if not self.data:
+            return False
+        return self.complete or self.end is not None or len(self.data) >= _LEAST_PIECE
 
 
 class _Reading(TakesData):
@@ -150,9 +160,9 @@ class _Reading(TakesData):
             raise paramiko.SFTPError("the server sent a block where none was asked for")
         if not 0 < len(piece) + remaining <= chunk.wanted:
             raise paramiko.SFTPError("the server sent a block of another size than asked for")
-        self._keep(chunk, piece)
         chunk.position += len(piece)
         chunk.wanted -= len(piece)
+        self._keep(chunk, piece)
         if remaining:
             return
         del self._requests[number]
@@ -162,7 +172,7 @@ class _Reading(TakesData):
 
     def _keep(self, chunk: _Chunk, piece: memoryview) -> None:
         """Add to what has arrived of a chunk: without a copy if it is passed on before the next piece arrives."""
-        if not chunk.data and chunk is self._reader.awaited:
+        if not chunk.data and chunk is self._reader.awaited and (chunk.complete or len(piece) >= _LEAST_PIECE):
             chunk.data = piece
         elif isinstance(chunk.data, bytearray):
             chunk.data += piece
@@ -217,7 +227,7 @@ class FileReader:
             self._ask(reading)
             if not reading.chunks and reading.handle is not None:
                 return None
-            if reading.chunks and reading.chunks[0].data:
+            if reading.chunks and reading.chunks[0].ready:
                 return reading.chunks[0]
             if reading.chunks and (end := reading.chunks[0].end) is not None:
                 self.client.expect_end(end)

@@ -122,6 +122,15 @@ def test_blocks_that_come_in_pieces_are_put_together_beyond_the_first_block_of_a
         assert _read(reader, part) == server.served[part.path]
 
 
+@pytest.mark.parametrize("most", [7_000, 1 << 20])
+def test_a_small_file_is_passed_on_in_one_block(most: int) -> None:
+    server = Server(_files(3), most, piece=20_000)
+    reader = FileReader(server)
+    parts = [FilePart(path, 0, 50_000) for path in server.served]
+    reader.announce(parts[1:])
+    assert [[len(block) for block in reader.blocks(part)] for part in parts] == [[50_000]] * 3
+
+
 def test_what_is_announced_is_asked_for_before_its_turn() -> None:
     server = Server(_files(3))
     reader = FileReader(server)
