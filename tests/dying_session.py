@@ -6,6 +6,7 @@ The process dies by SIGKILL, so nothing of it can tidy up: no exception handler,
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import signal
 import sys
@@ -56,14 +57,15 @@ def _around(owner: Any, name: str, nth: int, *, before: bool) -> None:
 def _mid_transfer() -> None:
     """Die in the transfer of one archive: what was put together of two attempts and is bad is fetched once more."""
     write = download_sink.DownloadSink.__call__
-    # As if a second had passed.
-    download_sink._PROGRESS_SECONDS = 0.0
+    # Of the others nothing is noted, however long they take: they are fetched anew, and once.
+    download_sink._PROGRESS_SECONDS = math.inf
 
     def dying(self: Any, block: bytes) -> None:
         if self.key.file_name != "H.2013-10-31.1.impc.zip":
             write(self, block)
             return
         write(self, block[: len(block) // 2])
+        self._note_origin()
         _die()
 
     download_sink.DownloadSink.__call__ = dying  # type: ignore[method-assign]
