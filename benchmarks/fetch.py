@@ -16,11 +16,12 @@ from collections import deque
 from pydantic import SecretStr
 
 from dcc_resources.allowance import Allowance
-from dcc_resources.downloading import MOST_QUEUED, Arrived, Broke, DownloadMessage, Hosting, SourceDownloads, Transfer
+from dcc_resources.downloading import MOST_QUEUED, Arrived, Broke, DownloadMessage, SourceDownloads
 from dcc_resources.file_sources.base import SourceAddress, SourceProtocol
 from dcc_resources.file_sources.connect import connect
 from dcc_resources.naming import Action
 from dcc_resources.outcomes import ZipKey
+from dcc_resources.receiving import Hosting, Transfer
 from dcc_resources.settings import load_settings
 from dcc_resources.staging import Staging
 

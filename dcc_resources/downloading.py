@@ -1,4 +1,4 @@
-"""Receiving one archive from one file source, and the threads that do so for each source.
+"""The threads that receive archives from each file source.
 
 Every file source in use has its own few threads, each with a connection of its own, so that two accounts on one
 server never share a login (defect 33) and a slow source holds up no other. An Allowance bounds all of them together.
@@ -6,25 +6,19 @@ server never share a login (defect 33) and a slow source holds up no other. An A
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import TypeGuard
 
 from dcc_resources.allowance import Allowance, Place
-from dcc_resources.checksums import md5_of
-from dcc_resources.download_sink import DownloadSink
 from dcc_resources.errors import (
     CertificateRefusedError,
-    ChecksumMismatchError,
     HostKeyChangedError,
     HostKeyUnknownError,
     LoginRefusedError,
-    SizeMismatchError,
     SourceError,
     SourceTimeoutError,
 )
@@ -32,10 +26,10 @@ from dcc_resources.file_sources.base import Connection, LooksAhead, SourceAddres
 from dcc_resources.file_sources.connect import connect
 from dcc_resources.file_sources.pace import Pace
 from dcc_resources.log_context import in_log_context, logging_about, progress_log
-from dcc_resources.outcomes import ZipKey
-from dcc_resources.segmented_download import Helpers, Segment, SegmentedFetch, Wanted
+from dcc_resources.receiving import Received, Transfer, origin_of, receive
+from dcc_resources.segmented_download import Helpers, Segment
 from dcc_resources.settings import Settings
-from dcc_resources.staging import Origin, Staging, disk_errors
+from dcc_resources.staging import Staging
 from dcc_resources.tracker.reference import Phase
 from dcc_resources.transfer_queue import TransferQueue
 
@@ -43,7 +37,6 @@ progress = progress_log(__name__)
 
 _FRESH_SECONDS = 30.0
 _MOST_AHEAD, _MOST_BYTES_AHEAD = 32, 8 * 1024 * 1024
-_MOST_UNSIZED = 4 * 1024 * 1024 * 1024
 
 MOST_QUEUED = 128
 """Attempts that are requested of one file source at once: those under way, and those that wait for them."""
@@ -52,125 +45,8 @@ HOPELESS = (LoginRefusedError, HostKeyUnknownError, HostKeyChangedError, Certifi
 """Errors that trying again in the same session cannot mend."""
 
 
-@dataclass(frozen=True, slots=True)
-class Hosting:
-    """A zip action at one file source: a row of `file_source_has_zip` with what was listed there.
-
-    `failed_before`: an earlier download from there failed, so that the next one counts as a retry; an archive that
-    arrived and was bad does not.
-    """
-
-    id: int
-    source_id: int
-    size_bytes: int | None
-    modified: int | None
-    has_md5: bool
-    failed_before: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Transfer:
-    """One download attempt: a row of `zip_download` that is to be carried out."""
-
-    download_id: int
-    key: ZipKey
-    hosting: Hosting
-
-
-@dataclass(frozen=True, slots=True)
-class Received:
-    """An archive that arrived whole: its size and checksum are those of the source, as far as it tells them.
-
-    `md5` is None where the source published none to compare with: it is not known yet. `resumed`: its beginning came
-    from an earlier attempt.
-    """
-
-    path: Path
-    size_bytes: int
-    md5: str | None
-    seconds: float
-    resumed: bool
-
-
 class Stopped(Exception):  # noqa: N818 - not an error: the session is ending
     """The session is being stopped; the transfer is left where it is."""
-
-
-def receive(
-    connection: Connection,
-    transfer: Transfer,
-    staging: Staging,
-    on_bytes: Callable[[int], object],
-    *,
-    pace: Pace | None = None,
-    most_unsized: int = _MOST_UNSIZED,
-    helpers: Helpers | None = None,
-) -> Received:
-    """Fetch an archive into staging, going on where an earlier attempt broke off, and check what arrived.
-
-    `on_bytes` is told the bytes received so far, about once a second. `most_unsized` bytes are taken of an archive
-    whose size is not known; `helpers` may fetch segments of a large one. Raises SizeMismatchError and
-    ChecksumMismatchError (the part is dropped then), any SourceError of the connection and SourceTimeoutError where
-    `pace` is not kept (the part is kept), and DiskFullError.
-    """
-    key, hosting = transfer.key, transfer.hosting
-    began = time.monotonic()
-    origin = _origin(hosting)
-    with disk_errors(key):
-        staging.prepare(key)
-        offset = staging.resumable(key, origin)
-        wanted = Wanted(key, hosting.size_bytes, hosting.modified, offset)
-        fetch = SegmentedFetch(connection, wanted, staging.part(key).parent, helpers)
-
-        def on_received(received: int) -> None:
-            on_bytes(received + fetch.ahead)
-
-        try:
-            with (
-                staging.room_for(key, (hosting.size_bytes or 0) - offset + fetch.room) as written,
-                DownloadSink(staging, key, origin, most_unsized, written, on_received) as sink,
-            ):
-                sink.take_in(offset)
-                if hosting.size_bytes is None or offset < hosting.size_bytes:
-                    with _kept(pace or Pace(), sink, fetch):
-                        fetch.into(sink, lambda: on_received(sink.received))
-                sink.end()
-                md5 = _checked_md5(connection, key, staging.part(key)) if hosting.has_md5 else None
-        except (SizeMismatchError, ChecksumMismatchError):
-            staging.drop_part(key)
-            raise
-        path = staging.finish_part(key)
-    return Received(path, sink.received, md5, time.monotonic() - began, resumed=offset > 0)
-
-
-def _origin(hosting: Hosting) -> Origin:
-    return Origin(hosting.source_id, hosting.size_bytes, hosting.modified)
-
-
-@contextlib.contextmanager
-def _kept(pace: Pace, sink: DownloadSink, fetch: SegmentedFetch) -> Iterator[None]:
-    try:
-        with pace.kept(lambda: sink.received + fetch.helped, fetch.close):
-            yield
-    except TimeoutError as error:
-        raise SourceTimeoutError(
-            f"{sink.key}: the download was given up ({error}). What arrived is kept; ask whoever runs the server "
-            "why it is so slow."
-        ) from error
-
-
-def _checked_md5(connection: Connection, key: ZipKey, part: Path) -> str | None:
-    """The MD5 of an archive, which is the one published beside it; None where there is none after all."""
-    published = connection.read_md5(key.action, key.file_name)
-    if published is None:
-        return None
-    received = md5_of(part)
-    if published != received:
-        raise ChecksumMismatchError(
-            f"{key}: what arrived has the MD5 {received}, the centre published {published}. The file is fetched anew; "
-            "if this happens again, the centre must correct the file or its .md5."
-        )
-    return received
 
 
 @dataclass(frozen=True, slots=True)
@@ -389,7 +265,7 @@ class SourceDownloads:
 
     def _upcoming(self, transfer: Transfer) -> Upcoming:
         key, hosting = transfer.key, transfer.hosting
-        offset = self._staging.resumable(key, _origin(hosting))
+        offset = self._staging.resumable(key, origin_of(hosting))
         return Upcoming(key.action, key.file_name, hosting.size_bytes, offset, hosting.has_md5)
 
     def _carry_out(

@@ -35,6 +35,11 @@ _BLOCK: Final = 1024 * 1024
 _LOOK_SECONDS: Final = 1.0
 
 
+def is_large(size: int | None, offset: int) -> bool:
+    """Whether what is wanted of a file from an offset on may be worth several connections."""
+    return size is not None and size - offset >= LEAST_BYTES
+
+
 class Wanted(NamedTuple):
     """A file of a source as it was listed, which is wanted from an offset on."""
 
@@ -180,9 +185,9 @@ class SegmentedFetch:
     `folder` is where files without a name may lie.
     """
 
-    def __init__(self, connection: Connection, wanted: Wanted, folder: Path, helpers: Helpers | None) -> None:
+    def __init__(self, connection: Connection, wanted: Wanted, folder: Path, helpers: Helpers) -> None:
         self._connection, self._wanted, self._helpers = connection, wanted, helpers
-        bounds = _bounds(connection, wanted, 1 if helpers is None else helpers.connections)
+        bounds = _bounds(connection, wanted, helpers.connections)
         self._segments = [Segment(wanted, start, end, folder) for start, end in bounds]
         self._closed = False
 
@@ -238,8 +243,7 @@ class SegmentedFetch:
     def _offered(self) -> Iterator[None]:
         try:
             for segment in self._segments:
-                if self._helpers is not None:
-                    self._helpers.offer(segment)
+                self._helpers.offer(segment)
             yield
         finally:
             for segment in self._segments:
@@ -275,7 +279,7 @@ def _bounds(connection: Connection, wanted: Wanted, connections: int) -> list[tu
     """Where the segments that others may fetch begin and end."""
     size, offset = wanted.size, wanted.offset
     # What could not be gone on with later cannot be begun in the middle either.
-    if size is None or wanted.modified is None or size - offset < LEAST_BYTES or connections < 2:
+    if size is None or wanted.modified is None or not is_large(size, offset) or connections < 2:
         return []
     round_trip = connection.round_trip() if isinstance(connection, ServesSegments) else None
     if round_trip is None or round_trip < LEAST_ROUND_TRIP:

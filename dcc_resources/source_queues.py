@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from dcc_resources.downloading import MOST_QUEUED, Broke, Hosting, Received, SourceDownloads, Transfer
+from dcc_resources.downloading import MOST_QUEUED, Broke, SourceDownloads
 from dcc_resources.errors import SourceError
 from dcc_resources.file_sources.base import SourceAddress
+from dcc_resources.receiving import Hosting, Received, Transfer
 from dcc_resources.tracker.source_statistics import Conduct
 from dcc_resources.zip_jobs import Job
 

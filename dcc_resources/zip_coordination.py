@@ -21,11 +21,9 @@ from dcc_resources.downloading import (
     Arrived,
     Broke,
     DownloadMessage,
-    Hosting,
     Progressed,
     SourceDownloads,
     Started,
-    Transfer,
 )
 from dcc_resources.errors import (
     ArchiveError,
@@ -39,6 +37,7 @@ from dcc_resources.errors import (
 from dcc_resources.file_sources.base import SourceAddress
 from dcc_resources.log_context import in_log_context, logging_about, progress_log
 from dcc_resources.outcomes import Problem, ZipOutcome
+from dcc_resources.receiving import Hosting, Transfer
 from dcc_resources.sessions import Session
 from dcc_resources.settings import Settings
 from dcc_resources.source_queues import SourceQueue

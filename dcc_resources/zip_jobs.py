@@ -15,11 +15,11 @@ from dcc_resources.archives import ArchiveLimits, ExtractedArchive, extract_arch
 from dcc_resources.checksums import md5_of
 from dcc_resources.documents.schema_set import SchemaSet
 from dcc_resources.documents.validation import validate_document
-from dcc_resources.downloading import Hosting
 from dcc_resources.errors import ArchiveError, BadFileNameError, MemberIgnoredError
 from dcc_resources.file_sources.base import SourceAddress
 from dcc_resources.naming import DocumentName
 from dcc_resources.outcomes import DocumentOutcome, Problem, ZipKey, ZipOutcome, source_partition
+from dcc_resources.receiving import Hosting
 from dcc_resources.settings import Settings
 from dcc_resources.tracker.download_plan import InterruptedZip, KnownDocument, PlannedZip
 from dcc_resources.tracker.known_hostings import stored_name

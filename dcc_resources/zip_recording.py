@@ -13,8 +13,8 @@ from datetime import datetime
 from sqlalchemy import Connection, bindparam, case, select, update
 
 from dcc_resources import errors
-from dcc_resources.downloading import Hosting
 from dcc_resources.outcomes import Problem
+from dcc_resources.receiving import Hosting
 from dcc_resources.tracker import progress
 from dcc_resources.tracker.database import exception_id, insert_rows
 from dcc_resources.tracker.lineage import chunks

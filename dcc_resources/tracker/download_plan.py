@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, Row, Select, and_, case, exists, func, or_, select
 from sqlalchemy.orm import aliased
 
-from dcc_resources.downloading import Hosting
 from dcc_resources.errors import ConfigurationError, NotFoundError
 from dcc_resources.outcomes import Problem, ZipKey
+from dcc_resources.receiving import Hosting
 from dcc_resources.tracker import progress
 from dcc_resources.tracker.known_hostings import NOT_ARRIVED, REFUSED
 from dcc_resources.tracker.models import (

@@ -17,7 +17,6 @@ import paramiko
 import pytest
 from pydantic import SecretStr
 
-from dcc_resources.downloading import Hosting, Transfer, receive
 from dcc_resources.errors import (
     DiskFullError,
     ListingFailedError,
@@ -35,6 +34,7 @@ from dcc_resources.file_sources.pace import Pace
 from dcc_resources.file_sources.ssh_packets import LARGEST_BACKLOG, Drain, Pipe, StrictMessage
 from dcc_resources.naming import Action
 from dcc_resources.outcomes import ZipKey
+from dcc_resources.receiving import Hosting, Transfer, receive
 from dcc_resources.settings import Settings
 from dcc_resources.staging import Staging
 from tests.hostile.servers import FLOOD, flooding, ftp, serving, sftp

@@ -18,19 +18,16 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
-from dcc_resources import allowance, download_sink, downloading
+from dcc_resources import allowance, download_sink, downloading, receiving
 from dcc_resources.allowance import Allowance
 from dcc_resources.download_sink import DownloadSink
 from dcc_resources.downloading import (
     Arrived,
     Broke,
     DownloadMessage,
-    Hosting,
     Progressed,
     SourceDownloads,
     Started,
-    Transfer,
-    receive,
 )
 from dcc_resources.errors import (
     ChecksumMismatchError,
@@ -44,6 +41,7 @@ from dcc_resources.errors import (
 from dcc_resources.file_sources.base import ActionListing, Block, SourceAddress, SourceProtocol, Upcoming
 from dcc_resources.naming import Action
 from dcc_resources.outcomes import ZipKey
+from dcc_resources.receiving import Hosting, Transfer, receive
 from dcc_resources.settings import Settings
 from dcc_resources.staging import Origin, Staging
 
@@ -378,7 +376,7 @@ class TestNoting:
 class TestProgress:
     def test_it_is_told_about_once_a_second(self, staging: Staging, monkeypatch: pytest.MonkeyPatch) -> None:
         clock = SimpleNamespace(now=0.0)
-        for module in (downloading, download_sink):
+        for module in (receiving, download_sink):
             monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock.now))
 
         def later() -> None:

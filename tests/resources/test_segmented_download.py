@@ -16,13 +16,14 @@ import pytest
 
 from dcc_resources import segmented_download
 from dcc_resources.allowance import Allowance
-from dcc_resources.downloading import Arrived, Broke, DownloadMessage, Hosting, SourceDownloads, Transfer
+from dcc_resources.downloading import Arrived, Broke, DownloadMessage, SourceDownloads
 from dcc_resources.errors import SourceUnreachableError, TransferFailedError
 from dcc_resources.file_sources.base import Block, Connection, ServesSegments
 from dcc_resources.file_sources.connect import connect
 from dcc_resources.file_sources.pace import Pace
 from dcc_resources.naming import Action
 from dcc_resources.outcomes import ZipKey
+from dcc_resources.receiving import Hosting, Transfer
 from dcc_resources.segmented_download import Helpers, Segment, SegmentedFetch, Wanted
 from dcc_resources.settings import Settings
 from dcc_resources.staging import Staging
@@ -129,7 +130,7 @@ def helped_by(*servers: Any, at_once: bool = False) -> tuple[Helpers, list[threa
 
 
 def fetched(
-    tmp_path: Path, server: Any, helpers: Helpers | None, part: Part | None = None, **changes: Any
+    tmp_path: Path, server: Any, helpers: Helpers, part: Part | None = None, **changes: Any
 ) -> tuple[SegmentedFetch, Part]:
     part = part or Part()
     wanted = Wanted(KEY, len(CONTENT), MODIFIED, part.received)._replace(**changes)
