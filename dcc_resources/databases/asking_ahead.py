@@ -1,7 +1,7 @@
 """What a write transaction reads portion by portion, read ahead of it on connections of their own.
 
-While the transaction deals with the answer about one portion, the database finds those about the next ones: both
-processors work, of a server and of SQLite, which lets other threads go on while it looks.
+While the transaction deals with the answer about one portion, a server finds those about the next ones: two processors
+work. SQLite is asked by the transaction itself: it works in this process, whose threads would wait for each other.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ _AHEAD: Final = 2
 
 
 def answers_ahead(connection: Connection, ask: Callable[[Connection, Q], A], questions: Iterable[Q]) -> Generator[A]:
-    """The answers to questions in their order; to be closed. A single one is asked on `connection`, without threads.
+    """The answers to questions in their order; to be closed. A single one, or one to SQLite, is asked on `connection`.
 
-    `ask` is called in other threads, and sees what is committed: nothing that the transaction of `connection` has
-    changed, so that this must be nothing that is asked for, and locked against others. What it raises is raised here.
+    Others are asked in threads, and see what is committed. So nothing may be asked for that the transaction of
+    `connection` changes before it has the last answer, or that others may change. What `ask` raises is raised here.
     """
     waiting = iter(questions)
     first = list(islice(waiting, 2))
-    if len(first) < 2:
-        for question in first:
+    if len(first) < 2 or connection.dialect.name == "sqlite":
+        for question in chain(first, waiting):
             yield ask(connection, question)
         return
     engine = connection.engine
