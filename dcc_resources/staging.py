@@ -171,10 +171,14 @@ class Staging:
         """
         try:
             archive = self.archive(key)
-            return archive.stat().st_size == size_bytes and (md5 is None or md5_of(archive) == md5)
+            if archive.stat().st_size != size_bytes:
+                return False
+            # Also where there is nothing to compare with: one that cannot be read could not be opened either.
+            found = md5_of(archive)
         except OSError as error:
             log.warning("The archive %s is fetched anew, for it cannot be read: %s", key, os.strerror(error.errno or 0))
             return False
+        return md5 is None or found == md5
 
 
 class _Places(NamedTuple):

@@ -6,8 +6,6 @@ Everything that happened since the last commit is written in one transaction, ab
 
 from __future__ import annotations
 
-import heapq
-import itertools
 import logging
 import queue
 import time
@@ -16,15 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 
-from dcc_resources.allowance import Allowance
-from dcc_resources.downloading import (
-    Arrived,
-    Broke,
-    DownloadMessage,
-    Progressed,
-    SourceDownloads,
-    Started,
-)
+from dcc_resources.downloading import Arrived, Broke, DownloadMessage, Progressed, Started
 from dcc_resources.errors import (
     ArchiveError,
     ChecksumMismatchError,
@@ -37,15 +27,15 @@ from dcc_resources.errors import (
 from dcc_resources.file_sources.base import SourceAddress
 from dcc_resources.log_context import in_log_context, logging_about, progress_log
 from dcc_resources.outcomes import Problem, ZipOutcome
-from dcc_resources.receiving import Hosting, Transfer
+from dcc_resources.receiving import Transfer
 from dcc_resources.sessions import Session
 from dcc_resources.settings import Settings
-from dcc_resources.source_queues import SourceQueue
 from dcc_resources.staging import Staging
 from dcc_resources.tracker.models import utc_now
 from dcc_resources.tracker.progress import State, Subject
 from dcc_resources.tracker.reference import Phase, Status
 from dcc_resources.tracker.source_statistics import Conduct
+from dcc_resources.zip_attempts import Attempts
 from dcc_resources.zip_jobs import INVALID, TO_VALIDATE, VALID, Checked, Checker, Document, Extracted, Failed, Job
 from dcc_resources.zip_recording import Batch
 
@@ -81,41 +71,29 @@ class Coordinator:
         self.not_downloaded = 0
         self.not_checked = 0
         self.damaged: list[int] = []
-        self._settings, self._session, self._checker = settings, session, checker
+        self._session, self._checker = session, checker
         self._staging = Staging(settings.staging_directory, min_free_bytes=settings.min_free_bytes)
         self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self._pool = ThreadPoolExecutor(settings.workers, thread_name_prefix="check")
-        self._sources = self._open_queues(addresses)
+        self._attempts = Attempts(settings, self._staging, addresses, self._messages.put)
         self._unfinished: dict[int, Job] = {}
         self._transferring: dict[int, Job] = {}
         self._unchecked = 0
-        self._retries: list[tuple[float, int, Job, Hosting]] = []
-        self._order = itertools.count()
         self._batch = Batch()
         self._committed = 0.0
-
-    def _open_queues(self, addresses: Mapping[int, SourceAddress]) -> dict[int, SourceQueue]:
-        allowance = Allowance(self._settings.downloaders)
-        return {
-            number: SourceQueue(SourceDownloads(address, self._settings, self._staging, allowance, self._messages.put))
-            for number, address in addresses.items()
-        }
 
     def __enter__(self) -> Coordinator:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for source in self._sources.values():
-            source.stop()
+        self._attempts.stop()
         self._pool.shutdown(wait=False, cancel_futures=True)
-        deadline = time.monotonic() + _STOP_SECONDS
-        for source in self._sources.values():
-            source.join(max(deadline - time.monotonic(), 0))
+        self._attempts.join(_STOP_SECONDS)
 
     @property
     def conduct(self) -> dict[int, Conduct]:
         """How each file source behaved, by id."""
-        return {number: source.conduct for number, source in self._sources.items()}
+        return self._attempts.conduct
 
     def run(self, jobs: Iterable[Job]) -> Iterator[ZipOutcome]:
         """Process the jobs; yield each zip action's outcome once it is recorded.
@@ -132,7 +110,6 @@ class Coordinator:
                 self._plan_or_leave(job)
         while self._unfinished or self._batch:
             self._session.check()
-            self._begin_retries()
             self._begin_attempts()
             if self._batch and (not self._unfinished or self._until_commit() <= 0):
                 yield from self._commit()
@@ -145,8 +122,9 @@ class Coordinator:
     def _hear(self) -> None:
         """Wait for a message, no longer than until something else is to be done; see to it and to all that follow."""
         wait = self._until_commit() if self._batch else _IDLE_SECONDS
-        if self._retries:
-            wait = min(wait, self._retries[0][0] - time.monotonic())
+        delay = self._attempts.seconds_left()
+        if delay is not None:
+            wait = min(wait, delay)
         try:
             message = self._messages.get(timeout=max(wait, 0.001))
         except queue.Empty:
@@ -174,24 +152,9 @@ class Coordinator:
             case Failed():
                 self._not_extracted(message)
 
-    def _plan(self, job: Job) -> bool:
-        """Let the job wait for its next attempt, at a source still in use; False when there is none."""
-        while (following := job.next_hosting()) is not None:
-            turn, hosting = following
-            source = self._sources.get(hosting.source_id)
-            if source is None or source.given_up:
-                continue
-            if turn == 0:
-                source.add(job, hosting)
-            else:
-                due = time.monotonic() + self._settings.retry_delay * 2 ** (turn - 1)
-                heapq.heappush(self._retries, (due, next(self._order), job, hosting))
-            return True
-        return False
-
     def _plan_or_leave(self, job: Job) -> None:
         """Let the job wait for its next attempt; if there is none, what came of the last one stands."""
-        if self._plan(job):
+        if self._attempts.plan(job):
             return
         if job.download_id is not None and job.last_failure is not None:
             self._batch.propose(Subject.ZIP_DOWNLOAD, job.download_id, job.last_failure)
@@ -199,23 +162,11 @@ class Coordinator:
         else:
             self._leave(job)
 
-    def _begin_retries(self) -> None:
-        while self._retries and self._retries[0][0] <= time.monotonic():
-            _, _, job, hosting = heapq.heappop(self._retries)
-            source = self._sources[hosting.source_id]
-            if source.given_up:
-                self._plan_or_leave(job)
-            else:
-                source.add(job, hosting)
-
     def _begin_attempts(self) -> None:
         """Request downloads, no more of them than what has arrived is checked."""
-        for source in self._sources.values():
-            if source.given_up:
-                for job, _ in source.take_all():
-                    self._plan_or_leave(job)
-            else:
-                self._batch.downloads.extend(source.take(lambda: self._unchecked < _MOST_UNCHECKED))
+        for job in self._attempts.take_stranded():
+            self._plan_or_leave(job)
+        self._batch.downloads.extend(self._attempts.take(lambda: self._unchecked < _MOST_UNCHECKED))
 
     def _started(self, message: Started) -> None:
         number = message.transfer.download_id
@@ -228,10 +179,10 @@ class Coordinator:
     def _arrived(self, message: Arrived) -> None:
         number, received = message.transfer.download_id, message.received
         job = self._transferring.pop(number)
-        self._sources[message.transfer.hosting.source_id].note_arrival(received)
+        self._attempts.sources[message.transfer.hosting.source_id].note_arrival(received)
         job.downloaded = True
         job.size_bytes, job.md5, job.transfer_seconds = received.size_bytes, received.md5, received.seconds
-        job.resumed = received.resumed and not message.transfer.hosting.has_md5
+        job.resumed = received.resumed and received.md5 is None
         self._batch.arrived[job.za_id] = job
         self._batch.progressed[number] = received.size_bytes
         self._batch.received[number] = utc_now()
@@ -241,7 +192,7 @@ class Coordinator:
     def _broke(self, message: Broke) -> None:
         number, hosting, error = message.transfer.download_id, message.transfer.hosting, message.error
         job = self._transferring.pop(number)
-        self._sources[hosting.source_id].note_failure(message)
+        self._attempts.sources[hosting.source_id].note_failure(message)
         self._log_reason(job, error)
         job.failed_hostings.add(hosting.id)
         if isinstance(error, FileMissingError):
@@ -249,22 +200,15 @@ class Coordinator:
         job.last_failure = WRONG_CHECKSUM if isinstance(error, ChecksumMismatchError) else NOT_DOWNLOADED
         self._batch.received[number] = utc_now()
         if isinstance(error, DiskFullError):
-            self._leave_the_larger(hosting.size_bytes or 0)
+            # What is as large has no room either: it is left to the next session.
+            for large in self._attempts.take_large(hosting.size_bytes or 0):
+                self._leave(large)
             goes_on = False
         else:
-            goes_on = self._plan(job)
+            goes_on = self._attempts.plan(job)
         self._batch.propose(Subject.ZIP_DOWNLOAD, number, job.last_failure, promote=not goes_on)
         if not goes_on:
             self._finish(job)
-
-    def _leave_the_larger(self, size_bytes: int) -> None:
-        """The disk had no room for an archive of this size: leave what is as large and waits to the next session."""
-        for source in self._sources.values():
-            for job, hosting in source.take_all():
-                if (hosting.size_bytes or 0) >= size_bytes:
-                    self._leave(job)
-                else:
-                    source.add(job, hosting)
 
     def _extract(self, job: Job) -> None:
         self._unchecked += 1
@@ -389,7 +333,7 @@ class Coordinator:
         while finished:
             # What has been told of is forgotten at once: there may be thousands more.
             job = finished.popleft()
-            source = self._sources.get(job.source_id or 0) if job.downloaded else None
+            source = self._attempts.sources.get(job.source_id or 0) if job.downloaded else None
             outcome = job.outcome(states[job.za_id], None if source is None else source.address)
             _log_outcome(job, outcome)
             yield outcome
@@ -405,7 +349,7 @@ class Coordinator:
         for (job, hosting), number in zip(batch.downloads, written.download_ids, strict=True):
             job.download_id, job.source_id, job.hosting = number, hosting.source_id, hosting
             self._transferring[number] = job
-            self._sources[hosting.source_id].put(Transfer(number, job.key, hosting))
+            self._attempts.sources[hosting.source_id].put(Transfer(number, job.key, hosting))
         return deque(batch.finished), written.states
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import signal
 from collections.abc import Callable
@@ -149,6 +150,29 @@ def test_of_an_archive_that_came_in_two_attempts_it_is_that_of_the_whole(
     assert hashed == [NAME]
 
 
+@only_sqlite
+def test_one_in_two_attempts_is_fetched_whole_before_its_centre_is_blamed_when_the_checksum_listed_is_gone(
+    installation: Installation, folder: Folder, hashed: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = folder.put(KEY)
+    (folder.path / f"{KEY}.md5").write_text(f"{md5(content)}  {NAME}\n")
+    fetch, offsets = LocalConnection.fetch, []
+
+    def breaking(self: Any, action: Any, name: str, sink: Any, *, offset: int = 0, **named: Any) -> None:
+        offsets.append(offset)
+        if len(offsets) == 1:
+            sink(b"#" * 10)
+            raise TransferFailedError("broke off")
+        fetch(self, action, name, sink, offset=offset, **named)
+
+    monkeypatch.setattr(LocalConnection, "fetch", breaking)
+    monkeypatch.setattr(LocalConnection, "read_md5", lambda *_: None)
+    assert installation.run_session().zips[KEY].succeeded
+    assert offsets == [0, 10, 0]
+    assert recorded(installation) == [(len(content), md5(content))]
+    assert hashed == [NAME] * 2
+
+
 @pytest.fixture
 def killed(installation: Installation) -> Callable[[], None]:
     """Runs a session that is killed when the arrival of its archive is recorded and no MD5 is."""
@@ -171,7 +195,8 @@ def test_a_kill_before_it_is_taken_costs_no_download(
     assert installation.run_session().zips[KEY].succeeded
 
     assert recorded(installation) == [(len(content), md5(content))]
-    assert (fetched, hashed) == ([], [NAME])
+    assert fetched == []
+    assert hashed == [NAME] * 2, "first to see whether it can be read"
     assert installation.attempts(KEY) == [(folder.source_id, "xsd done")]
 
 
@@ -215,6 +240,29 @@ def test_an_archive_that_lost_bytes_before_it_was_taken_is_fetched_anew_before_t
         assert list(connection.scalars(select(Reopening.reason))) == [
             "The archive in staging was damaged, perhaps not when it arrived."
         ]
+
+
+@only_sqlite
+def test_one_that_the_disk_does_not_give_back_is_fetched_anew(
+    installation: Installation,
+    folder: Folder,
+    killed: Callable[[], None],
+    fetched: list[int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    content = folder.put(KEY)
+    killed()
+    digest = hashlib.file_digest
+
+    def failing(file: BinaryIO, algorithm: Callable[[], Any]) -> Any:
+        if not fetched:
+            raise OSError(errno.EIO, "Input/output error")
+        return digest(file, algorithm)
+
+    monkeypatch.setattr(hashlib, "file_digest", failing)
+    assert installation.run_session().zips[KEY].succeeded
+    assert fetched == [0]
+    assert recorded(installation) == [(len(content), md5(content))]
 
 
 @only_sqlite

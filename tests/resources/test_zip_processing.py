@@ -335,7 +335,7 @@ def test_such_an_archive_is_tried_again_by_the_next_session_when_its_source_is_l
     fetch_anew = Coordinator._fetch_anew
 
     def given_up_meanwhile(self: Coordinator, job: Job) -> None:
-        self._sources[folder.source_id].given_up = True
+        self._attempts.sources[folder.source_id].given_up = True
         fetch_anew(self, job)
 
     with monkeypatch.context() as patched:
