@@ -6,6 +6,7 @@ million entries; it takes packets and greetings of any length, and more than the
 
 from __future__ import annotations
 
+import contextlib
 import socket
 from collections.abc import Callable
 from typing import Any, Final, cast
@@ -155,7 +156,9 @@ class BoundedPackets(Packetizer):
                     continue
                 with self.turns.own() as mine:
                     if mine:
-                        self.arrived.fill()
+                        # What was there may have been taken meanwhile.
+                        with contextlib.suppress(TimeoutError):
+                            self.arrived.fill()
 
     def _take_for_paramiko(self) -> tuple[int, paramiko.Message] | None:
         """Take what is at hand up to the first message that is not data of the channel."""

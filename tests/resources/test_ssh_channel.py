@@ -259,6 +259,25 @@ class TestTurns:
         assert peer.packets.turns._count == 0
         assert heard == []
 
+    def test_paramikos_thread_goes_on_where_another_took_what_it_saw_arrive(
+        self, peer: Peer, heard: list[Any], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        arrived = peer.packets.arrived
+        fill, calls = arrived.fill, threading.Semaphore(0)
+
+        def note() -> None:
+            calls.release()
+            fill()
+
+        monkeypatch.setattr(arrived, "fill", note)
+        monkeypatch.setattr(arrived, "something", lambda: True)
+        peer.packets.turns.changing_keys = True
+        assert calls.acquire(timeout=20.0)
+        assert calls.acquire(timeout=20.0)
+        peer.send_data(b"data")
+        assert peer.receive(4) == b"data"
+        assert heard == []
+
     def test_who_waits_too_long_gives_up(self, peer: Peer, heard: list[Any]) -> None:
         peer.channel.settimeout(0.3)
         with pytest.raises(TimeoutError):
