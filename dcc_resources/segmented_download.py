@@ -97,10 +97,7 @@ class Segment:
                 self._changed.notify_all()
 
     def _fetch(self, connection: Connection, on_bytes: Callable[[int], object]) -> None:
-        action, name = self.key.action, self.key.file_name
-        modified = self._wanted.modified
-        if not isinstance(connection, ServesSegments) or connection.modified(action, name) != modified:
-            raise TransferFailedError(f"{self.key} is not as it was listed. The next listing tells how it is.")
+        _see_unchanged(connection, self._wanted)
         file = self._file = tempfile.TemporaryFile(dir=self._folder, buffering=0)  # noqa: SIM115 - let go of in the end
 
         def take(block: Block) -> None:
@@ -116,7 +113,8 @@ class Segment:
                     self._changed.notify_all()
             on_bytes(self.received)
 
-        connection.fetch(action, name, take, size=self.end, offset=self.start, modified=modified)
+        action, name = self.key.action, self.key.file_name
+        connection.fetch(action, name, take, size=self.end, offset=self.start, modified=self._wanted.modified)
 
     def pour(self, sink: Callable[[Block], object], look: Callable[[], object]) -> None:
         """Pass on what has arrived and what arrives, until its end or whoever fetches it gives up.
@@ -226,7 +224,10 @@ class SegmentedFetch:
                     segment = following.popleft()
                     if not segment.take_up():
                         segment.pour(sink, lambda: self._look(look))
+                        segment.end_here()
                         continue
+                if sink.received > self._wanted.offset:
+                    _see_unchanged(self._connection, self._wanted)
                 if not self._stopped_before(sink, following):
                     return
 
@@ -273,6 +274,13 @@ class SegmentedFetch:
 
 class _SegmentNext(Exception):  # noqa: N818 - not an error: what comes next is a segment that somebody else has
     pass
+
+
+def _see_unchanged(connection: Connection, wanted: Wanted) -> None:
+    """Raise TransferFailedError unless a file that is begun in its middle is as it was listed."""
+    key = wanted.key
+    if not isinstance(connection, ServesSegments) or connection.modified(key.action, key.file_name) != wanted.modified:
+        raise TransferFailedError(f"{key} is not as it was listed. The next listing tells how it is.")
 
 
 def _bounds(connection: Connection, wanted: Wanted, connections: int) -> list[tuple[int, int]]:

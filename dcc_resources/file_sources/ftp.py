@@ -83,14 +83,21 @@ class FtpConnection(BlockwiseConnection):
     def round_trip(self) -> float | None:
         """How far away the server is; see `ServesSegments.round_trip`."""
         session = self._connected()
-        with self._translated("saying where it can begin a file", TransferFailedError):
-            return session.round_trip() if "MDTM" in session.features else None
+        with (
+            self._translated("saying where it can begin a file", TransferFailedError),
+            time_limit(self._settings.list_timeout, session.interrupt),
+        ):
+            # Some accept REST without heeding it; those that do heed it must say so (RFC 3659, section 5.3).
+            return session.round_trip() if {"MDTM", "REST"} <= session.features else None
 
     def modified(self, action: Action, name: str) -> int | None:
         """When a file was modified; see `ServesSegments.modified`."""
         path = self._path(action, name)
         session = self._connected()
-        with self._translated(f"telling the time of {_shown(path)}", TransferFailedError):
+        with (
+            self._translated(f"telling the time of {_shown(path)}", TransferFailedError),
+            time_limit(self._settings.list_timeout, session.interrupt),
+        ):
             return session.time_of(path)
 
     def close(self) -> None:

@@ -202,8 +202,10 @@ class FtpSession(ftplib.FTP_TLS):
 
     def round_trip(self) -> float | None:
         """Seconds that the server takes to say that it can begin a file in its middle; None where it cannot."""
-        began = time.monotonic()
         with contextlib.suppress(ftplib.error_perm, ftplib.error_temp, ftplib.error_reply):
+            # Of text many servers send all or nothing.
+            self.use_type("I")
+            began = time.monotonic()
             # What it is asked, not what FEAT tells: some tell of what they refuse.
             self.sendcmd("REST 0")
             return time.monotonic() - began

@@ -17,9 +17,10 @@ import pytest
 from dcc_resources import segmented_download
 from dcc_resources.allowance import Allowance
 from dcc_resources.downloading import Arrived, Broke, DownloadMessage, SourceDownloads
-from dcc_resources.errors import SourceUnreachableError, TransferFailedError
+from dcc_resources.errors import SourceTimeoutError, SourceUnreachableError, TransferFailedError
 from dcc_resources.file_sources.base import Block, Connection, ServesSegments
 from dcc_resources.file_sources.connect import connect
+from dcc_resources.file_sources.ftp_session import FtpSession
 from dcc_resources.file_sources.pace import Pace
 from dcc_resources.naming import Action
 from dcc_resources.outcomes import ZipKey
@@ -183,6 +184,42 @@ def test_what_a_helper_does_not_bring_the_first_connection_does(tmp_path: Path, 
     _, part = fetched(tmp_path, first, helpers)
     assert part.content == CONTENT
     assert ended(threads)
+
+
+def test_what_helps_takes_no_more_of_the_disk_than_was_told(tmp_path: Path) -> None:
+    helpers, threads, _ = helped_by(Server(), Server(), at_once=True)
+    part = Part()
+    most = 0
+
+    def look() -> None:
+        nonlocal most
+        most = max(most, part.received + _bytes_of_nameless_files(tmp_path))
+
+    part.on_block = look
+    fetch, part = fetched(tmp_path, Server(), helpers, part)
+    assert part.content == CONTENT
+    assert ended(threads)
+    assert len(CONTENT) < most <= len(CONTENT) + fetch.room
+
+
+def _bytes_of_nameless_files(folder: Path) -> int:
+    total = 0
+    for link in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):
+            if link.readlink().is_relative_to(folder):
+                total += link.stat().st_size
+    return total
+
+
+def test_a_file_that_changed_meanwhile_is_not_gone_on_with(tmp_path: Path) -> None:
+    first = Server(modified=MODIFIED + 1)
+    helpers, threads, _ = helped_by(Server(ends_at=400_000), Server(), at_once=True)
+    part = Part()
+    with pytest.raises(TransferFailedError, match="not as it was listed"):
+        fetched(tmp_path, first, helpers, part)
+    assert ended(threads)
+    assert first.asked == [(0, len(CONTENT))]
+    assert CONTENT.startswith(part.content)
 
 
 @pytest.mark.parametrize("modified", [None, MODIFIED + 1])
@@ -352,6 +389,47 @@ class TestSources:
         assert isinstance(message, Arrived)
         assert message.received.path.read_bytes() == content
         assert len(connections) == 1
+
+    def test_a_server_that_does_not_say_that_it_can_begin_in_the_middle_is_not_believed(
+        self, faulty_ftp_server: Callable[..., Share], source_settings: Settings, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        learn = FtpSession.learn_features
+
+        def learn_less(session: FtpSession) -> None:
+            learn(session)
+            assert "REST" in session.features
+            session.features -= {"REST"}
+
+        monkeypatch.setattr(FtpSession, "learn_features", learn_less)
+        address = faulty_ftp_server().address()
+        with connect(address, source_settings) as connection:
+            assert isinstance(connection, ServesSegments)
+            assert connection.round_trip() is None
+        monkeypatch.undo()
+        with connect(address, source_settings) as connection:
+            assert isinstance(connection, ServesSegments)
+            assert connection.round_trip() is not None
+
+    @pytest.mark.parametrize("question", ["round_trip", "time_of"])
+    def test_a_server_that_answers_without_end_is_not_listened_to_for_ever(
+        self,
+        question: str,
+        faulty_ftp_server: Callable[..., Share],
+        source_settings: Settings,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        def listen(session: FtpSession, *_: str) -> None:
+            while True:
+                with contextlib.suppress(TimeoutError):
+                    if session.sock is None or not session.sock.recv(1):
+                        raise EOFError
+
+        monkeypatch.setattr(FtpSession, question, listen)
+        settings = source_settings.model_copy(update={"list_timeout": 0.2})
+        with connect(faulty_ftp_server().address(), settings) as connection:
+            assert isinstance(connection, ServesSegments)
+            with pytest.raises(SourceTimeoutError):
+                _ = connection.round_trip() if question == "round_trip" else connection.modified(Action.ADD, NAME)
 
     def test_a_server_that_takes_one_connection_only_serves_over_that(
         self,
