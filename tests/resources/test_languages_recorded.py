@@ -51,7 +51,7 @@ ARCHIVE_MODULES = [
         "naming",
         "archives",
         "archive_directory",
-        "downloading",
+        "receiving",
         "download_sink",
         "file_sources.md5_sidecar",
         "submissions",
