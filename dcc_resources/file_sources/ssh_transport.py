@@ -29,6 +29,9 @@ _FAST_CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com")
 # What OpenSSH does not offer by itself any more either, and MACs on SHA-1.
 _WEAK = re.compile(r"cbc|3des|arcfour|md5|sha1\b|ssh-dss|^ssh-rsa$")
 
+# Seconds by which paramiko's own limits come after ours: they would be told as if no SSH server were there.
+_AFTER_OURS = 60.0
+
 # Its threads log each failure with a trace although the same failure reaches the caller as an exception.
 logging.getLogger("paramiko").setLevel(logging.CRITICAL)
 
@@ -122,7 +125,7 @@ class SshTransport:
         options.digests = _strong(options.digests)
         options.kex = _strong(options.kex)
         options.key_types = _first(first_algorithms, _strong(options.key_types))
-        transport.banner_timeout = transport.handshake_timeout = timeout
+        transport.banner_timeout = transport.handshake_timeout = timeout + _AFTER_OURS
         transport.auth_timeout = transport.channel_timeout = timeout
         negotiated = threading.Event()
         transport.start_client(event=negotiated)

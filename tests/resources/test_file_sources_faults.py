@@ -11,6 +11,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from pydantic import SecretStr
@@ -25,6 +26,7 @@ from dcc_resources.errors import (
     SourceUnreachableError,
     TransferFailedError,
 )
+from dcc_resources.file_sources import ssh_transport
 from dcc_resources.file_sources.base import ActionListing, SourceAddress, SourceProtocol
 from dcc_resources.file_sources.connect import connect
 from dcc_resources.naming import Action
@@ -134,6 +136,19 @@ class TestConnecting:
         settings = source_settings.model_copy(update={"login_timeout": 0.5})
         with answering(b"") as hostname, within(10), pytest.raises(SourceTimeoutError, match=r"0\.5 seconds"):
             connect(address_of(protocol, hostname), settings)
+
+    def test_that_an_ssh_server_never_speaks_is_told_however_late_one_looks(
+        self, source_settings: Settings, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        class Late(threading.Event):
+            def wait(self, timeout: float | None = None) -> bool:
+                time.sleep(1.0)
+                return super().wait(timeout)
+
+        monkeypatch.setattr(ssh_transport, "threading", SimpleNamespace(Event=Late))
+        settings = source_settings.model_copy(update={"login_timeout": 0.5})
+        with answering(b"") as hostname, within(10), pytest.raises(SourceTimeoutError, match=r"0\.5 seconds"):
+            connect(address_of(SourceProtocol.SFTP, hostname), settings)
 
     @pytest.mark.parametrize("protocol", REMOTE)
     @pytest.mark.parametrize("greeting", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\xff\xfe\x00" * 500 + b"\r\n"])
