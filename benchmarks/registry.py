@@ -73,11 +73,11 @@ def chosen(names: Sequence[str], known: dict[str, Benchmark]) -> list[Benchmark]
     """
     if not names:
         return list(known.values())
+    wanted = set[str]()
     for name in names:
-        if not any(_is_of(each, name) for each in known):
+        # One by that very name, although longer names begin with it.
+        named = {name} & known.keys() or {each for each in known if each.startswith(f"{name}-")}
+        if not named:
             raise ValueError(f"There is no benchmark {name}. There are: {', '.join(known)}.")
-    return [each for each in known.values() if any(_is_of(each.name, name) for name in names)]
-
-
-def _is_of(name: str, asked: str) -> bool:
-    return name == asked or name.startswith(f"{asked}-")
+        wanted |= named
+    return [each for each in known.values() if each.name in wanted]

@@ -243,6 +243,7 @@ def test_benchmarks_are_found_in_modules_and_chosen_by_name_or_group() -> None:
     assert [each.name for each in chosen(["memory", "upload"], known)] == [
         name for name in known if name == "memory" or name.startswith("upload-")
     ]
+    assert [each.name for each in chosen(["transfer-sftp"], known)] == ["transfer-sftp"]
     assert chosen([], known) == list(known.values())
     with pytest.raises(ValueError, match="There is no benchmark uplo"):
         chosen(["uplo"], known)
