@@ -8,7 +8,6 @@ reads them.
 from __future__ import annotations
 
 import gc
-import hashlib
 import sys
 from collections.abc import Sequence
 from contextlib import closing
@@ -16,6 +15,7 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from dcc_resources.checksums import md5_of
 from dcc_resources.naming import Action, DocumentKind
 from dcc_resources.qc_database.reading import read_document
 
@@ -72,8 +72,6 @@ def apply(url: str, paths: Sequence[Path]) -> int:
 def _document(inc: int, path: Path) -> DocumentToApply:
     from dcc_resources.qc_database.applying import DocumentToApply
 
-    with path.open("rb") as file:
-        md5 = hashlib.file_digest(file, "md5").hexdigest()
     return DocumentToApply(
         action=Action.ADD,
         zip_file=f"H.2013-10-31.{inc}.impc.zip",
@@ -82,7 +80,7 @@ def _document(inc: int, path: Path) -> DocumentToApply:
         centre="H",
         created=date(2013, 10, 31),
         inc=inc,
-        md5=md5,
+        md5=md5_of(path),
         size_bytes=path.stat().st_size,
         tracker_id=inc + 1,
     )

@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final
 
+from dcc_resources.checksums import md5_of_open
 from dcc_resources.errors import BackupError
 from dcc_resources.naming import Action
 
@@ -181,7 +182,7 @@ def compare_staging(index: Path, staging: Path, copies: Path | None, told: Told)
 def _md5_of(path: Path) -> str | None:
     try:
         with open(path, "rb", opener=_no_link) as file:
-            return hashlib.file_digest(file, "md5").hexdigest()
+            return md5_of_open(file)
     except OSError:
         return None
 

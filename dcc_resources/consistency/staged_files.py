@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -11,6 +10,7 @@ from typing import Final
 
 from sqlalchemy import Connection, select
 
+from dcc_resources.checksums import md5_of_open
 from dcc_resources.consistency.inconsistencies import Inconsistency
 from dcc_resources.consistency.tracker_rows import ZipEntry, key_of, state_of, zip_entries
 from dcc_resources.errors import BadFileNameError
@@ -46,7 +46,7 @@ def _wrong_archive(staging: Staging, entry: ZipEntry) -> str | None:
             size = os.fstat(archive.fileno()).st_size
             if size != entry.download.size_bytes:
                 return f"The archive in staging has {size:,} bytes; {entry.download.size_bytes:,} arrived."
-            if entry.md5 is not None and hashlib.file_digest(archive, "md5").hexdigest() != entry.md5:
+            if entry.md5 is not None and md5_of_open(archive) != entry.md5:
                 return f"The archive in staging has not the MD5 of the one that arrived, {entry.md5}."
     except (FileNotFoundError, BadFileNameError):
         return None
@@ -92,7 +92,7 @@ def _wrong_document(path: Path, size_bytes: int | None, md5: str) -> str | None:
             size = os.fstat(document.fileno()).st_size
             if size != size_bytes:
                 return f"The document in staging has {size:,} bytes; {size_bytes or 0:,} were extracted."
-            if hashlib.file_digest(document, "md5").hexdigest() != md5:
+            if md5_of_open(document) != md5:
                 return f"The document in staging has not the MD5 of the one that was extracted, {md5}."
     except OSError as error:
         return f"The document cannot be read in staging: {os.strerror(error.errno or 0)}."

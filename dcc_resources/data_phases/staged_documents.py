@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from pathlib import Path
 
+from dcc_resources.checksums import md5_of
 from dcc_resources.data_phases.documents import DueDocument
 from dcc_resources.errors import BadFileNameError, StagedDocumentLostError
 from dcc_resources.staging import Staging
@@ -26,8 +26,7 @@ def staged_path(staging: Staging, document: DueDocument) -> Path:
     """
     try:
         path = staging.contents(document.key) / document.name.file_name
-        with path.open("rb") as file:
-            found = hashlib.file_digest(file, "md5").hexdigest()
+        found = md5_of(path)
     except (OSError, BadFileNameError) as error:
         reason = os.strerror(error.errno or 0) if isinstance(error, OSError) else str(error)
         raise _lost(document, f"cannot be read in staging ({reason})") from error

@@ -8,7 +8,6 @@ cannot say anything of, for whatever reason, is judged by whoever asked.
 from __future__ import annotations
 
 import gc
-import hashlib
 import logging
 import pickle
 import time
@@ -19,6 +18,7 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any, Final, NamedTuple
 
+from dcc_resources.checksums import md5_of_open
 from dcc_resources.errors import DocumentError
 from dcc_resources.integrity.checking import JUDGED_AT_UPLOAD, check_contents
 from dcc_resources.integrity.context import DocumentContext, ExperimentKey, KnownSpecimen, Where
@@ -207,7 +207,7 @@ def _contents(document: ToCheck) -> list[Content] | None:
 
 def _is_as_validated(document: ToCheck) -> bool:
     with Path(document.path).open("rb") as file:
-        return document.md5 is None or hashlib.file_digest(file, "md5").hexdigest() == document.md5
+        return document.md5 is None or md5_of_open(file) == document.md5
 
 
 def _gather(contents: Iterable[Content], asked: dict[str, set[str]]) -> None:
