@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from dcc_resources.checksums import md5_of
 from dcc_resources.download_sink import DownloadSink
@@ -15,7 +14,7 @@ from dcc_resources.errors import ChecksumMismatchError, SizeMismatchError, Sourc
 from dcc_resources.file_sources.base import Connection
 from dcc_resources.file_sources.pace import Pace
 from dcc_resources.outcomes import ZipKey
-from dcc_resources.segmented_download import Helpers, SegmentedFetch, Sink, Wanted, is_large
+from dcc_resources.segmented_download import Helpers, SegmentedFetch, Wanted
 from dcc_resources.staging import Origin, Staging, disk_errors
 
 _MOST_UNSIZED = 4 * 1024 * 1024 * 1024
@@ -89,10 +88,9 @@ def receive(
     with disk_errors(key):
         staging.prepare(key)
         offset = staging.resumable(key, origin)
-        fetch: _PlainFetch | SegmentedFetch = _PlainFetch(connection, transfer, offset)
-        if helpers is not None and is_large(hosting.size_bytes, offset):
-            wanted = Wanted(key, hosting.size_bytes, hosting.modified, offset)
-            fetch = SegmentedFetch(connection, wanted, staging.part(key).parent, helpers)
+        fetch = SegmentedFetch(
+            connection, Wanted(key, hosting.size_bytes, hosting.modified, offset), staging.root, helpers
+        )
 
         def on_received(received: int) -> None:
             on_bytes(received + fetch.ahead)
@@ -115,33 +113,8 @@ def receive(
     return Received(path, sink.received, md5, time.monotonic() - began, resumed=offset > 0)
 
 
-class _PlainFetch:
-    """A fetch over one connection; as SegmentedFetch, which small archives need not pay for."""
-
-    room: Final = 0
-    ahead: Final = 0
-    helped: Final = 0
-
-    def __init__(self, connection: Connection, transfer: Transfer, offset: int) -> None:
-        self._connection, self._transfer, self._offset = connection, transfer, offset
-
-    def into(self, sink: Sink, look: Callable[[], object]) -> None:  # noqa: ARG002 - nobody else is waited for
-        key, hosting = self._transfer.key, self._transfer.hosting
-        self._connection.fetch(
-            key.action,
-            key.file_name,
-            sink,
-            size=hosting.size_bytes,
-            offset=self._offset,
-            modified=hosting.modified,
-        )
-
-    def close(self) -> None:
-        self._connection.close()
-
-
 @contextlib.contextmanager
-def _kept(pace: Pace, sink: DownloadSink, fetch: _PlainFetch | SegmentedFetch) -> Iterator[None]:
+def _kept(pace: Pace, sink: DownloadSink, fetch: SegmentedFetch) -> Iterator[None]:
     try:
         with pace.kept(lambda: sink.received + fetch.helped, fetch.close):
             yield

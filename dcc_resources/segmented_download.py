@@ -35,11 +35,6 @@ _BLOCK: Final = 1024 * 1024
 _LOOK_SECONDS: Final = 1.0
 
 
-def is_large(size: int | None, offset: int) -> bool:
-    """Whether what is wanted of a file from an offset on may be worth several connections."""
-    return size is not None and size - offset >= LEAST_BYTES
-
-
 class Wanted(NamedTuple):
     """A file of a source as it was listed, which is wanted from an offset on."""
 
@@ -183,10 +178,9 @@ class SegmentedFetch:
     `folder` is where files without a name may lie.
     """
 
-    def __init__(self, connection: Connection, wanted: Wanted, folder: Path, helpers: Helpers) -> None:
+    def __init__(self, connection: Connection, wanted: Wanted, folder: Path, helpers: Helpers | None) -> None:
         self._connection, self._wanted, self._helpers = connection, wanted, helpers
-        bounds = _bounds(connection, wanted, helpers.connections)
-        self._segments = [Segment(wanted, start, end, folder) for start, end in bounds]
+        self._segments = [Segment(wanted, start, end, folder) for start, end in _bounds(connection, wanted, helpers)]
         self._closed = False
 
     @property
@@ -244,7 +238,8 @@ class SegmentedFetch:
     def _offered(self) -> Iterator[None]:
         try:
             for segment in self._segments:
-                self._helpers.offer(segment)
+                if self._helpers is not None:
+                    self._helpers.offer(segment)
             yield
         finally:
             for segment in self._segments:
@@ -283,14 +278,16 @@ def _see_unchanged(connection: Connection, wanted: Wanted) -> None:
         raise TransferFailedError(f"{key} is not as it was listed. The next listing tells how it is.")
 
 
-def _bounds(connection: Connection, wanted: Wanted, connections: int) -> list[tuple[int, int]]:
+def _bounds(connection: Connection, wanted: Wanted, helpers: Helpers | None) -> list[tuple[int, int]]:
     """Where the segments that others may fetch begin and end."""
     size, offset = wanted.size, wanted.offset
+    if helpers is None or helpers.connections < 2 or size is None or size - offset < LEAST_BYTES:
+        return []
     # What could not be gone on with later cannot be begun in the middle either.
-    if size is None or wanted.modified is None or not is_large(size, offset) or connections < 2:
+    if wanted.modified is None:
         return []
     round_trip = connection.round_trip() if isinstance(connection, ServesSegments) else None
     if round_trip is None or round_trip < LEAST_ROUND_TRIP:
         return []
-    length = -(-(size - offset) // connections)
+    length = -(-(size - offset) // helpers.connections)
     return [(start, min(start + length, size)) for start in range(offset + length, size, length)]
