@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeGuard
@@ -183,30 +184,30 @@ class SourceDownloads:
     def _carry_out_all(self, worker: int) -> None:
         connection: Connection | None = None
         used = 0.0
-        while (transfer := self._transfers.take(worker)) is not None and not self._stopping.is_set():
-            if isinstance(transfer, Segment):
-                with self._allowance.spare_place() as spare:
-                    if spare is not None and self._given_up is None:
-                        with logging_about(zip_action=transfer.key):
-                            connection = self._fresh(connection, used) or self._further()
-                            if connection is None and self._connections:
-                                return
-                            connection = self._help(transfer, connection, spare)
-                        used = time.monotonic()
-            elif self._given_up is None:
-                with self._allowance.place() as place:
-                    connection = self._fresh(connection, used)
-                    with logging_about(zip_action=transfer.key):
-                        if connection is None and self._connections:
-                            connection = self._further()
-                            if connection is None and self._connections:
-                                self._transfers.put_back(transfer)
-                                return
-                        connection = self._carry_out(worker, transfer, connection, place)
-                    used = time.monotonic()
-            else:
-                self._tell(Broke(transfer, self._given_up, connecting=True))
+        while (item := self._transfers.take(worker)) is not None and not self._stopping.is_set():
+            if self._given_up is not None:
+                if isinstance(item, Transfer):
+                    self._tell(Broke(item, self._given_up, connecting=True))
+                continue
+            with self._place_for(item) as place, logging_about(zip_action=item.key):
+                if place is None:
+                    continue
+                connection = self._fresh(connection, used)
+                if connection is None and self._connections:
+                    connection = self._further()
+                    if connection is None and self._connections:
+                        if isinstance(item, Transfer):
+                            self._transfers.put_back(item)
+                        return
+                if isinstance(item, Segment):
+                    connection = self._help(item, connection, place)
+                else:
+                    connection = self._carry_out(worker, item, connection, place)
+            used = time.monotonic()
         self._closed(connection)
+
+    def _place_for(self, item: Transfer | Segment) -> AbstractContextManager[Place | None]:
+        return self._allowance.spare_place() if isinstance(item, Segment) else self._allowance.place()
 
     def _fresh(self, connection: Connection | None, used: float) -> Connection | None:
         if connection is None or time.monotonic() - used <= _FRESH_SECONDS:
