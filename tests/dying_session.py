@@ -71,35 +71,30 @@ def _mid_transfer() -> None:
     download_sink.DownloadSink.__call__ = dying  # type: ignore[method-assign]
 
 
-def _before_the_checksum_is_taken() -> None:
-    """Die when the arrival of an archive is recorded, and no MD5 has been taken."""
+def _when_recorded(is_it: Callable[[Batch], bool]) -> None:
+    """Die when a batch of that kind is recorded."""
     write = Batch.write
 
     def dying(self: Batch, connection: Any) -> Any:
-        arrived = bool(self.arrived)
+        due = is_it(self)
         result = write(self, connection)
-        if arrived:
+        if due:
             connection.commit()
             _die()
         return result
 
     Batch.write = dying  # type: ignore[method-assign]
+
+
+def _before_the_checksum_is_taken() -> None:
+    """Die when the arrival of an archive is recorded, and no MD5 has been taken."""
+    _when_recorded(lambda batch: bool(batch.arrived))
     Checker.open = lambda *_: threading.Event().wait()  # type: ignore[method-assign,assignment]
 
 
 def _in_the_middle_of_the_validation() -> None:
     """Die when some documents are recorded as valid and others are not."""
-    write = Batch.write
-
-    def dying(self: Batch, connection: Any) -> Any:
-        partly = bool(self.checked)
-        result = write(self, connection)
-        if partly:
-            connection.commit()
-            _die()
-        return result
-
-    Batch.write = dying  # type: ignore[method-assign]
+    _when_recorded(lambda batch: bool(batch.checked))
 
 
 POINTS: dict[str, Callable[[], None]] = {
