@@ -354,6 +354,13 @@ class TestSources:
         assert [path.name for path in (tmp_path / "staging" / "add").iterdir()] == [NAME]
         return message
 
+    def arrives(self, content: bytes, share: Share, settings: Settings, tmp_path: Path) -> None:
+        """The one archive is put there, and comes as it is."""
+        share.put(f"add/{NAME}", content)
+        message = self.downloaded(share, settings, tmp_path)
+        assert isinstance(message, Arrived)
+        assert message.received.path.read_bytes() == content
+
     @pytest.mark.servers
     @pytest.mark.parametrize("server", ["ftp_server", "ftps_server", "faulty_ftp_server"])
     def test_a_large_archive_comes_over_as_many_connections_as_the_source_may_have(
@@ -367,11 +374,8 @@ class TestSources:
         share: Share = request.getfixturevalue(server)
         share = share() if callable(share) else share
         content = os.urandom(12_000_001)
-        share.put(f"add/{NAME}", content)
         share.put(f"add/{NAME}.md5", hashlib.md5(content).hexdigest().encode())
-        message = self.downloaded(share, source_settings, tmp_path)
-        assert isinstance(message, Arrived)
-        assert message.received.path.read_bytes() == content
+        self.arrives(content, share, source_settings, tmp_path)
         assert 1 <= len(connections) <= source_settings.downloads_per_source
         assert all(isinstance(connection, ServesSegments) for connection in connections)
 
@@ -384,10 +388,7 @@ class TestSources:
     ) -> None:
         share = faulty_ftp_server(without=["REST"])
         content = os.urandom(4_000_001)
-        share.put(f"add/{NAME}", content)
-        message = self.downloaded(share, source_settings, tmp_path)
-        assert isinstance(message, Arrived)
-        assert message.received.path.read_bytes() == content
+        self.arrives(content, share, source_settings, tmp_path)
         assert len(connections) == 1
 
     def test_a_server_that_does_not_say_that_it_can_begin_in_the_middle_is_not_believed(
@@ -449,8 +450,5 @@ class TestSources:
         monkeypatch.setattr("dcc_resources.downloading.connect", first_only)
         share = faulty_ftp_server()
         content = os.urandom(4_000_001)
-        share.put(f"add/{NAME}", content)
-        message = self.downloaded(share, source_settings, tmp_path)
-        assert isinstance(message, Arrived)
-        assert message.received.path.read_bytes() == content
+        self.arrives(content, share, source_settings, tmp_path)
         assert len(made) == 1
