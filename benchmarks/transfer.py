@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from benchmarks.measuring import Comparison, Contender, Timing, clean_environment, timed
@@ -144,19 +145,27 @@ class TransferBenchmark:
         return timing
 
 
-_LARGE = (f"One file of {LARGE_BYTES // MEGABYTE:,} MB", [LARGE_BYTES])
-_SMALL = (f"{SMALL_FILES:,} files of {SMALL_BYTES // 1000} KB", [SMALL_BYTES] * SMALL_FILES)
+@dataclass(frozen=True, slots=True)
+class _Files:
+    """What is fetched: its name in the tables, and the size of each file in bytes."""
+
+    name: str
+    sizes: Sequence[int]
 
 
-def _measured(bench: Bench, protocol: str, host: str, goals: tuple[float, float]) -> Iterator[Finding]:
+_LARGE = _Files(f"One file of {LARGE_BYTES // MEGABYTE:,} MB", [LARGE_BYTES])
+_SMALL = _Files(f"{SMALL_FILES:,} files of {SMALL_BYTES // 1000} KB", [SMALL_BYTES] * SMALL_FILES)
+
+
+def _measured(bench: Bench, protocol: str, host: str, goals: Sequence[tuple[_Files, float]]) -> Iterator[Finding]:
     # vsftpd's anonymous user must reach what it serves.
     bench.folder.chmod(0o755)
     far = host == FAR
     with servers(bench.folder / "servers", ftp=protocol == "ftp", far=far) as running:
-        for number, ((what, sizes), goal) in enumerate(zip((_LARGE, _SMALL), goals, strict=True)):
+        for number, (files, goal) in enumerate(goals):
             place = bench.folder / str(number)
-            benchmark = TransferBenchmark(place, running, sizes, host)
-            title = f"{what} over {protocol.upper()}{f', {DELAY * 1000:.0f} ms there and back' if far else ''}"
+            benchmark = TransferBenchmark(place, running, files.sizes, host)
+            title = f"{files.name} over {protocol.upper()}{f', {DELAY * 1000:.0f} ms there and back' if far else ''}"
             comparison = benchmark.comparison(title, protocol, goal, by_lftp=far or protocol == "ftp")
             comparison.measure(bench.runs, uncounted=0 if far else 1)
             shutil.rmtree(place)
@@ -164,19 +173,15 @@ def _measured(bench: Bench, protocol: str, host: str, goals: tuple[float, float]
 
 
 def _near_sftp(bench: Bench) -> Iterator[Finding]:
-    yield from _measured(bench, "sftp", NEAR, (1.1, 1.0))
-
-
-def _far_sftp(bench: Bench) -> Iterator[Finding]:
-    yield from _measured(bench, "sftp", FAR, (1.0, 1.0))
+    return _measured(bench, "sftp", NEAR, [(_LARGE, 1.1), (_SMALL, 1.0)])
 
 
 def _near_ftp(bench: Bench) -> Iterator[Finding]:
-    yield from _measured(bench, "ftp", NEAR, (1.2, 1.2))
+    return _measured(bench, "ftp", NEAR, [(_LARGE, 1.2), (_SMALL, 1.2)])
 
 
-def _far_ftp(bench: Bench) -> Iterator[Finding]:
-    yield from _measured(bench, "ftp", FAR, (1.2, 1.2))
+def _far(protocol: str, goal: float, files: _Files, bench: Bench) -> Iterator[Finding]:
+    return _measured(bench, protocol, FAR, [(files, goal)])
 
 
 _FAR_ABOUT = (
@@ -184,9 +189,18 @@ _FAR_ABOUT = (
     "beside `lftp` with four connections"
 )
 
+
+def _far_benchmarks(protocol: str, goal: float, tools: tuple[str, ...]) -> Iterator[Benchmark]:
+    # One each, because lftp takes minutes for the small files.
+    about = f"{protocol.upper()} {_FAR_ABOUT}."
+    for name, files in (("large", _LARGE), ("small", _SMALL)):
+        measure = partial(_far, protocol, goal, files)
+        yield Benchmark(f"transfer-{protocol}-far-{name}", about, measure, tools, most_runs=5)
+
+
 BENCHMARKS = [
     Benchmark("transfer-sftp", "SFTP beside `sftp -b`, from a local OpenSSH server.", _near_sftp, ("sftp",)),
-    Benchmark("transfer-sftp-far", f"SFTP {_FAR_ABOUT}.", _far_sftp, ("sftp", "lftp"), most_runs=5),
     Benchmark("transfer-ftp", "FTP beside `lftp`, from a local vsftpd.", _near_ftp, ("lftp", "vsftpd")),
-    Benchmark("transfer-ftp-far", f"FTP {_FAR_ABOUT}.", _far_ftp, ("lftp", "vsftpd"), most_runs=3),
+    *_far_benchmarks("sftp", 1.0, ("sftp", "lftp")),
+    *_far_benchmarks("ftp", 1.2, ("lftp", "vsftpd")),
 ]
