@@ -1,4 +1,4 @@
-"""A MariaDB server of the benchmark's own, as its package sets it up but for where it is."""
+"""A MariaDB server of the benchmark's own, as its package sets it up but for where it is and its buffer pool."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ _PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin"
 _PASSWORD = "benchmark"
 _START_SECONDS = 60
 _STOP_SECONDS = 30
+BUFFER_POOL_GB = 2
+"""Of its memory; docs/operations.md asks for half of the machine's, the package's 128 MB are for a laptop."""
 
 
 class MariaDb:
@@ -58,6 +60,7 @@ def mariadb_server(folder: Path) -> Iterator[MariaDb]:
         port = listener.getsockname()[1]
     command = [str(shutil.which("mariadbd", path=_PATH)), *place, f"--socket={folder / 'socket'}", f"--port={port}"]
     command += ["--bind-address=127.0.0.1", f"--init-file={folder / 'init.sql'}", f"--pid-file={folder / 'pid'}"]
+    command.append(f"--innodb-buffer-pool-size={BUFFER_POOL_GB}G")
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=(folder / "log").open("wb"))
     try:
         server = MariaDb(folder, port)

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
-from benchmarks.mariadb import MariaDb, installed, mariadb_server
+from benchmarks.mariadb import BUFFER_POOL_GB, MariaDb, installed, mariadb_server
 from benchmarks.measuring import Comparison, Contender, Note, Timing, clean_environment, peak_megabytes, timed
 from benchmarks.plain_load import (
     finished_rows,
@@ -217,8 +217,8 @@ _ABOUT = (
     "Documents applied to an empty QC database: read, built into rows, versions and findings included. Beside it the "
     "fastest plain load of the very same rows of all tables, from files written beforehand, in one transaction into "
     "the same schema with the same indexes: `.import` of CSV by `sqlite3` (which looks at no foreign keys and takes "
-    "nulls for empty texts), and `LOAD DATA LOCAL INFILE`, on a server with its default settings. Processor times are "
-    "those of the client's processes, without the MariaDB server."
+    f"nulls for empty texts), and `LOAD DATA LOCAL INFILE`, on a server with a buffer pool of {BUFFER_POOL_GB} GB and "
+    "otherwise its default settings. Processor times are those of the client's processes, without the MariaDB server."
 )
 
 BENCHMARKS = [
