@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import statistics
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -76,7 +77,7 @@ def told_of_known(steps: Sequence[Step]) -> Note:
 
 
 def growth_with_new(
-    folder: Path, server: OpenSsh, amounts: Sequence[int], until: str, centres: Sequence[str] = CENTRES
+    folder: Path, server: OpenSsh, amounts: Sequence[int], until: str, runs: int, centres: Sequence[str] = CENTRES
 ) -> Note:
     """Sessions that take ever more new archives of five small documents to a phase, in a new installation each."""
     steps = []
@@ -85,7 +86,12 @@ def growth_with_new(
         new.register()
         for archive in range(amount):
             new.put(centres[archive % len(centres)], archive // len(centres))
-        steps.append(_step(amount, [_crawl(new, until, amount)], _megabytes(new.home)))
+        timings = [_crawl(new, until, amount)]
+        for _ in range(runs - 1):
+            shutil.rmtree(new.home)
+            new.register()
+            timings.append(_crawl(new, until, amount))
+        steps.append(_step(amount, timings, _megabytes(new.home)))
     return told_of_new(steps[0], steps[1:], until)
 
 
@@ -166,7 +172,7 @@ def _known(bench: Bench) -> Iterator[Note]:
 
 def _new(bench: Bench, until: str) -> Iterator[Note]:
     with openssh_server(bench.folder / "sshd") as server:
-        yield growth_with_new(bench.folder, server, NEW, until)
+        yield growth_with_new(bench.folder, server, NEW, until, bench.runs)
 
 
 _DRAWN = "The plot is in `.bench/`."

@@ -86,9 +86,9 @@ class KnownArchives:
         return clean_environment(**{**home, **self.variables})
 
     def register(self) -> None:
-        """Make the installation, with the centres and their file sources, which are empty."""
+        """Make the installation, with the centres and their file sources, which are empty if they are not there yet."""
         for root in self.roots.values():
-            (root / "add").mkdir(parents=True)
+            (root / "add").mkdir(parents=True, exist_ok=True)
         self.run("init")
         with self.databases() as (_, tracker, _), writing(tracker) as connection:
             self._register(connection)
