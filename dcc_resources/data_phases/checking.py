@@ -23,6 +23,7 @@ from dcc_resources.data_outcomes import DocumentData, ZipData
 from dcc_resources.data_phases.data_session import DataSession, Fact, Recorder, merged
 from dcc_resources.data_phases.document_log import problems_of, worst_first
 from dcc_resources.data_phases.documents import UPLOADED, DueDocument
+from dcc_resources.data_phases.judging_ahead import Due, Judged, judging_ahead, portions
 from dcc_resources.data_phases.judging_basis import basis_of_today, see_to_reference_data
 from dcc_resources.data_phases.qc_documents import (
     QcDocument,
@@ -44,7 +45,7 @@ from dcc_resources.integrity import healing
 from dcc_resources.integrity.checking_ahead import Answer, Checked, CheckingAhead, Question
 from dcc_resources.integrity.checking_process import ToCheck
 from dcc_resources.integrity.judging import Basis, Judgement, judge_document, signature_of
-from dcc_resources.integrity.judging_together import Found, judge_together, newest_document
+from dcc_resources.integrity.judging_together import newest_document
 from dcc_resources.integrity.lookups import SqlLookups
 from dcc_resources.integrity.waiver_store import waivers_in_force
 from dcc_resources.integrity.waivers import Waiver
@@ -68,10 +69,6 @@ JUDGED_FAULTY: Final = State(Phase.DATA, Status.FAILED)
 MANY: Final = 10_000_000
 """Bytes of documents from which on other processes are worth their start."""
 
-Due = tuple[DueDocument, QcDocument]
-
-_TOGETHER: Final = 50
-_FINDINGS_TOGETHER: Final = 5_000
 _HEALING: Final = "What it depends on has changed: documents, waivers or reference data."
 
 
@@ -218,21 +215,32 @@ def _with_known(
 
 def _judge_together(work: DataSession, documents: Iterable[tuple[Due, Checked]], basis: Basis) -> Iterator[Fact]:
     """Judge documents in their order, those in which it is known what is found together."""
-    together: list[tuple[Due, Checked]] = []
-    held = 0
-    for one, checked in documents:
-        if checked.findings is not None:
-            together.append((one, checked))
-            held += len(checked.findings)
-            if len(together) < _TOGETHER and held < _FINDINGS_TOGETHER:
+    with judging_ahead(work, basis) as ahead:
+        for portion in portions(documents):
+            (one, checked), *_ = portion
+            if checked.findings is not None:
+                for judged in ahead.judge(portion):
+                    yield from _facts(work, judged, basis)
                 continue
-        yield from _keep(work, together, basis)
-        together, held = [], 0
-        if checked.error is not None:
-            yield _faulty(work, *one, checked.error)
-        elif checked.findings is None:
+            for judged in ahead.rest():
+                yield from _facts(work, judged, basis)
+            yield _check(work, *one, basis) if checked.error is None else _faulty(work, *one, checked.error)
+        for judged in ahead.rest():
+            yield from _facts(work, judged, basis)
+
+
+def _facts(work: DataSession, judged: Judged, basis: Basis) -> Iterator[Fact]:
+    if judged.judgements is None:
+        for one, _ in judged.portion:
             yield _check(work, *one, basis)
-    yield from _keep(work, together, basis)
+        return
+    share = judged.seconds / len(judged.portion)
+    for (one, checked), result in zip(judged.portion, judged.judgements, strict=True):
+        yield (
+            _gone(*one, result)
+            if isinstance(result, NotFoundError)
+            else _fact(work, *one, result, checked.seconds + share)
+        )
 
 
 def _to_check(work: DataSession, document: DueDocument, stored: QcDocument) -> ToCheck:
@@ -258,37 +266,6 @@ def _answer(work: DataSession, question: Question) -> Answer:
         return Answer({centre: lookups.known_specimens(centre, ids) for centre, ids in question.items()}, newest)
 
     return work.read_qc(ask)
-
-
-def _keep(work: DataSession, together: list[tuple[Due, Checked]], basis: Basis) -> Iterator[Fact]:
-    """Judge documents by what was found in them, in one transaction; each by itself where that is not possible."""
-    work.session.check()
-    began = time.monotonic()
-    found = [Found(stored.id, checked.findings or ()) for (_, stored), checked in together]
-    asked = {checked.newest for _, checked in together if checked.newest}
-
-    def judge(connection: Connection) -> list[Judgement | NotFoundError] | None:
-        # What was said of specimens may hold no more since another document was applied.
-        return judge_together(connection, found, basis) if asked <= {newest_document(connection)} else None
-
-    try:
-        judged = work.write_qc(judge) if together else None
-    except (DatabaseUnreachableError, SessionLostError):
-        raise
-    except Exception as error:
-        log.info("%d documents are judged one by one: %s: %s", len(together), type(error).__name__, error)
-        judged = None
-    if judged is None:
-        for one, _ in together:
-            yield _check(work, *one, basis)
-        return
-    share = (time.monotonic() - began) / len(judged)
-    for (one, checked), result in zip(together, judged, strict=True):
-        yield (
-            _gone(*one, result)
-            if isinstance(result, NotFoundError)
-            else _fact(work, *one, result, checked.seconds + share)
-        )
 
 
 def _check(work: DataSession, document: DueDocument, stored: QcDocument, basis: Basis) -> Fact:

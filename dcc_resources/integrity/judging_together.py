@@ -6,7 +6,7 @@ other, as a document by itself is.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, bindparam, func, select, update
@@ -92,7 +92,7 @@ def _without_history(connection: Connection, documents: Collection[StoredDocumen
     told_of: set[int] = set()
     for chunk in in_chunks(ids):
         told_of.update(connection.scalars(_WITH_FINDINGS, {"documents": chunk}))
-    for kind, of_kind in _by_entity_kind(documents).items():
+    for kind, of_kind in _by_entity_kind(document for document in documents if document.was_judged).items():
         for chunk in in_chunks(of_kind):
             told_of.update(connection.scalars(_KNOWN_INVALID[kind], {"documents": chunk}))
     return [document for document in documents if document.id not in told_of and document.stands]
@@ -100,13 +100,17 @@ def _without_history(connection: Connection, documents: Collection[StoredDocumen
 
 def _judge_quiet(connection: Connection, documents: Collection[StoredDocument], basis: Basis) -> None:
     """Have documents without findings and without a history be valid as they are."""
-    changed: set[int] = set()
-    for kind, of_kind in _by_entity_kind(documents).items():
+    unjudged = [document for document in documents if not document.was_judged]
+    changed = {document.id for document in unjudged}
+    ids_of_kind = _by_entity_kind(unjudged)
+    for kind, of_kind in _by_entity_kind(document for document in documents if document.was_judged).items():
         for chunk in in_chunks(of_kind):
-            unjudged = list(connection.scalars(_UNJUDGED[kind], {"documents": chunk}))
-            if unjudged:
-                connection.execute(_VALID[kind], {"documents": unjudged})
-                changed.update(unjudged)
+            partly = connection.scalars(_UNJUDGED[kind], {"documents": chunk}).all()
+            changed.update(partly)
+            ids_of_kind.setdefault(kind, []).extend(partly)
+    for kind, of_kind in ids_of_kind.items():
+        for chunk in in_chunks(of_kind):
+            connection.execute(_VALID[kind], {"documents": chunk})
     now = {"new_judged_at": utc_now(), "new_judged_by": basis.signature}
     for statement, ids in (
         (_CHANGED, sorted(changed)),
@@ -116,7 +120,7 @@ def _judge_quiet(connection: Connection, documents: Collection[StoredDocument], 
             connection.execute(statement, now | {"documents": chunk})
 
 
-def _by_entity_kind(documents: Collection[StoredDocument]) -> dict[EntityKind, list[int]]:
+def _by_entity_kind(documents: Iterable[StoredDocument]) -> dict[EntityKind, list[int]]:
     """The ids of the documents that may hold a kind of entity."""
     ids: dict[EntityKind, list[int]] = {}
     for document in documents:

@@ -6,16 +6,17 @@ A document too many may be named, never one too few: whether a rule objects is f
 from __future__ import annotations
 
 from collections.abc import Collection
+from contextlib import closing
 from datetime import date
 from typing import Final
 
 from sqlalchemy import Select, and_, bindparam, case, or_, select
 from sqlalchemy.engine import Connection
 
-from dcc_resources.databases.number_lists import as_json, numbers_in, portions
+from dcc_resources.databases.asking_ahead import answers_ahead
+from dcc_resources.databases.number_lists import as_json, numbers_in
 from dcc_resources.qc_database.models import Experiment, ExperimentSpecimen, RelatedSpecimen, Specimen
 from dcc_resources.qc_database.versions import same_text
-from dcc_resources.qc_database.vocabulary import EntityKind
 
 _SPECIMEN: Final = Specimen.__table__
 _OWNER: Final = _SPECIMEN.alias("owner")
@@ -71,21 +72,26 @@ def _questionable_relations() -> Select[tuple[int]]:
     )
 
 
-_QUESTIONABLE: Final = {
-    EntityKind.EXPERIMENT: _questionable_experiments(),
-    EntityKind.SPECIMEN: _questionable_relations(),
-}
+_QUESTIONABLE: Final = (_questionable_experiments(), _questionable_relations())
+_AT_ONCE: Final = 1_000
 
 
 def questionable(connection: Connection, document_ids: Collection[int], latest_day: date) -> set[int]:
     """Those of the documents that the rules `ABOUT_SPECIMENS` may find something in, as the database is at present.
 
     For documents all of whose entities have rows; `latest_day` is the last that is not in the future. Two statements
-    for every 2,000 documents.
+    for every 1,000 documents, of which a server works on two at once.
     """
-    found: set[int] = set()
-    for ids in portions(document_ids):
-        asked = {"documents": as_json(ids)}
-        found.update(connection.scalars(_QUESTIONABLE[EntityKind.SPECIMEN], asked))
-        found.update(connection.scalars(_QUESTIONABLE[EntityKind.EXPERIMENT], asked | {"latest_day": latest_day}))
-    return found
+    ordered = sorted(document_ids)
+    questions = (
+        (asked, as_json(ordered[first : first + _AT_ONCE]))
+        for first in range(0, len(ordered), _AT_ONCE)
+        for asked in _QUESTIONABLE
+    )
+
+    def ask(connection: Connection, question: tuple[Select[tuple[int]], str]) -> list[int]:
+        asked, documents = question
+        return list(connection.scalars(asked, {"documents": documents, "latest_day": latest_day}))
+
+    with closing(answers_ahead(connection, ask, questions)) as answers:
+        return {document_id for answer in answers for document_id in answer}

@@ -24,6 +24,12 @@ class StoredDocument(NamedTuple):
     centre: str
     action: str
     state: str
+    judged_by: str | None
+
+    @property
+    def was_judged(self) -> bool:
+        """Whether it was ever judged; before that, nothing is said of the validity of what it brought."""
+        return self.judged_by is not None
 
     @property
     def deletes(self) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dcc_resources.data_phases import checking
+from dcc_resources.data_phases import checking, judging_ahead
 from dcc_resources.data_phases.corrections import recheck
 from dcc_resources.data_phases.uploading import upload_documents
 from dcc_resources.errors import HelperEndedError, InternalFaultError
@@ -83,8 +83,8 @@ def test_documents_that_cannot_be_judged_together_are_judged_one_by_one(
         judge_together(connection, *more)
         return 1 // 0
 
-    judge_together = checking.judge_together
-    monkeypatch.setattr(checking, "judge_together", break_down)
+    judge_together = judging_ahead.judge_together
+    monkeypatch.setattr(judging_ahead, "judge_together", break_down)
     data.put(ZIP, specimens(), experiments(), experiments("2013-11-05.1", first=9))
     data.validate()
     data.take_up(until=Phase.UPLOAD)
