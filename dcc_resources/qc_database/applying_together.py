@@ -8,7 +8,7 @@ large, or cannot be read or stored as they are. A failure leaves nothing of any 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final
+from typing import Final
 
 from sqlalchemy import Connection, Engine
 
@@ -155,26 +155,28 @@ class _Group:
 
     def _add_entities(self, kind: EntityKind, entities: BuiltEntities, document_id: int) -> list[UploadFinding]:
         """Take the entities of one kind, and open versions of those that are new; what keeps the others from it."""
-        keys, lines, rows = entities
+        keys = entities.keys
         current, own, new_id = self._current[kind], kind.value, self._lifetime_id
         if current.keys().isdisjoint(keys) and len(set(keys)) == len(keys):
             # Nearly always so, and much faster than to judge each.
-            self._entities[kind].extend([(*row, 1, None) for row in rows])
-            self._lifetimes.extend([(new_id(), own, row[0], document_id, None) for row in rows])
-            current.update((key, Version(int(row[0] or 0), document_id)) for key, row in zip(keys, rows, strict=True))
+            if entities.text is None:
+                self._entities[kind].extend(entities.rows)
+            else:
+                self._bulk.add_lines(own, len(keys), entities.text)
+            self._lifetimes.extend([(new_id(), own, row_id, document_id, None) for row_id in entities.ids])
+            current.update((key, Version(row_id, document_id)) for key, row_id in zip(keys, entities.ids, strict=True))
             return []
-        return [*self._judged(kind, zip(keys, lines, rows, strict=True), document_id)]
+        return [*self._judged(kind, entities, document_id)]
 
-    def _judged(
-        self, kind: EntityKind, entities: Iterator[tuple[Any, ...]], document_id: int
-    ) -> Iterator[UploadFinding]:
+    def _judged(self, kind: EntityKind, entities: BuiltEntities, document_id: int) -> Iterator[UploadFinding]:
         current = self._current[kind]
-        for key, line, row in entities:
+        built = zip(entities.keys, entities.lines, entities.ids, entities.all_rows(), strict=True)
+        for key, line, row_id, (*values, _, is_valid) in built:
             judgement = Judgement(Action.ADD, kind, key, current.get(key), document_id, ())
-            finding = judge(judgement, line, row[0])
-            self._entities[kind].append((*row, int(finding is None), None))
+            finding = judge(judgement, line, row_id)
+            self._entities[kind].append((*values, int(finding is None), is_valid))
             if finding is not None:
                 yield finding
                 continue
-            self._lifetimes.append((self._lifetime_id(), kind.value, row[0], document_id, None))
-            current[key] = Version(row[0], document_id)
+            self._lifetimes.append((self._lifetime_id(), kind.value, row_id, document_id, None))
+            current[key] = Version(row_id, document_id)

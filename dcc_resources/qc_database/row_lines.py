@@ -12,6 +12,7 @@ FEW_ROWS: Final = 100
 """How many rows at most are better inserted than loaded."""
 
 _NULL: Final = "\\N"
+_AS_TEXT: Final = str(None)
 _SPECIAL: Final = re.compile(r"[\\\t\n\r\0]")
 _ESCAPES: Final = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "\0": "\\0"})
 _ESCAPED: Final = re.compile(r"\\(.)")
@@ -19,23 +20,27 @@ _MEANT: Final = {"t": "\t", "n": "\n", "r": "\r", "0": "\0", "\\": "\\"}
 
 
 def as_lines(rows: Sequence[Row]) -> bytes:
-    """The rows in UTF-8, a line each, for FIELDS TERMINATED BY '\\t' ESCAPED BY '\\\\' LINES TERMINATED BY '\\n'."""
-    lines = [
-        "\t".join([_NULL if one is None else one if type(one) is str else repr(one) for one in row]) for row in rows
-    ]
-    lines.append("")
-    text = "\n".join(lines)
+    """The rows in UTF-8, a line each, for FIELDS TERMINATED BY '\\t' ESCAPED BY '\\\\' LINES TERMINATED BY '\\n'.
+
+    They are of one table, so that all are as long.
+    """
+    if not rows:
+        return b""
+    fields = len(rows[0])
+    line = "\t".join(["%s"] * fields) + "\n"
+    text = "".join([line % row for row in rows])
     # Rows that hold nothing special are told by what there is of tabs, ends of lines and nulls, and nothing else.
     plain = (
         text.count("\n") == len(rows)
-        and text.count("\t") == sum(map(len, rows)) - len(rows)
-        and text.count("\\") == sum([row.count(None) for row in rows])
+        and text.count("\t") == (fields - 1) * len(rows)
+        and text.count(_AS_TEXT) == sum([row.count(None) for row in rows])
+        and "\\" not in text
         and "\r" not in text
         and "\0" not in text
     )
-    if not plain:
-        text = "".join(["\t".join([_field(one) for one in row]) + "\n" for row in rows])
-    return text.encode()
+    if plain:
+        return text.replace(_AS_TEXT, _NULL).encode()
+    return "".join(["\t".join([_field(one) for one in row]) + "\n" for row in rows]).encode()
 
 
 def rows_of_lines(lines: bytes) -> Iterator[tuple[str | None, ...]]:

@@ -13,25 +13,41 @@ import itertools
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from dcc_resources.naming import DocumentKind
 from dcc_resources.qc_database import contents as said
 from dcc_resources.qc_database.building_process import Order
 from dcc_resources.qc_database.entity_keys import Key, key_of
-from dcc_resources.qc_database.procedure_rows import Row
+from dcc_resources.qc_database.procedure_rows import Row, Value
 from dcc_resources.qc_database.reading import read_bytes
 from dcc_resources.qc_database.row_building import NUMBERED, RowBuilder, TooLong
-from dcc_resources.qc_database.row_lines import as_lines
+from dcc_resources.qc_database.row_lines import as_lines, rows_of_lines
 from dcc_resources.qc_database.vocabulary import EntityKind
+
+_NEW: Final = (1, None)
+"""The last columns of an entity: it is current, and nobody has judged whether it is valid."""
 
 
 class BuiltEntities(NamedTuple):
-    """The entities of one kind, in the order of the document: keys, lines, and rows as `EntityRow` has them."""
+    """The entities of one kind, in the order of the document: keys, lines, ids, and rows with all of their columns.
+
+    Rows as if all entities were to be current. Where lines were ordered, there are no rows but their `text`.
+    """
 
     keys: list[Key]
     lines: list[int]
+    ids: list[int]
     rows: list[Row]
+    text: bytes | None = None
+
+    def all_rows(self) -> Iterable[tuple[Value, ...]]:
+        """The rows, whichever way they are held; those of lines have nothing but texts and nulls."""
+        return self.rows if self.text is None else rows_of_lines(self.text)
+
+    def with_lines(self) -> BuiltEntities:
+        """The same, with lines for rows."""
+        return self._replace(rows=[], text=as_lines(self.rows))
 
 
 Look = Callable[[Sequence[said.Content]], Any]
@@ -97,7 +113,7 @@ def _built(read: Read, order: Order) -> WholeDocument:
     tables: dict[str, list[Row]] = {name: [] for name in order.limits}
     ids = {name: itertools.count(order.next_ids[name]) for name in NUMBERED}
     builder = RowBuilder(order.document_id, {name: one.__next__ for name, one in ids.items()}, tables, order.limits)
-    found = {kind: BuiltEntities([], [], []) for kind in EntityKind}
+    found = {kind: BuiltEntities([], [], [], []) for kind in EntityKind}
     block: said.Block | None = None
     plain = True
     for content in read.contents:
@@ -108,18 +124,20 @@ def _built(read: Read, order: Order) -> WholeDocument:
             if isinstance(made, TooLong):
                 plain = False
                 continue
-            keys, lines, rows = found[made.kind]
+            keys, lines, row_ids, rows, _ = found[made.kind]
             keys.append(key_of(block, content))
             lines.append(content.line)
-            rows.append(made.values)
+            row_ids.append(made.id)
+            rows.append((*made.values, *_NEW))
         plain = plain and block is not None
+    entities = {kind.value: some for kind, some in found.items() if some.keys}
     return WholeDocument(
         order.document_id,
         dict(order.next_ids),
         {name: next(one) for name, one in ids.items()},
         plain,
         True,
-        {kind.value: entities for kind, entities in found.items() if entities.keys},
+        {kind: some.with_lines() for kind, some in entities.items()} if order.as_lines else entities,
         {} if order.as_lines else {name: rows for name, rows in tables.items() if rows},
         {name: (len(rows), as_lines(rows)) for name, rows in tables.items() if rows} if order.as_lines else {},
         builder.measured,

@@ -20,7 +20,6 @@ from dcc_resources.qc_database.building_process import BuiltBlock, read_for_uplo
 from dcc_resources.qc_database.contents import Content, Entity
 from dcc_resources.qc_database.models import Lifetime
 from dcc_resources.qc_database.reading import read_document
-from dcc_resources.qc_database.row_lines import as_lines, rows_of_lines
 from dcc_resources.qc_database.rows import DOCUMENT_TABLES
 from dcc_resources.qc_database.writing_xml import write_document
 from tests.databases import only_mariadb, only_sqlite
@@ -230,16 +229,3 @@ def test_lines_are_inserted_where_the_server_takes_no_files(qc_database: Engine,
         clear(qc_database)
     assert rows[0] == rows[1]
     assert {row[10] for row in rows[0]["measurement"]} == set(values)
-
-
-def test_lines_say_what_rows_said() -> None:
-    rows = [
-        ("a", None, 1, 2.5),
-        ("\\N", None, "\t", "x\ny"),
-        ("\\", "\r", "\0", ""),
-        (None, None, None, "µ\\t"),
-        ("\\",),
-    ]
-    told = [tuple(None if one is None else str(one) for one in row) for row in rows]
-    assert list(rows_of_lines(as_lines(rows))) == told
-    assert as_lines(rows).count(b"\n") == len(rows)
