@@ -26,7 +26,14 @@ from sqlalchemy import (
 )
 
 from dcc_resources.contexts.touched import same_length
-from dcc_resources.databases.number_lists import as_json, numbers_in, only_compared, pairs_in
+from dcc_resources.databases.number_lists import (
+    as_json,
+    listed,
+    numbers_in,
+    numbers_of,
+    only_compared,
+    pairs_in,
+)
 from dcc_resources.qc_database.bulk import insert_bulk
 from dcc_resources.qc_database.models import (
     ContextMember,
@@ -130,21 +137,16 @@ def with_specimens(runs: Select[Any], experiment: Any, colonies: int | ColumnEle
 
 
 def present_members(connection: Connection, run_ids: Collection[int], colonies: int) -> set[Member]:
-    """What these runs are to be counted under; a few thousand ids at once."""
-    return {Member(run_id, *place[-2:]) for run_id, place in present_places(connection, run_ids, colonies)}
+    """What these runs are to be counted under; `AT_ONCE` ids at most."""
+    places = present_places(connection, run_ids, colonies)
+    return {Member(run_id, place.genotype, place.strain_id) for run_id, place in places}
 
 
 def present_places(connection: Connection, run_ids: Collection[int], colonies: int) -> set[tuple[int, Place]]:
-    """Where the measurements of these runs are to be counted; a few thousand ids at once."""
-    known: dict[tuple[Any, ...], Place] = {}
-    found: set[tuple[int, Place]] = set()
-    for row in connection.execute(_PRESENT, {"runs": as_json(run_ids), "colonies": colonies}).all():
-        said = row[1:]
-        place = known.get(said)
-        if place is None:
-            place = known[said] = Place._make(_without_blanks(said))
-        found.add((row[0], place))
-    return found
+    """Where the measurements of these runs are to be counted; `AT_ONCE` ids at most."""
+    rows = connection.execute(_PRESENT, {"runs": as_json(run_ids), "colonies": colonies}).all()
+    places = [(Place._make(_without_blanks(said)), numbers_of(runs)) for runs, *said in rows]
+    return {(run_id, place) for place, runs in places for run_id in runs}
 
 
 def recorded_members(connection: Connection, run_ids: Collection[int]) -> set[Member]:
@@ -227,9 +229,15 @@ def _present() -> CompoundSelect[Any]:
 
 def _counted(kind: EntityKind, owner: Any, genotype: ColumnElement[str], strain: ColumnElement[str]) -> Select[Any]:
     owned = and_(only_compared(_RUN.c.owner_kind) == kind.value, _RUN.c.owner_id == owner.c.id)
-    columns = (_RUN.c.id, _RUN.c.document_id, owner.c.centre, owner.c.pipeline, _RUN.c.procedure_id)
-    counted = select(*columns, genotype, strain).select_from(_RUN).join(owner, owned)
+    place = (_RUN.c.document_id, owner.c.centre, owner.c.pipeline, _RUN.c.procedure_id, genotype, strain)
+    counted = select(listed(_RUN.c.id), *place).select_from(_RUN).join(owner, owned).group_by(*place)
     return counted.where(_RUN.c.id.in_(numbers_in("runs")), owner.c.is_current, owner.c.is_valid)
+
+
+def _recorded() -> Select[Any]:
+    # Joined, because MariaDB looks at all members when they are to be among the numbers.
+    given = numbers_in("runs").subquery()
+    return select(_MEMBER).select_from(given).join(_MEMBER, _MEMBER.c.procedure_run_id == given.c.value)
 
 
 def _summed() -> Select[Any]:
@@ -239,9 +247,8 @@ def _summed() -> Select[Any]:
     return summed.join(_MEASUREMENT, measurement.procedure_run_id == group.c.first).group_by(*columns)
 
 
-_GIVEN: Final = _MEMBER.c.procedure_run_id.in_(numbers_in("runs"))
 _PRESENT: Final = _present()
-_RECORDED: Final = select(_MEMBER).where(_GIVEN)
+_RECORDED: Final = _recorded()
 _FORGET: Final = delete(_MEMBER).where(_MEMBER.c.procedure_run_id.in_(bindparam("runs", expanding=True)))
 _DESCRIBED: Final = (
     select(

@@ -8,11 +8,14 @@ have got another genotype or strain.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from contextlib import closing
+from functools import partial
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, exists, func, select, union_all, update
 
-from dcc_resources.databases.number_lists import as_json, numbers_in, only_compared
+from dcc_resources.databases.asking_ahead import answers_ahead
+from dcc_resources.databases.number_lists import AT_ONCE, as_json, listed, numbers_in, numbers_of, only_compared
 from dcc_resources.qc_database.models import (
     Document,
     Experiment,
@@ -32,7 +35,7 @@ _SPECIMEN: Final = Specimen.__table__
 _EXPERIMENT: Final = Experiment.__table__
 _NAMED: Final = ExperimentSpecimen.__table__
 
-DOCUMENTS_AT_ONCE: Final = 500
+DOCUMENTS_AT_ONCE: Final = 2_500
 MEASUREMENTS_AT_ONCE: Final = 500_000
 """How many documents, and measurements of them, are taken into account in one transaction."""
 
@@ -111,38 +114,47 @@ def touched_runs(connection: Connection, document_ids: Collection[int]) -> dict[
 
 
 def _touched(connection: Connection, document_ids: Collection[int], statement: Select[Any]) -> dict[int, int]:
-    if not document_ids:
-        return {}
+    """By a statement of `_touching`; the transaction of `connection` has not written anything that it looks at."""
     found: dict[int, int] = {}
     ordered = sorted(document_ids)
-    for chunk in in_chunks(ordered):
-        given = {"documents": as_json(chunk), "from": chunk[0], "to": chunk[-1], "last": ordered[-1]}
-        rows = connection.execute(statement, given).all()
+    look = partial(_touched_by, statement=statement, last=max(ordered, default=0))
+    with closing(answers_ahead(connection, look, in_chunks(ordered))) as answers:
         # Documents are asked for oldest first: those of a later chunk are newer.
-        found.update((run_id, document_id) for run_id, document_id in rows)
+        for touched in answers:
+            found.update(touched)
+    return found
+
+
+def _touched_by(connection: Connection, ordered: Sequence[int], statement: Select[Any], last: int) -> dict[int, int]:
+    given = {"documents": as_json(ordered), "from": ordered[0], "to": ordered[-1], "last": last}
+    found: dict[int, int] = {}
+    for document_id, run_ids in connection.execute(_OWN, given).all():
+        found.update(dict.fromkeys(numbers_of(run_ids), document_id))
+    for run_id, document_id in connection.execute(statement, given).all():
+        found[run_id] = max(document_id, found.get(run_id, document_id))
     return found
 
 
 def _touching(left: ColumnElement[bool] | None) -> Select[Any]:
-    """The runs that the documents in `documents` touch, each with the newest of these documents that does.
+    """The runs of others that the documents in `documents` touch, each with the newest of these documents that does.
 
     Those that they touch by specimens are left out where their own document is `left` and newer than `last`.
     """
-    given = numbers_in("documents")
-    parts = [select(_RUN.c.id.label("run_id"), _RUN.c.document_id).where(_RUN.c.document_id.in_(given))]
+    parts = []
     owned = and_(_RUN.c.owner_kind == _LIFETIME.c.entity_kind, _RUN.c.owner_id == _LIFETIME.c.entity_id)
     is_specimen = only_compared(_LIFETIME.c.entity_kind) == EntityKind.SPECIMEN.value
     of_specimen = and_(is_specimen, _LIFETIME.c.entity_id == _SPECIMEN.c.id)
     for changed_by in (_LIFETIME.c.opened_by, _LIFETIME.c.ended_by):
-        touched = select(_RUN.c.id, changed_by).select_from(_LIFETIME).where(changed_by_documents(changed_by))
-        parts.append(touched.join(_RUN, owned))
+        changed = changed_by.label("changed_by")
+        touched = select(_RUN.c.id, changed).select_from(_LIFETIME).where(changed_by_documents(changed_by))
+        parts.append(touched.join(_RUN, owned).where(_RUN.c.document_id != changed_by, ~is_specimen))
         about = _experiments_about(touched.join(_SPECIMEN, of_specimen))
         if left is not None:
             its_own = (_DOCUMENT.c.id == _EXPERIMENT.c.document_id) & (_DOCUMENT.c.id > bindparam("last"))
             about = about.where(~exists().where(its_own & left))
         parts.append(about)
     touching = union_all(*parts).subquery()
-    return select(touching.c.run_id, func.max(touching.c.document_id)).group_by(touching.c.run_id)
+    return select(touching.c.id, func.max(touching.c.changed_by)).group_by(touching.c.id)
 
 
 def changed_by_documents(changed_by: ColumnElement[Any]) -> ColumnElement[bool]:
@@ -192,6 +204,11 @@ def same_length(one: Any, other: Any) -> ColumnElement[bool]:
 _LEFT_OUT: Final = select(_DOCUMENT.c.id).where(
     _DOCUMENT.c.id.in_(numbers_in("documents")),
     _DOCUMENT.c.contexts_built.is_(False) | _DOCUMENT.c.judged_at.is_(None),
+)
+_OWN: Final = (
+    select(_RUN.c.document_id, listed(_RUN.c.id))
+    .where(_RUN.c.document_id.in_(numbers_in("documents")))
+    .group_by(_RUN.c.document_id, _RUN.c.id // AT_ONCE)
 )
 _ALL: Final = _touching(None)
 _LEFT_FOR_CONTEXTS: Final = _touching(_due_for_contexts())

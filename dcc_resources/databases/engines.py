@@ -26,12 +26,16 @@ WRITES: Final = "dcc_writes"
 BUSY_SECONDS: Final = 30.0
 """How long a statement waits for another writer's lock."""
 
+LISTED_BYTES: Final = 1 << 20
+"""How long the text may be that a statement makes of a group of rows (`number_lists.listed`); the rest is cut off."""
+
 _CONNECT_SECONDS = 10
 _ANSWER_SECONDS = 300
 _SESSION = (
     "SET SESSION time_zone = '+00:00', "
     "SESSION sql_mode = 'STRICT_TRANS_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION', "
-    f"SESSION innodb_lock_wait_timeout = {int(BUSY_SECONDS)}"
+    f"SESSION innodb_lock_wait_timeout = {int(BUSY_SECONDS)}, "
+    f"SESSION group_concat_max_len = {LISTED_BYTES}"
 )
 
 _MYSQL_CONTENTION = frozenset({1020, 1205, 1206, 1213, 1637})

@@ -1,8 +1,13 @@
-"""Thousands of numbers given to a statement as one parameter, so that it is made once, whatever their number.
+"""Thousands of numbers given to a statement as one parameter, and answered by it as one text a group.
+
+Given so, a statement is made once, whatever their number.
 
 The parameter is a JSON array: SQLite (3.38) takes it apart by `json_each`, MySQL (8.0) and MariaDB (10.6) do by
 `JSON_TABLE`. A list of parameters costs SQLAlchemy more for each number than the database takes to look it up. Only for
 what is read: MariaDB 10 looks at the whole table to change or delete the rows that such a list names.
+
+What a statement answers for each number, but is the same for many, is grouped by that, with the numbers as a text: the
+driver of MySQL and MariaDB is written in Python, and takes longer for a row than the server does.
 """
 
 from __future__ import annotations
@@ -47,6 +52,20 @@ def pairs_in(parameter: str) -> TableValuedAlias:
     The other table is looked up by pairs, and not the other way round.
     """
     return _Pairs(bindparam(parameter)).table_valued(Column("first", BIG), Column("second", BIG))
+
+
+def listed(column: ColumnElement[int]) -> ColumnElement[str]:
+    """The distinct numbers in the rows of a group, for `numbers_of`; `AT_ONCE` at most, because a server cuts them off.
+
+    `engines` has it do so behind many times as many.
+    """
+    return func.group_concat(column.distinct())
+
+
+def numbers_of(text: str) -> list[int]:
+    """The numbers that `listed` found for a group, in any order."""
+    numbers: list[int] = json.loads(f"[{text}]")
+    return numbers
 
 
 def only_compared(column: ColumnElement[str]) -> ColumnElement[str]:

@@ -14,7 +14,7 @@ from dcc_resources.contexts import building, overviews, touched
 from dcc_resources.contexts.building import build_contexts
 from dcc_resources.contexts.overviews import build_overviews
 from dcc_resources.naming import Action
-from dcc_resources.qc_database import models
+from dcc_resources.qc_database import models, versions
 from tests.databases import only_sqlite
 from tests.resources.qc_contexts import assert_contexts_are_right, submit
 from tests.resources.qc_documents import experiment, specimen
@@ -125,6 +125,28 @@ def test_experiments_that_wait_themselves_are_counted_once_and_by_their_own_docu
     with qc_database.connect() as connection:
         told = connection.execute(select(HISTORY.c.document_id, HISTORY.c.measurements).order_by(HISTORY.c.id)).all()
     assert [tuple(row) for row in told] == [(experiments[0], 1), (experiments[1], 2)]
+
+
+def test_what_documents_touch_is_the_same_however_many_are_looked_at_at_once(
+    qc_database: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that several documents touch is the newest one's; one that withdraws has runs of its own."""
+    submitted = [
+        submit(qc_database, Action.ADD, specimen("S1", colony_id="C1")),
+        submit(qc_database, Action.ADD, experiment("E1", ["S1"]), experiment("E2", ["S1"])),
+        submit(qc_database, Action.EDIT, specimen("S1", colony_id="C2")),
+        submit(qc_database, Action.EDIT, experiment("E1", ["S1"], "2")),
+        submit(qc_database, Action.DELETE, experiment("E2", ["S1"])),
+    ]
+    documents = [one.document_id for one in submitted]
+    with qc_database.connect() as connection:
+        at_once = touched.touched_runs(connection, documents)
+        monkeypatch.setattr(versions, "CHUNK", 1)
+        one_by_one = touched.touched_runs(connection, documents)
+    assert at_once == one_by_one
+    assert sorted(at_once.values()) == [documents[3]] * 2 + [documents[4]] * 2
+    build(qc_database)
+    assert_contexts_are_right(qc_database)
 
 
 def test_a_build_that_ends_between_transactions_is_gone_on_with(

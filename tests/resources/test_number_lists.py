@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from sqlalchemy import Engine, insert, select
 
-from dcc_resources.databases.number_lists import AT_ONCE, as_json, numbers_in, only_compared, pairs_in, portions
+from dcc_resources.databases.number_lists import (
+    AT_ONCE,
+    as_json,
+    listed,
+    numbers_in,
+    numbers_of,
+    only_compared,
+    pairs_in,
+    portions,
+)
 from dcc_resources.qc_database import models
 from dcc_resources.qc_database.database import writing
 
@@ -40,6 +49,27 @@ def test_pairs_are_rows_to_be_joined(qc_database: Engine) -> None:
     with qc_database.connect() as connection:
         rows = connection.execute(joined, {"pairs": as_json([(2**40, 7), (1, 8), (1, 9), (3, 10)])})
         assert sorted(map(tuple, rows)) == [("a", 8), ("a", 9), ("b", 7)]
+
+
+def test_numbers_of_a_group_are_one_text_with_each_of_them_once(qc_database: Engine) -> None:
+    with writing(qc_database) as connection:
+        rows = [("a", "x", 1), ("a", "y", 2**40), ("a", "z", 1), ("b", "x", 7)]
+        columns = ("build", "name", "snapshot_id")
+        connection.execute(insert(WORD), [dict(zip(columns, row, strict=True)) for row in rows])
+    grouped = select(WORD.c.build, listed(WORD.c.snapshot_id)).group_by(WORD.c.build)
+    with qc_database.connect() as connection:
+        found = {build: sorted(numbers_of(text)) for build, text in connection.execute(grouped)}
+    assert found == {"a": [1, 2**40], "b": [7]}
+
+
+def test_as_many_numbers_as_are_asked_for_at_once_come_whole(qc_database: Engine) -> None:
+    """MySQL has a text of 1,024 bytes cut off, MariaDB one of a million, with no more than a warning."""
+    largest = [2**63 - 1 - number for number in range(AT_ONCE)]
+    given = numbers_in("ids").subquery()
+    with qc_database.connect() as connection:
+        text = connection.scalar(select(listed(given.c.value)), {"ids": as_json(largest)})
+    assert text is not None
+    assert sorted(numbers_of(text)) == sorted(largest)
 
 
 def test_what_is_only_compared_is_compared_as_it_is(qc_database: Engine) -> None:
