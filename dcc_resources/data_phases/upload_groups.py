@@ -24,7 +24,7 @@ from dcc_resources.qc_database.reading_ahead import ReadingAhead, Waiting
 from dcc_resources.qc_database.reading_turns import readers_worth
 
 _SMALL_BYTES: Final = 1_000_000
-_GROUP_BYTES: Final = 2_500_000
+_GROUP_BYTES: Final = 5_000_000
 _GROUP_DOCUMENTS: Final = 100
 
 
