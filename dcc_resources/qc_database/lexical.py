@@ -13,6 +13,7 @@ from math import isfinite
 _is_number = re.compile(r"[ \t\r\n]*+[+-]?(?:[0-9]++\.?[0-9]*+|\.[0-9]++)(?:[eE][+-]?[0-9]++)?[ \t\r\n]*+").fullmatch
 _DATE = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})(?:Z|[+-][0-9]{2}:[0-9]{2})?")
 _INTEGER = re.compile(r"[+-]?[0-9]+")
+_BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
 _LONGEST_NUMBER = 1_000
 _LONGEST_INTEGER = 4_000
 
@@ -31,7 +32,7 @@ def parse_number(text: str) -> float | None:
 
 def parse_boolean(text: str) -> bool:
     """The value of an xs:boolean, which is written `true`, `1`, `false` or `0`. Raises KeyError for anything else."""
-    return {"true": True, "1": True, "false": False, "0": False}[text]
+    return _BOOLEANS[text]
 
 
 def parse_date(text: str) -> date | None:
