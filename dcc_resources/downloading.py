@@ -28,6 +28,7 @@ from dcc_resources.file_sources.connect import connect
 from dcc_resources.file_sources.pace import Pace
 from dcc_resources.log_context import in_log_context, logging_about, progress_log
 from dcc_resources.receiving import Received, Transfer, origin_of, receive
+from dcc_resources.reserve import Reserve
 from dcc_resources.segmented_download import Helpers, Segment
 from dcc_resources.settings import Settings
 from dcc_resources.staging import Staging
@@ -119,6 +120,7 @@ class SourceDownloads:
         self._settings, self._staging, self._allowance, self._tell = settings, staging, allowance, tell
         self._transfers = TransferQueue[Transfer | Segment](settings.downloads_per_source, _bytes_of)
         self._helpers = Helpers(self._offer, settings.downloads_per_source)
+        self._reserve = Reserve(settings.downloads_per_source)
         self._pace = Pace.from_settings(settings)
         self._threads: list[threading.Thread] = []
         self._stopping = threading.Event()
@@ -128,12 +130,13 @@ class SourceDownloads:
         self._counting = threading.Lock()
 
     def put(self, transfer: Transfer) -> None:
-        """Queue a transfer; another thread is started for it while the source's bound allows."""
+        """Queue a transfer; another thread is there for it, once that is of use, while the source's bound allows."""
         self._transfers.put(transfer)
         self._start_thread()
 
     def _offer(self, segment: Segment) -> None:
         self._transfers.put_spare(segment)
+        self._reserve.call()
         self._start_thread()
 
     def _start_thread(self) -> None:
@@ -170,6 +173,7 @@ class SourceDownloads:
         """End the threads; transfers under way break off where they are, to be resumed by a later session."""
         self._stopping.set()
         self._transfers.stop()
+        self._reserve.call()
 
     def join(self, timeout: float) -> None:
         """Wait for the threads to end, `timeout` seconds at most for each."""
@@ -179,6 +183,7 @@ class SourceDownloads:
     def _work(self, worker: int) -> None:
         phase = Phase.DOWNLOAD.short_name
         with logging_about(source=self.address.id, centre=self.address.centre, phase=phase):
+            self._reserve.await_use(worker)
             self._carry_out_all(worker)
 
     def _carry_out_all(self, worker: int) -> None:
@@ -309,6 +314,7 @@ class SourceDownloads:
             self._tell(Broke(transfer, error, connecting and isinstance(error, SourceError)))
         else:
             self._failures_in_a_row = 0
+            self._reserve.note_fetched(worker)
             self._tell(Arrived(transfer, received))
             return connection
         # Where a transfer broke off, the server may still be sending.

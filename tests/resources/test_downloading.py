@@ -18,7 +18,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
-from dcc_resources import allowance, download_sink, downloading, receiving
+from dcc_resources import allowance, download_sink, downloading, receiving, reserve
 from dcc_resources.allowance import Allowance
 from dcc_resources.download_sink import DownloadSink
 from dcc_resources.downloading import (
@@ -42,6 +42,7 @@ from dcc_resources.file_sources.base import ActionListing, Block, SourceAddress,
 from dcc_resources.naming import Action
 from dcc_resources.outcomes import ZipKey
 from dcc_resources.receiving import Hosting, Transfer, receive
+from dcc_resources.segmented_download import Segment, Wanted
 from dcc_resources.settings import Settings
 from dcc_resources.staging import Origin, Staging
 
@@ -600,6 +601,40 @@ class TestSourceThreads:
         assert all(isinstance(end, Arrived) for end in sources.ends(6))
         assert sources.most == {1: 2}
 
+    def test_a_source_that_keeps_two_connections_waiting_gets_all_that_it_may_have(self, sources: Sources) -> None:
+        sources.settings = sources.settings.model_copy(update={"downloads_per_source": 4})
+        sources.go.clear()
+        source = sources.source()
+        for transfer in _transfers(6):
+            source.put(transfer)
+        sources.wait_until(lambda: sources.under_way.get(1) == 4)
+        sources.go.set()
+        assert all(isinstance(end, Arrived) for end in sources.ends(6))
+
+    def test_two_connections_are_all_until_more_are_of_use(
+        self, sources: Sources, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(reserve, "_FIRST_LOOK_SECONDS", 1_000.0)
+        sources.settings = sources.settings.model_copy(update={"downloads_per_source": 4})
+        source = sources.source()
+        for transfer in _transfers(40):
+            source.put(transfer)
+        assert all(isinstance(end, Arrived) for end in sources.ends(40))
+        assert len(sources.connections) <= 2
+
+    def test_all_connections_serve_for_the_segments_of_a_large_archive_at_once(
+        self, sources: Sources, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(reserve, "_FIRST_LOOK_SECONDS", 1_000.0)
+        sources.settings = sources.settings.model_copy(update={"downloads_per_source": 4})
+        sources.go.clear()
+        source = sources.source()
+        for transfer in _transfers(4):
+            source.put(transfer)
+        sources.wait_until(lambda: sources.under_way.get(1) == 2)
+        source._offer(Segment(Wanted(KEY, len(CONTENT), MODIFIED, 0), 5_000, len(CONTENT), sources.staging.root))
+        sources.wait_until(lambda: sources.under_way.get(1) == 4)
+
     def test_no_more_downloads_at_once_than_allowed_in_all(self, sources: Sources) -> None:
         sources.allowance = Allowance(3)
         sources.go.clear()
@@ -836,6 +871,19 @@ class TestStopping:
         sources.go.set()
         source.join(PATIENCE)
         assert sum(len(connection.fetched) for _, connection in sources.connections) == 2
+
+    def test_threads_that_were_not_of_use_yet_end_at_once(
+        self, sources: Sources, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(reserve, "_FIRST_LOOK_SECONDS", 1_000.0)
+        sources.settings = sources.settings.model_copy(update={"downloads_per_source": 4})
+        source = sources.source()
+        for transfer in _transfers(4):
+            source.put(transfer)
+        sources.ends(4)
+        source.stop()
+        source.join(PATIENCE)
+        assert [thread.is_alive() for thread in source._threads] == [False] * 4
 
     def test_what_waits_for_its_turn_among_all_sources_is_not_begun_either(self, sources: Sources) -> None:
         sources.allowance = Allowance(1)
