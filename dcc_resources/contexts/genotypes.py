@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from contextlib import closing
+from functools import partial
 from typing import Any, Final
 
 from sqlalchemy import (
@@ -23,6 +25,7 @@ from sqlalchemy import (
 from dcc_resources.contexts.basis import COLONIES, STRAINS, Basis
 from dcc_resources.contexts.membership import BASELINE, UNKNOWN, genotype_of, of_snapshot, strain_of
 from dcc_resources.contexts.touched import changed_by_documents
+from dcc_resources.databases.asking_ahead import answers_ahead
 from dcc_resources.databases.number_lists import as_json, numbers_in, only_compared
 from dcc_resources.qc_database.bulk import insert_bulk
 from dcc_resources.qc_database.models import (
@@ -50,9 +53,12 @@ _KEY: Final = (_SPECIMEN.c.centre, genotype_of(_SPECIMEN).label("genotype"))
 
 def touched_genotypes(connection: Connection, document_ids: Collection[int]) -> set[GenotypeKey]:
     """The genotypes of the specimens that documents brought, or of which they opened or ended a version."""
-    if not document_ids:
-        return set()
-    given = {"documents": as_json(document_ids), "from": min(document_ids), "to": max(document_ids)}
+    with closing(answers_ahead(connection, _touched_by, in_chunks(sorted(document_ids)))) as answers:
+        return set[GenotypeKey]().union(*answers)
+
+
+def _touched_by(connection: Connection, ordered: Sequence[int]) -> set[GenotypeKey]:
+    given = {"documents": as_json(ordered), "from": ordered[0], "to": ordered[-1]}
     return {(centre, genotype) for centre, genotype in connection.execute(_TOUCHED, given).all()}
 
 
@@ -73,7 +79,8 @@ def renew_genotypes(connection: Connection, keys: Collection[GenotypeKey], basis
         there = set(connection.scalars(_STRAINS_OF, {"keys": chunk}))
         if there:
             connection.execute(_FORGET, {"keys": chunk})
-        rows = [row for key in chunk for row in _present(connection, key, basis[COLONIES])]
+        with closing(answers_ahead(connection, partial(_present, colonies=basis[COLONIES]), chunk)) as present:
+            rows = [row for of_genotype in present for row in of_genotype]
         if rows:
             insert_bulk(connection, _GENOTYPE, rows)
         strains |= there | {row[2] for row in rows}
