@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dcc_resources.qc_database.applying import DocumentToApply
 
 KIND = DocumentKind.EXPERIMENT
-_GROUP: Final = 50
+_GROUP: Final = 100
 _SMALL_BYTES: Final = 1_000_000
 
 
