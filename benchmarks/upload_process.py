@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from dcc_resources.checksums import md5_of
 from dcc_resources.naming import Action, DocumentKind
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from dcc_resources.qc_database.applying import DocumentToApply
 
 KIND = DocumentKind.EXPERIMENT
-_GROUP: Final = 100
-_SMALL_BYTES: Final = 1_000_000
 
 
 def apply(url: str, paths: Sequence[Path]) -> int:
@@ -32,7 +30,7 @@ def apply(url: str, paths: Sequence[Path]) -> int:
     from pydantic import SecretStr
 
     from dcc_resources.qc_database.applying import apply_document
-    from dcc_resources.qc_database.applying_together import apply_together
+    from dcc_resources.qc_database.applying_together import MOST_DOCUMENTS, SMALL_BYTES, apply_together
     from dcc_resources.qc_database.database import open_qc_database
     from dcc_resources.qc_database.reading_ahead import ReadingAhead, Waiting
     from dcc_resources.qc_database.reading_turns import readers_worth
@@ -41,7 +39,7 @@ def apply(url: str, paths: Sequence[Path]) -> int:
 
     engine = open_qc_database(Settings(qc_url=SecretStr(url)))
     documents = [_document(inc, path) for inc, path in enumerate(paths)]
-    small = all(document.size_bytes <= _SMALL_BYTES for document in documents)
+    small = all(document.size_bytes <= SMALL_BYTES for document in documents)
     waiting = [
         Waiting(path, KIND, document.size_bytes, document.md5 if small else None)
         for path, document in zip(paths, documents, strict=True)
@@ -49,8 +47,9 @@ def apply(url: str, paths: Sequence[Path]) -> int:
     measurements = 0
     size = sum(document.size_bytes for document in documents if small)
     with closing(ReadingAhead(waiting, processes=readers_worth(size, Settings().workers))) as ahead:
-        for start in range(0, len(paths), _GROUP if small else 1):
-            group = documents[start : start + (_GROUP if small else 1)]
+        at_once = MOST_DOCUMENTS if small else 1
+        for start in range(0, len(paths), at_once):
+            group = documents[start : start + at_once]
             some = paths[start : start + len(group)]
             if small:
                 applied = apply_together(

@@ -26,14 +26,7 @@ from sqlalchemy import (
 )
 
 from dcc_resources.contexts.touched import same_length
-from dcc_resources.databases.number_lists import (
-    as_json,
-    listed,
-    numbers_in,
-    numbers_of,
-    only_compared,
-    pairs_in,
-)
+from dcc_resources.databases.number_lists import as_json, listed, numbers_in, numbers_of, only_compared, pairs_in
 from dcc_resources.qc_database.bulk import insert_bulk
 from dcc_resources.qc_database.models import (
     ContextMember,

@@ -1,6 +1,6 @@
 """Which of the documents that wait are uploaded together, in their order (`applying_together`).
 
-Small additions that were not applied before go together, as many as the limits here let, so that a session that is
+Small additions that were not applied before go together, as many as its limits let, so that a session that is
 killed has lost little. All others go by themselves, and so do all where there is little to upload.
 """
 
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Iterable, Sequence
-from typing import Final
 
 from dcc_resources.data_phases.data_session import DataSession
 from dcc_resources.data_phases.documents import DueDocument
@@ -18,14 +17,11 @@ from dcc_resources.integrity import checking_while_reading
 from dcc_resources.integrity.checked_at_upload import CheckedAtUpload
 from dcc_resources.naming import Action
 from dcc_resources.qc_database.applying import DocumentToApply
+from dcc_resources.qc_database.applying_together import MOST_BYTES, MOST_DOCUMENTS, SMALL_BYTES
 from dcc_resources.qc_database.building_process import LARGE
 from dcc_resources.qc_database.document_rows import known_documents
 from dcc_resources.qc_database.reading_ahead import ReadingAhead, Waiting
 from dcc_resources.qc_database.reading_turns import readers_worth
-
-_SMALL_BYTES: Final = 1_000_000
-_GROUP_BYTES: Final = 5_000_000
-_GROUP_DOCUMENTS: Final = 100
 
 
 class UploadQueue:
@@ -62,10 +58,10 @@ class UploadQueue:
         if not self.is_small(group[0]):
             return group
         size = group[0].size_bytes
-        while self._waiting and len(group) < _GROUP_DOCUMENTS:
+        while self._waiting and len(group) < MOST_DOCUMENTS:
             following = self._waiting[0]
             size += following.size_bytes
-            if size > _GROUP_BYTES or following.za_id in lost or not self.is_small(following):
+            if size > MOST_BYTES or following.za_id in lost or not self.is_small(following):
                 break
             group.append(self._waiting.popleft())
         return group
@@ -110,7 +106,7 @@ def _small_additions(work: DataSession, due: Iterable[DueDocument]) -> set[int]:
         for document in due
         if document.key.action is Action.ADD
         and document.md5 is not None
-        and document.size_bytes <= _SMALL_BYTES
+        and document.size_bytes <= SMALL_BYTES
         and place_in_staging(work.staging, document) is not None
     ]
     known = work.read_qc(lambda connection: known_documents(connection, [document_to_apply(one) for one in small]))

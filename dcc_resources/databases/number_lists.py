@@ -29,10 +29,10 @@ AT_ONCE: Final = 2_000
 """How many numbers are given to one statement: few enough for what it yields, and for SQLite to sort it in memory."""
 
 
-def portions(numbers: Iterable[int]) -> Iterator[list[int]]:
-    """The numbers in ascending order, in lists short enough for one statement."""
+def portions(numbers: Iterable[int], at_once: int = AT_ONCE) -> Iterator[list[int]]:
+    """The numbers in ascending order, in lists of `at_once` at most: short enough for one statement."""
     ordered = iter(sorted(numbers))
-    while portion := list(islice(ordered, AT_ONCE)):
+    while portion := list(islice(ordered, at_once)):
         yield portion
 
 

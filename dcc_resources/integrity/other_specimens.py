@@ -14,7 +14,7 @@ from sqlalchemy import Select, and_, bindparam, case, or_, select
 from sqlalchemy.engine import Connection
 
 from dcc_resources.databases.asking_ahead import answers_ahead
-from dcc_resources.databases.number_lists import as_json, numbers_in
+from dcc_resources.databases.number_lists import as_json, numbers_in, portions
 from dcc_resources.qc_database.models import Experiment, ExperimentSpecimen, RelatedSpecimen, Specimen
 from dcc_resources.qc_database.versions import same_text
 
@@ -82,12 +82,7 @@ def questionable(connection: Connection, document_ids: Collection[int], latest_d
     For documents all of whose entities have rows; `latest_day` is the last that is not in the future. Two statements
     for every 1,000 documents, of which a server works on two at once.
     """
-    ordered = sorted(document_ids)
-    questions = (
-        (asked, as_json(ordered[first : first + _AT_ONCE]))
-        for first in range(0, len(ordered), _AT_ONCE)
-        for asked in _QUESTIONABLE
-    )
+    questions = ((asked, as_json(some)) for some in portions(document_ids, _AT_ONCE) for asked in _QUESTIONABLE)
 
     def ask(connection: Connection, question: tuple[Select[tuple[int]], str]) -> list[int]:
         asked, documents = question

@@ -35,6 +35,12 @@ from dcc_resources.qc_database.whole_documents import BuiltEntities, WholeDocume
 
 Build = Callable[[int, Order], Sequence[WholeDocument]]
 
+SMALL_BYTES: Final = 1_000_000
+"""How large a document may be that is applied with others."""
+MOST_DOCUMENTS: Final = 100
+MOST_BYTES: Final = 5_000_000
+"""How many are applied together, and how large they are in all: so little is lost when a session is killed."""
+
 _DOCUMENT: Final = Document.__table__
 _MEASUREMENT: Final = Measurement.__tablename__
 
@@ -162,7 +168,7 @@ class _Group:
             if entities.text is None:
                 self._entities[kind].extend(entities.rows)
             else:
-                self._bulk.add_lines(own, len(keys), entities.text)
+                self._bulk.add_lines(ENTITY_TABLES[kind].name, len(keys), entities.text)
             self._lifetimes.extend([(new_id(), own, row_id, document_id, None) for row_id in entities.ids])
             current.update((key, Version(row_id, document_id)) for key, row_id in zip(keys, entities.ids, strict=True))
             return []
