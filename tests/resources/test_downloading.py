@@ -484,6 +484,15 @@ class Sources:
         self._all.append(downloads)
         return downloads
 
+    def asked(self, count: int, number: int = 1, *, connections: int | None = None) -> SourceDownloads:
+        """A source of which `count` transfers are wanted, over so many connections, if that is said."""
+        if connections is not None:
+            self.settings = self.settings.model_copy(update={"downloads_per_source": connections})
+        source = self.source(number)
+        for transfer in _transfers(count, number):
+            source.put(transfer)
+        return source
+
     def ends(self, count: int) -> list[Arrived | Broke]:
         """The next `count` transfers that ended."""
         found: list[Arrived | Broke] = []
@@ -591,9 +600,7 @@ class TestSourceThreads:
     def test_no_more_downloads_at_once_than_one_source_allows(self, sources: Sources) -> None:
         """existing_system_defects row 28: threads multiplied without a bound."""
         sources.go.clear()
-        source = sources.source()
-        for transfer in _transfers(6):
-            source.put(transfer)
+        sources.asked(6)
         sources.wait_until(lambda: sources.under_way.get(1) == 2)
         time.sleep(0.05)
         assert len(sources.connections) == 2
@@ -602,11 +609,8 @@ class TestSourceThreads:
         assert sources.most == {1: 2}
 
     def test_a_source_that_keeps_two_connections_waiting_gets_all_that_it_may_have(self, sources: Sources) -> None:
-        sources.settings = sources.settings.model_copy(update={"downloads_per_source": 4})
         sources.go.clear()
-        source = sources.source()
-        for transfer in _transfers(6):
-            source.put(transfer)
+        sources.asked(6, connections=4)
         sources.wait_until(lambda: sources.under_way.get(1) == 4)
         sources.go.set()
         assert all(isinstance(end, Arrived) for end in sources.ends(6))
@@ -615,10 +619,7 @@ class TestSourceThreads:
         self, sources: Sources, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(reserve, "_FIRST_LOOK_SECONDS", 1_000.0)
-        sources.settings = sources.settings.model_copy(update={"downloads_per_source": 4})
-        source = sources.source()
-        for transfer in _transfers(40):
-            source.put(transfer)
+        sources.asked(40, connections=4)
         assert all(isinstance(end, Arrived) for end in sources.ends(40))
         assert len(sources.connections) <= 2
 
@@ -626,11 +627,8 @@ class TestSourceThreads:
         self, sources: Sources, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(reserve, "_FIRST_LOOK_SECONDS", 1_000.0)
-        sources.settings = sources.settings.model_copy(update={"downloads_per_source": 4})
         sources.go.clear()
-        source = sources.source()
-        for transfer in _transfers(4):
-            source.put(transfer)
+        source = sources.asked(4, connections=4)
         sources.wait_until(lambda: sources.under_way.get(1) == 2)
         source._offer(Segment(Wanted(KEY, len(CONTENT), MODIFIED, 0), 5_000, len(CONTENT), sources.staging.root))
         sources.wait_until(lambda: sources.under_way.get(1) == 4)
@@ -639,9 +637,7 @@ class TestSourceThreads:
         sources.allowance = Allowance(3)
         sources.go.clear()
         for number in (1, 2, 3):
-            source = sources.source(number)
-            for transfer in _transfers(2, number):
-                source.put(transfer)
+            sources.asked(2, number)
         sources.wait_until(lambda: sum(sources.under_way.values()) == 3)
         time.sleep(0.05)
         sources.go.set()
@@ -655,9 +651,7 @@ class TestSourceThreads:
         monkeypatch.setattr(allowance, "_SLOW_SECONDS", 0.2)
         sources.allowance = Allowance(2)
         sources.go.clear()
-        stalling = sources.source(1)
-        for transfer in _transfers(2, 1):
-            stalling.put(transfer)
+        sources.asked(2)
         sources.wait_until(lambda: sources.under_way.get(1) == 2)
         sources.make = lambda source_id: _unhindered(sources)
         sources.source(2).put(_transfer(source_id=2, number=200, inc=200))
@@ -702,10 +696,7 @@ class TestSourceThreads:
         assert [place for place, source_id in enumerate(order) if source_id == 2][-1] < 8
 
     def test_a_connection_serves_for_one_transfer_after_the_other(self, sources: Sources) -> None:
-        sources.settings = sources.settings.model_copy(update={"downloads_per_source": 1})
-        source = sources.source()
-        for transfer in _transfers(4):
-            source.put(transfer)
+        source = sources.asked(4, connections=1)
         sources.ends(4)
         assert len(sources.connections) == 1
         source.stop()
@@ -736,14 +727,10 @@ class TestSourceThreads:
 
     def test_a_source_that_hangs_holds_up_no_other(self, sources: Sources) -> None:
         sources.go.clear()
-        slow = sources.source(1)
-        for transfer in _transfers(4, 1):
-            slow.put(transfer)
+        sources.asked(4)
         sources.wait_until(lambda: sources.under_way.get(1) == 2)
         sources.make = lambda source_id: _unhindered(sources)
-        quick = sources.source(2)
-        for transfer in _transfers(3, 2):
-            quick.put(transfer)
+        sources.asked(3, 2)
         ended = sources.ends(3)
         assert {end.transfer.hosting.source_id for end in ended} == {2}
 
@@ -863,9 +850,7 @@ class TestStopping:
 
     def test_what_waits_is_not_begun(self, sources: Sources) -> None:
         sources.go.clear()
-        source = sources.source()
-        for transfer in _transfers(6):
-            source.put(transfer)
+        source = sources.asked(6)
         sources.wait_until(lambda: sources.under_way.get(1) == 2)
         source.stop()
         sources.go.set()
@@ -876,10 +861,7 @@ class TestStopping:
         self, sources: Sources, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(reserve, "_FIRST_LOOK_SECONDS", 1_000.0)
-        sources.settings = sources.settings.model_copy(update={"downloads_per_source": 4})
-        source = sources.source()
-        for transfer in _transfers(4):
-            source.put(transfer)
+        source = sources.asked(4, connections=4)
         sources.ends(4)
         source.stop()
         source.join(PATIENCE)

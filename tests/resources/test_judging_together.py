@@ -82,19 +82,12 @@ def test_a_document_that_was_judged_well_stays_in_its_contexts_when_nothing_is_f
     assert validity(mouse) == [True, True]
 
 
-def test_what_a_judged_document_brought_and_was_not_judged_becomes_valid_and_its_contexts_are_built(
-    mouse: Engine,
+@pytest.mark.parametrize("is_valid", [None, False], ids=["not judged", "known to be invalid"])
+def test_what_was_not_valid_becomes_so_when_nothing_is_found_and_its_contexts_are_built(
+    mouse: Engine, is_valid: bool | None
 ) -> None:
     document = built(mouse, upload(mouse, weights("E", "5", "6")))
-    change(mouse, update(EXPERIMENT).where(EXPERIMENT.c.experiment_id == "E1").values(is_valid=None))
-    judge_all(mouse, document)
-    assert validity(mouse) == [True, True]
-    assert not document_row(mouse, document).contexts_built
-
-
-def test_what_was_known_to_be_invalid_becomes_valid_when_nothing_is_found_any_more(mouse: Engine) -> None:
-    document = built(mouse, upload(mouse, weights("E", "5", "6")))
-    change(mouse, update(EXPERIMENT).where(EXPERIMENT.c.experiment_id == "E1").values(is_valid=False))
+    change(mouse, update(EXPERIMENT).where(EXPERIMENT.c.experiment_id == "E1").values(is_valid=is_valid))
     judge_all(mouse, document)
     assert validity(mouse) == [True, True]
     assert not document_row(mouse, document).contexts_built
