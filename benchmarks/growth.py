@@ -20,7 +20,7 @@ from benchmarks.registry import Bench, Benchmark
 from benchmarks.results import RESULTS
 from benchmarks.session import DCC
 
-KNOWN: Final = (1_000, 10_000, 100_000)
+KNOWN: Final = (1_000, 10_000, 30_000, 100_000)
 NEW: Final = (100, 1_000, 10_000)
 LINEAR: Final = 1.05
 """The highest exponent that counts as linear, given what one run differs from the next."""

@@ -6,6 +6,7 @@ ones, which it has not seen. What follows from it is told in docs/scale.md.
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -62,11 +63,14 @@ class Costs:
 
 
 def fitted(known: Sequence[Step], new: Sequence[Step]) -> Costs:
-    """The costs by all sizes but the largest of each: of `new`, the first is a session of none."""
-    few, more = known[0], known[-2]
+    """The costs by all sizes but the largest of each: of `new`, the first is a session of none.
+
+    Those of what is known are the line of least squares: most of the smallest sizes is starting, and one that took a
+    tenth of a second longer must not be a third of the slope.
+    """
+    seen = known[:-1]
     none, some = new[0], new[-2]
-    listed = (more["cpu"] - few["cpu"]) / (more["archives"] - few["archives"])
-    start = few["cpu"] - few["archives"] * listed
+    listed, start = statistics.linear_regression([one["archives"] for one in seen], [one["cpu"] for one in seen])
     taken = (some["cpu"] - none["cpu"]) / some["archives"]
     tracker, qc = ((some["megabytes"][which] - none["megabytes"][which]) / some["archives"] for which in (0, 1))
     return Costs(start, listed, taken, tracker, qc)

@@ -28,6 +28,13 @@ def test_costs_come_from_all_sizes_but_the_largest() -> None:
     assert round(costs.session(100_000, 10), 3) == 3.1
 
 
+def test_one_size_that_is_a_tenth_of_a_second_off_does_not_move_the_cost_of_what_is_known_by_a_third() -> None:
+    sizes = [step(1_000, 1.02), step(10_000, 1.3), step(30_000, 1.6)]
+    costs = fitted([*sizes, step(100_000, 3.0)], NEW)
+    assert abs(costs.listed - 0.00002) < 0.000002
+    assert abs(costs.session(100_000, 0) - 3.0) < 0.1
+
+
 def test_sizes_that_the_model_foresees_agree_with_it_and_others_do_not() -> None:
     agreeing = scale_model([*KNOWN, step(100_000, 3.0)], [*NEW, step(10_000, 100.5)])
     assert [figure.met for figure in agreeing.figures] == [True, True]
