@@ -10,7 +10,7 @@ import logging
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from dcc_resources.integrity import (
     added_rules,
@@ -38,8 +38,9 @@ from dcc_resources.integrity.elements import (
 )
 from dcc_resources.integrity.experiment_rules import key_of_experiment
 from dcc_resources.integrity.findings import REFERENCE_RULE, Fault, Finding, Severity
-from dcc_resources.integrity.registry import RULES, Rule, rules_for
-from dcc_resources.integrity.sound import SHAPES, Shape, Sound, takes_any_number, with_any_number
+from dcc_resources.integrity.plans import Plans
+from dcc_resources.integrity.registry import RULES, Rule
+from dcc_resources.integrity.sound import SHAPES, Shape, Sound, are_known, takes_any_number, with_any_number
 from dcc_resources.qc_database.contents import (
     Block,
     Content,
@@ -55,6 +56,7 @@ from dcc_resources.qc_database.contents import (
     Procedure,
     SeriesMediaParameter,
     SeriesParameter,
+    SeriesValue,
     SimpleParameter,
     Specimen,
 )
@@ -99,27 +101,23 @@ def check_contents(
     to leave out, such as those that the upload has judged already. `sound` is what the same rules found sound in other
     documents, by the same reference data; it is added to.
     """
-    return _Checking(document, frozenset(without), Sound() if sound is None else sound).run(contents)
-
-
-class _Planned(NamedTuple):
-    """A rule for a kind of element; `given`: the place of the field without which the rule has nothing to say."""
-
-    rule: Rule
-    given: int | None
+    sound = Sound() if sound is None else sound
+    plans = sound.plans(document.reference, frozenset(without))
+    return _Checking(document, plans, sound).run(contents)
 
 
 @dataclass
 class _Checking:
-    """The check of one document. What was found in an entity, or in a centre element itself, is in `found`."""
+    """The check of one document. What was found in an entity, or in a centre element itself, is in `found`.
+
+    `met` are the kinds of elements of which it was said what reference data are missing.
+    """
 
     document: DocumentContext
-    without: frozenset[str]
+    plans: Plans
     sound: Sound
     said: set[tuple[str, str]] = field(default_factory=set)
-    plans: dict[type, list[_Planned]] = field(default_factory=dict)
-    plans_of_parameters: dict[tuple[type, int], list[_Planned]] = field(default_factory=dict)
-    local: dict[tuple[type, str], bool] = field(default_factory=dict)
+    met: set[type] = field(default_factory=set)
     found: list[Finding] = field(default_factory=list)
 
     def run(self, contents: Iterable[Content]) -> Iterator[Finding]:
@@ -185,10 +183,10 @@ class _Checking:
         ids: set[str] = set()
         keys = set()
         for entity in entities:
-            ids.update(specimens_asked_for(entity, self.without))
+            ids.update(specimens_asked_for(entity, self.plans.without))
             if isinstance(entity, Experiment):
                 keys.add(key_of_experiment(entity))
-        if "E9" in self.without:
+        if "E9" in self.plans.without:
             keys.clear()
         lookups = self.document.lookups
         return Answers(
@@ -210,28 +208,32 @@ class _Checking:
         for parameters in groups_of(procedure):
             if parameters:
                 self.parameters(parameters, at)
-        for step in metadata_of_media(procedure):
-            self.parameter(step, at)
+        if procedure.media or procedure.media_samples or procedure.series_media:
+            for step in metadata_of_media(procedure):
+                self.parameter(step, at)
 
     def parameters(self, parameters: Sequence[ParameterElement], above: Context) -> None:
         """Take what the rules find in the parameters of one kind of a procedure."""
         kind = type(parameters[0])
-        name = TYPE_OF[kind].value
+        name = TYPE_OF[kind]
         shape_of = SHAPES.get(kind)
         if shape_of is None:
             for number, parameter in enumerate(parameters, 1):
                 self.parameter(Step(parameter, f"/{name}[{number}]"), above)
             return
         known = self.sound.of(kind, above.procedure_definition)
+        may_pass = self.may_pass(kind) and self.may_pass(ParameterUse)
+        all_known = may_pass and are_known(kind, parameters, known)
+        if all_known and kind is not SeriesParameter:
+            return
         for number, parameter in enumerate(parameters, 1):
-            shape = shape_of(parameter)
-            is_known = shape in known or (shape is not None and with_any_number(kind, shape) in known)
-            # What is missing is said where a kind is met first.
-            if is_known and kind in self.plans and ParameterUse in self.plans:
+            path = f"/{name}[{number}]"
+            if all_known or (may_pass and are_known(kind, (parameter,), known)):
                 if isinstance(parameter, SeriesParameter):
-                    self.values(parameter, f"/{name}[{number}]", above)
-            elif self.parameter(Step(parameter, f"/{name}[{number}]"), above):
-                self.remember(known, shape, _definition_of(parameter, above), kind, ParameterUse)
+                    self.values(parameter, path, above)
+            elif self.parameter(Step(parameter, path), above):
+                self.remember(known, shape_of(parameter), _definition_of(parameter, above), kind, ParameterUse)
+            may_pass = may_pass or (self.may_pass(kind) and self.may_pass(ParameterUse))
 
     def parameter(self, step: Step, above: Context) -> bool:
         """Take what the rules find in a parameter; whether it was looked at, and nothing but values in it is wrong."""
@@ -254,7 +256,9 @@ class _Checking:
     def values(self, series: SeriesParameter, path: str, above: Context) -> None:
         """Take what the rules find in the values of a series in which nothing else is wrong."""
         definition = _definition_of(series, above)
-        self.inside(series, above._replace(path=above.path + path, parameter_definition=definition))
+        known = self.sound.of(SeriesValue, above.procedure_definition if definition is None else definition)
+        if not (self.may_pass(SeriesValue) and are_known(SeriesValue, series.values, known)):
+            self.inside(series, above._replace(path=above.path + path, parameter_definition=definition))
 
     def inside(self, element: ParameterElement, at: Context) -> None:
         definition = at.parameter_definition
@@ -285,10 +289,9 @@ class _Checking:
         """
         is_sound = True
         kind = type(element)
-        plan = self.plans.get(kind) if definition is None else self.plans_of_parameters.get((kind, id(definition)))
-        if plan is None:
-            plan = self.plan(kind, definition, at)
-        for rule, given in plan:
+        if kind not in self.met:
+            self.meet(kind, at)
+        for rule, given in self.plans.of_parameter(kind, definition):
             if given is not None and not element[given]:
                 continue
             try:
@@ -310,30 +313,29 @@ class _Checking:
         """As `judge`, of an element that stands so far below, unless one like it was found sound."""
         kind = type(element)
         known = self.sound.of(kind, at.procedure_definition if definition is None else definition)
-        shape = SHAPES[kind](element)
-        if (shape in known or (shape is not None and with_any_number(kind, shape) in known)) and kind in self.plans:
+        if self.may_pass(kind) and are_known(kind, (element,), known):
             return
         if below:
             at = at._replace(path=at.path + below)
         if self.judge(element, at, definition):
-            self.remember(known, shape, definition, kind)
+            self.remember(known, SHAPES[kind](element), definition, kind)
+
+    def may_pass(self, kind: type) -> bool:
+        """Whether elements of a kind may be passed over: what is missing is said where a kind is met first."""
+        if kind not in self.met and not self.plans.of(kind).missing:
+            self.met.add(kind)
+        return kind in self.met
 
     def remember(self, known: set[Shape], shape: Shape | None, definition: Parameter | None, *kinds: type) -> None:
         """Remember a shape that was found sound, if it is all that the rules for these kinds look at."""
-        if not all(self.all_are(kind, "local") for kind in kinds):
+        plans = [self.plans.of(kind) for kind in kinds]
+        if not all(plan.local for plan in plans):
             return
         if shape is not None and definition is not None and takes_any_number(definition):
             of_numbers = with_any_number(kinds[0], shape)
-            if of_numbers is not None and all(self.all_are(kind, "numeric") for kind in kinds):
+            if of_numbers is not None and all(plan.numeric for plan in plans):
                 shape = of_numbers
         self.sound.add(known, shape)
-
-    def all_are(self, kind: type, what: str) -> bool:
-        """Whether all rules for elements of a kind are `local`, or `numeric`."""
-        key = (kind, what)
-        if key not in self.local:
-            self.local[key] = all(getattr(planned.rule, what) for planned in self.plans[kind])
-        return self.local[key]
 
     def broken(self, rule: Rule, error: Exception, at: Context) -> None:
         """Say that a rule broke down: the platform's fault, which keeps no other rule from its work."""
@@ -354,30 +356,15 @@ class _Checking:
             self.found.append(finding)
         return is_new
 
-    def plan(self, kind: type, definition: Parameter | None, at: Context) -> list[_Planned]:
-        """The rules that may object to elements of a kind, of a parameter of that definition, if any.
+    def meet(self, kind: type, at: Context) -> None:
+        """Say what reference data are missing for elements of a kind.
 
-        What reference data are missing is said where a kind is met first, so that nothing is said of rules that the
-        document gives no cause to apply.
+        That is said where a kind is met first, so that nothing is said of rules that the document gives no cause to
+        apply.
         """
-        if kind not in self.plans:
-            fields: tuple[str, ...] = getattr(kind, "_fields", ())
-            planned = self.plans[kind] = []
-            for rule in rules_for(kind):
-                if rule.id in self.without:
-                    continue
-                missing = [needed for needed in rule.needs if self.document.reference.find(needed) is None]
-                for needed in missing:
-                    self.once(_missing(needed, at))
-                if not missing:
-                    given = next((fields.index(name) for name in rule.given if name in fields), None)
-                    planned.append(_Planned(rule, given))
-        if definition is None:
-            return self.plans[kind]
-        wanted = [one for one in self.plans[kind] if one.rule.only_for is None or one.rule.only_for(definition)]
-        # Definitions are there for as long as the reference data of the document are.
-        self.plans_of_parameters[kind, id(definition)] = wanted
-        return wanted
+        self.met.add(kind)
+        for needed in self.plans.of(kind).missing:
+            self.once(_missing(needed, at))
 
 
 def _definition_of(element: ParameterElement, at: Context) -> Parameter | None:

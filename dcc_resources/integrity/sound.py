@@ -8,11 +8,12 @@ definitions of IMPReSS: elements of one shape are alike to them.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from itertools import chain
+from collections.abc import Callable, Collection, Iterable
+from itertools import chain, filterfalse
 from operator import attrgetter, itemgetter
 from typing import Any, Final
 
+from dcc_resources.integrity.plans import Plans
 from dcc_resources.qc_database.contents import (
     Metadata,
     OntologyParameter,
@@ -22,6 +23,7 @@ from dcc_resources.qc_database.contents import (
     SimpleParameter,
 )
 from dcc_resources.reference_data.impress import Parameter, ValueType
+from dcc_resources.reference_data.loading import ReferenceData
 
 Shape = tuple[Any, ...]
 
@@ -63,22 +65,43 @@ and sequenceIDs of its parameters.
 """
 
 
-_PLACES: Final[dict[type, int]] = {SimpleParameter: 3, Metadata: 3, SeriesValue: 2}
-"""Where a shape has the value."""
-_NUMBER: Final = "\0"
-"""Stands for any number; no document has such a text."""
-_is_plain_number = re.compile(r"-?[0-9]{1,15}(?:\.[0-9]{1,15})?").fullmatch
+_VALUES: Final[dict[type, Callable[[Any], str | None]]] = {
+    SimpleParameter: itemgetter(3),
+    Metadata: itemgetter(3),
+    SeriesValue: itemgetter(2),
+}
+_ALL_BUT_VALUES: Final[dict[type, Callable[[Any], Shape]]] = {
+    SimpleParameter: itemgetter(0, 1, 2, 4),
+    Metadata: itemgetter(0, 1, 2),
+    SeriesValue: itemgetter(0, 1),
+}
+"""Of a shape, by kinds of elements that have one value."""
+_BETWEEN: Final = "\0"
+"""Stands between values; no document has it."""
+_are_plain_numbers = re.compile(r"-?[0-9]{1,15}(?:\.[0-9]{1,15})?(?:\0-?[0-9]{1,15}(?:\.[0-9]{1,15})?)*").fullmatch
 
 
 def with_any_number(kind: type, shape: Shape) -> Shape | None:
-    """The shape of elements of a kind that differ from one in no more than its value, a number; None if it has none."""
-    place = _PLACES.get(kind)
-    if place is None:
+    """What stands for all shapes that differ from one in no more than its value, a number; None if it has none.
+
+    It is shorter than a shape by the value, so that it is none.
+    """
+    value_of = _VALUES.get(kind)
+    value = None if value_of is None else value_of(shape)
+    if value is None or _BETWEEN in value or _are_plain_numbers(value) is None:
         return None
-    value = shape[place]
-    if value is None or _is_plain_number(value) is None:
-        return None
-    return (*shape[:place], _NUMBER, *shape[place + 1 :])
+    return _ALL_BUT_VALUES[kind](shape)
+
+
+def are_known(kind: type, elements: Iterable[Any], known: set[Shape]) -> bool:
+    """Whether all elements, of one kind, are like some that are known to be sound."""
+    others = list(filterfalse(known.__contains__, map(SHAPES[kind], elements)))
+    if not others:
+        return True
+    if kind not in _VALUES or not known.issuperset(map(_ALL_BUT_VALUES[kind], others)):
+        return False
+    values = list(map(_VALUES[kind], others))
+    return None not in values and _are_plain_numbers(_BETWEEN.join(values)) is not None  # type: ignore[arg-type]
 
 
 def takes_any_number(definition: Parameter) -> bool:
@@ -93,6 +116,14 @@ class Sound:
     def __init__(self) -> None:
         self._shapes: dict[tuple[type, int], set[Shape]] = {}
         self._held = 0
+        self._plans: Plans | None = None
+
+    def plans(self, reference: ReferenceData, without: Collection[str]) -> Plans:
+        """The rules, but for those left out by their ids, that go by these reference data."""
+        plans = self._plans
+        if plans is None or plans.reference is not reference or plans.without != without:
+            plans = self._plans = Plans(reference, without)
+        return plans
 
     def of(self, kind: type, definition: object) -> set[Shape]:
         """The shapes of a kind of element, within what IMPReSS defines so; the set follows what is added later."""

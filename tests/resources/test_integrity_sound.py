@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dcc_resources.integrity import sound as sounds
 from dcc_resources.integrity.checking import all_rules, check_contents
 from dcc_resources.integrity.context import DocumentContext
-from dcc_resources.integrity.findings import Finding
+from dcc_resources.integrity.findings import Finding, Severity
 from dcc_resources.integrity.sound import SHAPES, Sound, takes_any_number, with_any_number
 from dcc_resources.naming import Action
 from dcc_resources.qc_database.contents import Content, Metadata, OntologyParameter, SeriesValue, SimpleParameter
@@ -77,6 +77,34 @@ def test_what_differs_in_one_thing_from_what_was_sound_is_judged() -> None:
     assert found == [check(document, None) for document in documents]
     assert found[0] == []
     assert all(found[1 : len(list(flawed())) + 1])
+
+
+def test_what_reference_data_are_missing_is_said_of_documents_in_which_all_is_known() -> None:
+    """Where a kind of element is met first: behind one that is of no type, and in a document like one before."""
+    reference = replace(REFERENCE, status_codes=None)
+    good = procedure(simple("RANGED", "5"), series("FREE", at("1"), at("2")))
+    mistyped = procedure(simple("FREE", "5"), simple("RANGED", "5"))
+    documents = [experiments(experiment(one)) for one in (good, good, mistyped, good)]
+    known = Sound()
+    found = [check(document, known, reference) for document in documents]
+    assert found == [check(document, None, reference) for document in documents]
+    assert all(any(finding.severity is Severity.UNCHECKED for finding in each) for each in found)
+
+
+def test_elements_are_known_together_as_each_is_known() -> None:
+    """Texts to the letter and numbers whatever they are; not what has no value, or another unit."""
+    known: set[sounds.Shape] = {("P_001", None, "g", "a", None), ("P_001", None, "g", None)}
+
+    def are_known(*values: str | None, unit: str = "g") -> bool:
+        elements = [SimpleParameter(line, "P_001", None, unit, value, None) for line, value in enumerate(values)]
+        return sounds.are_known(SimpleParameter, elements, known)
+
+    assert are_known()
+    assert are_known("a", "5", "-7.25", "a")
+    for values in (("b",), ("5", None), ("5", ""), ("5", "1e3"), ("1\n2",), ("1\02",), ("5", " 5"), ("٣",)):
+        assert not are_known(*values)
+    assert not are_known("5", unit="kg")
+    assert not sounds.are_known(OntologyParameter, [OntologyParameter(1, "P_001", None, ("MP:1",), None)], known)
 
 
 def flawed() -> list[object]:
