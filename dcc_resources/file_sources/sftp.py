@@ -140,8 +140,10 @@ class SftpConnection(BlockwiseConnection):
         except _FAILURES as error:
             if not self._connection.transport.is_active():
                 failed = SourceUnreachableError if failed is ListingFailedError else failed
+                # Who waits for data hears only that there are no more: why is known to paramiko's thread.
+                cause = self._connection.transport.get_exception() or error
                 raise failed(
-                    f"{self._label}: the connection broke off while {doing} ({describe(error)}). Try again."
+                    f"{self._label}: the connection broke off while {doing} ({describe(cause)}). Try again."
                 ) from error
             raise failed(
                 f"{self._label}: {doing} failed ({describe(error)}). Ask whoever runs the server, or try again."

@@ -125,6 +125,16 @@ class TestOpenSsh:
         proxy = cutting_proxy(sftp_server, stall_after=700_001)
         self._check_prefix(proxy, settings, 700_001, SourceTimeoutError)
 
+    def test_it_is_told_that_data_were_changed_on_their_way_and_that_the_server_went_away(
+        self, sftp_server: Share, cutting_proxy: Callable[..., Share], source_settings: Settings
+    ) -> None:
+        sftp_server.put("add/a.zip", bytes_of(1_000_000))
+        for fault, reason in (("flip_at", "a packet was changed on its way"), ("cut_after", "closed the connection")):
+            share = cutting_proxy(sftp_server, **{fault: 400_000})
+            told = pytest.raises(TransferFailedError, match=f"broke off while sending .*{reason}")
+            with connect(share.address(), source_settings) as connection, told:
+                connection.fetch(Action.ADD, "a.zip", lambda _: None, size=1_000_000)
+
     @staticmethod
     def _check_prefix(share: Share, settings: Settings, at: int, error: type[Exception]) -> int:
         content = bytes_of(1_000_000)

@@ -161,6 +161,7 @@ PARTS: Final = (
     mark("the login"),
     mark("the protection of transfers"),
     mark("the server closed the connection"),
+    mark("a packet was changed on its way"),
     mark("no answer in time"),
     mark("the SSH agent holds no key"),
     mark("no SSH agent is running"),
