@@ -27,7 +27,7 @@ fuzz: install ## Hostile input made by a coverage-guided fuzzer for ten minutes:
 	@$(BIN)/python -c 'import atheris' 2>/dev/null || $(BIN)/python -m pip install -qq --constraint constraints.txt atheris
 	@$(BIN)/python -m tests.fuzzing $(FUZZ_TARGETS)
 
-bench: install ## The platform beside sftp, unzip, md5sum and xmllint, as a table
+bench: install ## The platform beside sftp, lftp, unzip, xmllint and bulk loads, as a table
 	@.ci/install-servers
 	@$(BIN)/python -m benchmarks $(BENCH_ARGS)
 
