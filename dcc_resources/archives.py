@@ -22,7 +22,7 @@ from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Self
+from typing import TYPE_CHECKING, BinaryIO, Self
 
 from dcc_resources.archive_directory import check_directory
 from dcc_resources.archive_members import read_member
@@ -38,7 +38,9 @@ from dcc_resources.errors import (
 )
 from dcc_resources.file_sources.remote_names import printable
 from dcc_resources.naming import DocumentName, NamingConvention
-from dcc_resources.settings import Settings
+
+if TYPE_CHECKING:
+    from dcc_resources.settings import Settings
 
 _SUFFIX = ".xml"
 _LISTED_IGNORED = 100

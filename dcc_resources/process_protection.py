@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import resource
+import signal
 import sys
 from typing import Final
 
+_PR_SET_PDEATHSIG: Final = 1
 _PR_SET_DUMPABLE: Final = 4
 
 OTHERS: Final = 0o027
@@ -25,6 +27,17 @@ def forbid_core_dumps() -> None:
 
         # Where dumps are handed to a program, the limit alone does not hold.
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+def end_with_parent() -> None:
+    """See that this process is killed when the thread that started it ends, or its process; on Linux only.
+
+    Whoever started it may be gone by now: look at the id of the parent afterwards.
+    """
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def keep_files_private() -> None:

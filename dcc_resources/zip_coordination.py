@@ -1,6 +1,7 @@
 """The coordinating thread of a session: hears what became of each step, decides what comes next, and records it.
 
-Threads do the work: a few for each file source download, a pool extracts and validates. They never touch the tracker.
+Threads do the work, and processes where there is much: a few threads for each file source download, others extract and
+validate. They never touch the tracker.
 Everything that happened since the last commit is written in one transaction, about five times a second.
 """
 
@@ -10,8 +11,7 @@ import logging
 import queue
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 
 from dcc_resources.downloading import Arrived, Broke, DownloadMessage, Progressed, Started
@@ -25,7 +25,7 @@ from dcc_resources.errors import (
     InternalFaultError,
 )
 from dcc_resources.file_sources.base import SourceAddress
-from dcc_resources.log_context import in_log_context, logging_about, progress_log
+from dcc_resources.log_context import logging_about, progress_log
 from dcc_resources.outcomes import Problem, ZipOutcome
 from dcc_resources.receiving import Transfer
 from dcc_resources.sessions import Session
@@ -36,7 +36,8 @@ from dcc_resources.tracker.progress import State, Subject
 from dcc_resources.tracker.reference import Phase, Status
 from dcc_resources.tracker.source_statistics import Conduct
 from dcc_resources.zip_attempts import Attempts
-from dcc_resources.zip_jobs import INVALID, TO_VALIDATE, VALID, Checked, Checker, Document, Extracted, Failed, Job
+from dcc_resources.zip_checks import Checks, ChecksInThreads
+from dcc_resources.zip_jobs import TO_VALIDATE, Checked, Checker, Extracted, Failed, Job
 from dcc_resources.zip_recording import Batch
 
 log = logging.getLogger(__name__)
@@ -58,7 +59,10 @@ Message = DownloadMessage | Extracted | Checked | Failed
 
 
 class Coordinator:
-    """Takes jobs from waiting to their end. Used by one thread; a context manager that stops its threads."""
+    """Takes jobs from waiting to their end. Used by one thread; a context manager that stops its threads.
+
+    If the jobs `are_many`, archives are extracted and documents validated by processes.
+    """
 
     def __init__(
         self,
@@ -66,15 +70,17 @@ class Coordinator:
         session: Session,
         checker: Checker,
         addresses: Mapping[int, SourceAddress],
+        *,
+        are_many: bool = False,
     ) -> None:
         self.faults: list[InternalFaultError] = []
         self.not_downloaded = 0
         self.not_checked = 0
         self.damaged: list[int] = []
-        self._session, self._checker = session, checker
+        self._session = session
         self._staging = Staging(settings.staging_directory, min_free_bytes=settings.min_free_bytes)
         self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
-        self._pool = ThreadPoolExecutor(settings.workers, thread_name_prefix="check")
+        self._checks = _checks(checker, settings.workers, self._messages, are_many=are_many)
         self._attempts = Attempts(settings, self._staging, addresses, self._messages.put)
         self._unfinished: dict[int, Job] = {}
         self._transferring: dict[int, Job] = {}
@@ -87,7 +93,7 @@ class Coordinator:
 
     def __exit__(self, *_: object) -> None:
         self._attempts.stop()
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._checks.stop()
         self._attempts.join(_STOP_SECONDS)
 
     @property
@@ -212,44 +218,24 @@ class Coordinator:
 
     def _extract(self, job: Job) -> None:
         self._unchecked += 1
-        archive, target = self._staging.archive(job.key), self._staging.contents(job.key)
-        md5 = job.md5
-        self._submit(job, lambda: self._checker.open(job, archive, target, md5))
-
-    def _validate(self, job: Job, document: Document) -> None:
-        self._submit(job, lambda: Checked(job, document, tuple(self._checker.validate(document))))
-
-    def _submit(self, job: Job, work: Callable[[], Message]) -> None:
-        self._pool.submit(in_log_context(self._do), job, work)
-
-    def _do(self, job: Job, work: Callable[[], Message]) -> None:
-        """Run in the pool: do a piece of work and tell what came of it."""
-        try:
-            with _logging_about(job):
-                message = work()
-        except Exception as error:
-            message = Failed(job, error)
-        self._messages.put(message)
+        self._checks.open(job, self._staging.archive(job.key), self._staging.contents(job.key))
 
     def _extracted(self, message: Extracted) -> None:
         job = message.job
         self._note_md5(job, message.md5)
         logged = len(job.reasons)
-        job.take_documents(message.archive)
+        job.take_documents(message.archive, message.checked)
         if not job.known_documents and job.download_id is not None:
             self._batch.problems.extend((job.download_id, reason) for reason in job.reasons[logged:])
         self._batch.extracted.append(job)
         self._batch.propose(Subject.ZIP_DOWNLOAD, job.download_id or 0, EXTRACTED)
-        for document in job.documents:
-            if document.state == TO_VALIDATE:
-                self._validate(job, document)
+        self._checks.validate(job, [document for document in job.documents if document.state == TO_VALIDATE])
         if job.unchecked == 0:
             self._finish(job)
 
     def _checked(self, message: Checked) -> None:
         job, document = message.job, message.document
-        document.problems = message.problems
-        document.state = INVALID if message.problems else VALID
+        document.take_result(message.problems)
         job.unchecked -= 1
         self._batch.checked.append(document)
         if job.unchecked == 0 and job.za_id in self._unfinished:
@@ -307,8 +293,9 @@ class Coordinator:
                 f"{job.key}: {type(error).__name__}: {error}. This is a fault of the platform; its next session takes "
                 "the archive up again. Report it with the log."
             )
-            self.faults.append(fault)
             error = fault
+        if isinstance(error, InternalFaultError):
+            self.faults.append(error)
         problem = Problem(error.short_name(), str(error))
         job.reasons.append(problem)
         if job.download_id is not None:
@@ -351,6 +338,14 @@ class Coordinator:
             self._transferring[number] = job
             self._attempts.sources[hosting.source_id].put(Transfer(number, job.key, hosting))
         return deque(batch.finished), written.states
+
+
+def _checks(checker: Checker, workers: int, messages: queue.SimpleQueue[Message], *, are_many: bool) -> Checks:
+    if not are_many:
+        return ChecksInThreads(checker, workers, messages.put)
+    from dcc_resources.zip_checks_in_processes import ChecksInProcesses
+
+    return ChecksInProcesses(checker, workers, messages.put)
 
 
 def _logging_about(job: Job) -> AbstractContextManager[None]:

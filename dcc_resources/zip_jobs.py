@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -45,6 +45,11 @@ class Document:
     state: State
     problems: tuple[Problem, ...] = ()
     row_id: int | None = None
+
+    def take_result(self, problems: tuple[Problem, ...]) -> None:
+        """Note what came of its validation."""
+        self.problems = problems
+        self.state = INVALID if problems else VALID
 
 
 @dataclass
@@ -111,11 +116,16 @@ class Job:
         if self.hosting is not None:
             self.untried = itertools.chain([(0, self.hosting)], self.untried)
 
-    def take_documents(self, archive: ExtractedArchive) -> None:
-        """Note what the archive holds; documents that a dead session finished with need no second look."""
+    def take_documents(self, archive: ExtractedArchive, checked: Sequence[tuple[Problem, ...]] | None = None) -> None:
+        """Note what the archive holds, and the problems of its documents if they have been validated already.
+
+        Documents that a dead session finished with need no second look.
+        """
         self.extracted = True
-        for found in archive.documents:
+        for place, found in enumerate(archive.documents):
             document = Document(found.name.file_name, found.size_bytes, found.md5, found.name, found.path, TO_VALIDATE)
+            if checked is not None:
+                document.take_result(checked[place])
             self._recall(document)
             self.documents.append(document)
         for file_name, size_bytes, reason in archive.refused:
@@ -168,11 +178,15 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Extracted:
-    """An archive's documents are in staging; `md5` is that of the archive."""
+    """An archive's documents are in staging; `md5` is that of the archive.
+
+    `checked` are the problems of each document, if all have been validated too.
+    """
 
     job: Job
     archive: ExtractedArchive
     md5: str
+    checked: tuple[tuple[Problem, ...], ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

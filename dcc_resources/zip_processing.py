@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from sqlalchemy import Connection, Engine, select
 
@@ -41,6 +42,9 @@ from dcc_resources.zip_coordination import Coordinator
 from dcc_resources.zip_jobs import Checker, Job
 
 log = logging.getLogger(__name__)
+
+MANY: Final = 50
+"""Archives from which on processes of their own, which take a tenth of a second each to begin, are of use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +97,7 @@ def process_zip_actions(
     checker = Checker(settings, schemas, centres, ArchiveLimits.from_settings(settings))
     download = session.start_task(Phase.DOWNLOAD, f"Download of {len(work.planned)} zip actions")
     check = session.start_task(Phase.XSD, f"Extraction and validation of up to {len(work)} zip actions")
-    with Coordinator(settings, session, checker, addresses) as coordinator:
+    with Coordinator(settings, session, checker, addresses, are_many=len(work) >= MANY) as coordinator:
         yield from coordinator.run(work.jobs(settings.max_retries))
         if coordinator.damaged:
             anew = _plan_anew(session, coordinator.damaged)

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from dcc_resources import crawling, download_sink, downloading
+from dcc_resources import crawling, download_sink, downloading, zip_processing
 from dcc_resources.crawling import crawl_file_sources
 from dcc_resources.sessions import open_session
 from dcc_resources.settings import load_settings
@@ -97,6 +97,12 @@ def _in_the_middle_of_the_validation() -> None:
     _when_recorded(lambda batch: bool(batch.checked))
 
 
+def _while_processes_check() -> None:
+    """Die when processes have checked an archive, and are at others."""
+    zip_processing.MANY = 1
+    _when_recorded(lambda batch: bool(batch.extracted))
+
+
 POINTS: dict[str, Callable[[], None]] = {
     "before anything is recorded": lambda: _before(crawling, "_record"),
     "when one source is crawled": lambda: _after(crawling, "_record"),
@@ -113,6 +119,7 @@ POINTS: dict[str, Callable[[], None]] = {
     "before a document is validated": lambda: _before(Checker, "validate", 2),
     "when a document is validated": lambda: _after(Checker, "validate", 2),
     "in the middle of the validation": _in_the_middle_of_the_validation,
+    "while processes check": _while_processes_check,
 }
 
 

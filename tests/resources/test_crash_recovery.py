@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import Engine, select
 
 from dcc_cli.demo import submissions
+from dcc_resources import zip_processing
 from dcc_resources.settings import Settings
 from dcc_resources.tracker.models import CrawlingSession, SessionLock, XmlFile, XmlLog, ZipDownload, ZipLog
 from tests import dying_session
@@ -101,6 +102,17 @@ def test_a_session_killed_twice_is_continued_too(installation: Installation, und
     fill([installation.add_folder("H", "one"), installation.add_folder("H", "two")])
     for point in ("in mid-transfer", "in the middle of the validation"):
         assert run_dying(installation.settings, point) == -signal.SIGKILL
+    installation.run_session()
+    assert ending(installation) == undisturbed
+
+
+@pytest.mark.parametrize("point", ["before a checksum is taken", "in the middle of the validation"])
+def test_a_killed_session_is_continued_by_processes_too(
+    installation: Installation, undisturbed: dict[str, Any], point: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill([installation.add_folder("H", "one"), installation.add_folder("H", "two")])
+    assert run_dying(installation.settings, point) == -signal.SIGKILL
+    monkeypatch.setattr(zip_processing, "MANY", 1)
     installation.run_session()
     assert ending(installation) == undisturbed
 
