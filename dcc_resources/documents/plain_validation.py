@@ -30,6 +30,8 @@ _ROOT = re.compile(
     re.VERBOSE,
 )
 """A document's beginning, up to the end of the tag of its root element."""
+_VALUE_BEGINS = re.compile(rb"[=>\"'][^\s<]*\Z")
+_NEAR = 32
 _NO_NAME = re.compile(rb"[=>\"']|\A[0-9]")
 _NAME_AFTER = re.compile(rb"[^\s=<>\"']*\s*(?:=|\Z)")
 
@@ -107,6 +109,9 @@ def _may_end_prefix(text: bytes, place: int) -> bool:
     before = text[max(place - _WINDOW, 0) : place]
     if b"xmlns" in before:
         return True
+    # Nearly all stand in values, not far behind the quotation mark: "MGI:2159777", "2013-10-31T09:30:00".
+    if _VALUE_BEGINS.search(before, len(before) - _NEAR):
+        return False
     _, tag, after = before.rpartition(b"<")
     words = after.split()
     if len(words) < 2 and not tag and not after[:1].isspace():
