@@ -18,8 +18,8 @@ from sqlalchemy import Connection, Table
 from sqlalchemy.exc import DBAPIError
 
 from dcc_resources.errors import InternalFaultError
-from dcc_resources.qc_database.procedure_rows import Row, Value
 from dcc_resources.qc_database.row_lines import FEW_ROWS, as_lines, rows_of_lines
+from dcc_resources.qc_database.row_types import Row, Value
 
 __all__ = ["BulkInserter", "Counters", "Row", "Value", "insert_bulk"]
 

@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Final, NamedTuple, TypeAlias
-from zlib import crc32
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from dcc_resources.qc_database import contents as said
 from dcc_resources.qc_database.lexical import parse_number
-from dcc_resources.qc_database.vocabulary import MeasurementType, MediaType, MetadataOwner
-
-Value: TypeAlias = str | int | float | None
-Row: TypeAlias = tuple[Value, ...]
-"""A row's values in the order of the table's columns; booleans as 0 and 1, dates as ISO text."""
-Tables: TypeAlias = Mapping[str, list[Row]]
-"""The lists to which rows are appended, by the tables' names."""
-NewIds: TypeAlias = Mapping[str, Callable[[], int]]
-"""By the tables' names, functions that yield the next id, and the one after, and so on."""
-
-_SIMPLE: Final = MeasurementType.SIMPLE.value
-_ONTOLOGY: Final = MeasurementType.ONTOLOGY.value
-_SERIES: Final = MeasurementType.SERIES.value
+from dcc_resources.qc_database.measurement_rows import MeasurementRows
+from dcc_resources.qc_database.row_types import Limits, NewIds, Tables
+from dcc_resources.qc_database.vocabulary import MediaType, MetadataOwner
 
 
 class RunOwner(NamedTuple):
@@ -50,72 +39,39 @@ class _MediaRow(NamedTuple):
     link: str | None = None
 
 
-def fingerprint(start: int, *texts: str | None) -> int:
-    """A CRC-32 of texts, in their order, with `start` as that of what is before them."""
-    return crc32("\x1f".join(["\x1e" if text is None else text for text in texts]).encode(), start)
-
-
 class ProcedureRows:
-    """Makes the rows of a document's procedures; `held_text` counts the characters of values and terms."""
+    """Makes the rows of a document's procedures; those of measurements by `measurements`."""
 
-    def __init__(self, document_id: int, new_ids: NewIds, tables: Tables) -> None:
+    def __init__(self, document_id: int, new_ids: NewIds, tables: Tables, limits: Limits, *, as_lines: bool) -> None:
+        self.measurements = MeasurementRows(document_id, new_ids, tables, limits, as_lines=as_lines)
         self._document_id = document_id
         self._run_id = new_ids["procedure_run"]
-        self._measurement_id = new_ids["measurement"]
         self._media_id = new_ids["media"]
         self._metadata_id = new_ids["metadata"]
         self._runs = tables["procedure_run"]
-        self._measurements = tables["measurement"]
         self._media = tables["media"]
         self._associations = tables["media_association"]
         self._dimensions = tables["dimension"]
         self._metadata = tables["metadata"]
-        self.held_text = 0
+        self._text = 0
+
+    @property
+    def held_text(self) -> int:
+        """How many characters of values and terms were appended, ever."""
+        return self._text + self.measurements.held_text
 
     def add(self, owner: RunOwner, procedure: said.Procedure) -> None:
         """Take the rows of a procedure."""
         run_id, document_id, procedure_id = self._run_id(), self._document_id, procedure.procedure_id
         self._runs.append((run_id, document_id, owner.kind, owner.id, procedure_id, procedure.line))
         tail = (owner.centre, owner.pipeline, owner.project, procedure_id, *owner[5:])
-        place = self._add_measurements(run_id, procedure, tail)
+        self.measurements.add(run_id, procedure, tail)
         if procedure.media or procedure.media_samples or procedure.series_media:
-            self._add_media(run_id, procedure, place)
+            self._add_media(run_id, procedure)
         self._add_metadata(run_id, MetadataOwner.PROCEDURE, run_id, procedure.metadata)
 
-    def _add_measurements(self, run_id: int, procedure: said.Procedure, tail: Row) -> int:
-        """One row a value or term; the place of the last parameter."""
-        new_id, append, document_id = self._measurement_id, self._measurements.append, self._document_id
-        held, start = 0, fingerprint(0, *map(str, tail))
-        for place, (line, name, sequence, unit, value, status) in enumerate(procedure.simple, start=1):
-            item = number = None
-            if value is not None:
-                item, number = 1, parse_number(value)
-                held += len(value)
-            mark = fingerprint(start, name, sequence, None, None, value, unit, status)
-            append((new_id(), run_id, document_id, place, item, _SIMPLE, name, sequence, None, None, value, number,
-                    unit, status, line, *tail, mark))  # fmt: skip
-        done = len(procedure.simple)
-        for place, (line, name, sequence, terms, status) in enumerate(procedure.ontology, start=done + 1):
-            for item, term in enumerate(terms, start=1):
-                mark = fingerprint(start, name, sequence, None, None, term, None, status)
-                append((new_id(), run_id, document_id, place, item, _ONTOLOGY, name, sequence, None, None, term,
-                        parse_number(term), None, status, line, *tail, mark))  # fmt: skip
-                held += len(term)
-        done += len(procedure.ontology)
-        for place, (first_line, name, sequence, unit, values, status) in enumerate(procedure.series, start=done + 1):
-            for item, (line, increment, increment_status, value) in enumerate(values, start=1):
-                mark = fingerprint(start, name, sequence, increment, increment_status, value, unit, status)
-                append((new_id(), run_id, document_id, place, item, _SERIES, name, sequence, increment,
-                        increment_status, value, parse_number(value), unit, status, line, *tail, mark))  # fmt: skip
-                held += len(value)
-            if not values:
-                mark = fingerprint(start, name, sequence, None, None, None, unit, status)
-                append((new_id(), run_id, document_id, place, None, _SERIES, name, sequence, None, None, None, None,
-                        unit, status, first_line, *tail, mark))  # fmt: skip
-        self.held_text += held
-        return done + len(procedure.series)
-
-    def _add_media(self, run_id: int, procedure: said.Procedure, done: int) -> None:
+    def _add_media(self, run_id: int, procedure: said.Procedure) -> None:
+        done = len(procedure.simple) + len(procedure.ontology) + len(procedure.series)
         for place, media in enumerate(procedure.media, start=done + 1):
             one = _MediaRow(uri=media.uri, file_type=media.file_type, link=media.link)
             row_id = self._media_row(run_id, place, 1, MediaType.MEDIA, media, one, media.line)
@@ -178,4 +134,4 @@ class ProcedureRows:
         for place, (line, name, sequence, status, value) in enumerate(metadata):
             append((new_id(), run_id, owner_kind, owner_id, place, name, sequence, value, status, line))
             if value is not None:
-                self.held_text += len(value)
+                self._text += len(value)

@@ -10,16 +10,14 @@ loading SQLAlchemy (`building_process`, `reading_ahead`).
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
-from typing import Final, NamedTuple, TypeAlias
+from collections.abc import Callable, Iterable
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from dcc_resources.qc_database import contents as said
 from dcc_resources.qc_database.lexical import parse_boolean, parse_date, parse_integer, parse_number
-from dcc_resources.qc_database.procedure_rows import NewIds, ProcedureRows, Row, RunOwner, Tables, Value
+from dcc_resources.qc_database.procedure_rows import ProcedureRows, RunOwner
+from dcc_resources.qc_database.row_types import LengthCheck, Limits, NewIds, Row, Tables, TooLong
 from dcc_resources.qc_database.vocabulary import EntityKind
-
-Limits: TypeAlias = Mapping[str, tuple[tuple[int, int, str], ...]]
-"""By table, of each text: its place in a row, how many characters its column holds, and the column's name."""
 
 NUMBERED: Final = (
     "centre_block",
@@ -32,16 +30,11 @@ NUMBERED: Final = (
 )
 """The tables whose rows get ids here."""
 
+_Appended: TypeAlias = tuple[list[Any], Callable[[list[Any]], TooLong | None]]
+"""Rows, and what tells what is too long in those of an entity."""
+
 _OF_SPECIMENS: Final = {"related_specimen", "genotype", "parental_strain", "chromosomal_alteration", "chromosome"}
 """The tables of what is in specimens; what is in other entities is in the others."""
-
-
-class TooLong(NamedTuple):
-    """A text that its column cannot hold."""
-
-    column: str
-    length: int
-    limit: int
 
 
 class EntityRow(NamedTuple):
@@ -55,25 +48,37 @@ class EntityRow(NamedTuple):
 class RowBuilder:
     """Makes the rows of one document and appends them to `tables`, but for those of the entities themselves.
 
-    `held_text` counts the characters of long texts that were appended, `measured` the measurements of each procedure.
+    Where lines are wanted, measurements are not appended to their table but are in `measurement_lines`. `held_text`
+    counts the characters of long texts that were appended, `measured` the measurements of each procedure.
     """
 
-    def __init__(self, document_id: int, new_ids: NewIds, tables: Tables, limits: Limits) -> None:
+    def __init__(
+        self, document_id: int, new_ids: NewIds, tables: Tables, limits: Limits, *, as_lines: bool = False
+    ) -> None:
         self._document_id = document_id
         self._tables = tables
         self._ids = {kind: new_ids[kind.value] for kind in EntityKind}
         self._block_id = new_ids["centre_block"]
         self._status_id = new_ids["status_code"]
-        self._procedures = ProcedureRows(document_id, new_ids, tables)
-        self._checks_by_table = {name: _length_check(name, limits[name]) for name in tables}
-        checks = [(name, rows, self._checks_by_table[name]) for name, rows in tables.items()]
-        self._of_specimens = [(rows, check) for name, rows, check in checks if name in _OF_SPECIMENS]
-        self._of_procedures = [(rows, check) for name, rows, check in checks if name not in _OF_SPECIMENS]
+        self._procedures = ProcedureRows(document_id, new_ids, tables, limits, as_lines=as_lines)
+        self._checks_by_table = {name: LengthCheck(name, limits) for name in tables}
+        measured = self._procedures.measurements
+        appended: dict[str, _Appended] = {
+            **{name: (rows, self._checks_by_table[name].of_rows) for name, rows in tables.items()},
+            "measurement": (measured.made, lambda _rows: measured.too_long),
+        }
+        self._of_specimens = [one for name, one in appended.items() if name in _OF_SPECIMENS]
+        self._of_procedures = [one for name, one in appended.items() if name not in _OF_SPECIMENS]
         self._block: said.Block | None = None
         self._in_block: Row = ()
         self._of_run: tuple[str, str, str] = ("", "", "")
-        self._measurements = tables["measurement"]
+        self._measurements = measured.made
         self.measured: dict[str, int] = {}
+
+    @property
+    def measurement_lines(self) -> list[str]:
+        """The lines of measurements; none where no lines are wanted."""
+        return self._procedures.measurements.lines
 
     @property
     def held_text(self) -> int:
@@ -84,7 +89,7 @@ class RowBuilder:
         """Take the block that the next entities are in; what is too long in it, so that they cannot be taken."""
         block_id = self._block_id()
         row: Row = (block_id, self._document_id, block.position, *block[2:], block.line)
-        too_long = self._checks_by_table["centre_block"](row)
+        too_long = self._checks_by_table["centre_block"].of_row(row)
         if too_long is None:
             self._tables["centre_block"].append(row)
             self._in_block = (block_id, self._document_id)
@@ -107,12 +112,12 @@ class RowBuilder:
             made = self._line(self._block, entity)
         else:
             made = self._housing(self._block, entity)
-        too_long = self._checks_by_table[made.kind.value]((*made.values, None, None))
+        too_long = self._checks_by_table[made.kind.value].of_row((*made.values, None, None))
         for mark, (rows, check) in zip(marks, checks, strict=True):
             if too_long is not None:
                 break
             if len(rows) > mark:
-                too_long = next(filter(None, map(check, rows[mark:])), None)
+                too_long = check(rows[mark:])
         if too_long is None:
             if measured := len(self._measurements) - held:
                 procedure_id = entity.procedure.procedure_id  # type: ignore[union-attr]
@@ -273,16 +278,3 @@ class _Lexical:
 
     def text(self) -> str | None:
         return json.dumps(self._written, ensure_ascii=False) if self._written else None
-
-
-def _length_check(table: str, limits: tuple[tuple[int, int, str], ...]) -> Callable[[Row], TooLong | None]:
-    """A function that finds the first text of a row that its column cannot hold."""
-
-    def check(row: Row) -> TooLong | None:
-        for place, limit, name in limits:
-            value: Value = row[place]
-            if value is not None and len(value) > limit:  # type: ignore[arg-type]
-                return TooLong(f"{table}.{name}", len(value), limit)  # type: ignore[arg-type]
-        return None
-
-    return check

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from dcc_resources.qc_database.procedure_rows import Row, Value
+from dcc_resources.qc_database.row_types import Row, Value
 
 FEW_ROWS: Final = 100
 """How many rows at most are better inserted than loaded."""
 
-_NULL: Final = "\\N"
+NULL: Final = "\\N"
+"""What a line has for null."""
 _AS_TEXT: Final = str(None)
 _SPECIAL: Final = re.compile(r"[\\\t\n\r\0]")
 _ESCAPES: Final = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "\0": "\\0"})
@@ -39,14 +40,19 @@ def as_lines(rows: Sequence[Row]) -> bytes:
         and "\0" not in text
     )
     if plain:
-        return text.replace(_AS_TEXT, _NULL).encode()
-    return "".join(["\t".join([_field(one) for one in row]) + "\n" for row in rows]).encode()
+        return text.replace(_AS_TEXT, NULL).encode()
+    return "".join([fields_of(row) + "\n" for row in rows]).encode()
+
+
+def fields_of(values: Iterable[Value]) -> str:
+    """A part of a line: values with tabs between them."""
+    return "\t".join([_field(one) for one in values])
 
 
 def rows_of_lines(lines: bytes) -> Iterator[tuple[str | None, ...]]:
     """The fields of each line as texts; None for nulls."""
     for line in lines.decode().split("\n")[:-1]:
-        yield tuple([None if field == _NULL else _ESCAPED.sub(_meant, field) for field in line.split("\t")])
+        yield tuple([None if field == NULL else _ESCAPED.sub(_meant, field) for field in line.split("\t")])
 
 
 def _meant(match: re.Match[str]) -> str:
@@ -55,7 +61,7 @@ def _meant(match: re.Match[str]) -> str:
 
 def _field(value: Value) -> str:
     if value is None:
-        return _NULL
+        return NULL
     if type(value) is str:
         return value.translate(_ESCAPES) if _SPECIAL.search(value) else value
     return repr(value)

@@ -14,7 +14,8 @@ from dcc_resources.qc_database import contents as said
 from dcc_resources.qc_database import models
 from dcc_resources.qc_database.building_process import Built, BuiltBlock, Order
 from dcc_resources.qc_database.bulk import BulkInserter, Counters, Row
-from dcc_resources.qc_database.row_building import NUMBERED, EntityRow, RowBuilder, TooLong
+from dcc_resources.qc_database.row_building import NUMBERED, EntityRow, RowBuilder
+from dcc_resources.qc_database.row_types import TooLong
 from dcc_resources.qc_database.vocabulary import EntityKind
 
 __all__ = [

@@ -19,10 +19,10 @@ from dcc_resources.naming import DocumentKind
 from dcc_resources.qc_database import contents as said
 from dcc_resources.qc_database.building_process import Order
 from dcc_resources.qc_database.entity_keys import Key, key_of
-from dcc_resources.qc_database.procedure_rows import Row, Value
 from dcc_resources.qc_database.reading import read_bytes
-from dcc_resources.qc_database.row_building import NUMBERED, RowBuilder, TooLong
+from dcc_resources.qc_database.row_building import NUMBERED, RowBuilder
 from dcc_resources.qc_database.row_lines import as_lines, rows_of_lines
+from dcc_resources.qc_database.row_types import Row, TooLong, Value
 from dcc_resources.qc_database.vocabulary import EntityKind
 
 _NEW: Final = (1, None)
@@ -112,7 +112,8 @@ def build_whole(read: Read | None, order: Order) -> WholeDocument:
 def _built(read: Read, order: Order) -> WholeDocument:
     tables: dict[str, list[Row]] = {name: [] for name in order.limits}
     ids = {name: itertools.count(order.next_ids[name]) for name in NUMBERED}
-    builder = RowBuilder(order.document_id, {name: one.__next__ for name, one in ids.items()}, tables, order.limits)
+    new_ids = {name: one.__next__ for name, one in ids.items()}
+    builder = RowBuilder(order.document_id, new_ids, tables, order.limits, as_lines=order.as_lines)
     found = {kind: BuiltEntities([], [], [], []) for kind in EntityKind}
     block: said.Block | None = None
     plain = True
@@ -139,10 +140,17 @@ def _built(read: Read, order: Order) -> WholeDocument:
         True,
         {kind: some.with_lines() for kind, some in entities.items()} if order.as_lines else entities,
         {} if order.as_lines else {name: rows for name, rows in tables.items() if rows},
-        {name: (len(rows), as_lines(rows)) for name, rows in tables.items() if rows} if order.as_lines else {},
+        _lines(tables, builder.measurement_lines) if order.as_lines else {},
         builder.measured,
         read.noted if plain else None,
     )
+
+
+def _lines(tables: dict[str, list[Row]], measurements: list[str]) -> dict[str, tuple[int, bytes]]:
+    """The number of each table's rows and their lines; those of measurements are there already."""
+    lines = {name: as_lines(rows) for name, rows in tables.items()}
+    lines["measurement"] = "".join(measurements).encode()
+    return {name: (text.count(b"\n"), text) for name, text in lines.items() if text}
 
 
 def packed(whole: WholeDocument) -> tuple[object, ...]:

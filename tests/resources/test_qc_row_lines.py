@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dcc_resources.qc_database.procedure_rows import Row
 from dcc_resources.qc_database.row_lines import as_lines, rows_of_lines
+from dcc_resources.qc_database.row_types import Row
 
 
 def test_lines_say_what_rows_said() -> None:

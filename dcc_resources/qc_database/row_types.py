@@ -1,0 +1,59 @@
+"""What rows are made of, and what their columns can hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
+from typing import Any, Final, NamedTuple, TypeAlias
+
+Value: TypeAlias = str | int | float | None
+Row: TypeAlias = tuple[Value, ...]
+"""A row's values in the order of the table's columns; booleans as 0 and 1, dates as ISO text."""
+Tables: TypeAlias = Mapping[str, list[Row]]
+"""The lists to which rows are appended, by the tables' names."""
+NewIds: TypeAlias = Mapping[str, Callable[[], int]]
+"""By the tables' names, functions that yield the next id, and the one after, and so on."""
+Limits: TypeAlias = Mapping[str, tuple[tuple[int, int, str], ...]]
+"""By table, of each text: its place in a row, how many characters its column holds, and the column's name."""
+
+_MOST_KNOWN: Final = 1_000
+
+
+class TooLong(NamedTuple):
+    """A text that its column cannot hold."""
+
+    column: str
+    length: int
+    limit: int
+
+
+class LengthCheck:
+    """Finds the first text of rows of a table that its column cannot hold. Rows often have the same texts."""
+
+    def __init__(self, table: str, limits: Limits) -> None:
+        self._table = table
+        self._limits = limits[table]
+        places = [place for place, _, _ in self._limits]
+        self._texts_of: Callable[[Row], Any] | None = itemgetter(*places) if places else None
+        self._known_to_fit: set[object] = set()
+
+    def of_rows(self, rows: Sequence[Row]) -> TooLong | None:
+        """What is too long in any of the rows, the first that there is."""
+        texts = set(map(self._texts_of, rows)) if self._texts_of else set()
+        if texts <= self._known_to_fit:
+            return None
+        for row in rows:
+            if too_long := self.of_row(row):
+                return too_long
+        if len(self._known_to_fit) > _MOST_KNOWN:
+            self._known_to_fit.clear()
+        self._known_to_fit |= texts
+        return None
+
+    def of_row(self, row: Row) -> TooLong | None:
+        """What is too long in a row."""
+        for place, limit, name in self._limits:
+            value = row[place]
+            if value is not None and len(value) > limit:  # type: ignore[arg-type]
+                return TooLong(f"{self._table}.{name}", len(value), limit)  # type: ignore[arg-type]
+        return None
