@@ -108,4 +108,7 @@ def main() -> NoReturn:
     except KeyboardInterrupt:
         click.echo("Interrupted.", err=True)
         sys.exit(INTERRUPTED)
+    finally:
+        # All of it goes with the process: to look through it for cycles first takes longer than `dcc --version`.
+        gc.freeze()
     sys.exit(0)
