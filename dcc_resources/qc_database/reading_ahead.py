@@ -48,7 +48,6 @@ from dcc_resources.qc_database.whole_documents import (
 
 log = logging.getLogger(__name__)
 
-_AT_ONCE: Final = 10_000
 _WRONG_STARTS: Final = 10
 _COLLECT_EVERY: Final = 10
 
@@ -218,8 +217,10 @@ class ReadingAhead(Built):
         """Start the process with the present document."""
         self._end()
         self._readers, self._spare = self._spare or self._new_readers(), None
-        some = self._documents[self._place : self._place + _AT_ONCE]
-        named = [ToRead(os.fspath(one.path), one.size_bytes, one.kind.value, one.md5, tuple(one.about)) for one in some]
+        following = itertools.islice(self._documents, self._place, None)
+        named = (
+            ToRead(os.fspath(one.path), one.size_bytes, one.kind.value, one.md5, tuple(one.about)) for one in following
+        )
         basis = None if self._looking is None else self._looking.basis
         self._readers.send(self._place, named, order, basis)
         if not self._reach() or self._documents[self._place].md5 is None:

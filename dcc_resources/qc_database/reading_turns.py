@@ -8,13 +8,19 @@ turn after it.
 
 from __future__ import annotations
 
+import itertools
+import logging
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from threading import Event, Thread
 from typing import IO, Any, Final, NamedTuple
 
+from dcc_resources.log_context import in_log_context
 from dcc_resources.qc_database.building_process import Order
 from dcc_resources.qc_database.helper_process import BYTES_AHEAD, Helper, Out, read_message, taken, write_message
+
+log = logging.getLogger(__name__)
 
 MANY: Final = 10_000_000
 """Bytes of documents that come whole from which on several processes are worth their start."""
@@ -51,6 +57,8 @@ class Readers:
         self._helpers: list[Helper] = []
         self._hands: list[tuple[int, ...]] = []
         self._turn = 0
+        self._feeder: Thread | None = None
+        self._ends = Event()
         ends: list[int] = []
         try:
             for _ in range(count if count > 1 else 0):
@@ -73,11 +81,30 @@ class Readers:
         return self._helpers[self._turn].process.returncode
 
     def send(self, first_place: int, documents: Iterable[ToRead], order: Order, basis: bytes | None) -> None:
-        """Have documents read, of which the first has that place among all."""
-        lots = list(_lots(first_place, documents))
-        count = len(self._helpers)
+        """Have documents read, of which the first has that place among all; once.
+
+        They are told of by a thread, as far ahead as pipes hold, which is then alone in going through `documents`.
+        """
         for number, (helper, hands) in enumerate(zip(self._helpers, self._hands, strict=True)):
-            helper.send((lots[number::count], tuple(order), number == 0, hands, basis))
+            helper.send((tuple(order), number == 0, hands, basis))
+        feed = in_log_context(self._feed)
+        self._feeder = Thread(target=feed, args=(_lots(first_place, documents),), name="documents to read", daemon=True)
+        self._feeder.start()
+
+    def _feed(self, lots: Iterable[Lot]) -> None:
+        """Tell the processes of their lots, in turns, until there is none or it is of no use any more."""
+        try:
+            for helper, lot in zip(itertools.cycle(self._helpers), lots, strict=False):
+                if self._ends.is_set():
+                    return
+                helper.send(lot)
+            for helper in self._helpers:
+                helper.send(None)
+        except Exception:
+            log.exception("Processes that read documents could not be told of all of them")
+            # They would wait for more, and the session for them.
+            for helper in self._helpers:
+                helper.process.kill()
 
     def receive(self) -> Any:
         """The next message. Raises what a process raised, and EOFError when the one whose turn it is has ended."""
@@ -93,6 +120,11 @@ class Readers:
 
     def close(self) -> None:
         """End all processes, whatever they do."""
+        self._ends.set()
+        for helper in self._helpers:
+            helper.process.kill()
+        if self._feeder is not None:
+            self._feeder.join()
         for helper in self._helpers:
             helper.close()
 
@@ -101,8 +133,8 @@ class Turns:
     """One process's lots, and the order for the rows that come next, which goes from process to process."""
 
     def __init__(self, given: IO[bytes], out: Out) -> None:
-        self.lots: list[Lot]
-        self.lots, ordered, self._is_its_turn, hands, self.basis = read_message(given)
+        ordered, self._is_its_turn, hands, self.basis = read_message(given)
+        self.lots: Iterator[Lot] = iter(lambda: read_message(given), None)
         self._out = out
         self._order = Order(*ordered)
         self._come = os.fdopen(hands[0], "rb") if hands else None

@@ -197,17 +197,6 @@ def test_documents_that_need_not_be_read_are_passed_over(
 
 
 @only_sqlite
-def test_a_list_that_is_at_its_end_is_gone_on_with_by_another_process(
-    qc_database: Engine, paths: list[Path], ahead: ReadingAhead, started: list[Helper], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(reading_ahead, "_AT_ONCE", 2)
-    for path in paths:
-        apply(qc_database, path, ahead)
-    assert len(started) == 3
-    assert animals_by_document(qc_database) == expected(*paths)
-
-
-@only_sqlite
 def test_after_many_wrong_guesses_this_process_reads_itself(
     qc_database: Engine, paths: list[Path], ahead: ReadingAhead, started: list[Helper], monkeypatch: pytest.MonkeyPatch
 ) -> None:

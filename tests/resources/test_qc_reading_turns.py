@@ -15,6 +15,7 @@ import pytest
 from sqlalchemy import Engine
 
 from dcc_cli.demo.submissions import experiment_document
+from dcc_resources.errors import HelperEndedError
 from dcc_resources.naming import Action, DocumentKind
 from dcc_resources.qc_database import helper_process, reading_ahead, reading_turns
 from dcc_resources.qc_database.applying import Applied, apply_document
@@ -115,6 +116,50 @@ def test_documents_are_passed_over_though_no_process_can_hold_one(
         assert ahead.read_whole(paths[:1], ORDER) == expected[:1]
         assert ahead.read_whole(paths[7:8], following(expected[:7])) == expected[7:8]
     assert len(started) == 2
+
+
+class Told(list[Waiting]):
+    """Documents, and how many of them have been told of at most; from `fault` on that fails."""
+
+    at_most = 0
+    fault = COUNT
+
+    def __iter__(self) -> Iterator[Waiting]:
+        for number, one in enumerate(super().__iter__()):
+            self.at_most = max(self.at_most, number + 1)
+            if number >= self.fault:
+                raise ValueError("There is no such place.")
+            yield one
+
+
+def test_the_same_processes_read_however_many_documents_and_are_told_of_a_few_ahead(
+    paths: list[Path], started: list[Helper], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading_turns, "BYTES_AHEAD", 2)
+    monkeypatch.setattr(helper_process, "_PIPE_BYTES", 4096)
+    expected = built_here(paths)
+    longer_than_pipes = ("about " * 50_000,)
+    documents = Told(one._replace(about=longer_than_pipes) for one in waiting(paths))
+    with reading(documents) as ahead:
+        documents.at_most = 0
+        assert ahead.read_whole(paths[:1], ORDER) == expected[:1]
+        assert 0 < documents.at_most < COUNT
+        assert ahead.read_whole(paths[1:3], following(expected[:1])) == expected[1:3]
+        assert ahead.read_whole(paths[4:], following(expected[:3])) == expected[4:8]
+        assert documents.at_most == COUNT
+    assert len(started) == 2
+
+
+def test_processes_that_cannot_be_told_of_all_documents_are_not_waited_for(
+    paths: list[Path], started: list[Helper], caplog: pytest.LogCaptureFixture
+) -> None:
+    documents = Told(waiting(paths))
+    with reading(documents) as ahead:
+        documents.fault = 2
+        with pytest.raises(HelperEndedError):
+            ahead.read_whole(paths[:1], ORDER)
+    assert len(started) == 2
+    assert "could not be told of all of them" in caplog.text
 
 
 @pytest.mark.parametrize("killed", [0, 1])
