@@ -197,27 +197,23 @@ class ChecksInProcesses:
                 self._answered(process, kind, *answer)
         except EOFError:
             log.debug("A process that checks documents ended")
-        with self._lock:
-            process.helper = None
-        helper.close()
-        self._take_back(process, helper.process.returncode)
+        finally:
+            with self._lock:
+                process.helper = None
+            helper.close()
+            self._take_back(process, helper.process.returncode)
 
     def _answered(self, process: _Process, kind: str, number: int, *answer: Any) -> None:
         with self._lock:
             piece = process.pieces.pop(number)
             process.size_bytes -= piece.size_bytes
             self._hand_out()
-        job = piece.job
-        if kind == "opened":
-            md5, archive, problems = answer
-            checked = None if problems is None else unpacked_problems(problems)
-            self._tell(Extracted(job, unpacked_archive(archive), md5, checked))
-        elif kind == "checked":
-            for document, found in zip(piece.documents, unpacked_problems(answer[0]), strict=True):
-                self._tell(Checked(job, document, found))
-        else:
-            error, md5 = answer
-            self._tell(Failed(job, pickle.loads(error), md5))  # noqa: S301 - of a process that this one started
+        try:
+            messages = _messages(piece, kind, *answer)
+        except Exception as error:  # whatever it is, the session must hear of the piece
+            messages = [Failed(piece.job, error)]
+        for message in messages:
+            self._tell(message)
 
     def _take_back(self, process: _Process, code: int) -> None:
         """Have others do what a process had that ended."""
@@ -243,3 +239,16 @@ class ChecksInProcesses:
             "archive up again; see the memory of this machine if it happens again."
         )
         self._tell(Failed(piece.job, error))
+
+
+def _messages(piece: _Piece, kind: str, *answer: Any) -> Sequence[Extracted | Checked | Failed]:
+    """What the answer to a piece of work tells."""
+    if kind == "opened":
+        md5, archive, problems = answer
+        checked = None if problems is None else unpacked_problems(problems)
+        return [Extracted(piece.job, unpacked_archive(archive), md5, checked)]
+    if kind == "checked":
+        results = zip(piece.documents, unpacked_problems(answer[0]), strict=True)
+        return [Checked(piece.job, document, problems) for document, problems in results]
+    error, md5 = answer
+    return [Failed(piece.job, pickle.loads(error), md5)]  # noqa: S301 - of a process that this one started
