@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -20,6 +20,7 @@ from typing import Final
 from sqlalchemy import Engine
 
 from dcc_resources.data_outcomes import DocumentData, FindingEntry, ZipData
+from dcc_resources.data_phases.beside import beside
 from dcc_resources.data_phases.data_session import DataSession, Fact, Recorder
 from dcc_resources.data_phases.document_log import held_problem, problems_of, worst_first
 from dcc_resources.data_phases.documents import UPLOADED, DueDocument
@@ -187,42 +188,55 @@ def upload_documents(work: DataSession) -> Iterator[ZipData]:
         return
     task = work.session.start_task(Phase.UPLOAD, f"Upload of {len(due):,} documents")
     faults = len(work.faults)
-    recorder = Recorder(work, Phase.UPLOAD, due)
-    recorder.show_pending(due)
-    queue = UploadQueue(work, due, there)
-    uploader = Uploader(work.qc, work.settings, queue.ahead)
     lost: dict[int, str] = {}
-    try:
-        while queue:
-            work.session.check()
-            group = queue.take(lost)
-            for document in group:
-                recorder.show_running(document)
-            if recorder.is_due or group[0].size_bytes > _LONG_BYTES:
-                yield from recorder.write()
-            if queue.ahead is not None and queue.is_small(group[0]):
-                facts = uploader.upload_together(group, queue.ahead, work.checked)
-                for fact in facts or ():
-                    recorder.add(fact)
-                queue.give_back(group[len(facts or ()) :], alone=len(group) if facts is None else 1)
-                continue
-            document = group[0]
-            with logging_about(zip_action=document.key, centre=document.centre, document=document.name.file_name):
-                fact = _upload(work, uploader, document, there.get(document.xml_id), lost)
-            if fact.data.held:
-                # It may have been shown to be running, and states go on only.
-                work.reopen({document.xml_id: _HELD}, _WAITS)
-            recorder.add(fact)
-    except QcDatabaseUnreachableError:
-        recorder.break_off()
-        raise
-    finally:
+    with beside(work.tracker, "tracker") as tracker:
+        recorder = Recorder(work, Phase.UPLOAD, due, tracker)
+        recorder.show_pending(due)
+        queue = UploadQueue(work, due, there)
+        try:
+            yield from _upload_all(work, queue, recorder, there, lost)
+        except QcDatabaseUnreachableError:
+            ended = recorder.finish()
+            recorder.break_off()
+            yield from ended
+            raise
+        finally:
+            if queue.ahead is not None:
+                queue.ahead.close()
         if queue.ahead is not None:
-            queue.ahead.close()
-    if queue.ahead is not None:
-        update_statistics(work.qc, patience_seconds=work.settings.database_retry)
-    yield from recorder.write()
+            update_statistics(work.qc, patience_seconds=work.settings.database_retry)
+        yield from recorder.write()
     work.session.finish_task(task, failed=len(work.faults) > faults or bool(lost))
+
+
+def _upload_all(
+    work: DataSession, queue: UploadQueue, recorder: Recorder, there: Mapping[int, QcDocument], lost: dict[int, str]
+) -> Iterator[ZipData]:
+    """Apply the documents of `queue`; `there` tells of those that are stored, `lost` see `_upload`."""
+    uploader = Uploader(work.qc, work.settings, queue.ahead)
+    while queue:
+        work.session.check()
+        group = queue.take(lost)
+        for document in group:
+            recorder.show_running(document)
+        if recorder.is_due or group[0].size_bytes > _LONG_BYTES:
+            recorder.begin()
+        if queue.ahead is not None and queue.is_small(group[0]):
+            facts = uploader.upload_together(group, queue.ahead, work.checked)
+            ended = recorder.finish()
+            for fact in facts or ():
+                recorder.add(fact)
+            queue.give_back(group[len(facts or ()) :], alone=len(group) if facts is None else 1)
+            yield from ended
+            continue
+        yield from recorder.finish()
+        document = group[0]
+        with logging_about(zip_action=document.key, centre=document.centre, document=document.name.file_name):
+            fact = _upload(work, uploader, document, there.get(document.xml_id), lost)
+        if fact.data.held:
+            # It may have been shown to be running, and states go on only.
+            work.reopen({document.xml_id: _HELD}, _WAITS)
+        recorder.add(fact)
 
 
 def _upload(

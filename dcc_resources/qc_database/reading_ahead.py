@@ -20,6 +20,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from threading import Thread
 from typing import IO, Any, Final, NamedTuple, cast
 
 from dcc_resources.naming import DocumentKind
@@ -101,6 +102,7 @@ class ReadingAhead(Built):
         self._told: _Told | None = None
         self._began = False
         self._whole: dict[int, WholeDocument] = {}
+        self._receiving: _Receiving | None = None
 
     def read(self, path: Path, kind: DocumentKind) -> Iterator[said.Content]:
         """What the document at `path` says, for `apply_document`; see `read_document` for what is raised."""
@@ -109,6 +111,7 @@ class ReadingAhead(Built):
             yield from read_for_upload(path, kind)
             return
         self.forget()
+        self._await_receiving()
         self._place, self._began = place, False
         first = self._first(path, kind)
         if first is None:
@@ -129,6 +132,7 @@ class ReadingAhead(Built):
         documents in their order, by whoever holds the upload lock; where that is done again, also for the same ones.
         Raises HelperEndedError.
         """
+        self._await_receiving()
         places = [self._places[path] for path in paths]
         self._whole = {place: whole for place, whole in self._whole.items() if place >= places[0]}
         found: list[WholeDocument] = []
@@ -138,6 +142,8 @@ class ReadingAhead(Built):
                 break
             found.append(whole)
             order = order._replace(document_id=order.document_id + 1, next_ids=whole.next_ids)
+        if order.as_lines and self._readers is not None and self._reached >= places[-1]:
+            self._receiving = _Receiving(self._receive_whole, self._reached + len(places))
         return found
 
     def _whole_at(self, place: int, order: Order) -> WholeDocument:
@@ -176,6 +182,11 @@ class ReadingAhead(Built):
 
     def close(self) -> None:
         """End the process, whatever it does."""
+        if self._readers is not None:
+            # What is waited for does not come any more.
+            self._readers.kill()
+        with suppress(Exception):
+            self._await_receiving()
         self._end()
         if self._spare is not None:
             self._spare.close()
@@ -201,17 +212,37 @@ class ReadingAhead(Built):
             return False
         try:
             while self._reached < self._place:
-                kind, message = self._readers.receive_any()
-                if kind == "document":
-                    self._told = _Told(*message)
-                    self._reached = self._told.place
-                elif kind == "whole":
-                    self._reached = message[0]
-                    if self._reached == self._place:
-                        self._whole[self._reached] = unpacked(message[1])
+                self._take_next(self._readers)
         except EOFError:
             return False
         return self._reached == self._place
+
+    def _take_next(self, readers: Readers) -> None:
+        kind, message = readers.receive_any()
+        if kind == "document":
+            self._told = _Told(*message)
+            self._reached = self._told.place
+        elif kind == "whole":
+            self._reached = message[0]
+            if self._reached >= self._place:
+                self._whole[self._reached] = unpacked(message[1])
+
+    def _receive_whole(self, last: int) -> None:
+        """Take what comes next, up to that place, as far as it comes whole."""
+        readers = self._readers
+        some = self._documents[self._reached + 1 : last + 1]
+        whole = sum(1 for _ in itertools.takewhile(lambda one: one.md5 is not None, some))
+        last = self._reached + whole
+        # A process that has ended is missed by whoever asks for its documents.
+        with suppress(EOFError):
+            while readers is not None and self._reached < last:
+                self._take_next(readers)
+
+    def _await_receiving(self) -> None:
+        """Wait for what is received beside; raises what was raised there."""
+        receiving, self._receiving = self._receiving, None
+        if receiving is not None:
+            receiving.finish()
 
     def _start(self, order: Order) -> None:
         """Start the process with the present document."""
@@ -247,6 +278,33 @@ class ReadingAhead(Built):
         except EOFError as error:
             self._end()
             raise ended_early(self._documents[self._place].path.name, readers.returncode) from error
+
+
+class _Receiving:
+    """Documents being received by a thread, up to a place, while the caller waits for the database."""
+
+    def __init__(self, receive: Callable[[int], None], last: int) -> None:
+        self._error: Exception | None = None
+
+        def run() -> None:
+            try:
+                receive(last)
+            except Exception as error:
+                self._error = error
+
+        self._thread = Thread(target=run, name="receive documents", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_going_on(self) -> bool:
+        """Whether not all of them have come."""
+        return self._thread.is_alive()
+
+    def finish(self) -> None:
+        """Wait for them. Raises what was raised there."""
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
 
 
 class _Told(NamedTuple):

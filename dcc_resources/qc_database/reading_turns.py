@@ -118,11 +118,15 @@ class Readers:
                 return kind, message
             self._turn = (self._turn + 1) % len(self._helpers)
 
-    def close(self) -> None:
-        """End all processes, whatever they do."""
+    def kill(self) -> None:
+        """Have all processes end, whatever they do: nothing more comes than what their pipes hold."""
         self._ends.set()
         for helper in self._helpers:
             helper.process.kill()
+
+    def close(self) -> None:
+        """End all processes, whatever they do."""
+        self.kill()
         if self._feeder is not None:
             self._feeder.join()
         for helper in self._helpers:

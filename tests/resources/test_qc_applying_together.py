@@ -30,6 +30,7 @@ from dcc_resources.qc_database.rows import DOCUMENT_TABLES
 from dcc_resources.qc_database.vocabulary import DocumentState
 from dcc_resources.qc_database.whole_documents import WholeDocument
 from dcc_resources.qc_database.writing_xml import write_document
+from tests.databases import only_mariadb
 from tests.resources.noted_helpers import note_helpers
 from tests.resources.qc_child import before_statement
 from tests.resources.qc_documents import contents, experiment, housing, line, specimen, to_apply
@@ -270,6 +271,79 @@ def test_a_process_that_is_killed_is_started_again(
         started[0]._in.read()
         assert [one.document_id for one in together(qc_database, files[2:], ahead)] == [3, 4, 5]
     assert len(started) == 2
+
+
+@only_mariadb
+def test_what_follows_is_received_while_the_database_is_waited_for(
+    qc_database: Engine, files: list[File], started: list[Helper]
+) -> None:
+    """As many documents as were asked for: those are there when the process that read them has ended."""
+    with reading(files) as ahead:
+        together(qc_database, files[:2], ahead)
+        ahead._await_receiving()
+        os.kill(started[0].process.pid, signal.SIGKILL)
+        started[0].process.wait()
+        assert [one.document_id for one in together(qc_database, files[2:4], ahead)] == [3, 4]
+    assert len(started) == 1
+
+
+@only_mariadb
+def test_what_is_received_meanwhile_is_not_taken_with_ids_that_others_took(
+    qc_database: Engine, files: list[File], put: Callable[..., File], started: list[Helper]
+) -> None:
+    with reading(files) as ahead:
+        together(qc_database, files[:2], ahead)
+        ahead._await_receiving()
+        alone(qc_database, put(EXPERIMENT, contents(experiment("E1"))))
+        assert [one.document_id for one in together(qc_database, files[2:4], ahead)] == [4, 5]
+        assert [one.document_id for one in together(qc_database, files[4:], ahead)] == [6]
+    assert len(started) == 2
+
+
+@only_mariadb
+def test_what_goes_wrong_while_receiving_is_raised_to_whoever_asks_next(
+    qc_database: Engine, files: list[File], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take, taken = reading_ahead.unpacked, []
+
+    def failing(message: Any) -> Any:
+        taken.append(message)
+        return take(message) if len(taken) != 3 else 1 // 0
+
+    monkeypatch.setattr(reading_ahead, "unpacked", failing)
+    with reading(files) as ahead:
+        together(qc_database, files[:2], ahead)
+        with pytest.raises(ZeroDivisionError):
+            together(qc_database, files[2:], ahead)
+        assert [one.document_id for one in together(qc_database, files[2:], ahead)] == [3, 4, 5]
+
+
+@only_mariadb
+def test_what_never_comes_keeps_nobody_from_ending(
+    qc_database: Engine, files: list[File], started: list[Helper], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading_turns, "_LOT_DOCUMENTS", 1)
+    files[3].path.unlink()
+    os.mkfifo(files[3].path)
+    with reading(files) as ahead:
+        together(qc_database, files[:2], ahead)
+        receiving = ahead._receiving
+        assert receiving is not None
+    assert not receiving.is_going_on
+    assert len(started) == 1
+
+
+@only_mariadb
+def test_what_comes_bit_by_bit_after_others_is_left_to_whoever_reads_it(
+    qc_database: Engine, files: list[File], started: list[Helper]
+) -> None:
+    waiting = [one.waiting for one in files]
+    waiting[2] = waiting[2]._replace(md5=None)
+    with closing(ReadingAhead(waiting)) as ahead:
+        together(qc_database, files[:2], ahead)
+        apply_document(qc_database, files[2].document, lambda: ahead.read(files[2].path, EXPERIMENT))
+        assert [one.document_id for one in together(qc_database, files[3:], ahead)] == [4, 5]
+    assert len(started) == 1
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,170 @@
+"""What the tracker is told while documents are uploaded: beside that, and never before the QC database has it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, select
+
+from dcc_resources.data_phases import data_session, upload_groups, uploading
+from dcc_resources.data_phases.session_data import take_up_data
+from dcc_resources.errors import QcDatabaseUnreachableError, SessionLostError
+from dcc_resources.qc_database import models, reading_ahead
+from dcc_resources.sessions import open_session
+from dcc_resources.tracker.models import DocumentReopening
+from dcc_resources.tracker.reference import Phase
+from tests.data_installations import DataInstallation, experiments, specimens
+from tests.databases import only_mariadb
+
+GROUPS = 4
+_SECONDS = 30
+_NAMES = [(0, "specimen"), *((inc, "experiment") for inc in range(1, GROUPS))]
+
+Write = Callable[[Connection, Sequence[Any], Sequence[Any]], Any]
+
+
+@pytest.fixture(autouse=True)
+def _told_of_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each document is a group by itself, and the tracker is written to at every chance."""
+    monkeypatch.setattr(upload_groups, "LARGE", 0)
+    monkeypatch.setattr(reading_ahead, "LARGE", 0)
+    monkeypatch.setattr(upload_groups, "MOST_DOCUMENTS", 1)
+    monkeypatch.setattr(data_session, "_COMMIT_SECONDS", 0.0)
+    monkeypatch.setattr(data_session, "_MOST_SECONDS", 0.0)
+
+
+@pytest.fixture
+def waiting(data: DataInstallation) -> DataInstallation:
+    """Documents that wait for their upload, one in each of so many archives."""
+    data.put("add/H.2013-10-31.0.impc.zip", specimens("2013-10-31.0", mice=GROUPS))
+    for inc in range(1, GROUPS):
+        stem = f"2013-10-31.{inc}"
+        data.put(f"add/H.{stem}.impc.zip", experiments(stem, first=inc, animals=1))
+    data.validate()
+    return data
+
+
+def around_writing(monkeypatch: pytest.MonkeyPatch, before: Callable[[Sequence[Any], Sequence[Any]], None]) -> None:
+    """Have `before` called with what is told and what is shown, when the tracker is written to."""
+    write: Write = data_session._write
+
+    def writing(connection: Connection, batch: Sequence[Any], shown: Sequence[Any]) -> Any:
+        before(batch, shown)
+        return write(connection, batch, shown)
+
+    monkeypatch.setattr(data_session, "_write", writing)
+
+
+def around_groups(monkeypatch: pytest.MonkeyPatch, before: Callable[[int], None]) -> None:
+    """Have `before` called with the number of the group that is to be applied."""
+    apply = uploading.apply_together
+    numbers = iter(range(1_000))
+
+    def applying(*arguments: Any) -> Any:
+        before(next(numbers))
+        return apply(*arguments)
+
+    monkeypatch.setattr(uploading, "apply_together", applying)
+
+
+def all_is_well(data: DataInstallation) -> bool:
+    """Whether a further session takes all through, each document once."""
+    data.take_up()
+    applied = data.rows(models.Document, "file_name", "state")
+    return set(data.documents().values()) <= {"qc pending", "qc done"} and len(applied) == GROUPS
+
+
+def test_the_tracker_hears_of_documents_that_the_qc_database_has(
+    waiting: DataInstallation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[list[str]] = []
+
+    def look(batch: Sequence[Any], _: Sequence[Any]) -> None:
+        stored = {name for (name,) in waiting.rows(models.Document, "file_name")}
+        told.append([fact.document.name.file_name for fact in batch])
+        assert stored.issuperset(told[-1])
+
+    around_writing(monkeypatch, look)
+    result = waiting.take_up(Phase.UPLOAD)
+    # First of nothing but what waits, and whose turn has come.
+    assert told == [[], [], *([f"H.2013-10-31.{inc}.{kind}.impc.xml"] for inc, kind in _NAMES)]
+    assert [one.key.file_name for one in result.zips] == [f"H.2013-10-31.{inc}.impc.zip" for inc in range(GROUPS)]
+    assert set(waiting.documents().values()) == {"upload done"}
+
+
+@only_mariadb
+def test_documents_are_applied_while_the_tracker_is_told_of_those_before(
+    waiting: DataInstallation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    applying = [threading.Event() for _ in range(GROUPS)]
+
+    def wait_for_the_next(batch: Sequence[Any], _: Sequence[Any]) -> None:
+        following = batch[0].document.name.inc + 1 if batch else 0
+        if following < GROUPS:
+            assert applying[following].wait(_SECONDS)
+
+    around_writing(monkeypatch, wait_for_the_next)
+    around_groups(monkeypatch, lambda number: applying[number].set())
+    waiting.take_up(Phase.UPLOAD)
+    assert set(waiting.documents().values()) == {"upload done"}
+
+
+@pytest.mark.parametrize("error", [SessionLostError("lost"), ArithmeticError("a fault")], ids=["lost", "fault"])
+@pytest.mark.parametrize("nth", range(GROUPS + 2))
+def test_what_keeps_the_tracker_from_hearing_ends_the_upload_and_the_next_session_goes_on(
+    waiting: DataInstallation, monkeypatch: pytest.MonkeyPatch, error: Exception, nth: int
+) -> None:
+    """At any writing: the first one shows what waits, the second whose turn it is, others tell of documents."""
+    calls = iter(range(1_000))
+    groups: list[int] = []
+
+    def fail(*_: Sequence[Any]) -> None:
+        if next(calls) == nth:
+            raise error
+
+    with monkeypatch.context() as patch:
+        around_writing(patch, fail)
+        around_groups(patch, groups.append)
+        with pytest.raises(type(error)):
+            waiting.take_up(Phase.UPLOAD)
+    # No group is begun once it is known.
+    assert len(groups) <= max(1, nth)
+    assert all_is_well(waiting)
+
+
+def test_a_qc_database_that_goes_away_meanwhile_leaves_no_document_as_if_it_were_its_turn(
+    waiting: DataInstallation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = threading.Event()
+
+    def go_away(number: int) -> None:
+        if number == 2:
+            gone.set()
+            raise QcDatabaseUnreachableError("It is gone.")
+
+    def wait_until_gone(batch: Sequence[Any], _: Sequence[Any]) -> None:
+        # Where it is told beside: the end of the upload waits for it.
+        if waiting.tracker.dialect.name != "sqlite" and batch and batch[0].document.name.inc == 1:
+            assert gone.wait(_SECONDS)
+
+    with monkeypatch.context() as patch:
+        around_writing(patch, wait_until_gone)
+        around_groups(patch, go_away)
+        with pytest.raises(QcDatabaseUnreachableError):
+            waiting.take_up(Phase.UPLOAD)
+    assert sorted(waiting.documents().values()) == ["upload done", "upload done", "upload pending", "upload pending"]
+    with waiting.tracker.connect() as connection:
+        assert len(connection.execute(select(DocumentReopening.id)).all()) == 1
+    assert all_is_well(waiting)
+
+
+def test_no_thread_is_left_when_nobody_listens_any_more(waiting: DataInstallation) -> None:
+    with open_session(waiting.tracker, waiting.settings) as session:
+        outcomes = take_up_data(waiting.tracker, waiting.qc, waiting.settings, session)
+        next(outcomes)
+        outcomes.close()  # type: ignore[attr-defined]
+    assert not [thread.name for thread in threading.enumerate() if thread.name.startswith(("tracker", "receive"))]
+    assert all_is_well(waiting)
