@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from datetime import date
+from functools import lru_cache
 from math import isfinite
 
 _is_number = re.compile(r"[ \t\r\n]*+[+-]?(?:[0-9]++\.?[0-9]*+|\.[0-9]++)(?:[eE][+-]?[0-9]++)?[ \t\r\n]*+").fullmatch
@@ -35,6 +36,7 @@ def parse_boolean(text: str) -> bool:
     return _BOOLEANS[text]
 
 
+@lru_cache(maxsize=2_000)
 def parse_date(text: str) -> date | None:
     """The day that an xs:date names, its time zone left out; None before the year 1, after 9999 or if it is no date."""
     match = _DATE.fullmatch(text)

@@ -5,13 +5,14 @@ Most of what a document says are measurements, and most of what these say is the
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, Final, TypeAlias
 from zlib import crc32
 
 from dcc_resources.qc_database import contents as said
 from dcc_resources.qc_database.lexical import parse_number
 from dcc_resources.qc_database.row_lines import NULL, fields_of
-from dcc_resources.qc_database.row_types import LengthCheck, Limits, NewIds, Row, Tables, TooLong
+from dcc_resources.qc_database.row_types import LengthCheck, Limits, NewIds, Row, Tables, TooLong, checks_by
 from dcc_resources.qc_database.vocabulary import MeasurementType
 
 _SIMPLE: Final = MeasurementType.SIMPLE.value
@@ -42,7 +43,7 @@ class MeasurementRows:
         self._rows = tables["measurement"]
         self.lines: list[str] = []
         self._as_lines = as_lines
-        self._heads = _Heads(LengthCheck("measurement", limits))
+        self._heads = _heads_by(checks_by(limits)["measurement"])
         self.made: list[Any] = self.lines if as_lines else self._rows
         self.too_long: TooLong | None = None
         self.held_text = 0
@@ -50,12 +51,12 @@ class MeasurementRows:
     def add(self, run_id: int, procedure: said.Procedure, tail: Row) -> None:
         """Take what a procedure measured, a row a value or term; `tail` is what each repeats of its run."""
         found = _measured_in(procedure)
-        self._heads.too_long = None
+        self._heads.bound()
         if self._as_lines:
             self._add_lines(run_id, found, tail)
         else:
             self._add_rows(run_id, found, tail)
-        self.too_long = self._heads.too_long
+        self.too_long = self._heads.first_too_long(found)
         self.held_text += sum([len(value) for _, _, _, value, _ in found if value])
 
     def _add_rows(self, run_id: int, found: list[_Measured], tail: Row) -> None:
@@ -106,31 +107,39 @@ def _fingerprint_of(tail: Row) -> int:
 
 
 class _Heads(dict[_Head, tuple[str, str, str, str]]):
-    """What heads are in fingerprints before the value and after it, and in lines; those that were met.
-
-    `too_long` is the first text that no column holds since it was None.
-    """
+    """What heads are in fingerprints before the value and after it, and in lines; those that were met."""
 
     def __init__(self, check: LengthCheck) -> None:
         super().__init__()
         self._check = check
-        self.too_long: TooLong | None = None
+        self._too_long: dict[_Head, TooLong] = {}
 
     def __missing__(self, head: _Head) -> tuple[str, str, str, str]:
         kind, *named, unit, status = head
         before = [_NOTHING if text is None else text for text in (*named, "")]
         after = [_NOTHING if text is None else text for text in ("", unit, status)]
         told = f"\t{fields_of((kind, *named))}\t", f"\t{fields_of((unit, status))}\t"
-        constant = ("\x1f".join(before), "\x1f".join(after), *told)
+        self[head] = constant = ("\x1f".join(before), "\x1f".join(after), *told)
         too_long = self._check.of_row((None, None, None, None, None, kind, *named, None, None, unit, status))
         if too_long is not None:
-            # Not kept, so that it is found again.
-            self.too_long = self.too_long or too_long
-            return constant
-        if len(self) >= _MOST_HEADS:
-            self.clear()
-        self[head] = constant
+            self._too_long[head] = too_long
         return constant
+
+    def first_too_long(self, found: list[_Measured]) -> TooLong | None:
+        """The first text that no column holds, of measurements whose heads were met."""
+        if not self._too_long:
+            return None
+        return next((self._too_long[head] for _, _, head, _, _ in found if head in self._too_long), None)
+
+    def bound(self) -> None:
+        """Forget all if they are many."""
+        if len(self) > _MOST_HEADS:
+            self.clear()
+            self._too_long.clear()
+
+
+_heads_by = lru_cache(maxsize=2)(_Heads)
+"""Those of documents that are checked alike."""
 
 
 class _Numbers(dict[str | None, float | None]):

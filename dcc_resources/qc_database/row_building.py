@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from dcc_resources.qc_database import contents as said
 from dcc_resources.qc_database.lexical import parse_boolean, parse_date, parse_integer, parse_number
 from dcc_resources.qc_database.procedure_rows import ProcedureRows, RunOwner
-from dcc_resources.qc_database.row_types import LengthCheck, Limits, NewIds, Row, Tables, TooLong
+from dcc_resources.qc_database.row_types import Limits, NewIds, Row, Tables, TooLong, checks_by
 from dcc_resources.qc_database.vocabulary import EntityKind
 
 NUMBERED: Final = (
@@ -34,7 +34,18 @@ _Appended: TypeAlias = tuple[list[Any], Callable[[list[Any]], TooLong | None]]
 """Rows, and what tells what is too long in those of an entity."""
 
 _OF_SPECIMENS: Final = {"related_specimen", "genotype", "parental_strain", "chromosomal_alteration", "chromosome"}
-"""The tables of what is in specimens; what is in other entities is in the others."""
+"""The tables of what is in specimens."""
+_OF_OTHERS: Final = {
+    "experiment_specimen",
+    "status_code",
+    "procedure_run",
+    "measurement",
+    "media",
+    "media_association",
+    "dimension",
+    "metadata",
+}
+"""The tables of what is in other entities."""
 
 
 class EntityRow(NamedTuple):
@@ -61,14 +72,14 @@ class RowBuilder:
         self._block_id = new_ids["centre_block"]
         self._status_id = new_ids["status_code"]
         self._procedures = ProcedureRows(document_id, new_ids, tables, limits, as_lines=as_lines)
-        self._checks_by_table = {name: LengthCheck(name, limits) for name in tables}
+        self._checks_by_table = checks_by(limits)
         measured = self._procedures.measurements
         appended: dict[str, _Appended] = {
             **{name: (rows, self._checks_by_table[name].of_rows) for name, rows in tables.items()},
             "measurement": (measured.made, lambda _rows: measured.too_long),
         }
         self._of_specimens = [one for name, one in appended.items() if name in _OF_SPECIMENS]
-        self._of_procedures = [one for name, one in appended.items() if name not in _OF_SPECIMENS]
+        self._of_others = [one for name, one in appended.items() if name in _OF_OTHERS]
         self._block: said.Block | None = None
         self._in_block: Row = ()
         self._of_run: tuple[str, str, str] = ("", "", "")
@@ -101,7 +112,7 @@ class RowBuilder:
         """Take the rows of an entity of the last block but its own row, which is returned; or what is too long."""
         if self._block is None:
             raise RuntimeError("An entity was added before the block that it is in.")
-        checks = self._of_specimens if isinstance(entity, said.Specimen) else self._of_procedures
+        checks = self._of_specimens if isinstance(entity, said.Specimen) else self._of_others
         marks = [len(rows) for rows, _ in checks]
         held = len(self._measurements)
         if isinstance(entity, said.Experiment):
@@ -114,9 +125,7 @@ class RowBuilder:
             made = self._housing(self._block, entity)
         too_long = self._checks_by_table[made.kind.value].of_row((*made.values, None, None))
         for mark, (rows, check) in zip(marks, checks, strict=True):
-            if too_long is not None:
-                break
-            if len(rows) > mark:
+            if too_long is None and len(rows) > mark:
                 too_long = check(rows[mark:])
         if too_long is None:
             if measured := len(self._measurements) - held:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from operator import itemgetter
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -16,6 +17,8 @@ NewIds: TypeAlias = Mapping[str, Callable[[], int]]
 Limits: TypeAlias = Mapping[str, tuple[tuple[int, int, str], ...]]
 """By table, of each text: its place in a row, how many characters its column holds, and the column's name."""
 
+_MANY: Final = 3
+"""Rows from which on it is worth while to look whether their texts are known."""
 _MOST_KNOWN: Final = 1_000
 
 
@@ -27,20 +30,32 @@ class TooLong(NamedTuple):
     limit: int
 
 
+def checks_by(limits: Limits) -> Mapping[str, LengthCheck]:
+    """What checks the rows of each table; for the same limits the same ones, which know what was found to fit."""
+    return _checks_by(tuple(limits.items()))
+
+
+@lru_cache(maxsize=2)
+def _checks_by(limits: tuple[tuple[str, tuple[tuple[int, int, str], ...]], ...]) -> Mapping[str, LengthCheck]:
+    return {table: LengthCheck(table, texts) for table, texts in limits}
+
+
 class LengthCheck:
     """Finds the first text of rows of a table that its column cannot hold. Rows often have the same texts."""
 
-    def __init__(self, table: str, limits: Limits) -> None:
+    def __init__(self, table: str, limits: tuple[tuple[int, int, str], ...]) -> None:
         self._table = table
-        self._limits = limits[table]
+        self._limits = limits
         places = [place for place, _, _ in self._limits]
         self._texts_of: Callable[[Row], Any] | None = itemgetter(*places) if places else None
         self._known_to_fit: set[object] = set()
 
     def of_rows(self, rows: Sequence[Row]) -> TooLong | None:
         """What is too long in any of the rows, the first that there is."""
-        texts = set(map(self._texts_of, rows)) if self._texts_of else set()
-        if texts <= self._known_to_fit:
+        if self._texts_of is None:
+            return None
+        texts = set(map(self._texts_of, rows)) if len(rows) >= _MANY else set()
+        if texts and texts <= self._known_to_fit:
             return None
         for row in rows:
             if too_long := self.of_row(row):
