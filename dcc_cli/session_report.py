@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 
 import click
 
@@ -48,7 +49,7 @@ class SessionReport:
 
     crawls: list[dict[str, object]] = field(default_factory=list)
     zips: dict[str, State] = field(default_factory=dict)
-    documents: dict[tuple[str, str], State] = field(default_factory=dict)
+    documents: dict[str, dict[str, State]] = field(default_factory=dict)
     data: Counter[str] = field(default_factory=Counter)
     contexts: Counter[str] = field(default_factory=Counter)
     notes: list[dict[str, object]] = field(default_factory=list)
@@ -75,8 +76,8 @@ class SessionReport:
     def add_zip(self, outcome: ZipOutcome) -> None:
         """Take in what became of one zip action."""
         key = str(outcome.key)
-        self.zips[key] = outcome.phase, outcome.status
-        self.documents.update({(key, one.file_name): (one.phase, one.status) for one in outcome.documents})
+        self.zips[key] = _state(outcome.phase, outcome.status)
+        self._documents_of(key).update((one.file_name, _state(one.phase, one.status)) for one in outcome.documents)
         self.received += (outcome.size_bytes or 0) if outcome.downloaded and outcome.attempts else 0
         if outcome.failed:
             failed = [document for document in outcome.documents if document.status is Status.FAILED]
@@ -94,9 +95,10 @@ class SessionReport:
         if not isinstance(outcome, ZipData):
             return
         key = str(outcome.key)
-        self.zips[key] = outcome.phase, outcome.status
+        self.zips[key] = _state(outcome.phase, outcome.status)
+        documents = self._documents_of(key)
         for document in outcome.documents:
-            self.documents[key, document.file_name] = document.phase, document.status
+            documents[document.file_name] = _state(document.phase, document.status)
             if outcome.reached is Phase.UPLOAD and not document.repeated and not document.held:
                 self.data.update(document.said)
             if document.phase is outcome.reached and document.status is Status.FAILED:
@@ -108,6 +110,9 @@ class SessionReport:
             if outcome.reached is Phase.DATA and document.cleared:
                 message = f"{count_of(document.cleared, 'finding')} of earlier sessions cleared."
                 self.notes.append({"zip": key, "document": document.file_name, "kind": "healed", "message": message})
+
+    def _documents_of(self, key: str) -> dict[str, State]:
+        return self.documents.setdefault(key, {})
 
     @property
     def exit_code(self) -> int:
@@ -124,7 +129,7 @@ class SessionReport:
             "seconds": round(time.monotonic() - self._began, 3),
             "sources": sorted(self.crawls, key=lambda crawl: str(crawl["id"]).rjust(20)),
             "zip_actions": _counts(Counter(self.zips.values())),
-            "xml_files": _counts(Counter(self.documents.values())),
+            "xml_files": _counts(Counter(state for some in self.documents.values() for state in some.values())),
             "data": dict(self.data),
             "contexts": dict(self.contexts),
             "notes": self.notes,
@@ -142,7 +147,7 @@ class SessionReport:
             click.style(f"{count:,} {phase.short_name} {status.short_name}", fg=_COLOURS.get(status))
             for (phase, status), count in sorted(Counter(self.zips.values()).items())
         )
-        parts = [count_of(len(self.documents), "document"), f"{byte_size(self.received)} received"]
+        parts = [count_of(sum(map(len, self.documents.values())), "document"), f"{byte_size(self.received)} received"]
         if self.data["measurements"]:
             parts.append(f"{count_of(self.data['measurements'], 'measurement')} uploaded")
         if changes:
@@ -155,6 +160,12 @@ _LATE = (
     "Newer documents of the centre had been uploaded before it. It was applied all the same; see that that is meant."
 )
 _COUNTED_AGAINST = (Severity.ERROR, Severity.FATAL)
+
+
+@cache
+def _state(phase: Phase, status: Status) -> State:
+    """The same object for all that are in the state."""
+    return phase, status
 
 
 def _counts(states: Mapping[tuple[Phase, Status], int]) -> list[dict[str, object]]:

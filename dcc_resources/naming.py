@@ -7,6 +7,7 @@ documents. A name conforms as a whole or not at all.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Container
 from dataclasses import dataclass, field
 from datetime import date
@@ -156,7 +157,8 @@ def _stem(name: str, match: re.Match[str], centres: Container[str]) -> tuple[str
             f"{name!r} names the centre {centre!r}, which is not registered (codes are case-sensitive). "
             "Use the producing centre's ILAR code, or have the centre registered: dcc centre add."
         )
-    return centre, created, int(inc)
+    # There may be many names of one centre.
+    return sys.intern(centre), created, int(inc)
 
 
 def _kind(name: str, kind: str | None) -> DocumentKind:

@@ -252,7 +252,7 @@ def _to_check(work: DataSession, document: DueDocument, stored: QcDocument) -> T
         name.centre,
         name.kind.value,
         # Where no file can have the name, it is judged by its rows.
-        "" if path is None else os.fspath(path),
+        path or "",
         document.md5,
         document.size_bytes,
         str(document.key),

@@ -212,8 +212,13 @@ class _AnyCentre:
 
 def _wanted(rows: Iterable[Any], naming: NamingConvention, keys: Collection[ZipKey] | None) -> Iterator[DueDocument]:
     parse: Callable[[str, _AnyCentre], DocumentName] = naming.parse_document_name
+    # Documents of one archive, centre or state hold the same objects: a session may have 50,000 of them.
+    of_actions: dict[int, ZipKey] = {}
+    states: dict[tuple[int, int], State] = {}
     for xml_id, file_name, size_bytes, md5, phase, status, za_id, zip_name, todo, centre in rows:
-        key = ZipKey(ACTIONS_BY_ID[todo], zip_name)
+        key = of_actions.get(za_id)
+        if key is None:
+            key = of_actions[za_id] = ZipKey(ACTIONS_BY_ID[todo], zip_name)
         if keys is not None and key not in keys:
             continue
         try:
@@ -221,5 +226,9 @@ def _wanted(rows: Iterable[Any], naming: NamingConvention, keys: Collection[ZipK
         except BadFileNameError as error:
             log.warning("%s goes on waiting: %s Its name did follow DCC_DOCUMENT_PATTERN once.", key, error)
             continue
-        state = State(Phase(phase), Status(status))
+        state = states.get((phase, status))
+        if state is None:
+            state = states[phase, status] = State(Phase(phase), Status(status))
+        if centre == name.centre:
+            centre = name.centre
         yield DueDocument(xml_id, za_id, key, centre, name, size_bytes or 0, md5, state)

@@ -43,13 +43,22 @@ class QcDocument(NamedTuple):
         mine = (self.xml_id, self.key, self.file_name, self.md5)
         return mine == (document.xml_id, document.key, document.name.file_name, document.md5 or "")
 
+    def with_names_of(self, document: DueDocument) -> QcDocument:
+        """The same, with the names that a document which it stands for has: what is equal is held once."""
+        name, md5 = document.name.file_name, document.md5 or ""
+        return QcDocument(self.id, document.xml_id, self.state, self.author, document.key, name, md5)
+
 
 def documents_of(connection: Connection, documents: Iterable[DueDocument]) -> dict[int, QcDocument]:
     """The documents that stand for these of the tracker, by the ids of their `xml_file`."""
     wanted = {document.xml_id: document for document in documents}
     query = _documents().where(_DOCUMENT.c.tracker_id.in_(IDS))
     rows = (row for ids in chunks(wanted) for row in connection.execute(query, {"ids": ids}))
-    return {found.xml_id: found for found in _found(rows) if found.xml_id and found.is_of(wanted[found.xml_id])}
+    return {
+        found.xml_id: found.with_names_of(wanted[found.xml_id])
+        for found in _found(rows)
+        if found.xml_id and found.is_of(wanted[found.xml_id])
+    }
 
 
 def documents_by_id(connection: Connection, document_ids: Iterable[int]) -> list[QcDocument]:

@@ -11,10 +11,13 @@ from dcc_resources.errors import BadFileNameError, StagedDocumentLostError
 from dcc_resources.staging import Staging
 
 
-def place_in_staging(staging: Staging, document: DueDocument) -> Path | None:
-    """Where a document was extracted to; None where its archive has a name that no file can have."""
+def place_in_staging(staging: Staging, document: DueDocument) -> str | None:
+    """Where a document was extracted to; None where its archive has a name that no file can have.
+
+    As text, for there may be many of them, and a Path holds 500 bytes.
+    """
     try:
-        return staging.contents(document.key) / document.name.file_name
+        return f"{staging.contents(document.key)}/{document.name.file_name}"
     except BadFileNameError:
         return None
 

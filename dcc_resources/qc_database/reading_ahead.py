@@ -62,7 +62,7 @@ class Waiting(NamedTuple):
     `about` are words for whoever looks at it.
     """
 
-    path: Path
+    path: str | Path
     kind: DocumentKind
     size_bytes: int
     md5: str | None = None
@@ -92,7 +92,7 @@ class ReadingAhead(Built):
         self._documents = documents
         self._looking = looking
         self._processes = processes
-        self._places = {one.path: place for place, one in enumerate(documents)}
+        self._places = {os.fspath(one.path): place for place, one in enumerate(documents)}
         self._left = [*itertools.accumulate(one.size_bytes for one in reversed(documents))][::-1]
         self._readers: Readers | None = None
         # It takes a while to begin, and there is something to do until the first document is read.
@@ -106,7 +106,7 @@ class ReadingAhead(Built):
 
     def read(self, path: Path, kind: DocumentKind) -> Iterator[said.Content]:
         """What the document at `path` says, for `apply_document`; see `read_document` for what is raised."""
-        place = self._places.get(path)
+        place = self._places.get(os.fspath(path))
         if place is None or self._documents[place].md5 is not None or not self._is_worth_a_process(place):
             yield from read_for_upload(path, kind)
             return
@@ -133,7 +133,7 @@ class ReadingAhead(Built):
         Raises HelperEndedError.
         """
         self._await_receiving()
-        places = [self._places[path] for path in paths]
+        places = [self._places[os.fspath(path)] for path in paths]
         self._whole = {place: whole for place, whole in self._whole.items() if place >= places[0]}
         found: list[WholeDocument] = []
         for place in places:
@@ -149,7 +149,7 @@ class ReadingAhead(Built):
     def _whole_at(self, place: int, order: Order) -> WholeDocument:
         path, kind, _, md5, _ = self._documents[place]
         if not self._is_worth_a_process(place):
-            return build_whole(read_whole(path, kind, md5 or ""), order)
+            return build_whole(read_whole(Path(path), kind, md5 or ""), order)
         self._place = place
         whole = self._whole.get(place)
         if whole is None and self._reach():
@@ -277,7 +277,7 @@ class ReadingAhead(Built):
             return readers.receive()
         except EOFError as error:
             self._end()
-            raise ended_early(self._documents[self._place].path.name, readers.returncode) from error
+            raise ended_early(Path(self._documents[self._place].path).name, readers.returncode) from error
 
 
 class _Receiving:
