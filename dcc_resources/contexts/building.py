@@ -22,6 +22,8 @@ from dcc_resources.contexts.membership import (
     ContextKey,
     Member,
     Place,
+    Places,
+    members_of,
     present_places,
     recorded_members,
     recorded_places,
@@ -132,31 +134,34 @@ class _Difference(NamedTuple):
 def _compare(
     connection: Connection, run_ids: Collection[int], causes: Mapping[int, int | None], colonies: int
 ) -> _Difference:
-    places = present_places(connection, run_ids, colonies)
-    now = {Member(run_id, place.genotype, place.strain_id) for run_id, place in places}
-    before = recorded_members(connection, run_ids)
-    changed = {member.procedure_run_id for member in before ^ now}
+    present = present_places(connection, run_ids, colonies)
+    now, before = members_of(present), recorded_members(connection, run_ids)
+    if not before:
+        return _Difference((), now, list(_shares(connection, 1, causes, present)))
+    changed = {member.procedure_run_id for member in before.symmetric_difference(now)}
     was = {member for member in before if member.procedure_run_id in changed}
-    present = [one for one in places if one[0] in changed]
+    moved = {place: runs & changed for place, runs in present.items()}
     shares = [
         *_shares(connection, -1, causes, recorded_places(connection, was)),
-        *_shares(connection, 1, causes, present),
+        *_shares(connection, 1, causes, moved),
     ]
     return _Difference(was, [one for one in now if one.procedure_run_id in changed], shares)
 
 
 def _shares(
-    connection: Connection,
-    sign: int,
-    causes: Mapping[int, int | None],
-    places: Collection[tuple[int, Place]],
+    connection: Connection, sign: int, causes: Mapping[int, int | None], places: Places
 ) -> Iterator[tuple[int, ContextKey, int, int, int | None]]:
     """What runs come to where they are counted: it came (`sign` 1) or went (-1)."""
-    numbers: dict[tuple[int | None, Place], int] = {}
-    numbered = [(run_id, numbers.setdefault((causes[run_id], place), len(numbers))) for run_id, place in sorted(places)]
-    groups = list(numbers)
-    for number, parameter_id, measurements, fingerprints in sums(connection, numbered) if numbered else ():
-        cause, place = groups[number]
+    groups: list[tuple[list[int], Place, int | None]] = []
+    for place, run_ids in places.items():
+        of_cause: dict[int | None, list[int]] = {}
+        for run_id in sorted(run_ids):
+            of_cause.setdefault(causes[run_id], []).append(run_id)
+        groups += [(runs, place, cause) for cause, runs in of_cause.items()]
+    # In the order of their runs, which is that of the measurements.
+    groups.sort(key=lambda group: group[0])
+    for number, parameter_id, measurements, fingerprints in sums(connection, [runs for runs, _, _ in groups]):
+        _, place, cause = groups[number]
         yield place.document_id, place.context(parameter_id), sign * measurements, sign * fingerprints, cause
 
 

@@ -7,7 +7,8 @@ the specimen, else that which reference data tell of the colony.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import (
@@ -15,9 +16,11 @@ from sqlalchemy import (
     CompoundSelect,
     Connection,
     Select,
+    String,
     and_,
     bindparam,
     case,
+    cast,
     delete,
     func,
     literal,
@@ -26,7 +29,7 @@ from sqlalchemy import (
 )
 
 from dcc_resources.contexts.touched import same_length
-from dcc_resources.databases.number_lists import as_json, listed, numbers_in, numbers_of, only_compared, pairs_in
+from dcc_resources.databases.number_lists import as_json, groups_in, listed, numbers_in, numbers_of, only_compared
 from dcc_resources.qc_database.bulk import insert_bulk
 from dcc_resources.qc_database.models import (
     ContextMember,
@@ -89,6 +92,10 @@ class Place(NamedTuple):
         return ContextKey(self.centre, self.pipeline, self.genotype, self.strain_id, self.procedure_id, parameter_id)
 
 
+Places = Mapping[Place, Set[int]]
+"""Procedure runs by where their measurements are counted."""
+
+
 class Share(NamedTuple):
     """What a document contributes to a context: how many measurements, and the sum of their fingerprints."""
 
@@ -131,15 +138,20 @@ def with_specimens(runs: Select[Any], experiment: Any, colonies: int | ColumnEle
 
 def present_members(connection: Connection, run_ids: Collection[int], colonies: int) -> set[Member]:
     """What these runs are to be counted under; `AT_ONCE` ids at most."""
-    places = present_places(connection, run_ids, colonies)
-    return {Member(run_id, place.genotype, place.strain_id) for run_id, place in places}
+    return set(members_of(present_places(connection, run_ids, colonies)))
 
 
-def present_places(connection: Connection, run_ids: Collection[int], colonies: int) -> set[tuple[int, Place]]:
+def present_places(connection: Connection, run_ids: Collection[int], colonies: int) -> Places:
     """Where the measurements of these runs are to be counted; `AT_ONCE` ids at most."""
-    rows = connection.execute(_PRESENT, {"runs": as_json(run_ids), "colonies": colonies}).all()
-    places = [(Place._make(_without_blanks(said)), numbers_of(runs)) for runs, *said in rows]
-    return {(run_id, place) for place, runs in places for run_id in runs}
+    found: dict[Place, set[int]] = {}
+    for runs, *said in connection.execute(_PRESENT, {"runs": as_json(run_ids), "colonies": colonies}).all():
+        found.setdefault(Place._make(_without_blanks(said)), set()).update(numbers_of(runs))
+    return found
+
+
+def members_of(places: Places) -> list[Member]:
+    """Under what the runs are counted that are in these places; each once."""
+    return [Member(run_id, place.genotype, place.strain_id) for place, runs in places.items() for run_id in runs]
 
 
 def recorded_members(connection: Connection, run_ids: Collection[int]) -> set[Member]:
@@ -147,18 +159,18 @@ def recorded_members(connection: Connection, run_ids: Collection[int]) -> set[Me
     return {Member(*row) for row in connection.execute(_RECORDED, {"runs": as_json(run_ids)}).all()}
 
 
-def recorded_places(connection: Connection, members: Iterable[Member]) -> set[tuple[int, Place]]:
+def recorded_places(connection: Connection, members: Iterable[Member]) -> Places:
     """Where the measurements of runs are counted that are counted so; a few thousand at once."""
     of_runs: dict[int, list[Member]] = {}
     for member in members:
         of_runs.setdefault(member.procedure_run_id, []).append(member)
-    if not of_runs:
-        return set()
-    return {
-        (run_id, Place._make((*_without_blanks(described), member.genotype, member.strain_id)))
-        for run_id, *described in connection.execute(_DESCRIBED, {"runs": as_json(of_runs)})
-        for member in of_runs[run_id]
-    }
+    found: dict[Place, set[int]] = {}
+    if of_runs:
+        for run_id, *described in connection.execute(_DESCRIBED, {"runs": as_json(of_runs)}):
+            for member in of_runs[run_id]:
+                place = Place._make((*_without_blanks(described), member.genotype, member.strain_id))
+                found.setdefault(place, set()).add(run_id)
+    return found
 
 
 def _without_blanks(said: Sequence[Any]) -> list[Any]:
@@ -174,13 +186,28 @@ def replace_members(connection: Connection, before: Iterable[Member], members: C
         insert_bulk(connection, _MEMBER, sorted(members))
 
 
-def sums(connection: Connection, numbered: Collection[tuple[int, int]]) -> Sequence[tuple[int, str, int, int]]:
-    """What runs come to that are put into groups, each a pair of the run and the number of its group.
+def sums(connection: Connection, groups: Sequence[Sequence[int]]) -> Iterator[tuple[int, str, int, int]]:
+    """What runs come to that are put into groups.
 
-    The number of a group, a parameter, how many measurements of it, and the sum of their fingerprints.
+    The number of a group, counted from 0, a parameter, how many measurements of it, and the sum of their fingerprints.
     """
-    rows = connection.execute(_SUMS, {"runs": as_json(numbered)}).all()
-    return [(group, parameter.rstrip(" "), number, int(marks)) for group, parameter, number, marks in rows]
+    given = {"runs": as_json(groups)}
+    for number, parameters, text in connection.execute(_SUMS, given).all() if groups else ():
+        summed = _taken_apart(text, parameters)
+        if summed is None:
+            alone = connection.execute(_SUMS_OF_PARAMETERS, {"runs": as_json([groups[number - 1]])}).all()
+            summed = [row[1:] for row in alone]
+        for parameter, measurements, fingerprints in summed:
+            yield number - 1, parameter.rstrip(" "), measurements, int(fingerprints)
+
+
+def _taken_apart(text: str, parameters: int) -> list[Any] | None:
+    """What `_SUMS` found for so many parameters; None where a server cut it off (`engines.LISTED_BYTES`)."""
+    try:
+        summed: list[Any] = json.loads(f"[{text}]")
+    except ValueError:
+        return None
+    return summed if len(summed) == parameters else None
 
 
 def shares_of_procedure(connection: Connection, centre: str, procedure_id: str) -> Iterator[Share]:
@@ -234,10 +261,19 @@ def _recorded() -> Select[Any]:
 
 
 def _summed() -> Select[Any]:
-    group, measurement = pairs_in("runs"), _MEASUREMENT.c
-    columns = (group.c.second, measurement.parameter_id)
-    summed = select(*columns, func.count(), func.sum(measurement.fingerprint)).select_from(group)
-    return summed.join(_MEASUREMENT, measurement.procedure_run_id == group.c.first).group_by(*columns)
+    group, measurement = groups_in("runs"), _MEASUREMENT.c
+    columns = (group.c.number, measurement.parameter_id)
+    marks = func.sum(measurement.fingerprint).label("marks")
+    summed = select(*columns, func.count().label("measured"), marks).select_from(group)
+    return summed.join(_MEASUREMENT, measurement.procedure_run_id == group.c.value).group_by(*columns)
+
+
+def _listed(summed: Select[Any]) -> Select[Any]:
+    """The sums of a group as the elements of a JSON array: a row costs the driver more than the sum the database."""
+    each = summed.subquery().c
+    element = literal("[").concat(func.json_quote(each.parameter_id)).concat(",").concat(cast(each.measured, String))
+    element = element.concat(",").concat(cast(each.marks, String)).concat("]")
+    return select(each.number, func.count(), func.group_concat(element)).group_by(each.number)
 
 
 _PRESENT: Final = _present()
@@ -250,4 +286,5 @@ _DESCRIBED: Final = (
     .where(_MEASUREMENT.c.procedure_run_id.in_(numbers_in("runs")))
     .distinct()
 )
-_SUMS: Final = _summed()
+_SUMS_OF_PARAMETERS: Final = _summed()
+_SUMS: Final = _listed(_SUMS_OF_PARAMETERS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Row, Select, and_, bindparam, delete, insert,
 from dcc_resources.contexts.membership import ContextKey
 from dcc_resources.contexts.transitions import after_data, shown, what_happened
 from dcc_resources.databases.columns import utc_now
-from dcc_resources.databases.number_lists import AT_ONCE, as_json, only_compared, pairs_in
+from dcc_resources.databases.number_lists import AT_ONCE, as_json, numbers_in, only_compared, pairs_in, portions
 from dcc_resources.databases.transactions import insert_rows
 from dcc_resources.errors import InternalFaultError
 from dcc_resources.qc_database.bulk import insert_bulk
@@ -153,11 +153,8 @@ def _write_history(
 
 def _write_parts(connection: Connection, changes: Mapping[tuple[int, int], int]) -> None:
     """Add to how many measurements documents have in contexts, by the ids of both."""
-    there: dict[tuple[int, int], int] = {}
     parts = sorted(changes)
-    for start in range(0, len(parts), AT_ONCE):
-        rows = connection.execute(_PARTS, {"parts": as_json(parts[start : start + AT_ONCE])})
-        there.update(((document_id, context_id), number) for document_id, context_id, number in rows)
+    there = _parts_of(connection, parts)
     new, changed, gone = [], [], []
     for part in parts:
         after = there.get(part, 0) + changes[part]
@@ -174,6 +171,24 @@ def _write_parts(connection: Connection, changes: Mapping[tuple[int, int], int])
         connection.execute(_CHANGE_PART, changed)
     if new:
         insert_bulk(connection, _PART, new)
+
+
+def _parts_of(connection: Connection, parts: Sequence[tuple[int, int]]) -> dict[tuple[int, int], int]:
+    """Those of the parts that are there, and how many measurements they have; most documents are new, and have none."""
+    counted: set[int] = set()
+    for documents in portions({document_id for document_id, _ in parts}):
+        counted.update(connection.scalars(_COUNTED, {"documents": as_json(documents)}))
+    asked = [part for part in parts if part[0] in counted]
+    there: dict[tuple[int, int], int] = {}
+    for start in range(0, len(asked), AT_ONCE):
+        rows = connection.execute(_PARTS, {"parts": as_json(asked[start : start + AT_ONCE])})
+        there.update(((document_id, context_id), number) for document_id, context_id, number in rows)
+    return there
+
+
+def _of_documents() -> Select[Any]:
+    given = numbers_in("documents").subquery()
+    return select(given.c.value).select_from(given).join(_PART, _PART.c.document_id == given.c.value).distinct()
 
 
 def _of_parts() -> Select[Any]:
@@ -194,6 +209,7 @@ _CHANGE_CONTEXT: Final = (
     .values({name: bindparam(name) for name in (*_WRITTEN, "changed")})
 )
 _TELL: Final = insert(ContextHistory.__table__)
+_COUNTED: Final = _of_documents()
 _PARTS: Final = _of_parts()
 _THIS_PART: Final = (_PART.c.document_id == bindparam("of_document")) & (_PART.c.context_id == bindparam("of_context"))
 _REMOVE_PART: Final = delete(_PART).where(_THIS_PART)

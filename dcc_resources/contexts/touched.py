@@ -117,7 +117,7 @@ def _touched(connection: Connection, document_ids: Collection[int], statement: S
     """By a statement of `_touching`; the transaction of `connection` has not written anything that it looks at."""
     found: dict[int, int] = {}
     ordered = sorted(document_ids)
-    look = partial(_touched_by, statement=statement, last=max(ordered, default=0))
+    look = partial(_touched_by, statement=statement)
     with closing(answers_ahead(connection, look, in_chunks(ordered))) as answers:
         # Documents are asked for oldest first: those of a later chunk are newer.
         for touched in answers:
@@ -125,8 +125,8 @@ def _touched(connection: Connection, document_ids: Collection[int], statement: S
     return found
 
 
-def _touched_by(connection: Connection, ordered: Sequence[int], statement: Select[Any], last: int) -> dict[int, int]:
-    given = {"documents": as_json(ordered), "from": ordered[0], "to": ordered[-1], "last": last}
+def _touched_by(connection: Connection, ordered: Sequence[int], statement: Select[Any]) -> dict[int, int]:
+    given = {"documents": as_json(ordered), "from": ordered[0], "to": ordered[-1]}
     found: dict[int, int] = {}
     for document_id, run_ids in connection.execute(_OWN, given).all():
         found.update(dict.fromkeys(numbers_of(run_ids), document_id))
@@ -138,7 +138,8 @@ def _touched_by(connection: Connection, ordered: Sequence[int], statement: Selec
 def _touching(left: ColumnElement[bool] | None) -> Select[Any]:
     """The runs of others that the documents in `documents` touch, each with the newest of these documents that does.
 
-    Those that they touch by specimens are left out where their own document is `left` and newer than `last`.
+    Those that they touch by specimens are left out where their own document is `left` and newer: it is among these
+    documents, and then their cause, or comes later.
     """
     parts = []
     owned = and_(_RUN.c.owner_kind == _LIFETIME.c.entity_kind, _RUN.c.owner_id == _LIFETIME.c.entity_id)
@@ -150,7 +151,7 @@ def _touching(left: ColumnElement[bool] | None) -> Select[Any]:
         parts.append(touched.join(_RUN, owned).where(_RUN.c.document_id != changed_by, ~is_specimen))
         about = _experiments_about(touched.join(_SPECIMEN, of_specimen))
         if left is not None:
-            its_own = (_DOCUMENT.c.id == _EXPERIMENT.c.document_id) & (_DOCUMENT.c.id > bindparam("last"))
+            its_own = (_DOCUMENT.c.id == _EXPERIMENT.c.document_id) & (_DOCUMENT.c.id > changed_by)
             about = about.where(~exists().where(its_own & left))
         parts.append(about)
     touching = union_all(*parts).subquery()

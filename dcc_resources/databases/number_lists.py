@@ -37,7 +37,7 @@ def portions(numbers: Iterable[int], at_once: int = AT_ONCE) -> Iterator[list[in
 
 
 def as_json(numbers: Iterable[int] | Iterable[Sequence[int]]) -> str:
-    """The parameter for numbers, or for pairs of them."""
+    """The parameter for numbers, or for pairs or lists of them."""
     return json.dumps(list(numbers), separators=(",", ":"))
 
 
@@ -52,6 +52,15 @@ def pairs_in(parameter: str) -> TableValuedAlias:
     The other table is looked up by pairs, and not the other way round.
     """
     return _Pairs(bindparam(parameter)).table_valued(Column("first", BIG), Column("second", BIG))
+
+
+def groups_in(parameter: str) -> TableValuedAlias:
+    """A table of the numbers in lists, none of them empty, that a parameter holds, to be joined with others.
+
+    Its columns are `number`, of the list, counted from 1, and `value`. The other table is looked up by the values, and
+    not the other way round.
+    """
+    return _Groups(bindparam(parameter)).table_valued(Column("number", BIG), Column("value", BIG))
 
 
 def listed(column: ColumnElement[int]) -> ColumnElement[str]:
@@ -89,6 +98,12 @@ class _Pairs(FunctionElement[int]):
     type = Integer()
 
 
+class _Groups(FunctionElement[int]):
+    name = "groups"
+    inherit_cache = True
+    type = Integer()
+
+
 @compiles(_Numbers)
 def _numbers(element: _Numbers, compiler: SQLCompiler, **options: Any) -> str:
     return f"JSON_TABLE({compiler.process(element.clauses, **options)}, '$[*]' COLUMNS (value BIGINT PATH '$'))"
@@ -111,4 +126,20 @@ def _pairs_of_sqlite(element: _Pairs, compiler: SQLCompiler, **options: Any) -> 
     return (
         "(SELECT json_extract(value, '$[0]') AS first, json_extract(value, '$[1]') AS second "  # noqa: S608
         f"FROM json_each({compiler.process(element.clauses, **options)}) LIMIT -1)"
+    )
+
+
+@compiles(_Groups)
+def _groups(element: _Groups, compiler: SQLCompiler, **options: Any) -> str:
+    columns = "number FOR ORDINALITY, NESTED PATH '$[*]' COLUMNS (value BIGINT PATH '$')"
+    return f"JSON_TABLE({compiler.process(element.clauses, **options)}, '$[*]' COLUMNS ({columns}))"
+
+
+@compiles(_Groups, "sqlite")
+def _groups_of_sqlite(element: _Groups, compiler: SQLCompiler, **options: Any) -> str:
+    # The limit as for pairs.
+    return (
+        "(SELECT json_lists.key + 1 AS number, in_list.value AS value "  # noqa: S608
+        f"FROM json_each({compiler.process(element.clauses, **options)}) AS json_lists, "
+        "json_each(json_lists.value) AS in_list LIMIT -1)"
     )

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, event, select
 
-from dcc_resources.contexts import building, overviews, touched
+from dcc_resources.contexts import building, membership, overviews, touched
 from dcc_resources.contexts.building import build_contexts
 from dcc_resources.contexts.overviews import build_overviews
 from dcc_resources.naming import Action
@@ -147,6 +147,33 @@ def test_what_documents_touch_is_the_same_however_many_are_looked_at_at_once(
     assert sorted(at_once.values()) == [documents[3]] * 2 + [documents[4]] * 2
     build(qc_database)
     assert_contexts_are_right(qc_database)
+
+
+def test_what_touches_a_document_of_the_same_build_is_the_newest_of_both(qc_database: Engine) -> None:
+    """A run whose own document waits too is not looked up by its animals, but for those that came later."""
+    submitted = [
+        submit(qc_database, Action.ADD, specimen("S1", colony_id="C1"), specimen("S2", colony_id="C1")),
+        submit(qc_database, Action.ADD, experiment("E1", ["S1"]), experiment("E2", ["S2"])),
+        submit(qc_database, Action.EDIT, specimen("S1", colony_id="C2")),
+    ]
+    documents = [one.document_id for one in submitted]
+    with qc_database.connect() as connection:
+        runs = touched.runs_for_contexts(connection, documents)
+        assert runs == touched.touched_runs(connection, documents)
+    assert sorted(runs.values()) == documents[1:]
+
+
+def test_sums_that_the_server_cuts_off_are_asked_for_again(qc_database: Engine) -> None:
+    submit(qc_database, Action.ADD, experiment("E1", ["S1"]), experiment("E2", ["S2"]))
+    with qc_database.connect() as connection:
+        runs = list(connection.scalars(select(models.ProcedureRun.id)))
+        whole = list(membership.sums(connection, [runs, runs[:1]]))
+        if qc_database.dialect.name != "sqlite":
+            connection.exec_driver_sql("SET SESSION group_concat_max_len = 12")
+            assert list(membership.sums(connection, [runs, runs[:1]])) == whole
+            connection.invalidate()
+    assert [(number, measurements) for number, _, measurements, _ in whole] == [(0, 2), (1, 1)]
+    assert list(membership.sums(connection, [])) == []
 
 
 def test_a_build_that_ends_between_transactions_is_gone_on_with(

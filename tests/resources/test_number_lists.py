@@ -7,6 +7,7 @@ from sqlalchemy import Engine, insert, select
 from dcc_resources.databases.number_lists import (
     AT_ONCE,
     as_json,
+    groups_in,
     listed,
     numbers_in,
     numbers_of,
@@ -49,6 +50,15 @@ def test_pairs_are_rows_to_be_joined(qc_database: Engine) -> None:
     with qc_database.connect() as connection:
         rows = connection.execute(joined, {"pairs": as_json([(2**40, 7), (1, 8), (1, 9), (3, 10)])})
         assert sorted(map(tuple, rows)) == [("a", 8), ("a", 9), ("b", 7)]
+
+
+def test_lists_are_rows_with_their_numbers_to_be_joined(qc_database: Engine) -> None:
+    write(qc_database, a=1, b=2**40)
+    group = groups_in("lists")
+    joined = select(WORD.c.name, group.c.number).join(group, group.c.value == WORD.c.snapshot_id)
+    with qc_database.connect() as connection:
+        rows = connection.execute(joined, {"lists": as_json([[2**40], [1, 3], [4], [2**40, 1]])})
+        assert sorted(map(tuple, rows)) == [("a", 2), ("a", 4), ("b", 1), ("b", 4)]
 
 
 def test_numbers_of_a_group_are_one_text_with_each_of_them_once(qc_database: Engine) -> None:
