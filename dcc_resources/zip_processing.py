@@ -8,7 +8,7 @@ checksum of its source and cannot be read is the centre's to mend: no other sour
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,6 +19,7 @@ from dcc_resources.documents.schema_set import SchemaSet
 from dcc_resources.errors import InternalFaultError, NotFoundError
 from dcc_resources.file_sources.base import SourceAddress
 from dcc_resources.outcomes import ZipKey, ZipOutcome
+from dcc_resources.process_memory import give_back_freed_memory
 from dcc_resources.sessions import Session
 from dcc_resources.settings import Settings
 from dcc_resources.staging import Staging, remove_leftovers
@@ -45,6 +46,8 @@ log = logging.getLogger(__name__)
 
 MANY: Final = 50
 """Archives from which on processes of their own, which take a tenth of a second each to begin, are of use."""
+_MUCH: Final = 500
+"""Archives from which on what was held for them is worth a tenth of a second to be let go of at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +93,18 @@ def process_zip_actions(
     work = _take_up(tracker, settings, session, staging, keys, requested_by)
     if not work:
         return
+    held_much = len(work) >= _MUCH
+    faults = yield from _process(tracker, settings, session, work)
+    del work
+    if held_much:
+        give_back_freed_memory()
+    _raise_first(faults)
+
+
+def _process(
+    tracker: Engine, settings: Settings, session: Session, work: Work
+) -> Generator[ZipOutcome, None, list[InternalFaultError]]:
+    """Process what was taken up; the faults of the platform that were met."""
     addresses, centres = run_reading(
         tracker, lambda connection: _surroundings(connection, work), patience_seconds=settings.database_retry
     )
@@ -105,7 +120,7 @@ def process_zip_actions(
     session.write(lambda connection: record_conduct(connection, coordinator.conduct))
     session.finish_task(download, failed=coordinator.not_downloaded > 0)
     session.finish_task(check, failed=coordinator.not_checked > 0)
-    _raise_first(coordinator.faults)
+    return coordinator.faults
 
 
 def _take_up(

@@ -98,6 +98,36 @@ def test_what_the_operator_says_counts(said: Mapping[str, str]) -> None:
     assert after_all > after_four + 2 * document
 
 
+LETS_GO_OF_CYCLES = """
+import gc, sys
+from dcc_resources.process_memory import give_back_freed_memory
+
+def resident():
+    (line,) = [line for line in open("/proc/self/status") if line.startswith("RssAnon:")]
+    return int(line.split()[1]) * 1024
+
+class Connection:
+    def __init__(self):
+        self.itself = self
+        self.buffers = [b"." * 10_000 for _ in range(100)]
+
+gc.collect()
+before = resident()
+connections = [Connection() for _ in range(20)]
+last = b"." * 10_000
+del connections
+held = resident() - before
+give_back_freed_memory()
+print(held, resident() - before)
+"""
+
+
+def test_what_is_left_in_cycles_goes_back_to_the_system() -> None:
+    held, left = map(int, run(LETS_GO_OF_CYCLES).split())
+    assert held > 15_000_000
+    assert left < 2_000_000
+
+
 COMMAND_LINE = """
 import os, subprocess, sys
 from dcc_cli import main
