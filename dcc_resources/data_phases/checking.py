@@ -99,6 +99,8 @@ def check_documents(work: DataSession) -> Iterator[ZipData]:
     except QcDatabaseUnreachableError:
         recorder.break_off()
         raise
+    # It is not asked for any more, nor are the reference data that it goes by.
+    work.checked = None
     yield from recorder.write()
     work.session.finish_task(task, failed=len(work.faults) > faults)
 
