@@ -7,7 +7,6 @@ the specimen, else that which reference data tell of the colony.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any, Final, NamedTuple
 
@@ -29,7 +28,15 @@ from sqlalchemy import (
 )
 
 from dcc_resources.contexts.touched import same_length
-from dcc_resources.databases.number_lists import as_json, groups_in, listed, numbers_in, numbers_of, only_compared
+from dcc_resources.databases.number_lists import (
+    all_of,
+    as_json,
+    groups_in,
+    listed,
+    numbers_in,
+    numbers_of,
+    only_compared,
+)
 from dcc_resources.qc_database.bulk import insert_bulk
 from dcc_resources.qc_database.models import (
     ContextMember,
@@ -193,21 +200,12 @@ def sums(connection: Connection, groups: Sequence[Sequence[int]]) -> Iterator[tu
     """
     given = {"runs": as_json(groups)}
     for number, parameters, text in connection.execute(_SUMS, given).all() if groups else ():
-        summed = _taken_apart(text, parameters)
+        summed = all_of(text, parameters)
         if summed is None:
             alone = connection.execute(_SUMS_OF_PARAMETERS, {"runs": as_json([groups[number - 1]])}).all()
             summed = [row[1:] for row in alone]
         for parameter, measurements, fingerprints in summed:
             yield number - 1, parameter.rstrip(" "), measurements, int(fingerprints)
-
-
-def _taken_apart(text: str, parameters: int) -> list[Any] | None:
-    """What `_SUMS` found for so many parameters; None where a server cut it off (`engines.LISTED_BYTES`)."""
-    try:
-        summed: list[Any] = json.loads(f"[{text}]")
-    except ValueError:
-        return None
-    return summed if len(summed) == parameters else None
 
 
 def shares_of_procedure(connection: Connection, centre: str, procedure_id: str) -> Iterator[Share]:

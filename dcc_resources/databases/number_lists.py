@@ -77,6 +77,15 @@ def numbers_of(text: str) -> list[int]:
     return numbers
 
 
+def all_of(text: str | None, elements: int) -> list[Any] | None:
+    """What a statement listed as so many elements of a JSON array; None where a server cut it off."""
+    try:
+        found: list[Any] = json.loads(f"[{text or ''}]")
+    except ValueError:
+        return None
+    return found if len(found) == elements else None
+
+
 def only_compared(column: ColumnElement[str]) -> ColumnElement[str]:
     """A column that is never null, as an expression by which no rows are looked up.
 

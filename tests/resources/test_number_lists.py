@@ -6,6 +6,7 @@ from sqlalchemy import Engine, insert, select
 
 from dcc_resources.databases.number_lists import (
     AT_ONCE,
+    all_of,
     as_json,
     groups_in,
     listed,
@@ -80,6 +81,13 @@ def test_as_many_numbers_as_are_asked_for_at_once_come_whole(qc_database: Engine
         text = connection.scalar(select(listed(given.c.value)), {"ids": as_json(largest)})
     assert text is not None
     assert sorted(numbers_of(text)) == sorted(largest)
+
+
+def test_elements_are_all_there_or_none() -> None:
+    assert all_of('["a",1],["b",2]', 2) == [["a", 1], ["b", 2]]
+    assert all_of(None, 0) == []
+    for cut_off in ('["a",1],["b"', '["a",1],', '["a",1]', ""):
+        assert all_of(cut_off, 2) is None
 
 
 def test_what_is_only_compared_is_compared_as_it_is(qc_database: Engine) -> None:

@@ -7,7 +7,7 @@ from hashlib import md5
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, delete, select, text, update
+from sqlalchemy import Engine, delete, event, select, text, update
 
 from dcc_resources.contexts.building import build_contexts
 from dcc_resources.contexts.metadata_groups import group_of
@@ -208,6 +208,24 @@ def test_many_rows_at_once_are_written_as_few_are(qc_database: Engine) -> None:
         (0, "S1", "2013-10-01"),
         (1, "S2", "2013-10-01"),
     ] * 600
+
+
+@only_mariadb
+def test_rows_that_the_server_cuts_off_are_asked_for_again(qc_database: Engine) -> None:
+    submit(qc_database, Action.ADD, specimen("S1"), specimen("S2"))
+    submit(qc_database, Action.ADD, *[experiment(f"E{place}", ["S1", "S2"]) for place in range(20)])
+    build(qc_database)
+    whole = overviews_of(qc_database)
+    forget_overviews(qc_database)
+
+    def shorten(connection: Any, *_: object) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("SET SESSION group_concat_max_len = 1024")
+
+    qc_database.dispose()
+    event.listen(qc_database, "connect", shorten)
+    build_overviews(qc_database)
+    assert overviews_of(qc_database) == whole
 
 
 def overviews_of(engine: Engine) -> list[list[dict[str, Any]]]:
