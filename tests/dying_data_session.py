@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
+from dcc_resources.contexts.overviews_ahead import OverviewsAhead
 from dcc_resources.data_phases import checking, session_data, settling, upload_groups, uploading
 from dcc_resources.data_phases.data_session import DataSession, Recorder
 from dcc_resources.qc_database import applying_together, reading_ahead
@@ -37,6 +38,7 @@ POINTS: dict[str, Callable[[], None]] = {
     "when documents are set back": lambda: _after(DataSession, "reopen"),
     "within the transaction of a judgement": lambda: _after(checking, "judge_document", 2),
     "when a document is judged": lambda: _after(checking, "_judge", 2),
+    "when overviews are built beside contexts": lambda: _after(OverviewsAhead, "go_on"),
     "when the contexts are built": lambda: _after(settling, "build_contexts"),
     "before the overviews are built": lambda: _before(settling, "build_overviews"),
     "before documents are handed over": lambda: _before(settling, "open_documents"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
@@ -37,12 +37,15 @@ from dcc_resources.databases.asking_ahead import answers_ahead
 from dcc_resources.databases.columns import utc_now
 from dcc_resources.databases.number_lists import portions
 from dcc_resources.databases.transactions import run_reading, run_writing
-from dcc_resources.qc_database.applying import PATIENCE_SECONDS, take_upload_lock
+from dcc_resources.qc_database.applying import PATIENCE_SECONDS
 from dcc_resources.qc_database.models import DataContext
+from dcc_resources.qc_database.upload_lock import Builder, share_upload_lock
 from dcc_resources.qc_database.versions import in_chunks
 from dcc_resources.qc_database.vocabulary import ContextEvent, ContextState
 
 _CONTEXT: Final = DataContext.__table__
+_FOLLOWED: Final = 1_000
+"""How many documents a transaction takes account of, at most, when somebody waits for each to be through."""
 
 
 @dataclass(slots=True)
@@ -57,31 +60,37 @@ class _Step:
         self.happened.update((key.centre, event) for key, event in happened.items())
 
 
-def build_contexts(qc: Engine, *, patience_seconds: float = PATIENCE_SECONDS) -> ContextsBuilt:
+def build_contexts(
+    qc: Engine, *, patience_seconds: float = PATIENCE_SECONDS, on_step: Callable[[], None] | None = None
+) -> ContextsBuilt:
     """Have the data contexts take account of all documents of which they do not yet.
 
     Those are documents with `contexts_built` false that were judged, withdrew others, or changed nothing. They are
     taken oldest first, as many at once as fit into a transaction, each of which leaves the contexts consistent; one
-    that is killed is done anew by the next build. Nothing else applies documents or builds meanwhile. Where the
-    reference data of colonies have changed, strains that follow from them change first.
+    that is killed is done anew by the next build. Nothing else applies documents or builds contexts meanwhile. Where
+    the reference data of colonies have changed, strains that follow from them change first. `on_step` is called behind
+    each transaction that took documents, which then takes fewer.
 
     Raises the database's `unreachable` error when others were in the way, or the database away, for `patience_seconds`.
     """
     started = time.monotonic()
+    take = partial(_take_documents, at_once=None if on_step is None else _FOLLOWED)
     total = run_writing(qc, _follow_reference_data, patience_seconds=patience_seconds)
     while True:
-        step = run_writing(qc, _take_documents, patience_seconds=patience_seconds)
+        step = run_writing(qc, take, patience_seconds=patience_seconds)
         total.documents += step.documents
         total.happened.update(step.happened)
         if not step.more:
             break
+        if on_step is not None:
+            on_step()
     counts = run_reading(qc, lambda connection: _counts(connection, total.happened), patience_seconds=patience_seconds)
     return ContextsBuilt(counts, total.documents, time.monotonic() - started, utc_now())
 
 
 def _follow_reference_data(connection: Connection) -> _Step:
     step = _Step()
-    take_upload_lock(connection)
+    share_upload_lock(connection, Builder.CONTEXTS)
     basis = active_basis(connection, [COLONIES])
     recorded = recorded_basis(connection, Build.CONTEXTS)
     if basis != recorded:
@@ -92,10 +101,10 @@ def _follow_reference_data(connection: Connection) -> _Step:
     return step
 
 
-def _take_documents(connection: Connection) -> _Step:
+def _take_documents(connection: Connection, at_once: int | None = None) -> _Step:
     step = _Step()
-    take_upload_lock(connection)
-    documents = due_for_contexts(connection)
+    share_upload_lock(connection, Builder.CONTEXTS)
+    documents = due_for_contexts(connection, at_once)
     if documents:
         # The strains on record are of this snapshot: another that came meanwhile is the next build's.
         basis = recorded_basis(connection, Build.CONTEXTS)

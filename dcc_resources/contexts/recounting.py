@@ -27,8 +27,9 @@ from dcc_resources.contexts.recording import Change, Changes, write_changes
 from dcc_resources.contexts.states import check_reason
 from dcc_resources.contexts.touched import touched_runs
 from dcc_resources.databases.transactions import run_writing
-from dcc_resources.qc_database.applying import PATIENCE_SECONDS, take_upload_lock
+from dcc_resources.qc_database.applying import PATIENCE_SECONDS
 from dcc_resources.qc_database.models import DataContext, Document, DocumentContext, Measurement, ProcedureRun
+from dcc_resources.qc_database.upload_lock import take_upload_lock
 from dcc_resources.qc_database.versions import in_chunks
 from dcc_resources.qc_database.vocabulary import ContextEvent
 

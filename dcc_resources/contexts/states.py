@@ -17,8 +17,8 @@ from dcc_resources.contexts.transitions import SETTLED, after_done, after_reopen
 from dcc_resources.databases.columns import utc_now
 from dcc_resources.databases.transactions import run_writing
 from dcc_resources.errors import ConfigurationError
-from dcc_resources.qc_database.applying import take_upload_lock
 from dcc_resources.qc_database.models import ContextHistory, ContextIssue, DataContext
+from dcc_resources.qc_database.upload_lock import take_upload_lock
 from dcc_resources.qc_database.vocabulary import ContextEvent, ContextState
 
 PATIENCE_SECONDS: Final = 300.0

@@ -40,13 +40,13 @@ MEASUREMENTS_AT_ONCE: Final = 500_000
 """How many documents, and measurements of them, are taken into account in one transaction."""
 
 
-def due_for_contexts(connection: Connection) -> list[int]:
+def due_for_contexts(connection: Connection, at_once: int | None = None) -> list[int]:
     """The next documents that contexts do not take account of, oldest first; locked until the transaction ends.
 
     A document that was applied waits until it has been judged, so that its data are not taken for gone meanwhile; one
-    that is held has done nothing.
+    that is held has done nothing. No more than `at_once` of them, and `DOCUMENTS_AT_ONCE`.
     """
-    return _next_documents(connection, _due_for_contexts())
+    return _next_documents(connection, _due_for_contexts(), at_once)
 
 
 def due_for_overviews(connection: Connection) -> list[int]:
@@ -77,13 +77,28 @@ def _due_for_overviews() -> ColumnElement[bool]:
     return _DOCUMENT.c.contexts_built.is_(True) & _DOCUMENT.c.overviews_built.is_(False)
 
 
-def _next_documents(connection: Connection, condition: ColumnElement[bool]) -> list[int]:
+def _next_documents(connection: Connection, condition: ColumnElement[bool], at_once: int | None = None) -> list[int]:
     """The first that fit into one transaction, one at least."""
+    while taken := _first_documents(connection, condition, min(at_once or DOCUMENTS_AT_ONCE, DOCUMENTS_AT_ONCE)):
+        if connection.dialect.name == "sqlite":
+            return taken
+        # Locked by their ids: a search would wait for all that it meets, such as those that the other build holds.
+        given = numbers_in("documents").subquery()
+        these = select(_DOCUMENT.c.id).prefix_with("STRAIGHT_JOIN").select_from(given)
+        these = these.join(_DOCUMENT, _DOCUMENT.c.id == given.c.value).where(condition).with_for_update()
+        locked = set(connection.scalars(these, {"documents": as_json(taken)}))
+        # Documents may have been judged again before they were locked.
+        if locked:
+            return [document_id for document_id in taken if document_id in locked]
+    return []
+
+
+def _first_documents(connection: Connection, condition: ColumnElement[bool], at_once: int) -> list[int]:
     table = _DOCUMENT.c
-    statement = select(table.id, table.measurements).where(condition).order_by(table.id).limit(DOCUMENTS_AT_ONCE)
+    statement = select(table.id, table.measurements).where(condition).order_by(table.id).limit(at_once)
     taken: list[int] = []
     measurements = 0
-    for document_id, measured in connection.execute(statement.with_for_update()):
+    for document_id, measured in connection.execute(statement).all():
         measurements += measured
         if taken and measurements > MEASUREMENTS_AT_ONCE:
             break
@@ -213,4 +228,5 @@ _OWN: Final = (
 )
 _ALL: Final = _touching(None)
 _LEFT_FOR_CONTEXTS: Final = _touching(_due_for_contexts())
-_LEFT_FOR_OVERVIEWS: Final = _touching(_due_for_overviews())
+# What contexts are to take account of comes to the overviews behind it.
+_LEFT_FOR_OVERVIEWS: Final = _touching(_due_for_contexts() | _due_for_overviews())

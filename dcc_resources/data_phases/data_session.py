@@ -15,6 +15,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from sqlalchemy import Connection, Engine, select
 
+from dcc_resources.contexts.overviews_ahead import OverviewsAhead
 from dcc_resources.data_outcomes import DocumentData, ZipData
 from dcc_resources.data_phases.beside import Beside
 from dcc_resources.data_phases.document_log import rewrite_log
@@ -48,7 +49,8 @@ _ACTION_STATES: Final = select(ZipAction.id, ZipAction.phase_id, ZipAction.statu
 class DataSession:
     """One session's work on both databases. `keys` are the zip actions that it is about, None for all.
 
-    `checked` holds what was found in documents while they were read; `has_reference`: reference data were seen to.
+    `checked` holds what was found in documents while they were read; `has_reference`: reference data were seen to;
+    `overviews_ahead` builds overviews while contexts are built, if anything does.
     """
 
     tracker: Engine
@@ -60,6 +62,7 @@ class DataSession:
     faults: list[InternalFaultError] = field(default_factory=list)
     has_reference: bool = False
     checked: CheckedAtUpload | None = None
+    overviews_ahead: OverviewsAhead | None = None
 
     @property
     def author(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterator
+from contextlib import nullcontext
 from typing import Final
 
 from sqlalchemy import Engine
@@ -12,7 +13,12 @@ from dcc_resources.data_outcomes import ContextsBuilt, DataOutcome, ZipData
 from dcc_resources.data_phases.checking import check_documents
 from dcc_resources.data_phases.corrections import catch_up_with_withdrawals
 from dcc_resources.data_phases.data_session import DataSession
-from dcc_resources.data_phases.settling import build_contexts_of, build_overviews_of, settle_documents
+from dcc_resources.data_phases.settling import (
+    build_contexts_of,
+    build_overviews_of,
+    overviews_beside_contexts,
+    settle_documents,
+)
 from dcc_resources.data_phases.uploading import upload_documents
 from dcc_resources.log_context import logging_about, progress_log
 from dcc_resources.outcomes import ZipKey
@@ -55,9 +61,10 @@ def take_up_data(
     staging = Staging(settings.staging_directory)
     work = DataSession(tracker, qc, settings, session, None if keys is None else set(keys), staging)
     catch_up_with_withdrawals(work)
-    for phase in _PHASES:
-        if phase <= until:
-            yield from take_up_phase(work, phase)
+    with overviews_beside_contexts(work) if until >= Phase.OVERVIEW else nullcontext():
+        for phase in _PHASES:
+            if phase <= until:
+                yield from take_up_phase(work, phase)
     for fault in work.faults:
         raise fault
 

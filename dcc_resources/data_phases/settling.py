@@ -6,7 +6,8 @@ logged, when one of them is opened again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,6 +16,7 @@ from sqlalchemy import Connection, Engine
 from dcc_resources.contexts.building import build_contexts
 from dcc_resources.contexts.document_states import open_documents
 from dcc_resources.contexts.overviews import build_overviews
+from dcc_resources.contexts.overviews_ahead import OverviewsAhead
 from dcc_resources.contexts.touched import left_out
 from dcc_resources.data_outcomes import ContextsBuilt, DataOutcome, DocumentData, OverviewsBuilt, ZipData
 from dcc_resources.data_phases.checking import GONE, NOT_UPLOADED
@@ -44,20 +46,49 @@ class QcSettled:
 
 def build_contexts_of(work: DataSession) -> Iterator[DataOutcome]:
     """Bring the data contexts up to what was uploaded and judged; then the documents that waited are through."""
-    yield from _build(work, Phase.CONTEXT, "Build of data contexts")
+    yield from _build(work, Phase.CONTEXT, "Build of data contexts", _contexts)
 
 
 def build_overviews_of(work: DataSession) -> Iterator[DataOutcome]:
     """Bring the overviews up to date; then the documents that waited are through."""
-    yield from _build(work, Phase.OVERVIEW, "Build of overviews")
+    yield from _build(work, Phase.OVERVIEW, "Build of overviews", _overviews)
 
 
-def _build(work: DataSession, phase: Phase, comment: str) -> Iterator[DataOutcome]:
+@contextmanager
+def overviews_beside_contexts(work: DataSession) -> Generator[None]:
+    """Within the block, where a server works: the phase context has overviews follow it, overview does the rest.
+
+    When the block is left, nothing is being built any more.
+    """
+    if work.qc.dialect.name == "sqlite":
+        yield
+        return
+    with closing(OverviewsAhead(work.qc)) as work.overviews_ahead:
+        try:
+            yield
+        finally:
+            work.overviews_ahead = None
+
+
+def _contexts(work: DataSession) -> ContextsBuilt:
+    if work.overviews_ahead is None:
+        return build_contexts(work.qc)
+    return build_contexts(work.qc, on_step=work.overviews_ahead.go_on)
+
+
+def _overviews(work: DataSession) -> OverviewsBuilt:
+    if work.overviews_ahead is None:
+        return build_overviews(work.qc)
+    return build_overviews(work.qc, ahead=work.overviews_ahead.finish())
+
+
+def _build(
+    work: DataSession, phase: Phase, comment: str, build: Callable[[DataSession], ContextsBuilt | OverviewsBuilt]
+) -> Iterator[DataOutcome]:
     # Listed before the build, which then has taken account of all of them.
     due = work.due(phase)
     task = work.session.start_task(phase, f"{comment}, for {len(due):,} documents") if due else None
-    built: ContextsBuilt | OverviewsBuilt
-    built = build_contexts(work.qc) if phase is Phase.CONTEXT else build_overviews(work.qc)
+    built = build(work)
     if built.centres:
         yield built
     done = State(phase, Status.DONE)

@@ -14,8 +14,6 @@ allows is held: nothing but its own row stays, until it is confirmed (`holding`)
 
 from __future__ import annotations
 
-import os
-import socket
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
@@ -39,7 +37,7 @@ from dcc_resources.qc_database.document_rows import (
     refuse_held,
 )
 from dcc_resources.qc_database.entity_keys import Key, key_of, kind_of
-from dcc_resources.qc_database.models import Document, Finding, Lifetime, Measurement, ProcedureRun, UploadLock
+from dcc_resources.qc_database.models import Document, Finding, Lifetime, Measurement, ProcedureRun
 from dcc_resources.qc_database.rows import (
     DOCUMENT_TABLES,
     ENTITY_TABLES,
@@ -58,6 +56,7 @@ from dcc_resources.qc_database.upload_findings import (
     late,
     too_long,
 )
+from dcc_resources.qc_database.upload_lock import take_upload_lock
 from dcc_resources.qc_database.versions import (
     CHUNK,
     Version,
@@ -67,15 +66,7 @@ from dcc_resources.qc_database.versions import (
 )
 from dcc_resources.qc_database.vocabulary import DocumentState, EntityKind
 
-__all__ = ["PATIENCE_SECONDS", "Applied", "DocumentToApply", "apply_document", "apply_on", "take_upload_lock"]
-
-_LOCK: Final = UploadLock.__table__
-_TAKE_LOCK: Final = (
-    update(_LOCK)
-    .where(_LOCK.c.id == 1)
-    .values({name: bindparam(f"new_{name}") for name in ("host", "pid", "acquired")})
-)
-_HOST: Final = socket.gethostname()[:128]
+__all__ = ["PATIENCE_SECONDS", "Applied", "DocumentToApply", "apply_document", "apply_on"]
 
 PATIENCE_SECONDS: Final = 3_600.0
 """How long a document waits for others to be applied."""
@@ -181,13 +172,6 @@ def _applied(application: _Application, contents: Iterable[said.Content]) -> App
 def _hold(connection: Connection, applied: Applied) -> Applied:
     _write_result(connection, applied.document_id, DocumentState.HELD, applied.said, is_late=applied.late)
     return replace(applied, state=DocumentState.HELD)
-
-
-def take_upload_lock(connection: Connection) -> None:
-    """Wait until no other document is being applied, and keep others from it until the transaction ends."""
-    holder = {"host": _HOST, "pid": os.getpid(), "acquired": utc_now()}
-    if connection.execute(_TAKE_LOCK, {f"new_{name}": value for name, value in holder.items()}).rowcount == 0:
-        connection.execute(insert(_LOCK).values(id=1, **holder))
 
 
 def _write_result(

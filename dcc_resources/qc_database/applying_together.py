@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Engine
 
 from dcc_resources.databases.transactions import run_writing
 from dcc_resources.naming import Action
-from dcc_resources.qc_database.applying import COUNTED, PATIENCE_SECONDS, Applied, take_upload_lock, write_findings
+from dcc_resources.qc_database.applying import COUNTED, PATIENCE_SECONDS, Applied, write_findings
 from dcc_resources.qc_database.building_process import Order
 from dcc_resources.qc_database.bulk import BulkInserter, Counters
 from dcc_resources.qc_database.document_rows import (
@@ -29,6 +29,7 @@ from dcc_resources.qc_database.models import Document, Lifetime, Measurement
 from dcc_resources.qc_database.row_building import NUMBERED
 from dcc_resources.qc_database.rows import BY_NAME, DOCUMENT_TABLES, ENTITY_TABLES, LIMITS, NUMBERED_TABLES
 from dcc_resources.qc_database.upload_findings import FindingsKept, Judgement, UploadFinding, judge, late
+from dcc_resources.qc_database.upload_lock import take_upload_lock
 from dcc_resources.qc_database.versions import Version, current_versions
 from dcc_resources.qc_database.vocabulary import DocumentState, EntityKind
 from dcc_resources.qc_database.whole_documents import BuiltEntities, WholeDocument

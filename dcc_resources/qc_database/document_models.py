@@ -125,7 +125,7 @@ class StatusCodeRow(QcBase):
 
 
 class UploadLock(QcBase):
-    """The one row (id 1) that is locked for as long as a document is applied; it says who was last to do so."""
+    """Rows that are locked, and say by whom last: 1 for as long as a document is applied; see `upload_lock`."""
 
     __tablename__ = "upload_lock"
     __table_args__ = table_options(counted=False)

@@ -7,9 +7,10 @@ from sqlalchemy import Connection, Engine, select, update
 from dcc_resources.databases.transactions import run_writing
 from dcc_resources.errors import NotFoundError
 from dcc_resources.naming import Action
-from dcc_resources.qc_database.applying import PATIENCE_SECONDS, take_upload_lock
+from dcc_resources.qc_database.applying import PATIENCE_SECONDS
 from dcc_resources.qc_database.models import Document
 from dcc_resources.qc_database.signatures import check_signature
+from dcc_resources.qc_database.upload_lock import take_upload_lock
 from dcc_resources.qc_database.vocabulary import DocumentState
 
 

@@ -18,12 +18,13 @@ from dcc_resources.databases.columns import utc_now
 from dcc_resources.databases.transactions import run_writing
 from dcc_resources.errors import NotFoundError
 from dcc_resources.naming import Action
-from dcc_resources.qc_database.applying import PATIENCE_SECONDS, take_upload_lock
+from dcc_resources.qc_database.applying import PATIENCE_SECONDS
 from dcc_resources.qc_database.bulk import Counters
 from dcc_resources.qc_database.document_rows import close_findings
 from dcc_resources.qc_database.models import Document, Experiment, ExperimentSpecimen, Lifetime, Specimen
 from dcc_resources.qc_database.rows import ENTITY_TABLES
 from dcc_resources.qc_database.signatures import check_signature
+from dcc_resources.qc_database.upload_lock import take_upload_lock
 from dcc_resources.qc_database.versions import end_versions, reopen_versions, same_key, same_text
 from dcc_resources.qc_database.vocabulary import DocumentAction, DocumentState, EntityKind
 

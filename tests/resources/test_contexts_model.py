@@ -26,6 +26,7 @@ from dcc_resources.settings import Settings
 from tests.resources.qc_contexts import assert_contexts_are_right, judge, know_colonies, know_important_metadata, submit
 from tests.resources.qc_documents import housing, line, specimen
 from tests.resources.test_overviews import forget_overviews, overviews_of, under
+from tests.resources.test_overviews_ahead import build_both
 from tests.resources.test_qc_model import _empty_database
 
 SPECIMENS = ["S1", "S2", "S3"]
@@ -121,6 +122,11 @@ class Contexts(RuleBasedStateMachine):
     @rule()
     def build_overviews(self) -> None:
         build_overviews(self.engine, patience_seconds=1)
+
+    @rule()
+    def build_beside_each_other(self) -> None:
+        build_both(self.engine)
+        assert_contexts_are_right(self.engine)
 
     @rule()
     def compare_overviews(self) -> None:

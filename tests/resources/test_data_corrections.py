@@ -225,12 +225,12 @@ def test_what_is_set_back_while_a_session_builds_contexts_is_judged_by_the_next_
     build, before = settling.build_contexts, data.take_up(Phase.DATA)
     assert before.zips
 
-    def built(*given: Any) -> Any:
+    def built(*given: Any, **named: Any) -> Any:
         if what == "recheck":
             recheck(data.tracker, data.qc, data.settings, author="someone", reason="See.", centre="H")
         else:
             withdraw_submission(data.tracker, data.qc, data.settings, key_of(EDIT), **WHO)
-        return build(*given)
+        return build(*given, **named)
 
     with monkeypatch.context() as patched:
         patched.setattr(settling, "build_contexts", built)

@@ -13,9 +13,10 @@ from sqlalchemy import Engine
 
 from dcc_resources.databases.transactions import run_writing
 from dcc_resources.naming import Action, DocumentKind
-from dcc_resources.qc_database.applying import apply_document, take_upload_lock
+from dcc_resources.qc_database.applying import apply_document
 from dcc_resources.qc_database.planning import plan_document
 from dcc_resources.qc_database.undoing import undo_documents
+from dcc_resources.qc_database.upload_lock import take_upload_lock
 from dcc_resources.settings import Settings
 from tests.resources.qc_child import before_statement, die, event, finish, start
 from tests.resources.qc_documents import apply, experiment, housing, line, reading, specimen, to_apply

@@ -16,9 +16,10 @@ from dcc_resources.databases.transactions import run_writing, writing
 from dcc_resources.errors import QcDatabaseUnreachableError
 from dcc_resources.naming import Action, DocumentKind
 from dcc_resources.qc_database import models
-from dcc_resources.qc_database.applying import DocumentToApply, apply_document, take_upload_lock
+from dcc_resources.qc_database.applying import DocumentToApply, apply_document
 from dcc_resources.qc_database.contents import Entity
 from dcc_resources.qc_database.database import init_qc_database, open_qc_database
+from dcc_resources.qc_database.upload_lock import take_upload_lock
 from dcc_resources.settings import Settings
 from tests.resources.qc_child import event, finish, start
 from tests.resources.qc_documents import experiment, reading, specimen, to_apply

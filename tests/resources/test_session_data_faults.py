@@ -100,6 +100,7 @@ def test_sessions_killed_one_after_the_other_come_to_the_same_end(
         "when several documents are applied",
         "when the uploads are recorded",
         "within the transaction of a judgement",
+        "when overviews are built beside contexts",
         "when the contexts are built",
         "before documents are handed over",
     ):
