@@ -1,10 +1,12 @@
 """A crawling session that tells of every connection it makes and every file that it opens, makes, moves or removes.
 
-    python -m tests.hostile.audited_session HOME OUTPUT ALLOWED_READS...
+    python -m tests.hostile.audited_session HOME OUTPUT NOTES ALLOWED_READS...
 
 Python's audit events are noted from before the session's first step. Written to OUTPUT, as JSON: the addresses that
 were connected to or looked up, the files written outside HOME, those read beside HOME, the ALLOWED_READS, the program
-and the system, the programs that were started, the peak of memory in MB, the seconds taken.
+and the system, the programs that were started, the peak of memory in MB, the seconds taken. The processes that it
+starts are audited as well, where PYTHONPATH names `startup`: each adds a line to the file NOTES when it begins, and one
+for everything of the kind that it does.
 """
 
 from __future__ import annotations
@@ -50,11 +52,11 @@ class Auditor:
         if not self.watching:
             return
         if event == "socket.connect":
-            self.seen["hosts"].add(str(arguments[1]))
+            self._add("hosts", str(arguments[1]))
         elif event in ("socket.getaddrinfo", "socket.gethostbyname", "socket.sendto"):
-            self.seen["hosts"].add(str(arguments[:2]))
+            self._add("hosts", str(arguments[:2]))
         elif event in STARTS:
-            self.seen["programs"].add(str(arguments[0]))
+            self._add("programs", str(arguments[0]))
         elif event == "open":
             self._note(arguments[0], bool((arguments[2] or 0) & WRITING))
         elif event in CHANGES:
@@ -69,9 +71,32 @@ class Auditor:
         self.watching = True
         if writes:
             if not _is_in(real, (self._written,)) and not real.startswith("/dev/"):
-                self.seen["writes"].add(real)
+                self._add("writes", real)
         elif not _is_in(real, self._read):
-            self.seen["reads"].add(real)
+            self._add("reads", real)
+
+    def _add(self, kind: str, what: str) -> None:
+        self.seen[kind].add(what)
+
+
+class NotingAuditor(Auditor):
+    """Notes at once, in a file that is open: the process may be killed."""
+
+    def __init__(self, home: Path, notes: int) -> None:
+        super().__init__(home, [])
+        self._notes = notes
+
+    def _add(self, kind: str, what: str) -> None:
+        os.write(self._notes, f"{json.dumps([kind, what])}\n".encode())
+
+
+def audit_helper(home: str, notes: str) -> None:
+    """Have this process audited from now on."""
+    file = os.open(notes, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+    auditor = NotingAuditor(Path(home), file)
+    os.write(file, f"{json.dumps(['begun', os.getpid()])}\n".encode())
+    sys.addaudithook(auditor)
+    auditor.watching = True
 
 
 def _is_in(path: str, folders: tuple[str, ...]) -> bool:
@@ -84,8 +109,10 @@ def peak_megabytes() -> int:
     return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:")) // 1024
 
 
-def main(home: str, output: str, reads: list[str]) -> None:
+def main(home: str, output: str, notes: str, reads: list[str]) -> None:
     """Run the session and tell."""
+    # Of the environment, processes that are started get what is Python's.
+    os.environ.update(PYTHON_AUDITED_HOME=home, PYTHON_AUDITED_NOTES=notes)
     auditor = Auditor(Path(home), reads)
     sys.addaudithook(auditor)
 
@@ -112,4 +139,4 @@ def main(home: str, output: str, reads: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], sys.argv[3:])
+    main(*sys.argv[1:4], sys.argv[4:])

@@ -88,7 +88,11 @@ def test_a_session_on_all_that_is_hostile(installation: Installation, tmp_path: 
     assert [address for address in told["hosts"] if "'127.0.0.1'" not in address] == []
     assert told["writes"] == []
     assert told["reads"] == []
-    assert told["programs"] == []
+    # The platform's own processes, which open archives and validate, and do nothing else either.
+    assert told["programs"] == [sys.executable]
+    notes = [json.loads(line) for line in (tmp_path / "notes").read_text().splitlines()]
+    assert notes
+    assert [note for note in notes if note[0] != "begun"] == []
     assert told["megabytes"] < MOST_MEGABYTES
     home = installation.settings.home
     assert {path for path in tree(tmp_path) - before if not path.is_relative_to(home)} == {tmp_path / "told.json"}
@@ -115,19 +119,20 @@ def reasons(installation: Installation) -> list[str]:
 def run_audited(installation: Installation, tmp_path: Path, folder: Path) -> tuple[dict[str, list[str]], set[Path]]:
     """Run the session in a process of its own; what it tells, and what there was before it."""
     home = installation.settings.home
-    output = tmp_path / "told.json"
+    output, notes = tmp_path / "told.json", tmp_path / "notes"
+    notes.touch()
     kept = {name: value for name, value in os.environ.items() if not name.startswith("DCC_")}
     environment = kept | {
         "DCC_TRACKER_URL": installation.settings.tracker_database_url,
         "DCC_MIN_FREE_BYTES": "0",
         "DCC_MAX_RETRIES": "0",
         "TMPDIR": str(home),
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": os.pathsep.join([str(ROOT / "tests" / "hostile" / "startup"), str(ROOT)]),
         "PYTHONDONTWRITEBYTECODE": "1",
     }
     before = tree(tmp_path)
     done = subprocess.run(
-        [sys.executable, "-m", "tests.hostile.audited_session", str(home), str(output), str(folder)],
+        [sys.executable, "-m", "tests.hostile.audited_session", str(home), str(output), str(notes), str(folder)],
         env=environment,
         # Removing a tree names what is in it relative to folders that are open.
         cwd=home,
@@ -157,3 +162,21 @@ def test_the_auditor_notices_what_is_not_allowed(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.strip() == "['hosts', 'programs', 'reads', 'writes']"
+
+
+def test_the_auditor_notices_what_a_process_of_the_session_does_that_is_killed(tmp_path: Path) -> None:
+    """By the way in which those of the session are audited."""
+    notes = tmp_path / "notes"
+    notes.touch()
+    startup = Path(__file__).with_name("startup")
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join([str(startup), str(ROOT)]),
+        "PYTHON_AUDITED_HOME": str(tmp_path / "home"),
+        "PYTHON_AUDITED_NOTES": str(notes),
+    }
+    program = f"import os; os.mkdir({str(tmp_path / 'x')!r}); os.kill(os.getpid(), 9)"
+    done = subprocess.run([sys.executable, "-c", program], env=environment, check=False, timeout=60)
+    assert done.returncode == -9
+    begun, written = map(json.loads, notes.read_text().splitlines())
+    assert begun[0] == "begun"
+    assert written == ["writes", str(tmp_path / "x")]
