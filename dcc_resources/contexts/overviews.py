@@ -132,12 +132,16 @@ def _take_documents_ahead(connection: Connection) -> _Step:
         record_basis(connection, Build.OVERVIEWS, basis)
     elif basis != recorded:
         return _Step(more=False)
-    return _take_documents(connection)
+    return _renew_due(connection)
 
 
 def _take_documents(connection: Connection) -> _Step:
-    step = _Step()
     share_upload_lock(connection, Builder.OVERVIEWS)
+    return _renew_due(connection)
+
+
+def _renew_due(connection: Connection) -> _Step:
+    step = _Step()
     documents = due_for_overviews(connection)
     if documents:
         basis = recorded_basis(connection, Build.OVERVIEWS)

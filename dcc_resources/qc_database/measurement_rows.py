@@ -5,8 +5,9 @@ Most of what a document says are measurements, and most of what these say is the
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 from zlib import crc32
 
 from dcc_resources.qc_database import contents as said
@@ -14,6 +15,8 @@ from dcc_resources.qc_database.lexical import parse_number
 from dcc_resources.qc_database.row_lines import NULL, fields_of
 from dcc_resources.qc_database.row_types import LengthCheck, Limits, NewIds, Row, Tables, TooLong, checks_by
 from dcc_resources.qc_database.vocabulary import MeasurementType
+
+T = TypeVar("T")
 
 _SIMPLE: Final = MeasurementType.SIMPLE.value
 _ONTOLOGY: Final = MeasurementType.ONTOLOGY.value
@@ -142,29 +145,26 @@ _heads_by = lru_cache(maxsize=2)(_Heads)
 """Those of documents that are checked alike."""
 
 
-class _Numbers(dict[str | None, float | None]):
-    """The numbers that values are; those of the last short ones."""
+class _OfValues(dict[str | None, T]):
+    """What is made of values; that of the last short ones."""
 
-    def __missing__(self, value: str | None) -> float | None:
-        number = None if value is None else parse_number(value)
+    def __init__(self, make: Callable[[str | None], T]) -> None:
+        super().__init__()
+        self._make = make
+
+    def __missing__(self, value: str | None) -> T:
+        made = self._make(value)
         if value is None or len(value) <= _LONG_VALUE:
             if len(self) > _MOST_VALUES:
                 self.clear()
-            self[value] = number
-        return number
+            self[value] = made
+        return made
 
 
-class _Told(dict[str | None, str]):
-    """What lines have for values and the numbers that they are; of the last short ones."""
-
-    def __missing__(self, value: str | None) -> str:
-        told = fields_of((value, None if value is None else parse_number(value)))
-        if value is None or len(value) <= _LONG_VALUE:
-            if len(self) > _MOST_VALUES:
-                self.clear()
-            self[value] = told
-        return told
+def _number_of(value: str | None) -> float | None:
+    return None if value is None else parse_number(value)
 
 
-_NUMBERS: Final = _Numbers()
-_TOLD: Final = _Told()
+_NUMBERS: Final = _OfValues(_number_of)
+_TOLD: Final = _OfValues(lambda value: fields_of((value, _number_of(value))))
+"""The numbers that values are, and what lines have for both."""
