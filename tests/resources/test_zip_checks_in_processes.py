@@ -105,28 +105,24 @@ def test_more_workers_than_processors_are_threads_of_the_processes(
     assert set(installation.states().values()) == {"xsd done"}
 
 
-def test_an_archive_that_ends_its_process_costs_no_other(
-    installation: Installation, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        (DEADLY, f"checks add/{DEADLY} ended before its work was done"),
+        (FAULTY, f"add/{FAULTY}: ZeroDivisionError: oh"),
+    ],
+    ids=["ends its process", "meets a fault in it"],
+)
+def test_an_archive_that_a_process_cannot_check_costs_no_other_and_is_said(
+    name: str, said: str, installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keys = three(installation, DEADLY)
+    keys = three(installation, name)
     with monkeypatch.context() as patched:
         patched.setattr(zip_checks_in_processes, "_PROCESS", ending_checks.__name__)
-        with pytest.raises(InternalFaultError, match=f"checks add/{DEADLY} ended before its work was done"):
+        with pytest.raises(InternalFaultError, match=said):
             installation.run_session()
-    assert installation.states() == dict.fromkeys(keys, "xsd done") | {f"add/{DEADLY}": "unzip running"}
-    assert installation.run_session().zips[f"add/{DEADLY}"].succeeded
-
-
-def test_a_fault_in_a_process_costs_one_archive_and_is_said(
-    installation: Installation, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    keys = three(installation, FAULTY)
-    with monkeypatch.context() as patched:
-        patched.setattr(zip_checks_in_processes, "_PROCESS", ending_checks.__name__)
-        with pytest.raises(InternalFaultError, match=f"add/{FAULTY}: ZeroDivisionError: oh"):
-            installation.run_session()
-    assert installation.states() == dict.fromkeys(keys, "xsd done") | {f"add/{FAULTY}": "unzip running"}
-    assert installation.run_session().zips[f"add/{FAULTY}"].succeeded
+    assert installation.states() == dict.fromkeys(keys, "xsd done") | {f"add/{name}": "unzip running"}
+    assert installation.run_session().zips[f"add/{name}"].succeeded
 
 
 def test_where_no_process_can_be_started_nothing_is_lost(
