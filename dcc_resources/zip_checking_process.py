@@ -23,10 +23,10 @@ from dcc_resources.checksums import md5_of
 from dcc_resources.documents.schema_set import SchemaSet
 from dcc_resources.documents.validation import validate_document
 from dcc_resources.errors import ArchiveError
+from dcc_resources.helper_process import Out, read_message, serve, write_message
 from dcc_resources.naming import DocumentKind, DocumentName, NamingConvention
 from dcc_resources.outcomes import Problem
 from dcc_resources.process_protection import end_with_parent
-from dcc_resources.qc_database.helper_process import Out, read_message, serve, write_message
 
 _MOST_AT_ONCE: Final = 32
 _MOST_BYTES_AT_ONCE: Final = 4_000_000

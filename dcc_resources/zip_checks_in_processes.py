@@ -20,8 +20,8 @@ from typing import Any, Final
 
 from dcc_resources import zip_checking_process
 from dcc_resources.errors import HelperEndedError
+from dcc_resources.helper_process import Helper
 from dcc_resources.log_context import in_log_context
-from dcc_resources.qc_database.helper_process import Helper
 from dcc_resources.zip_checking_process import Setup, unpacked_archive, unpacked_problems
 from dcc_resources.zip_checks import Tell
 from dcc_resources.zip_jobs import Checked, Checker, Document, Extracted, Failed, Job

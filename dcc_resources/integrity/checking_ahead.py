@@ -19,10 +19,10 @@ from threading import Thread
 from typing import Any, Final, NamedTuple
 
 from dcc_resources.errors import HelperEndedError
+from dcc_resources.helper_process import Helper, ended_early
 from dcc_resources.integrity import checking_process
 from dcc_resources.integrity.checking_process import Known, ToCheck, is_large, packed_known, unpacked
 from dcc_resources.integrity.findings import Finding
-from dcc_resources.qc_database.helper_process import Helper, ended_early
 from dcc_resources.reference_data.loading import ReferenceData
 
 log = logging.getLogger(__name__)

@@ -20,6 +20,7 @@ from typing import IO, Any, Final, NamedTuple
 
 from dcc_resources.checksums import md5_of_open
 from dcc_resources.errors import DocumentError
+from dcc_resources.helper_process import Out, read_message, serve, write_message
 from dcc_resources.integrity.checking import JUDGED_AT_UPLOAD, check_contents
 from dcc_resources.integrity.context import DocumentContext, ExperimentKey, KnownSpecimen, Where
 from dcc_resources.integrity.elements import specimens_asked_for
@@ -28,7 +29,6 @@ from dcc_resources.integrity.sound import Sound
 from dcc_resources.log_context import logging_about
 from dcc_resources.naming import Action, DocumentKind
 from dcc_resources.qc_database.contents import Block, Content
-from dcc_resources.qc_database.helper_process import Out, read_message, serve, write_message
 from dcc_resources.qc_database.reading import read_document
 from dcc_resources.qc_database.vocabulary import EntityKind
 from dcc_resources.reference_data.loading import ReferenceData

@@ -13,6 +13,7 @@ from datetime import date
 from itertools import islice
 from typing import IO, Any, Final
 
+from dcc_resources.helper_process import Out, serve
 from dcc_resources.integrity.checking import ABOUT_SPECIMENS, JUDGED_AT_UPLOAD, check_contents
 from dcc_resources.integrity.checking_process import Answered, packed
 from dcc_resources.integrity.context import DocumentContext
@@ -20,7 +21,6 @@ from dcc_resources.integrity.sound import Sound
 from dcc_resources.log_context import logging_about
 from dcc_resources.naming import Action
 from dcc_resources.qc_database.contents import Content
-from dcc_resources.qc_database.helper_process import Out, serve
 from dcc_resources.qc_database.reading_ahead import LookAt, Looking, serve_reading
 from dcc_resources.qc_database.whole_documents import Look
 from dcc_resources.reference_data.loading import ReferenceData

@@ -16,9 +16,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, Final, NamedTuple
 
+from dcc_resources.helper_process import Helper, Out, ended_early, read_message, serve, write_message
 from dcc_resources.naming import DocumentKind
 from dcc_resources.qc_database import contents as said
-from dcc_resources.qc_database.helper_process import Helper, Out, ended_early, read_message, serve, write_message
 from dcc_resources.qc_database.reading import read_document
 from dcc_resources.qc_database.row_building import NUMBERED, EntityRow, RowBuilder
 from dcc_resources.qc_database.row_lines import FEW_ROWS, as_lines

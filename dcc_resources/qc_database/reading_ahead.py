@@ -23,6 +23,7 @@ from pathlib import Path
 from threading import Thread
 from typing import IO, Any, Final, NamedTuple, cast
 
+from dcc_resources.helper_process import Out, ended_early, serve, write_fault, write_message
 from dcc_resources.naming import DocumentKind
 from dcc_resources.qc_database import contents as said
 from dcc_resources.qc_database.building_process import (
@@ -34,7 +35,6 @@ from dcc_resources.qc_database.building_process import (
     read_for_upload,
     write_batches,
 )
-from dcc_resources.qc_database.helper_process import Out, ended_early, serve, write_fault, write_message
 from dcc_resources.qc_database.reading import read_document
 from dcc_resources.qc_database.reading_turns import Readers, ToRead, Turns
 from dcc_resources.qc_database.whole_documents import (

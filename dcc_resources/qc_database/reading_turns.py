@@ -16,9 +16,9 @@ from contextlib import suppress
 from threading import Event, Thread
 from typing import IO, Any, Final, NamedTuple
 
+from dcc_resources.helper_process import BYTES_AHEAD, Helper, Out, read_message, taken, write_message
 from dcc_resources.log_context import in_log_context
 from dcc_resources.qc_database.building_process import Order
-from dcc_resources.qc_database.helper_process import BYTES_AHEAD, Helper, Out, read_message, taken, write_message
 
 log = logging.getLogger(__name__)
 

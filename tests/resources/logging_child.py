@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import IO
 
-from dcc_resources.qc_database.helper_process import Out, serve
+from dcc_resources.helper_process import Out, serve
 
 
 def main() -> None:

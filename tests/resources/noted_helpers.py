@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dcc_resources.qc_database.helper_process import Helper
+from dcc_resources.helper_process import Helper
 
 
 def note_helpers(monkeypatch: pytest.MonkeyPatch, module: ModuleType) -> list[Helper]:

@@ -15,6 +15,7 @@ from sqlalchemy import Connection, Engine, select
 
 from dcc_cli.demo.submissions import damaged, experiment_document, specimen_document
 from dcc_resources.errors import HelperEndedError, NotFoundError
+from dcc_resources.helper_process import Helper
 from dcc_resources.integrity import checking_ahead
 from dcc_resources.integrity.checking_ahead import Answer, Checked, CheckingAhead, Question
 from dcc_resources.integrity.checking_process import LARGE, MOST_FINDINGS, ToCheck, packed, unpacked
@@ -26,7 +27,6 @@ from dcc_resources.naming import Action, DocumentKind
 from dcc_resources.qc_database import models
 from dcc_resources.qc_database.applying import apply_document
 from dcc_resources.qc_database.database import writing
-from dcc_resources.qc_database.helper_process import Helper
 from dcc_resources.qc_database.reading import read_document
 from dcc_resources.qc_database.undoing import undo_documents
 from dcc_resources.qc_database.vocabulary import EntityKind, Severity, WaiverEffect

@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 from dcc_resources.errors import ConfigurationError
+from dcc_resources.helper_process import Helper
 from dcc_resources.log_context import in_log_context, log_context, logging_about, progress_log
 from dcc_resources.logging_setup import LogPlan, log_plan, logging_as, plan_from_environment
-from dcc_resources.qc_database.helper_process import Helper
 from dcc_resources.redaction import keep_secret
 from tests.installations import Installation, specimens
 

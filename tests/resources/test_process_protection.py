@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from dcc_resources.helper_process import Helper
 from dcc_resources.process_protection import environment_without_secrets
-from dcc_resources.qc_database.helper_process import Helper
 
 SECRET = "correct horse battery staple"
 ENDS = """

@@ -17,12 +17,12 @@ from sqlalchemy import Engine, select, text
 
 from dcc_cli.demo.submissions import experiment_document, specimen_document
 from dcc_resources.errors import NotWellFormedError, QcDatabaseUnreachableError
+from dcc_resources.helper_process import Helper
 from dcc_resources.naming import Action, DocumentKind
 from dcc_resources.qc_database import reading_ahead, reading_turns
 from dcc_resources.qc_database.applying import Applied, DocumentToApply, apply_document
 from dcc_resources.qc_database.applying_together import apply_together
 from dcc_resources.qc_database.building_process import Order
-from dcc_resources.qc_database.helper_process import Helper
 from dcc_resources.qc_database.models import Document, Finding
 from dcc_resources.qc_database.reading import read_document
 from dcc_resources.qc_database.reading_ahead import ReadingAhead, Waiting

@@ -15,10 +15,10 @@ from sqlalchemy import Engine, select
 
 from dcc_cli.demo.submissions import experiment_document
 from dcc_resources.errors import HelperEndedError, NotWellFormedError
+from dcc_resources.helper_process import Helper
 from dcc_resources.naming import Action, DocumentKind
 from dcc_resources.qc_database import reading_ahead, reading_turns
 from dcc_resources.qc_database.applying import Applied, DocumentToApply, apply_document
-from dcc_resources.qc_database.helper_process import Helper
 from dcc_resources.qc_database.models import CentreBlock, Document, Experiment, Measurement
 from dcc_resources.qc_database.reading import read_document
 from dcc_resources.qc_database.reading_ahead import ReadingAhead, Waiting

@@ -15,13 +15,14 @@ import pytest
 from sqlalchemy import Engine
 
 from dcc_cli.demo.submissions import experiment_document
+from dcc_resources import helper_process
 from dcc_resources.errors import HelperEndedError
+from dcc_resources.helper_process import BYTES_AHEAD, Helper
 from dcc_resources.naming import Action, DocumentKind
-from dcc_resources.qc_database import helper_process, reading_ahead, reading_turns
+from dcc_resources.qc_database import reading_ahead, reading_turns
 from dcc_resources.qc_database.applying import Applied, apply_document
 from dcc_resources.qc_database.applying_together import apply_together
 from dcc_resources.qc_database.building_process import Order
-from dcc_resources.qc_database.helper_process import BYTES_AHEAD, Helper
 from dcc_resources.qc_database.reading_ahead import ReadingAhead, Waiting
 from dcc_resources.qc_database.row_building import NUMBERED
 from dcc_resources.qc_database.rows import LIMITS
