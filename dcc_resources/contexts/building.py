@@ -28,9 +28,9 @@ from dcc_resources.contexts.membership import (
     recorded_members,
     recorded_places,
     replace_members,
-    sums,
 )
 from dcc_resources.contexts.recording import Changes, write_changes
+from dcc_resources.contexts.sums import sums
 from dcc_resources.contexts.touched import due_for_contexts, mark_built, runs_by_colony, runs_for_contexts
 from dcc_resources.data_outcomes import ContextCounts, ContextsBuilt
 from dcc_resources.databases.asking_ahead import answers_ahead

@@ -24,9 +24,9 @@ from sqlalchemy import (
 
 from dcc_resources.contexts.basis import COLONIES, STRAINS, Basis
 from dcc_resources.contexts.membership import BASELINE, UNKNOWN, genotype_of, of_snapshot, strain_of
-from dcc_resources.contexts.touched import changed_by_documents
+from dcc_resources.contexts.touched import changed_by_documents, given_documents, withdrawals_among
 from dcc_resources.databases.asking_ahead import answers_ahead
-from dcc_resources.databases.number_lists import as_json, numbers_in, only_compared
+from dcc_resources.databases.number_lists import numbers_in, only_compared
 from dcc_resources.qc_database.bulk import insert_bulk
 from dcc_resources.qc_database.models import (
     KnownColony,
@@ -58,7 +58,8 @@ def touched_genotypes(connection: Connection, document_ids: Collection[int]) -> 
 
 
 def _touched_by(connection: Connection, ordered: Sequence[int]) -> set[GenotypeKey]:
-    given = {"documents": as_json(ordered), "from": ordered[0], "to": ordered[-1]}
+    withdrawals = given_documents("withdrawals", withdrawals_among(connection, ordered))
+    given = given_documents("documents", ordered) | withdrawals
     return {(centre, genotype) for centre, genotype in connection.execute(_TOUCHED, given).all()}
 
 
@@ -133,8 +134,8 @@ def _touched() -> CompoundSelect[Any]:
     changed = select(*_KEY).select_from(_LIFETIME).join(_SPECIMEN, of_specimen)
     return union(
         select(*_KEY).where(_SPECIMEN.c.document_id.in_(numbers_in("documents"))),
-        changed.where(changed_by_documents(_LIFETIME.c.opened_by)),
-        changed.where(changed_by_documents(_LIFETIME.c.ended_by)),
+        changed.where(changed_by_documents(_LIFETIME.c.opened_by, "withdrawals")),
+        changed.where(changed_by_documents(_LIFETIME.c.ended_by, "documents")),
     )
 
 

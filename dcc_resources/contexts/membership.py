@@ -15,11 +15,9 @@ from sqlalchemy import (
     CompoundSelect,
     Connection,
     Select,
-    String,
     and_,
     bindparam,
     case,
-    cast,
     delete,
     func,
     literal,
@@ -29,9 +27,7 @@ from sqlalchemy import (
 
 from dcc_resources.contexts.touched import same_length
 from dcc_resources.databases.number_lists import (
-    all_of,
     as_json,
-    groups_in,
     listed,
     numbers_in,
     numbers_of,
@@ -193,21 +189,6 @@ def replace_members(connection: Connection, before: Iterable[Member], members: C
         insert_bulk(connection, _MEMBER, sorted(members))
 
 
-def sums(connection: Connection, groups: Sequence[Sequence[int]]) -> Iterator[tuple[int, str, int, int]]:
-    """What runs come to that are put into groups.
-
-    The number of a group, counted from 0, a parameter, how many measurements of it, and the sum of their fingerprints.
-    """
-    given = {"runs": as_json(groups)}
-    for number, parameters, text in connection.execute(_SUMS, given).all() if groups else ():
-        summed = all_of(text, parameters)
-        if summed is None:
-            alone = connection.execute(_SUMS_OF_PARAMETERS, {"runs": as_json([groups[number - 1]])}).all()
-            summed = [row[1:] for row in alone]
-        for parameter, measurements, fingerprints in summed:
-            yield number - 1, parameter.rstrip(" "), measurements, int(fingerprints)
-
-
 def shares_of_procedure(connection: Connection, centre: str, procedure_id: str) -> Iterator[Share]:
     """What the runs of a procedure at a centre contribute to contexts as they are counted, by document and context."""
     measurement = _MEASUREMENT.c
@@ -258,22 +239,6 @@ def _recorded() -> Select[Any]:
     return select(_MEMBER).select_from(given).join(_MEMBER, _MEMBER.c.procedure_run_id == given.c.value)
 
 
-def _summed() -> Select[Any]:
-    group, measurement = groups_in("runs"), _MEASUREMENT.c
-    columns = (group.c.number, measurement.parameter_id)
-    marks = func.sum(measurement.fingerprint).label("marks")
-    summed = select(*columns, func.count().label("measured"), marks).select_from(group)
-    return summed.join(_MEASUREMENT, measurement.procedure_run_id == group.c.value).group_by(*columns)
-
-
-def _listed(summed: Select[Any]) -> Select[Any]:
-    """The sums of a group as the elements of a JSON array: a row costs the driver more than the sum the database."""
-    each = summed.subquery().c
-    element = literal("[").concat(func.json_quote(each.parameter_id)).concat(",").concat(cast(each.measured, String))
-    element = element.concat(",").concat(cast(each.marks, String)).concat("]")
-    return select(each.number, func.count(), func.group_concat(element)).group_by(each.number)
-
-
 _PRESENT: Final = _present()
 _RECORDED: Final = _recorded()
 _FORGET: Final = delete(_MEMBER).where(_MEMBER.c.procedure_run_id.in_(bindparam("runs", expanding=True)))
@@ -284,5 +249,3 @@ _DESCRIBED: Final = (
     .where(_MEASUREMENT.c.procedure_run_id.in_(numbers_in("runs")))
     .distinct()
 )
-_SUMS_OF_PARAMETERS: Final = _summed()
-_SUMS: Final = _listed(_SUMS_OF_PARAMETERS)

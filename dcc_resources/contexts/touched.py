@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from contextlib import closing
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, exists, func, select, union_all, update
 
 from dcc_resources.databases.asking_ahead import answers_ahead
 from dcc_resources.databases.number_lists import AT_ONCE, as_json, listed, numbers_in, numbers_of, only_compared
+from dcc_resources.naming import DocumentKind
 from dcc_resources.qc_database.models import (
     Document,
     Experiment,
@@ -128,11 +129,22 @@ def touched_runs(connection: Connection, document_ids: Collection[int]) -> dict[
     return _touched(connection, document_ids, _ALL)
 
 
-def _touched(connection: Connection, document_ids: Collection[int], statement: Select[Any]) -> dict[int, int]:
+class _Touching(NamedTuple):
+    """How runs of others are found that documents touch: a statement, and one that tells whether specimens may.
+
+    The latter is for specimens whose newest document is `newest`. It goes by documents of experiments alone, newest
+    first: where all that are older than what waits were taken account of, it has looked at what waits.
+    """
+
+    statement: Select[Any]
+    by_specimens: Select[Any] | None
+
+
+def _touched(connection: Connection, document_ids: Collection[int], touching: _Touching) -> dict[int, int]:
     """By a statement of `_touching`; the transaction of `connection` has not written anything that it looks at."""
     found: dict[int, int] = {}
     ordered = sorted(document_ids)
-    look = partial(_touched_by, statement=statement)
+    look = partial(_touched_by, touching=touching)
     with closing(answers_ahead(connection, look, in_chunks(ordered))) as answers:
         # Documents are asked for oldest first: those of a later chunk are newer.
         for touched in answers:
@@ -140,18 +152,39 @@ def _touched(connection: Connection, document_ids: Collection[int], statement: S
     return found
 
 
-def _touched_by(connection: Connection, ordered: Sequence[int], statement: Select[Any]) -> dict[int, int]:
-    given = {"documents": as_json(ordered), "from": ordered[0], "to": ordered[-1]}
+def _touched_by(connection: Connection, ordered: Sequence[int], touching: _Touching) -> dict[int, int]:
     found: dict[int, int] = {}
-    for document_id, run_ids in connection.execute(_OWN, given).all():
+    for document_id, run_ids in connection.execute(_OWN, {"documents": as_json(ordered)}).all():
         found.update(dict.fromkeys(numbers_of(run_ids), document_id))
-    for run_id, document_id in connection.execute(statement, given).all():
+    given = _of_documents(connection, ordered, touching)
+    for run_id, document_id in connection.execute(touching.statement, given).all():
         found[run_id] = max(document_id, found.get(run_id, document_id))
     return found
 
 
-def _touching(left: ColumnElement[bool] | None) -> Select[Any]:
-    """The runs of others that the documents in `documents` touch, each with the newest of these documents that does.
+def _of_documents(connection: Connection, ordered: Sequence[int], touching: _Touching) -> dict[str, object]:
+    """The parameters of a statement of `_touching`: which of the documents may have opened or ended what."""
+    kinds = connection.execute(_KINDS, {"documents": as_json(ordered)}).all()
+    withdrawals = sorted(document_id for document_id, _, action in kinds if action == DocumentAction.UNDO.value)
+    of_specimens = sorted(document_id for document_id, kind, _ in kinds if kind == DocumentKind.SPECIMEN.value)
+    if of_specimens and touching.by_specimens is not None:
+        may = connection.scalar(touching.by_specimens, {"newest": of_specimens[-1]}) is not None
+        of_specimens = of_specimens if may else []
+    return {
+        **given_documents("withdrawals", withdrawals),
+        **given_documents("of_specimens", of_specimens),
+        **given_documents("documents", ordered),
+    }
+
+
+def withdrawals_among(connection: Connection, document_ids: Collection[int]) -> list[int]:
+    """Those of the documents that withdrew others, ascending: they alone open versions of entities of others."""
+    kinds = connection.execute(_KINDS, {"documents": as_json(document_ids)}).all()
+    return sorted(document_id for document_id, _, action in kinds if action == DocumentAction.UNDO.value)
+
+
+def _touching(left: ColumnElement[bool] | None) -> _Touching:
+    """The runs of others that documents touch, each with the newest of these documents that does.
 
     Those that they touch by specimens are left out where their own document is `left` and newer: it is among these
     documents, and then their cause, or comes later.
@@ -160,25 +193,45 @@ def _touching(left: ColumnElement[bool] | None) -> Select[Any]:
     owned = and_(_RUN.c.owner_kind == _LIFETIME.c.entity_kind, _RUN.c.owner_id == _LIFETIME.c.entity_id)
     is_specimen = only_compared(_LIFETIME.c.entity_kind) == EntityKind.SPECIMEN.value
     of_specimen = and_(is_specimen, _LIFETIME.c.entity_id == _SPECIMEN.c.id)
-    for changed_by in (_LIFETIME.c.opened_by, _LIFETIME.c.ended_by):
+    # Who opens a version of something else than a specimen brought it, or withdrew another document.
+    for changed_by, given, given_of_specimens in (
+        (_LIFETIME.c.opened_by, "withdrawals", "of_specimens"),
+        (_LIFETIME.c.ended_by, "documents", "documents"),
+    ):
         changed = changed_by.label("changed_by")
-        touched = select(_RUN.c.id, changed).select_from(_LIFETIME).where(changed_by_documents(changed_by))
-        parts.append(touched.join(_RUN, owned).where(_RUN.c.document_id != changed_by, ~is_specimen))
-        about = _experiments_about(touched.join(_SPECIMEN, of_specimen))
+        touched = select(_RUN.c.id, changed).select_from(_LIFETIME)
+        others = touched.where(changed_by_documents(changed_by, given)).join(_RUN, owned)
+        parts.append(others.where(_RUN.c.document_id != changed_by, ~is_specimen))
+        of_specimens = touched.where(changed_by_documents(changed_by, given_of_specimens))
+        about = _experiments_about(of_specimens.join(_SPECIMEN, of_specimen))
         if left is not None:
             its_own = (_DOCUMENT.c.id == _EXPERIMENT.c.document_id) & (_DOCUMENT.c.id > changed_by)
             about = about.where(~exists().where(its_own & left))
         parts.append(about)
     touching = union_all(*parts).subquery()
-    return select(touching.c.id, func.max(touching.c.changed_by)).group_by(touching.c.id)
+    statement = select(touching.c.id, func.max(touching.c.changed_by)).group_by(touching.c.id)
+    return _Touching(statement, None if left is None else _not_left(left))
 
 
-def changed_by_documents(changed_by: ColumnElement[Any]) -> ColumnElement[bool]:
-    """Whether a version was opened or ended by one of `documents`, which are ids between `from` and `to`.
+def _not_left(left: ColumnElement[bool]) -> Select[Any]:
+    older = _DOCUMENT.c.id < bindparam("newest")
+    of_experiments = _DOCUMENT.c.kind == DocumentKind.EXPERIMENT.value
+    return select(_DOCUMENT.c.id).where(of_experiments, older | ~left).order_by(_DOCUMENT.c.id.desc()).limit(1)
+
+
+def given_documents(name: str, ordered: Sequence[int]) -> dict[str, object]:
+    """The parameters of `changed_by_documents` for documents, ascending; there may be none."""
+    first, last = (ordered[0], ordered[-1]) if ordered else (1, 0)
+    return {name: as_json(ordered), f"{name}_from": first, f"{name}_to": last}
+
+
+def changed_by_documents(changed_by: ColumnElement[Any], given: str) -> ColumnElement[bool]:
+    """Whether a version was opened or ended by one of the documents that are `given_documents` of this name.
 
     MariaDB takes an index in which most rows are null for useless, but for a range that it can look at beforehand.
     """
-    return changed_by.between(bindparam("from"), bindparam("to")) & changed_by.in_(numbers_in("documents"))
+    within = changed_by.between(bindparam(f"{given}_from"), bindparam(f"{given}_to"))
+    return within & changed_by.in_(numbers_in(given))
 
 
 def runs_by_colony(connection: Connection) -> list[int]:
@@ -220,6 +273,9 @@ def same_length(one: Any, other: Any) -> ColumnElement[bool]:
 _LEFT_OUT: Final = select(_DOCUMENT.c.id).where(
     _DOCUMENT.c.id.in_(numbers_in("documents")),
     _DOCUMENT.c.contexts_built.is_(False) | _DOCUMENT.c.judged_at.is_(None),
+)
+_KINDS: Final = select(_DOCUMENT.c.id, _DOCUMENT.c.kind, _DOCUMENT.c.action).where(
+    _DOCUMENT.c.id.in_(numbers_in("documents"))
 )
 _OWN: Final = (
     select(_RUN.c.document_id, listed(_RUN.c.id))

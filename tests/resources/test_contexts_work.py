@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, event, select
 
-from dcc_resources.contexts import building, membership, overviews, touched
+from dcc_resources.contexts import building, overviews, sums, touched
 from dcc_resources.contexts.building import build_contexts
 from dcc_resources.contexts.overviews import build_overviews
 from dcc_resources.naming import Action
 from dcc_resources.qc_database import models, versions
+from dcc_resources.qc_database.undoing import undo_documents
 from tests.databases import only_sqlite
 from tests.resources.qc_contexts import assert_contexts_are_right, submit
 from tests.resources.qc_documents import experiment, specimen
@@ -167,13 +168,66 @@ def test_sums_that_the_server_cuts_off_are_asked_for_again(qc_database: Engine) 
     submit(qc_database, Action.ADD, experiment("E1", ["S1"]), experiment("E2", ["S2"]))
     with qc_database.connect() as connection:
         runs = list(connection.scalars(select(models.ProcedureRun.id)))
-        whole = list(membership.sums(connection, [runs, runs[:1]]))
+        whole = list(sums.sums(connection, [runs, runs[:1]]))
         if qc_database.dialect.name != "sqlite":
             connection.exec_driver_sql("SET SESSION group_concat_max_len = 12")
-            assert list(membership.sums(connection, [runs, runs[:1]])) == whole
+            assert list(sums.sums(connection, [runs, runs[:1]])) == whole
             connection.invalidate()
     assert [(number, measurements) for number, _, measurements, _ in whole] == [(0, 2), (1, 1)]
-    assert list(membership.sums(connection, [])) == []
+    assert list(sums.sums(connection, [])) == []
+
+
+def test_sums_do_not_depend_on_how_measurements_lie(qc_database: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read in the order of their ids, past those of other runs, or looked up by their runs."""
+    submit(qc_database, Action.ADD, *(experiment(f"E{number}", [f"S{number}"], str(number)) for number in range(9)))
+    found = []
+    with qc_database.connect() as connection:
+        runs = list(connection.scalars(select(models.ProcedureRun.id).order_by(models.ProcedureRun.id)))
+        groups = [runs[1::3], [runs[0], runs[-1]], runs[:1]]
+        for dense in (0, 100):
+            monkeypatch.setattr(sums, "_DENSE", dense)
+            with sent_statements(qc_database) as sent:
+                found.append(sorted(sums.sums(connection, groups)))
+            within = "STRAIGHT_JOIN" in sent[-1]
+            assert within == (dense > 0 and qc_database.dialect.name != "sqlite")
+    assert found[0] == found[1]
+    assert [measurements for _, _, measurements, _ in found[0]] == [3, 2, 1]
+
+
+def test_animals_that_come_after_their_experiments_are_looked_for(qc_database: Engine) -> None:
+    """Also where documents of experiments wait that came later, which are not looked at for their animals."""
+    submit(qc_database, Action.ADD, experiment("E1", ["S1"]))
+    build(qc_database)
+    submit(qc_database, Action.ADD, specimen("S1", colony_id="C1"))
+    submit(qc_database, Action.ADD, experiment("E2", ["S1"], "2"))
+    build(qc_database)
+    assert_contexts_are_right(qc_database)
+
+
+def test_animals_that_come_back_are_looked_for(qc_database: Engine) -> None:
+    """A withdrawal opens versions of animals, experiments and lines that are not its own."""
+    submit(qc_database, Action.ADD, specimen("S1", colony_id="C1"), specimen("S2", colony_id="C1"))
+    submit(qc_database, Action.ADD, experiment("E1", ["S1"]), experiment("E2", ["S2"], "2"))
+    edited = submit(qc_database, Action.EDIT, specimen("S1", colony_id="C2"))
+    measured = submit(qc_database, Action.EDIT, experiment("E2", ["S2"], "3"))
+    build(qc_database)
+    undo_documents(qc_database, [edited.document_id, measured.document_id])
+    build(qc_database)
+    assert_contexts_are_right(qc_database)
+
+
+def test_new_animals_are_not_looked_up_where_no_experiment_was_taken_account_of(qc_database: Engine) -> None:
+    """The database would look at each of them to find nothing."""
+    animals = submit(qc_database, Action.ADD, specimen("S1"), specimen("S2")).document_id
+    submit(qc_database, Action.ADD, experiment("E1", ["S1"]))
+
+    def looked_up() -> object:
+        with qc_database.connect() as connection:
+            return touched._of_documents(connection, [animals], touched._LEFT_FOR_CONTEXTS)["of_specimens"]
+
+    assert looked_up() == "[]"
+    build_contexts(qc_database)
+    assert looked_up() == f"[{animals}]"
 
 
 def test_a_build_that_ends_between_transactions_is_gone_on_with(
