@@ -1,4 +1,4 @@
-"""Thousands of numbers given to a statement as one parameter, and answered by it as one text a group.
+"""Thousands of numbers, or texts, given to a statement as one parameter, and answered by it as one text a group.
 
 Given so, a statement is made once, whatever their number.
 
@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Final
 
-from sqlalchemy import Column, ColumnElement, Integer, Select, bindparam, func, select
+from sqlalchemy import Column, ColumnElement, Integer, Select, String, bindparam, func, select
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
@@ -36,14 +36,19 @@ def portions(numbers: Iterable[int], at_once: int = AT_ONCE) -> Iterator[list[in
         yield portion
 
 
-def as_json(numbers: Iterable[int] | Iterable[Sequence[int]]) -> str:
-    """The parameter for numbers, or for pairs or lists of them."""
-    return json.dumps(list(numbers), separators=(",", ":"))
+def as_json(given: Iterable[int] | Iterable[str] | Iterable[Sequence[int]]) -> str:
+    """The parameter for numbers, for pairs or lists of them, or for texts."""
+    return json.dumps(list(given), separators=(",", ":"))
 
 
 def numbers_in(parameter: str) -> Select[Any]:
     """The numbers that a parameter holds, for `column.in_(...)`."""
     return select(_Numbers(bindparam(parameter)).table_valued(Column("value", BIG)).c.value)
+
+
+def texts_in(parameter: str) -> Select[Any]:
+    """The texts that a parameter holds, for `column.in_(...)`; of longer ones, a server has the first 255 characters."""
+    return select(_Texts(bindparam(parameter)).table_valued(Column("value", String)).c.value)
 
 
 def pairs_in(parameter: str) -> TableValuedAlias:
@@ -101,6 +106,12 @@ class _Numbers(FunctionElement[int]):
     type = Integer()
 
 
+class _Texts(FunctionElement[str]):
+    name = "texts"
+    inherit_cache = True
+    type = String()
+
+
 class _Pairs(FunctionElement[int]):
     name = "pairs"
     inherit_cache = True
@@ -120,6 +131,17 @@ def _numbers(element: _Numbers, compiler: SQLCompiler, **options: Any) -> str:
 
 @compiles(_Numbers, "sqlite")
 def _numbers_of_sqlite(element: _Numbers, compiler: SQLCompiler, **options: Any) -> str:
+    return f"json_each({compiler.process(element.clauses, **options)})"
+
+
+@compiles(_Texts)
+def _texts(element: _Texts, compiler: SQLCompiler, **options: Any) -> str:
+    column = "value VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$'"
+    return f"JSON_TABLE({compiler.process(element.clauses, **options)}, '$[*]' COLUMNS ({column}))"
+
+
+@compiles(_Texts, "sqlite")
+def _texts_of_sqlite(element: _Texts, compiler: SQLCompiler, **options: Any) -> str:
     return f"json_each({compiler.process(element.clauses, **options)})"
 
 

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from sqlalchemy import Column, ColumnElement, Connection, Select, String, and_, bindparam, func, select, update
 
+from dcc_resources.databases.number_lists import as_json, texts_in
 from dcc_resources.qc_database.bulk import insert_bulk
 from dcc_resources.qc_database.entity_keys import Key, iso_day
 from dcc_resources.qc_database.models import Experiment, ExperimentSpecimen, Lifetime
@@ -85,7 +86,7 @@ def current_versions(connection: Connection, kind: EntityKind, keys: Collection[
     for centre, of_centre in names.items():
         of_centre.discard(None)
         for chunk in in_chunks(sorted(of_centre)):
-            rows = connection.execute(_CURRENT[kind], {"of_centre": centre, "names": chunk})
+            rows = connection.execute(_CURRENT[kind], {"of_centre": centre, "names": as_json(chunk)})
             found |= {key_of_row(row[2:]): Version(row[0], row[1]) for row in rows}
     # Databases may take texts for equal that differ in trailing blanks: only the keys asked for count.
     return {key: found[key] for key in keys if key in found}
@@ -94,7 +95,7 @@ def current_versions(connection: Connection, kind: EntityKind, keys: Collection[
 def _current(kind: EntityKind) -> Select[Any]:
     table = ENTITY_TABLES[kind]
     columns = key_columns(kind)
-    named = columns[1].in_(bindparam("names", expanding=True))
+    named = columns[1].in_(texts_in("names"))
     statement = select(table.c.id, table.c.document_id, *columns)
     return statement.where(columns[0] == bindparam("of_centre"), named, table.c.is_current)
 
