@@ -164,9 +164,7 @@ def _touched_by(connection: Connection, ordered: Sequence[int], touching: _Touch
 
 def _of_documents(connection: Connection, ordered: Sequence[int], touching: _Touching) -> dict[str, object]:
     """The parameters of a statement of `_touching`: which of the documents may have opened or ended what."""
-    kinds = connection.execute(_KINDS, {"documents": as_json(ordered)}).all()
-    withdrawals = sorted(document_id for document_id, _, action in kinds if action == DocumentAction.UNDO.value)
-    of_specimens = sorted(document_id for document_id, kind, _ in kinds if kind == DocumentKind.SPECIMEN.value)
+    withdrawals, of_specimens = _roles(connection, ordered)
     if of_specimens and touching.by_specimens is not None:
         may = connection.scalar(touching.by_specimens, {"newest": of_specimens[-1]}) is not None
         of_specimens = of_specimens if may else []
@@ -179,8 +177,14 @@ def _of_documents(connection: Connection, ordered: Sequence[int], touching: _Tou
 
 def withdrawals_among(connection: Connection, document_ids: Collection[int]) -> list[int]:
     """Those of the documents that withdrew others, ascending: they alone open versions of entities of others."""
+    return _roles(connection, document_ids)[0]
+
+
+def _roles(connection: Connection, document_ids: Collection[int]) -> tuple[list[int], list[int]]:
+    """Those of the documents that withdrew others, and those that open or end versions of specimens; ascending."""
     kinds = connection.execute(_KINDS, {"documents": as_json(document_ids)}).all()
-    return sorted(document_id for document_id, _, action in kinds if action == DocumentAction.UNDO.value)
+    withdrawals = sorted(document_id for document_id, _, action in kinds if action == DocumentAction.UNDO.value)
+    return withdrawals, sorted(document_id for document_id, kind, _ in kinds if kind == DocumentKind.SPECIMEN.value)
 
 
 def _touching(left: ColumnElement[bool] | None) -> _Touching:

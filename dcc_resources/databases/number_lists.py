@@ -47,7 +47,7 @@ def numbers_in(parameter: str) -> Select[Any]:
 
 
 def texts_in(parameter: str) -> Select[Any]:
-    """The texts that a parameter holds, for `column.in_(...)`; of longer ones, a server has the first 255 characters."""
+    """The texts that a parameter holds, for `column.in_(...)`; a server has 255 characters of each at most."""
     return select(_Texts(bindparam(parameter)).table_valued(Column("value", String)).c.value)
 
 
