@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Final
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 # Dagster recommends another command, which needs a project of its own layout.
 _UNWANTED_ADVICE = "ignore:Function `dev_command` is superseded"
 _START_SECONDS: Final = 120.0
+_ALONE_SECONDS: Final = 10.0
 _STOP_SECONDS: Final = 20.0
 _POLL_SECONDS: Final = 0.25
 _LOCK_FILE: Final = "daemon.lock"
@@ -147,7 +148,14 @@ def wait_for_end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    """End the process group of `process`, gently first."""
+    """End the process group of `process`, gently first.
+
+    It is asked first, and its own processes where it has not ended them: what it still asks of them is answered.
+    """
+    if process.poll() is None:
+        process.send_signal(signal.SIGINT)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_ALONE_SECONDS)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
         if not _signal_group(process.pid, number):
             break
