@@ -15,9 +15,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
-from sqlalchemy import Column, ColumnElement, Integer, Select, String, bindparam, func, select
+from sqlalchemy import Column, ColumnElement, Select, String, bindparam, func, select
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
@@ -100,55 +100,44 @@ def only_compared(column: ColumnElement[str]) -> ColumnElement[str]:
     return func.coalesce(column, "")
 
 
-class _Numbers(FunctionElement[int]):
+class _Given(FunctionElement[Any]):
+    """What a parameter holds, as rows; `taken` is how a server is told to take it apart."""
+
+    taken: ClassVar[str]
+
+
+class _Numbers(_Given):
     name = "numbers"
     inherit_cache = True
-    type = Integer()
+    taken = "value BIGINT PATH '$'"
 
 
-class _Texts(FunctionElement[str]):
+class _Texts(_Given):
     name = "texts"
     inherit_cache = True
-    type = String()
+    taken = "value VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$'"
 
 
-class _Pairs(FunctionElement[int]):
+class _Pairs(_Given):
     name = "pairs"
     inherit_cache = True
-    type = Integer()
+    taken = "first BIGINT PATH '$[0]', second BIGINT PATH '$[1]'"
 
 
-class _Groups(FunctionElement[int]):
+class _Groups(_Given):
     name = "groups"
     inherit_cache = True
-    type = Integer()
+    taken = "number FOR ORDINALITY, NESTED PATH '$[*]' COLUMNS (value BIGINT PATH '$')"
 
 
-@compiles(_Numbers)
-def _numbers(element: _Numbers, compiler: SQLCompiler, **options: Any) -> str:
-    return f"JSON_TABLE({compiler.process(element.clauses, **options)}, '$[*]' COLUMNS (value BIGINT PATH '$'))"
+@compiles(_Given)
+def _given(element: _Given, compiler: SQLCompiler, **options: Any) -> str:
+    return f"JSON_TABLE({compiler.process(element.clauses, **options)}, '$[*]' COLUMNS ({element.taken}))"
 
 
-@compiles(_Numbers, "sqlite")
-def _numbers_of_sqlite(element: _Numbers, compiler: SQLCompiler, **options: Any) -> str:
+@compiles(_Given, "sqlite")
+def _given_of_sqlite(element: _Given, compiler: SQLCompiler, **options: Any) -> str:
     return f"json_each({compiler.process(element.clauses, **options)})"
-
-
-@compiles(_Texts)
-def _texts(element: _Texts, compiler: SQLCompiler, **options: Any) -> str:
-    column = "value VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$'"
-    return f"JSON_TABLE({compiler.process(element.clauses, **options)}, '$[*]' COLUMNS ({column}))"
-
-
-@compiles(_Texts, "sqlite")
-def _texts_of_sqlite(element: _Texts, compiler: SQLCompiler, **options: Any) -> str:
-    return f"json_each({compiler.process(element.clauses, **options)})"
-
-
-@compiles(_Pairs)
-def _pairs(element: _Pairs, compiler: SQLCompiler, **options: Any) -> str:
-    columns = "first BIGINT PATH '$[0]', second BIGINT PATH '$[1]'"
-    return f"JSON_TABLE({compiler.process(element.clauses, **options)}, '$[*]' COLUMNS ({columns}))"
 
 
 @compiles(_Pairs, "sqlite")
@@ -158,12 +147,6 @@ def _pairs_of_sqlite(element: _Pairs, compiler: SQLCompiler, **options: Any) -> 
         "(SELECT json_extract(value, '$[0]') AS first, json_extract(value, '$[1]') AS second "  # noqa: S608
         f"FROM json_each({compiler.process(element.clauses, **options)}) LIMIT -1)"
     )
-
-
-@compiles(_Groups)
-def _groups(element: _Groups, compiler: SQLCompiler, **options: Any) -> str:
-    columns = "number FOR ORDINALITY, NESTED PATH '$[*]' COLUMNS (value BIGINT PATH '$')"
-    return f"JSON_TABLE({compiler.process(element.clauses, **options)}, '$[*]' COLUMNS ({columns}))"
 
 
 @compiles(_Groups, "sqlite")

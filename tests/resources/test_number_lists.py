@@ -1,4 +1,4 @@
-"""Numbers given to a statement as one parameter, on each database."""
+"""Numbers and texts given to a statement as one parameter, on each database."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from dcc_resources.databases.number_lists import (
     only_compared,
     pairs_in,
     portions,
+    texts_in,
 )
 from dcc_resources.qc_database import models
 from dcc_resources.qc_database.database import writing
@@ -42,6 +43,18 @@ def test_a_statement_may_ask_by_several_lists(qc_database: Engine) -> None:
     both = GIVEN.where(WORD.c.snapshot_id.in_(numbers_in("others")))
     with qc_database.connect() as connection:
         assert list(connection.scalars(both, {"ids": "[1,2]", "others": "[2,3]"})) == ["b"]
+
+
+def test_rows_are_found_by_any_texts(qc_database: Engine) -> None:
+    """To the letter, also beside one that is longer than any name."""
+    names = ["A", "a", "\u00e9", "\U0001f42d", 'it\'s "so" \\ %s :x', "null", "7"]
+    write(qc_database, **dict.fromkeys(names, 1))
+    named = select(WORD.c.name).where(WORD.c.name.in_(texts_in("names")))
+    with qc_database.connect() as connection:
+        for name in names:
+            assert list(connection.scalars(named, {"names": as_json([name, "b", "x" * 300])})) == [name]
+        assert set(connection.scalars(named, {"names": as_json(names)})) == set(names)
+        assert list(connection.scalars(named, {"names": as_json([])})) == []
 
 
 def test_pairs_are_rows_to_be_joined(qc_database: Engine) -> None:
