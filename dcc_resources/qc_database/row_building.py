@@ -10,7 +10,7 @@ loading SQLAlchemy (`building_process`, `reading_ahead`).
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from dcc_resources.qc_database import contents as said
@@ -84,6 +84,7 @@ class RowBuilder:
         self._in_block: Row = ()
         self._of_run: tuple[str, str, str] = ("", "", "")
         self._measurements = measured.made
+        self._fits = True
         self.measured: dict[str, int] = {}
 
     @property
@@ -110,31 +111,52 @@ class RowBuilder:
 
     def add_entity(self, entity: said.Entity) -> EntityRow | TooLong:
         """Take the rows of an entity of the last block but its own row, which is returned; or what is too long."""
-        if self._block is None:
-            raise RuntimeError("An entity was added before the block that it is in.")
         checks = self._of_specimens if isinstance(entity, said.Specimen) else self._of_others
         marks = [len(rows) for rows, _ in checks]
         held = len(self._measurements)
-        if isinstance(entity, said.Experiment):
-            made = self._experiment(self._block, entity)
-        elif isinstance(entity, said.Specimen):
-            made = self._specimen(self._block, entity)
-        elif isinstance(entity, said.Line):
-            made = self._line(self._block, entity)
-        else:
-            made = self._housing(self._block, entity)
+        made = self._made(entity)
         too_long = self._checks_by_table[made.kind.value].of_row((*made.values, None, None))
         for mark, (rows, check) in zip(marks, checks, strict=True):
             if too_long is None and len(rows) > mark:
                 too_long = check(rows[mark:])
         if too_long is None:
-            if measured := len(self._measurements) - held:
-                procedure_id = entity.procedure.procedure_id  # type: ignore[union-attr]
-                self.measured[procedure_id] = self.measured.get(procedure_id, 0) + measured
+            self._count(entity, held)
             return made
         for mark, (rows, _) in zip(marks, checks, strict=True):
             del rows[mark:]
         return too_long
+
+    def add_unchecked(self, entity: said.Entity) -> EntityRow:
+        """As `add_entity`, but for how long texts are: of all that were added so, `fits` tells that at once."""
+        held = len(self._measurements)
+        made = self._made(entity)
+        self._count(entity, held)
+        self._fits = self._fits and self._procedures.measurements.too_long is None
+        return made
+
+    def fits(self, entities: Mapping[str, Sequence[Row]]) -> bool:
+        """Whether columns hold all texts of what was added unchecked, and of the rows of entities given, by table."""
+        rows_by_table: dict[str, Sequence[Row]] = {**self._tables, **entities}
+        # Those of measurements were looked at as they were added.
+        del rows_by_table["measurement"]
+        return self._fits and all(self._checks_by_table[name].fit(rows) for name, rows in rows_by_table.items())
+
+    def _made(self, entity: said.Entity) -> EntityRow:
+        if self._block is None:
+            raise RuntimeError("An entity was added before the block that it is in.")
+        if isinstance(entity, said.Experiment):
+            return self._experiment(self._block, entity)
+        if isinstance(entity, said.Specimen):
+            return self._specimen(self._block, entity)
+        if isinstance(entity, said.Line):
+            return self._line(self._block, entity)
+        return self._housing(self._block, entity)
+
+    def _count(self, entity: said.Entity, held: int) -> None:
+        """Count the measurements of an entity, before which so many were held."""
+        if measured := len(self._measurements) - held:
+            procedure_id = entity.procedure.procedure_id  # type: ignore[union-attr]
+            self.measured[procedure_id] = self.measured.get(procedure_id, 0) + measured
 
     def _specimen(self, block: said.Block, entity: said.Specimen) -> EntityRow:
         lexical = _Lexical()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
 from operator import itemgetter
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -32,12 +32,14 @@ class TooLong(NamedTuple):
 
 def checks_by(limits: Limits) -> Mapping[str, LengthCheck]:
     """What checks the rows of each table; for the same limits the same ones, which know what was found to fit."""
-    return _checks_by(tuple(limits.items()))
-
-
-@lru_cache(maxsize=2)
-def _checks_by(limits: tuple[tuple[str, tuple[tuple[int, int, str], ...]], ...]) -> Mapping[str, LengthCheck]:
-    return {table: LengthCheck(table, texts) for table, texts in limits}
+    # To compare limits takes as long as to build the rows of some entities, and nearly always they are the last ones.
+    for known, checks in _KNOWN_CHECKS:
+        if known is limits:
+            return checks
+    found = next((checks for known, checks in _KNOWN_CHECKS if known == limits), None)
+    checks = found or {table: LengthCheck(table, texts) for table, texts in limits.items()}
+    _KNOWN_CHECKS.append((limits, checks))
+    return checks
 
 
 class LengthCheck:
@@ -65,6 +67,15 @@ class LengthCheck:
         self._known_to_fit |= texts
         return None
 
+    def fit(self, rows: Sequence[Row]) -> bool:
+        """Whether the columns hold all texts of many rows."""
+        for place, limit, _ in self._limits if rows else ():
+            texts = {row[place] for row in rows}
+            texts.discard(None)
+            if texts and max(map(len, texts)) > limit:  # type: ignore[arg-type]
+                return False
+        return True
+
     def of_row(self, row: Row) -> TooLong | None:
         """What is too long in a row."""
         for place, limit, name in self._limits:
@@ -72,3 +83,6 @@ class LengthCheck:
             if value is not None and len(value) > limit:  # type: ignore[arg-type]
                 return TooLong(f"{self._table}.{name}", len(value), limit)  # type: ignore[arg-type]
         return None
+
+
+_KNOWN_CHECKS: Final[deque[tuple[Limits, Mapping[str, LengthCheck]]]] = deque(maxlen=4)

@@ -22,7 +22,7 @@ from dcc_resources.qc_database.entity_keys import Key, key_of
 from dcc_resources.qc_database.reading import read_bytes
 from dcc_resources.qc_database.row_building import NUMBERED, RowBuilder
 from dcc_resources.qc_database.row_lines import as_lines, rows_of_lines
-from dcc_resources.qc_database.row_types import Row, TooLong, Value
+from dcc_resources.qc_database.row_types import Row, Value
 from dcc_resources.qc_database.vocabulary import EntityKind
 
 _NEW: Final = (1, None)
@@ -121,10 +121,7 @@ def _built(read: Read, order: Order) -> WholeDocument:
         if isinstance(content, said.Block):
             block = content if builder.add_block(content) is None else None
         elif block is not None:
-            made = builder.add_entity(content)
-            if isinstance(made, TooLong):
-                plain = False
-                continue
+            made = builder.add_unchecked(content)
             keys, lines, row_ids, rows, _ = found[made.kind]
             keys.append(key_of(block, content))
             lines.append(content.line)
@@ -132,6 +129,7 @@ def _built(read: Read, order: Order) -> WholeDocument:
             rows.append((*made.values, *_NEW))
         plain = plain and block is not None
     entities = {kind.value: some for kind, some in found.items() if some.keys}
+    plain = plain and builder.fits({kind: some.rows for kind, some in entities.items()})
     return WholeDocument(
         order.document_id,
         dict(order.next_ids),
