@@ -36,7 +36,7 @@ _TOLERANCE = 0.01
 _UNKNOWN_GENDER = ("no data", "intersex")
 
 
-@rule("X1", Specimen, Line, Experiment, severity=Severity.WARNING, given=("status_code", "status_codes"))
+@rule("X1", Specimen, Line, Experiment, severity=Severity.WARNING, given=("status_code", "status_codes"), local=True)
 def status_of_entity_has_its_text(entity: Specimen | Line | Experiment, at: Context) -> Iterator[Fault]:
     """A status code that asks for free text, such as IMPC_PSC_015, has it after a colon."""
     statuses: tuple[StatusCode | None, ...]
@@ -68,7 +68,7 @@ def status_of_parameter_has_its_text(element: SimpleParameter | SeriesValue, at:
         yield _no_text(status, element.line)
 
 
-@rule("X3", Specimen, severity=Severity.WARNING, needs=Impress)
+@rule("X3", Specimen, severity=Severity.WARNING, needs=Impress, local=True)
 def pipeline_of_specimen_is_known(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """A specimen's pipeline exists in IMPReSS."""
     if specimen.pipeline not in at.impress.pipelines:
@@ -79,7 +79,7 @@ def pipeline_of_specimen_is_known(specimen: Specimen, at: Context) -> Iterator[F
         )
 
 
-@rule("X4", Specimen, severity=Severity.WARNING)
+@rule("X4", Specimen, severity=Severity.WARNING, local=True)
 def specimen_is_phenotyped_by_its_centre(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """A specimen's phenotypingCentre is the centre that it stands under."""
     if specimen.phenotyping_centre != at.block.centre:
@@ -103,7 +103,7 @@ def centre_is_that_of_the_file_name(block: Block, at: Context) -> Iterator[Fault
         )
 
 
-@rule("X6", Specimen, severity=Severity.WARNING)
+@rule("X6", Specimen, severity=Severity.WARNING, local=True)
 def baseline_is_wild_type(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """A baseline animal is wild type."""
     if parse_boolean(specimen.is_baseline) and specimen.zygosity != "wild type":
@@ -114,7 +114,7 @@ def baseline_is_wild_type(specimen: Specimen, at: Context) -> Iterator[Fault]:
         )
 
 
-@rule("X7", Specimen, severity=Severity.WARNING, needs=Colonies, given="colony_id")
+@rule("X7", Specimen, severity=Severity.WARNING, needs=Colonies, given="colony_id", local=True)
 def baseline_is_of_no_mutant_colony(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """A baseline animal has no colonyID of a registered, mutant colony."""
     colony = specimen.colony_id
@@ -144,7 +144,7 @@ def parents_have_the_gender(specimen: Specimen, at: Context) -> Iterator[Fault]:
             )
 
 
-@rule("X9", Specimen, severity=Severity.WARNING, given="parental_strains")
+@rule("X9", Specimen, severity=Severity.WARNING, given="parental_strains", local=True)
 def parental_strains_sum_to_a_whole(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """The percentages of the parental strains of a level sum to 100."""
     sums: dict[str, float] = defaultdict(float)

@@ -21,7 +21,7 @@ from dcc_resources.integrity import (
     specimen_rules,
     value_rules,
 )
-from dcc_resources.integrity.context import Answers, Context, DocumentContext
+from dcc_resources.integrity.context import NOTHING_ASKED, Answers, Context, DocumentContext
 from dcc_resources.integrity.elements import (
     TYPE_OF,
     BlockEnd,
@@ -30,17 +30,17 @@ from dcc_resources.integrity.elements import (
     ProcedureUse,
     Step,
     files_of,
-    groups_of,
-    key_of,
+    has_media,
     metadata_of_media,
     results_of,
     specimens_asked_for,
 )
 from dcc_resources.integrity.experiment_rules import key_of_experiment
 from dcc_resources.integrity.findings import REFERENCE_RULE, Fault, Finding, Severity
-from dcc_resources.integrity.plans import Plans
+from dcc_resources.integrity.passing import Passing, definition_of
+from dcc_resources.integrity.plans import Planned, Plans
 from dcc_resources.integrity.registry import RULES, Rule
-from dcc_resources.integrity.sound import SHAPES, Shape, Sound, are_known, takes_any_number, with_any_number
+from dcc_resources.integrity.sound import SHAPES, Sound
 from dcc_resources.qc_database.contents import (
     Block,
     Content,
@@ -60,7 +60,7 @@ from dcc_resources.qc_database.contents import (
     SimpleParameter,
     Specimen,
 )
-from dcc_resources.reference_data.impress import Parameter
+from dcc_resources.reference_data.impress import Procedure as ProcedureDefinition
 from dcc_resources.reference_data.snapshots import Snapshot
 
 RULE_MODULES = (
@@ -78,6 +78,9 @@ JUDGED_AT_UPLOAD = frozenset({"S13", "E9"})
 """The rules that are left out of the check of what was uploaded."""
 ABOUT_SPECIMENS = frozenset({"E4", "E8", "S14", "X8"})
 """The rules that look at specimens of other documents: all others that are not left out say the same wherever."""
+
+_ASKING = JUDGED_AT_UPLOAD | ABOUT_SPECIMENS
+"""The rules for which the QC database is asked."""
 
 _log = logging.getLogger(__name__)
 _BATCH = 500
@@ -98,26 +101,22 @@ def check_contents(
     For reference data that are not at hand there is one `unchecked` finding, of the rule `reference`, before the first
     finding that it could have judged; it names the rules that were skipped. A rule that breaks down has one `unchecked`
     finding, and the others go on. Nothing below an element with a fatal finding is checked. `without` are ids of rules
-    to leave out, such as those that the upload has judged already. `sound` is what the same rules found sound in other
-    documents, by the same reference data; it is added to.
+    to leave out, such as those that the upload has judged already. `sound` is what was found sound in other documents:
+    it is added to, and emptied where rules or reference data are others than before.
     """
     sound = Sound() if sound is None else sound
     plans = sound.plans(document.reference, frozenset(without))
-    return _Checking(document, plans, sound).run(contents)
+    return _Checking(document, plans, Passing(plans, sound)).run(contents)
 
 
 @dataclass
 class _Checking:
-    """The check of one document. What was found in an entity, or in a centre element itself, is in `found`.
-
-    `met` are the kinds of elements of which it was said what reference data are missing.
-    """
+    """The check of one document. What was found in an entity, or in a centre element itself, is in `found`."""
 
     document: DocumentContext
     plans: Plans
-    sound: Sound
+    passing: Passing
     said: set[tuple[str, str]] = field(default_factory=set)
-    met: set[type] = field(default_factory=set)
     found: list[Finding] = field(default_factory=list)
 
     def run(self, contents: Iterable[Content]) -> Iterator[Finding]:
@@ -170,16 +169,13 @@ class _Checking:
             entity = entities.pop()
             name = entity.kind if isinstance(entity, Specimen) else _ENTITY_NAMES[type(entity)]
             numbers[name] += 1
-            path = f"{above.path}/{name}[{numbers[name]}]"
-            at = Context(self.document, path, block, above.answers, entity, above.pipeline)
-            self.judge(entity, at)
-            procedure = None if isinstance(entity, Specimen) else entity.procedure
-            if procedure is not None and not getattr(entity, "status_codes", ()):
-                self.procedure(procedure, at)
+            self.entity(entity, f"/{name}[{numbers[name]}]", above)
             if self.found:
                 yield from self.take_found()
 
     def ask(self, block: Block, entities: list[Entity]) -> Answers:
+        if self.plans.without >= _ASKING:
+            return NOTHING_ASKED
         ids: set[str] = set()
         keys = set()
         for entity in entities:
@@ -194,21 +190,47 @@ class _Checking:
             lookups.known_experiments(block.centre, keys) if keys else {},
         )
 
-    def procedure(self, procedure: Procedure, above: Context) -> None:
-        definition = above.pipeline.procedures.get(procedure.procedure_id) if above.pipeline is not None else None
+    def entity(self, entity: Entity, step: str, above: Context) -> None:
+        """Take what the rules find in an entity of a block, and in its procedure."""
+        centre, today = above.block.centre, self.document.today
+        plan = self.plans.of(type(entity))
+        is_known = self.passing.knows_entity(entity, centre, today)
+        procedure = _procedure_of(entity)
+        definition, unknown = None, []
+        if procedure is not None:
+            definition = above.pipeline.procedures.get(procedure.procedure_id) if above.pipeline is not None else None
+            unknown = self.passing.unknown_in(procedure, definition)
+        if is_known and not plan.elsewhere and not unknown:
+            return
+        at = Context(self.document, above.path + step, above.block, above.answers, entity, above.pipeline)
+        if self.judge(entity, at, plan.elsewhere if is_known else plan.rules) and not is_known:
+            self.passing.remember_entity(entity, centre, today)
+        if procedure is not None and unknown:
+            self.procedure(procedure, definition, unknown, at)
+
+    def procedure(
+        self,
+        procedure: Procedure,
+        definition: ProcedureDefinition | None,
+        unknown: Sequence[Sequence[Any]],
+        above: Context,
+    ) -> None:
+        """Take what the rules find in those parts of a procedure that are `unknown`."""
         document, path, block, answers, entity, pipeline, *_ = above
         results = results_of(procedure)
         at = Context(
             document, f"{path}/procedure", block, answers, entity, pipeline, procedure, definition, None, results
         )
-        self.judge(ProcedureUse(procedure), at)
-        if definition is None and self.document.reference.impress is not None:
-            return
-        self.judge_known(procedure, at)
-        for parameters in groups_of(procedure):
-            if parameters:
-                self.parameters(parameters, at)
-        if procedure.media or procedure.media_samples or procedure.series_media:
+        for elements in unknown:
+            if elements[0] is not procedure:
+                self.parameters(elements, at)
+                continue
+            is_sound = self.judge(ProcedureUse(procedure), at)
+            if definition is None and self.document.reference.impress is not None:
+                return
+            if self.judge(procedure, at) and is_sound:
+                self.passing.remember(procedure, definition, None, Procedure, ProcedureUse)
+        if has_media(procedure):
             for step in metadata_of_media(procedure):
                 self.parameter(step, at)
 
@@ -216,82 +238,79 @@ class _Checking:
         """Take what the rules find in the parameters of one kind of a procedure."""
         kind = type(parameters[0])
         name = TYPE_OF[kind]
-        shape_of = SHAPES.get(kind)
-        if shape_of is None:
-            for number, parameter in enumerate(parameters, 1):
-                self.parameter(Step(parameter, f"/{name}[{number}]"), above)
-            return
-        known = self.sound.of(kind, above.procedure_definition)
-        may_pass = self.may_pass(kind) and self.may_pass(ParameterUse)
-        all_known = may_pass and are_known(kind, parameters, known)
-        if all_known and kind is not SeriesParameter:
-            return
+        definitions = above.procedure_definition
         for number, parameter in enumerate(parameters, 1):
-            path = f"/{name}[{number}]"
-            if all_known or (may_pass and are_known(kind, (parameter,), known)):
-                if isinstance(parameter, SeriesParameter):
-                    self.values(parameter, path, above)
-            elif self.parameter(Step(parameter, path), above):
-                self.remember(known, shape_of(parameter), _definition_of(parameter, above), kind, ParameterUse)
-            may_pass = may_pass or (self.may_pass(kind) and self.may_pass(ParameterUse))
+            step = Step(parameter, f"/{name}[{number}]")
+            if self.passing.may_pass(ParameterUse) and self.passing.knows_element(parameter, definitions):
+                if isinstance(parameter, SeriesParameter) and not self.passing.knows_values(parameter, definitions):
+                    self.values(parameter, step.path, above)
+            elif self.parameter(step, above) and kind in SHAPES:
+                definition = definition_of(parameter, definitions)
+                self.passing.remember(parameter, definitions, definition, kind, ParameterUse)
 
     def parameter(self, step: Step, above: Context) -> bool:
         """Take what the rules find in a parameter; whether it was looked at, and nothing but values in it is wrong."""
         element, path = step
-        definition = _definition_of(element, above)
         definitions = above.procedure_definition
+        definition = definition_of(element, definitions)
         document, above_path, block, answers, entity, pipeline, procedure, _, _, results = above
         at = Context(
             document, above_path + path, block, answers, entity, pipeline, procedure, definitions, definition, results
         )
         kind = TYPE_OF[type(element)]
-        is_sound = self.judge(ParameterUse(element, kind), at, definition)
+        is_sound = self.judge_parameter(ParameterUse(element, kind), at)
         if definitions is not None and (definition is None or definition.type is not kind):
             return False
-        is_sound = self.judge(element, at, definition) and is_sound
+        is_sound = self.judge_parameter(element, at) and is_sound
         if type(element) not in _SIMPLE:
             self.inside(element, at)
         return is_sound
 
     def values(self, series: SeriesParameter, path: str, above: Context) -> None:
         """Take what the rules find in the values of a series in which nothing else is wrong."""
-        definition = _definition_of(series, above)
-        known = self.sound.of(SeriesValue, above.procedure_definition if definition is None else definition)
-        if not (self.may_pass(SeriesValue) and are_known(SeriesValue, series.values, known)):
-            self.inside(series, above._replace(path=above.path + path, parameter_definition=definition))
+        definition = definition_of(series, above.procedure_definition)
+        self.inside(series, above._replace(path=above.path + path, parameter_definition=definition))
 
     def inside(self, element: ParameterElement, at: Context) -> None:
         definition = at.parameter_definition
         if isinstance(element, SeriesParameter):
+            within = definition or at.procedure_definition
             for number, value in enumerate(element.values, 1):
-                self.judge_known(value, at, definition, f"/value[{number}]")
+                if not self.passing.knows_element(value, within):
+                    below = at._replace(path=f"{at.path}/value[{number}]")
+                    if self.judge_parameter(value, below):
+                        self.passing.remember(value, within, definition, SeriesValue)
         elif isinstance(element, MediaParameter):
             self.associations(element.associations, at)
         elif isinstance(element, MediaSampleParameter):
             for path, file in files_of(element):
                 below = at._replace(path=at.path + path)
-                self.judge(file, below, definition)
+                self.judge_parameter(file, below)
                 self.associations(file.associations, below)
         elif isinstance(element, SeriesMediaParameter):
             for number, media in enumerate(element.values, 1):
                 below = at._replace(path=f"{at.path}/value[{number}]")
-                self.judge(media, below, definition)
+                self.judge_parameter(media, below)
                 self.associations(media.associations, below)
 
     def associations(self, associations: tuple[ParameterAssociation, ...], at: Context) -> None:
         for number, association in enumerate(associations, 1):
             self.judge(association, at._replace(path=f"{at.path}/parameterAssociation[{number}]"))
 
-    def judge(self, element: Any, at: Context, definition: Parameter | None = None) -> bool:
+    def judge_parameter(self, element: Any, at: Context) -> bool:
+        """As `judge`, of a parameter or what is in it: without the rules that its definition gives no cause to ask."""
+        return self.judge(element, at, self.plans.of_parameter(type(element), at.parameter_definition))
+
+    def judge(self, element: Any, at: Context, rules: Sequence[Planned] | None = None) -> bool:
         """Take what the rules for an element find; whether that is nothing. What is unchecked is said once a document.
 
-        `definition` is that of the parameter that the element is of.
+        `rules` are those to ask, if not all.
         """
         is_sound = True
         kind = type(element)
-        if kind not in self.met:
+        if kind not in self.passing.met:
             self.meet(kind, at)
-        for rule, given in self.plans.of_parameter(kind, definition):
+        for rule, given in self.plans.of(kind).rules if rules is None else rules:
             if given is not None and not element[given]:
                 continue
             try:
@@ -308,34 +327,6 @@ class _Checking:
                 is_sound = False
                 self.broken(rule, error, at)
         return is_sound
-
-    def judge_known(self, element: Any, at: Context, definition: Parameter | None = None, below: str = "") -> None:
-        """As `judge`, of an element that stands so far below, unless one like it was found sound."""
-        kind = type(element)
-        known = self.sound.of(kind, at.procedure_definition if definition is None else definition)
-        if self.may_pass(kind) and are_known(kind, (element,), known):
-            return
-        if below:
-            at = at._replace(path=at.path + below)
-        if self.judge(element, at, definition):
-            self.remember(known, SHAPES[kind](element), definition, kind)
-
-    def may_pass(self, kind: type) -> bool:
-        """Whether elements of a kind may be passed over: what is missing is said where a kind is met first."""
-        if kind not in self.met and not self.plans.of(kind).missing:
-            self.met.add(kind)
-        return kind in self.met
-
-    def remember(self, known: set[Shape], shape: Shape | None, definition: Parameter | None, *kinds: type) -> None:
-        """Remember a shape that was found sound, if it is all that the rules for these kinds look at."""
-        plans = [self.plans.of(kind) for kind in kinds]
-        if not all(plan.local for plan in plans):
-            return
-        if shape is not None and definition is not None and takes_any_number(definition):
-            of_numbers = with_any_number(kinds[0], shape)
-            if of_numbers is not None and all(plan.numeric for plan in plans):
-                shape = of_numbers
-        self.sound.add(known, shape)
 
     def broken(self, rule: Rule, error: Exception, at: Context) -> None:
         """Say that a rule broke down: the platform's fault, which keeps no other rule from its work."""
@@ -362,14 +353,16 @@ class _Checking:
         That is said where a kind is met first, so that nothing is said of rules that the document gives no cause to
         apply.
         """
-        self.met.add(kind)
+        self.passing.met.add(kind)
         for needed in self.plans.of(kind).missing:
             self.once(_missing(needed, at))
 
 
-def _definition_of(element: ParameterElement, at: Context) -> Parameter | None:
-    definitions = at.procedure_definition
-    return definitions.parameters.get(key_of(element.parameter_id)) if definitions is not None else None
+def _procedure_of(entity: Entity) -> Procedure | None:
+    """The procedure that is judged: that of an entity with a status code is not."""
+    if isinstance(entity, Specimen) or (not isinstance(entity, Housing) and entity.status_codes):
+        return None
+    return entity.procedure
 
 
 def _missing(kind: type[Snapshot], at: Context) -> Finding:

@@ -102,6 +102,11 @@ def groups_of(procedure: Procedure) -> tuple[Sequence[ParameterElement], ...]:
     )
 
 
+def has_media(procedure: Procedure) -> bool:
+    """Whether there are media in a procedure."""
+    return bool(procedure.media or procedure.media_samples or procedure.series_media)
+
+
 def metadata_of_media(procedure: Procedure) -> Iterator[Step]:
     """The metadata within a procedure's media."""
     for number, media in enumerate(procedure.media, 1):
@@ -134,7 +139,7 @@ def results_of(procedure: Procedure) -> frozenset[tuple[str, int | str | None]]:
 
     None of a procedure without media, for which nobody asks.
     """
-    if not (procedure.media or procedure.media_samples or procedure.series_media):
+    if not has_media(procedure):
         return frozenset()
     return frozenset(
         (key_of(result.parameter_id), sequence_of(result.sequence_id))

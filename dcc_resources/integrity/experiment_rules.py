@@ -69,6 +69,7 @@ def specimens_are_uploaded(experiment: Experiment, at: Context) -> Iterator[Faul
     Experiment,
     severity=Severity.ERROR,
     known_as=("nullStatusCodenullProcedures", "linenullStatusCodenullProcedures"),
+    local=True,
 )
 def experiment_has_a_procedure(experiment: Experiment, at: Context) -> Iterator[Fault]:
     """An experiment without a status code has a procedure; a line always has one, by the schema."""
@@ -88,6 +89,7 @@ def experiment_has_a_procedure(experiment: Experiment, at: Context) -> Iterator[
     known_as=("experimentStatusInvalid", "lineStatusInvalid", "nullStatusCode", "line_nullStatusCode"),
     needs=StatusCodes,
     given="status_codes",
+    local=True,
 )
 def statuses_are_registered(entity: Experiment | Line, at: Context) -> Iterator[Fault]:
     """The status codes of experiments and lines are registered and not empty."""

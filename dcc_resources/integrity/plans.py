@@ -22,9 +22,13 @@ class Planned(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """The rules for a kind of element, whether all are `local` and `numeric`, and what reference data are missing."""
+    """The rules for a kind of element, whether all are `local` and `numeric`, and what reference data are missing.
+
+    `elsewhere` are those that are not `local`: what they say depends on more than the element.
+    """
 
     rules: list[Planned]
+    elsewhere: list[Planned]
     local: bool
     numeric: bool
     missing: list[type[Snapshot]]
@@ -69,4 +73,5 @@ class Plans:
             if not lacking:
                 given = next((fields.index(name) for name in rule.given if name in fields), None)
                 rules.append(Planned(rule, given))
-        return Plan(rules, all(one.rule.local for one in rules), all(one.rule.numeric for one in rules), missing)
+        elsewhere = [one for one in rules if not one.rule.local]
+        return Plan(rules, elsewhere, not elsewhere, all(one.rule.numeric for one in rules), missing)

@@ -33,8 +33,8 @@ class Rule:
     So that the many elements that a rule has nothing to say of take no time: it objects to none where all of the fields
     `given` that such an element has are None or empty, and to no parameter whose definition `only_for` is false for.
     A `local` rule says the same of elements of one shape (`sound`) under the same definitions of IMPReSS, wherever they
-    stand. One that is `numeric` too says the same of elements that differ in nothing but a value which is a plain
-    number, where IMPReSS wants any number.
+    stand; of entities, under the same centre and on the same day. One that is `numeric` too says the same of elements
+    that differ in nothing but a value which is a plain number, where IMPReSS wants any number.
     """
 
     id: str

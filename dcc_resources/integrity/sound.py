@@ -2,30 +2,38 @@
 
 Documents say the same things over and over, above all metadata; and where IMPReSS wants a number and any will do, all
 numbers are alike. `SHAPES` say what of an element the rules that are registered as `local` may look at, beside the
-definitions of IMPReSS: elements of one shape are alike to them.
+definitions of IMPReSS, and `ENTITY_SHAPES` what of an entity, beside the reference data, its centre and the day:
+elements of one shape are alike to them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable
-from itertools import chain, filterfalse
+from collections import defaultdict
+from collections.abc import Callable, Collection, Hashable, Sequence
+from datetime import date
+from itertools import chain
 from operator import attrgetter, itemgetter
 from typing import Any, Final
 
+from dcc_resources.integrity.elements import has_media
 from dcc_resources.integrity.plans import Plans
 from dcc_resources.qc_database.contents import (
+    Experiment,
     Metadata,
     OntologyParameter,
     Procedure,
     SeriesParameter,
     SeriesValue,
     SimpleParameter,
+    Specimen,
 )
 from dcc_resources.reference_data.impress import Parameter, ValueType
 from dcc_resources.reference_data.loading import ReferenceData
 
 Shape = tuple[Any, ...]
+Shapes = defaultdict[type, set[Shape]]
+"""Shapes by the kind of element."""
 
 MOST: Final = 4_000_000
 """Characters of all shapes that are remembered, each of which counts for 100 more."""
@@ -37,6 +45,24 @@ _EACH: Final = 100
 _all_but_line = itemgetter(slice(1, None))
 _increment = attrgetter("increment")
 _name_and_sequence = itemgetter(1, 2)
+_background_and_age = itemgetter(
+    *map(
+        Specimen._fields.index,
+        (
+            "is_baseline",
+            "zygosity",
+            "pipeline",
+            "phenotyping_centre",
+            "project",
+            "dob",
+            "stage",
+            "stage_unit",
+            "colony_id",
+            "strain_id",
+            "production_centre",
+        ),
+    )
+)
 
 
 def _of_series(series: SeriesParameter) -> Shape:
@@ -44,10 +70,18 @@ def _of_series(series: SeriesParameter) -> Shape:
 
 
 def _of_procedure(procedure: Procedure) -> Shape | None:
-    if procedure.media or procedure.media_samples or procedure.series_media:
+    if has_media(procedure):
         return None
     parameters = chain(procedure.simple, procedure.ontology, procedure.series, procedure.metadata)
     return tuple(map(_name_and_sequence, parameters))
+
+
+def _of_specimen(specimen: Specimen) -> Shape | None:
+    return None if specimen.status_code or specimen.parental_strains else _background_and_age(specimen)
+
+
+def _of_experiment(experiment: Experiment) -> Shape | None:
+    return None if experiment.status_codes or experiment.procedure is None else ()
 
 
 SHAPES: Final[dict[type, Callable[[Any], Shape | None]]] = {
@@ -63,44 +97,52 @@ SHAPES: Final[dict[type, Callable[[Any], Shape | None]]] = {
 All but the line; of a series the increments of its values and not these; of a procedure without media the identifiers
 and sequenceIDs of its parameters.
 """
-
+ENTITY_SHAPES: Final[dict[type, Callable[[Any], Shape | None]]] = {Specimen: _of_specimen, Experiment: _of_experiment}
+"""The same by kinds of entities, without what is in an experiment's procedure."""
 
 _VALUES: Final[dict[type, Callable[[Any], str | None]]] = {
-    SimpleParameter: itemgetter(3),
-    Metadata: itemgetter(3),
-    SeriesValue: itemgetter(2),
+    SimpleParameter: itemgetter(4),
+    Metadata: itemgetter(4),
+    SeriesValue: itemgetter(3),
 }
 _ALL_BUT_VALUES: Final[dict[type, Callable[[Any], Shape]]] = {
-    SimpleParameter: itemgetter(0, 1, 2, 4),
-    Metadata: itemgetter(0, 1, 2),
-    SeriesValue: itemgetter(0, 1),
+    SimpleParameter: itemgetter(1, 2, 3, 5),
+    Metadata: itemgetter(1, 2, 3),
+    SeriesValue: itemgetter(1, 2),
 }
-"""Of a shape, by kinds of elements that have one value."""
+"""Of the shape, by kinds of elements that have one value."""
 _BETWEEN: Final = "\0"
 """Stands between values; no document has it."""
-_are_plain_numbers = re.compile(r"-?[0-9]{1,15}(?:\.[0-9]{1,15})?(?:\0-?[0-9]{1,15}(?:\.[0-9]{1,15})?)*").fullmatch
+_are_plain_numbers = re.compile(
+    r"-?[0-9]{1,15}+(?:\.[0-9]{1,15}+)?+(?:\0-?[0-9]{1,15}+(?:\.[0-9]{1,15}+)?+)*+"
+).fullmatch
 
 
-def with_any_number(kind: type, shape: Shape) -> Shape | None:
-    """What stands for all shapes that differ from one in no more than its value, a number; None if it has none.
+def with_any_number(element: Any) -> Shape | None:
+    """What stands for all elements that differ in no more than their value, a number; None if this one has none.
 
     It is shorter than a shape by the value, so that it is none.
     """
-    value_of = _VALUES.get(kind)
-    value = None if value_of is None else value_of(shape)
+    value_of = _VALUES.get(type(element))
+    value = None if value_of is None else value_of(element)
     if value is None or _BETWEEN in value or _are_plain_numbers(value) is None:
         return None
-    return _ALL_BUT_VALUES[kind](shape)
+    return _ALL_BUT_VALUES[type(element)](element)
 
 
-def are_known(kind: type, elements: Iterable[Any], known: set[Shape]) -> bool:
+def are_known(kind: type, elements: Sequence[Any], known: set[Shape]) -> bool:
     """Whether all elements, of one kind, are like some that are known to be sound."""
-    others = list(filterfalse(known.__contains__, map(SHAPES[kind], elements)))
-    if not others:
+    shape_of = SHAPES[kind]
+    if _are_known_numbers(kind, elements, known) or known.issuperset(map(shape_of, elements)):
         return True
-    if kind not in _VALUES or not known.issuperset(map(_ALL_BUT_VALUES[kind], others)):
+    others = [element for element in elements if shape_of(element) not in known]
+    return len(others) < len(elements) and _are_known_numbers(kind, others, known)
+
+
+def _are_known_numbers(kind: type, elements: Sequence[Any], known: set[Shape]) -> bool:
+    if kind not in _VALUES or not known.issuperset(map(_ALL_BUT_VALUES[kind], elements)):
         return False
-    values = list(map(_VALUES[kind], others))
+    values = list(map(_VALUES[kind], elements))
     return None not in values and _are_plain_numbers(_BETWEEN.join(values)) is not None  # type: ignore[arg-type]
 
 
@@ -114,25 +156,34 @@ class Sound:
     """The shapes of elements that were found sound by one set of rules, going by one set of reference data."""
 
     def __init__(self) -> None:
-        self._shapes: dict[tuple[type, int], set[Shape]] = {}
+        self._shapes: dict[Hashable, Shapes] = defaultdict(_shapes)
         self._held = 0
         self._plans: Plans | None = None
 
     def plans(self, reference: ReferenceData, without: Collection[str]) -> Plans:
-        """The rules, but for those left out by their ids, that go by these reference data."""
+        """The rules, but for those left out by their ids, that go by these reference data.
+
+        What was found sound by others is forgotten.
+        """
         plans = self._plans
         if plans is None or plans.reference is not reference or plans.without != without:
             plans = self._plans = Plans(reference, without)
+            self._shapes.clear()
+            self._held = 0
         return plans
 
-    def of(self, kind: type, definition: object) -> set[Shape]:
-        """The shapes of a kind of element, within what IMPReSS defines so; the set follows what is added later."""
+    def within(self, definition: object) -> Shapes:
+        """The shapes within what IMPReSS defines so; the sets follow what is added later."""
         # Definitions are there for as long as the reference data are.
-        key = (kind, id(definition))
-        shapes = self._shapes.get(key)
-        if shapes is None:
-            shapes = self._shapes[key] = set()
-        return shapes
+        return self._shapes[id(definition)]
+
+    def of(self, kind: type, definition: object) -> set[Shape]:
+        """The shapes of a kind of element within what IMPReSS defines so."""
+        return self.within(definition)[kind]
+
+    def of_entities(self, kind: type, centre: str, today: date) -> set[Shape]:
+        """The shapes of a kind of entity of a centre, on the day of the check."""
+        return self._shapes[centre, today][kind]
 
     def add(self, shapes: set[Shape], shape: Shape | None) -> None:
         """Remember a shape among those of a kind, unless it is long; when there are too many, all are forgotten."""
@@ -141,10 +192,15 @@ class Sound:
             return
         self._held += length + _EACH
         if self._held > MOST:
-            for known in self._shapes.values():
-                known.clear()
+            for shapes_of in self._shapes.values():
+                for known in shapes_of.values():
+                    known.clear()
             self._held = length + _EACH
         shapes.add(shape)
+
+
+def _shapes() -> Shapes:
+    return defaultdict(set)
 
 
 def _length(shape: Shape) -> int:

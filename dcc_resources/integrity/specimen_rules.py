@@ -29,7 +29,7 @@ _THEILER = re.compile(r"(?:TS)?([0-9]+)[a-d]?", re.IGNORECASE | re.ASCII)
 _LONGEST_STAGE = 20
 
 
-@rule("S1", Specimen, severity=Severity.ERROR, known_as="testNoStrainSpecified")
+@rule("S1", Specimen, severity=Severity.ERROR, known_as="testNoStrainSpecified", local=True)
 def baseline_has_a_strain(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """A baseline animal has a strainID, or a parental strain."""
     if parse_boolean(specimen.is_baseline) and is_blank(specimen.strain_id) and not specimen.parental_strains:
@@ -41,7 +41,15 @@ def baseline_has_a_strain(specimen: Specimen, at: Context) -> Iterator[Fault]:
         )
 
 
-@rule("S2", Specimen, severity=Severity.ERROR, known_as="testSpecimenBackground", needs=Strains, given="strain_id")
+@rule(
+    "S2",
+    Specimen,
+    severity=Severity.ERROR,
+    known_as="testSpecimenBackground",
+    needs=Strains,
+    given="strain_id",
+    local=True,
+)
 def strain_of_baseline_is_known(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """A baseline animal's strainID is a known strain."""
     strain = specimen.strain_id
@@ -56,7 +64,7 @@ def strain_of_baseline_is_known(specimen: Specimen, at: Context) -> Iterator[Fau
         )
 
 
-@rule("S3", Specimen, severity=Severity.ERROR, known_as="testNoColonyIDSpecified")
+@rule("S3", Specimen, severity=Severity.ERROR, known_as="testNoColonyIDSpecified", local=True)
 def mutant_has_a_colony(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """An animal that is no baseline has a colonyID."""
     if not parse_boolean(specimen.is_baseline) and is_blank(specimen.colony_id):
@@ -74,6 +82,7 @@ def mutant_has_a_colony(specimen: Specimen, at: Context) -> Iterator[Fault]:
     known_as="testSpecimenBackgroundNotInImits",
     needs=Colonies,
     given="colony_id",
+    local=True,
 )
 def colony_is_registered(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """A mutant's colonyID is a registered colony."""
@@ -94,6 +103,7 @@ def colony_is_registered(specimen: Specimen, at: Context) -> Iterator[Fault]:
     known_as=("testColonyIncorrectState", "testiMitsButWrongState"),
     needs=Colonies,
     given="colony_id",
+    local=True,
 )
 def colony_may_be_phenotyped(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """The status of a mutant's colony permits phenotyping."""
@@ -116,6 +126,7 @@ def colony_may_be_phenotyped(specimen: Specimen, at: Context) -> Iterator[Fault]
     known_as="testIncorrectProduictionCentre",
     needs=Colonies,
     given="colony_id",
+    local=True,
 )
 def production_centre_is_that_of_the_colony(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """The production centre of a mutant's colony is its productionCentre, or its phenotypingCentre without one."""
@@ -145,7 +156,7 @@ def production_centre_is_that_of_the_colony(specimen: Specimen, at: Context) -> 
     )
 
 
-@rule("S7", Specimen, severity=Severity.ERROR, known_as="testSpecimenDatesWithinLimits")
+@rule("S7", Specimen, severity=Severity.ERROR, known_as="testSpecimenDatesWithinLimits", local=True)
 def birth_is_not_in_the_future(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """A mouse's date of birth is not in the future; a day is allowed for the centre's time zone."""
     if specimen.dob is not None and day_of(specimen.dob) > at.document.latest_day:
@@ -157,7 +168,13 @@ def birth_is_not_in_the_future(specimen: Specimen, at: Context) -> Iterator[Faul
 
 
 @rule(
-    "S8", Specimen, severity=Severity.ERROR, known_as="testSpecimenDatesWithinLimits", needs=Colonies, given="colony_id"
+    "S8",
+    Specimen,
+    severity=Severity.ERROR,
+    known_as="testSpecimenDatesWithinLimits",
+    needs=Colonies,
+    given="colony_id",
+    local=True,
 )
 def birth_is_not_before_the_colony(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """A mouse's date of birth is not before the day its colony was made, where that is known."""
@@ -181,6 +198,7 @@ def birth_is_not_before_the_colony(specimen: Specimen, at: Context) -> Iterator[
     severity=Severity.ERROR,
     known_as=("Embryo_DPCStageNotParsed", "Embryo_DPCStageOutOfBounds"),
     given="stage_unit",
+    local=True,
 )
 def dpc_stage_is_one(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """A DPC stage is an optional E and a number from 0 to less than 20."""
@@ -207,6 +225,7 @@ def dpc_stage_is_one(specimen: Specimen, at: Context) -> Iterator[Fault]:
         "Embryo_TheilerStageOutOfBounds",
     ),
     given="stage_unit",
+    local=True,
 )
 def theiler_stage_is_one(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """A Theiler stage is an optional TS, a whole number from 1 to 26 and an optional letter from a to d."""
@@ -223,7 +242,13 @@ def theiler_stage_is_one(specimen: Specimen, at: Context) -> Iterator[Fault]:
 
 
 @rule(
-    "S11", Specimen, severity=Severity.ERROR, known_as="testSpecimenStatusCode", needs=StatusCodes, given="status_code"
+    "S11",
+    Specimen,
+    severity=Severity.ERROR,
+    known_as="testSpecimenStatusCode",
+    needs=StatusCodes,
+    given="status_code",
+    local=True,
 )
 def status_is_registered(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """A specimen's status code is registered."""
@@ -235,7 +260,14 @@ def status_is_registered(specimen: Specimen, at: Context) -> Iterator[Fault]:
         yield fault._replace(below="/statusCode")
 
 
-@rule("S12", Specimen, severity=Severity.WARNING, known_as="SpecimenAttributes_ProjectNotFound", needs=Projects)
+@rule(
+    "S12",
+    Specimen,
+    severity=Severity.WARNING,
+    known_as="SpecimenAttributes_ProjectNotFound",
+    needs=Projects,
+    local=True,
+)
 def project_of_specimen_is_known(specimen: Specimen, at: Context) -> Iterator[Fault]:
     """A specimen's project is known."""
     if specimen.project not in at.projects.names:
