@@ -65,10 +65,13 @@ def renew_animals(
     centres: set[str] = set()
     left: set[str] = set()
     look = partial(_look_at, colonies=basis[COLONIES], important=important)
+    # New runs have higher ids than all that are shown, and are not asked for.
+    newest = connection.scalar(_NEWEST) or 0
     with closing(answers_ahead(connection, look, portions(run_ids))) as present:
         for portion, rows, groups in present:
-            shown = connection.execute(_SHOWN, {"runs": as_json(portion)}).all()
-            for chunk in in_chunks(portion if shown else ()):
+            older = [run_id for run_id in portion if run_id <= newest]
+            shown = connection.execute(_SHOWN, {"runs": as_json(older)}).all() if older else ()
+            for chunk in in_chunks(older if shown else ()):
                 connection.execute(_FORGET, {"runs": chunk})
             keep_groups(connection, groups)
             if rows:
@@ -184,6 +187,7 @@ _CENTRE: Final = 2
 _DAY: Final = 12
 """Which columns of `_present` these are."""
 _GIVEN: Final = _ANIMAL.c.procedure_run_id
+_NEWEST: Final = select(func.max(_GIVEN))
 _SHOWN: Final = select(_ANIMAL.c.centre, _ANIMAL.c.metadata_group).where(_GIVEN.in_(numbers_in("runs"))).distinct()
 _FORGET: Final = delete(_ANIMAL).where(_GIVEN.in_(bindparam("runs", expanding=True)))
 _PRESENT: Final = _present()

@@ -24,6 +24,7 @@ from dcc_resources.contexts.membership import (
     Place,
     Places,
     members_of,
+    newest_member,
     present_places,
     recorded_members,
     recorded_places,
@@ -119,7 +120,7 @@ def _recount(
 ) -> dict[ContextKey, ContextEvent]:
     """Count runs under what they belong to at present; `runs` tells which document is the cause, if one is."""
     changes = Changes()
-    compare = partial(_compare, causes=runs, colonies=basis[COLONIES])
+    compare = partial(_compare, causes=runs, colonies=basis[COLONIES], newest=newest_member(connection))
     # What is compared is not written before all of it was: each run is in one portion.
     with closing(answers_ahead(connection, compare, portions(runs))) as differences:
         for difference in differences:
@@ -141,10 +142,11 @@ class _Difference(NamedTuple):
 
 
 def _compare(
-    connection: Connection, run_ids: Collection[int], causes: Mapping[int, int | None], colonies: int
+    connection: Connection, run_ids: Collection[int], causes: Mapping[int, int | None], colonies: int, newest: int
 ) -> _Difference:
+    """`newest` is the highest id of a run that may be counted: those above are not asked for."""
     present = present_places(connection, run_ids, colonies)
-    now, before = members_of(present), recorded_members(connection, run_ids)
+    now, before = members_of(present), recorded_members(connection, [one for one in run_ids if one <= newest])
     if not before:
         return _Difference((), now, list(_shares(connection, 1, causes, present)))
     changed = {member.procedure_run_id for member in before.symmetric_difference(now)}

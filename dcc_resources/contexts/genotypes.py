@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import closing
-from functools import partial
 from typing import Any, Final
 
 from sqlalchemy import (
     ColumnElement,
     CompoundSelect,
     Connection,
+    FromClause,
     Select,
     and_,
     bindparam,
@@ -26,7 +26,7 @@ from dcc_resources.contexts.basis import COLONIES, STRAINS, Basis
 from dcc_resources.contexts.membership import BASELINE, UNKNOWN, genotype_of, of_snapshot, strain_of
 from dcc_resources.contexts.touched import changed_by_documents, given_documents, withdrawals_among
 from dcc_resources.databases.asking_ahead import answers_ahead
-from dcc_resources.databases.number_lists import numbers_in, only_compared
+from dcc_resources.databases.number_lists import as_json, numbers_in, only_compared, texts_in
 from dcc_resources.qc_database.bulk import insert_bulk
 from dcc_resources.qc_database.models import (
     KnownColony,
@@ -71,8 +71,8 @@ def all_genotypes(connection: Connection) -> set[GenotypeKey]:
 def renew_genotypes(connection: Connection, keys: Collection[GenotypeKey], basis: Basis) -> set[str]:
     """Have the overview show these genotypes as they are at present; the strains that it concerns.
 
-    A statement for each genotype and few others. Those of baseline animals, and of colonies that are not known, look
-    at all specimens of their centre.
+    A few statements for `_KEYS_AT_ONCE` genotypes of a centre. Those of baseline animals, and of colonies that are not
+    known, look at all specimens of their centre.
     """
     strains: set[str] = set()
     ordered = sorted(keys)
@@ -80,36 +80,61 @@ def renew_genotypes(connection: Connection, keys: Collection[GenotypeKey], basis
         there = set(connection.scalars(_STRAINS_OF, {"keys": chunk}))
         if there:
             connection.execute(_FORGET, {"keys": chunk})
-        with closing(answers_ahead(connection, partial(_present, colonies=basis[COLONIES]), chunk)) as present:
-            rows = [row for of_genotype in present for row in of_genotype]
+        rows = _present(connection, chunk, basis[COLONIES])
         if rows:
             insert_bulk(connection, _GENOTYPE, rows)
         strains |= there | {row[2] for row in rows}
     return strains
 
 
-def _present(connection: Connection, key: GenotypeKey, colonies: int) -> list[tuple[Any, ...]]:
-    """A genotype's rows of the overview, one a strain, with all columns in their order."""
-    centre, genotype = key
-    statement = _OF_ANY if genotype in (BASELINE, UNKNOWN) else _OF_COLONY
-    given = {"of_centre": centre, "of_genotype": genotype, "behind": f"{genotype}!", "colonies": colonies}
-    rows = connection.execute(statement, given).all()
-    # What baseline animals have in common is no colony.
-    return [(*row[:3], None, None, None, row[6]) if genotype == BASELINE else tuple(row) for row in rows]
+def _present(connection: Connection, keys: Collection[GenotypeKey], colonies: int) -> list[tuple[Any, ...]]:
+    """The rows of the overview for genotypes, one a strain of each, with all columns in their order."""
+    of_centres: dict[str, list[str]] = {}
+    for centre, genotype in keys:
+        of_centres.setdefault(centre, []).append(genotype)
+    rows: list[tuple[Any, ...]] = []
+    for centre, genotypes in of_centres.items():
+        of_colonies = _OF_COLONIES_IN_SQLITE if connection.dialect.name == "sqlite" else _OF_COLONIES
+        statement = of_colonies if {BASELINE, UNKNOWN}.isdisjoint(genotypes) else _OF_ANY
+        given = {"of_centre": centre, "genotypes": as_json(genotypes), "colonies": colonies}
+        for *key, gene_id, gene_symbol, allele_id, specimens in connection.execute(statement, given):
+            # What baseline animals have in common is no colony.
+            carried = (None, None, None) if key[1] == BASELINE else (gene_id, gene_symbol, allele_id)
+            rows.append((*key, *carried, int(specimens)))
+    return rows
 
 
-def _counted(condition: ColumnElement[bool]) -> Select[Any]:
-    """How many current, valid specimens of a centre meet a condition, by strain, and what their colony carries."""
-    strain = strain_of(_SPECIMEN, _COLONY)
-    genotype: ColumnElement[Any] = bindparam("of_genotype", type_=_GENOTYPE.c.genotype.type)
+def _counted(specimens: FromClause, condition: ColumnElement[bool]) -> Select[Any]:
+    """How many of these specimens are current, valid and meet a condition, by genotype and strain.
+
+    With what their colony carries.
+    """
+    # Counted as they are first: what each animal has in common with others is looked up and worked out once.
+    columns = [_SPECIMEN.c[name] for name in ("centre", "is_baseline", "colony_id", "strain_id")]
+    alike = select(*columns, func.count().label("number")).select_from(specimens)
+    alike = alike.where(condition, _SPECIMEN.c.is_current, _SPECIMEN.c.is_valid).group_by(*columns)
+    counted = alike.subquery()
+    genotype, strain = genotype_of(counted).label("genotype"), strain_of(counted, _COLONY).label("strain")
     carried = [func.max(column) for column in (_COLONY.c.gene_id, _COLONY.c.gene_symbol, _COLONY.c.allele_id)]
+    colony = of_snapshot(_COLONY, counted.c.colony_id, bindparam("colonies"))
     return (
-        select(_SPECIMEN.c.centre, genotype, strain, *carried, func.count())
-        .select_from(_SPECIMEN)
-        .outerjoin(_COLONY, of_snapshot(_COLONY, _SPECIMEN.c.colony_id, bindparam("colonies")))
-        .where(condition, _SPECIMEN.c.is_current, _SPECIMEN.c.is_valid)
-        .group_by(_SPECIMEN.c.centre, strain)
+        select(counted.c.centre, genotype, strain, *carried, func.sum(counted.c.number))
+        .select_from(counted.outerjoin(_COLONY, colony))
+        .group_by(counted.c.centre, genotype, strain)
     )
+
+
+def _of_colonies(same: Callable[[ColumnElement[Any]], ColumnElement[bool]]) -> Select[Any]:
+    """Specimens of given colonies, which are looked up by them."""
+    given = texts_in("genotypes").subquery()
+    of_centre = only_compared(_SPECIMEN.c.centre) == bindparam("of_centre")
+    return _counted(given.join(_SPECIMEN, same(given.c.value)), of_centre & _SPECIMEN.c.is_baseline.is_(False))
+
+
+def _same_in_sqlite(colony_id: ColumnElement[Any]) -> ColumnElement[bool]:
+    # The range is for the index: a colony with blanks behind it is the same.
+    behind = colony_id.concat("!")
+    return _SPECIMEN.c.colony_id.between(colony_id, behind) & (func.rtrim(_SPECIMEN.c.colony_id) == colony_id)
 
 
 def renew_strains(connection: Connection, strains: Collection[str], basis: Basis) -> None:
@@ -145,12 +170,7 @@ _TOUCHED: Final = _touched()
 _STRAINS_OF: Final = select(_GENOTYPE.c.strain_id).where(_WANTED).distinct()
 _FORGET: Final = delete(_GENOTYPE).where(_WANTED)
 _OF_ANY: Final = _counted(
-    (_SPECIMEN.c.centre == bindparam("of_centre")) & (genotype_of(_SPECIMEN) == bindparam("of_genotype"))
+    _SPECIMEN, (_SPECIMEN.c.centre == bindparam("of_centre")) & genotype_of(_SPECIMEN).in_(texts_in("genotypes"))
 )
-# The range is for the index: a colony with blanks behind it is the same.
-_OF_COLONY: Final = _counted(
-    (only_compared(_SPECIMEN.c.centre) == bindparam("of_centre"))
-    & _SPECIMEN.c.is_baseline.is_(False)
-    & _SPECIMEN.c.colony_id.between(bindparam("of_genotype"), bindparam("behind"))
-    & (func.rtrim(_SPECIMEN.c.colony_id) == bindparam("of_genotype"))
-)
+_OF_COLONIES: Final = _of_colonies(lambda colony_id: _SPECIMEN.c.colony_id == colony_id)
+_OF_COLONIES_IN_SQLITE: Final = _of_colonies(_same_in_sqlite)

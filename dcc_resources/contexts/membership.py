@@ -157,8 +157,15 @@ def members_of(places: Places) -> list[Member]:
     return [Member(run_id, place.genotype, place.strain_id) for place, runs in places.items() for run_id in runs]
 
 
+def newest_member(connection: Connection) -> int:
+    """The highest id of a run that contexts count; 0 where they count none. New runs have higher ones."""
+    return connection.scalar(_NEWEST) or 0
+
+
 def recorded_members(connection: Connection, run_ids: Collection[int]) -> set[Member]:
     """What these runs are counted under by the contexts; a few thousand ids at once."""
+    if not run_ids:
+        return set()
     return {Member(*row) for row in connection.execute(_RECORDED, {"runs": as_json(run_ids)}).all()}
 
 
@@ -241,6 +248,7 @@ def _recorded() -> Select[Any]:
 
 _PRESENT: Final = _present()
 _RECORDED: Final = _recorded()
+_NEWEST: Final = select(func.max(_MEMBER.c.procedure_run_id))
 _FORGET: Final = delete(_MEMBER).where(_MEMBER.c.procedure_run_id.in_(bindparam("runs", expanding=True)))
 _DESCRIBED: Final = (
     select(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Select, String, bindparam, cast, func, literal, select
+from sqlalchemy import ColumnElement, Connection, FromClause, Select, String, bindparam, cast, func, literal, select
 
 from dcc_resources.databases.number_lists import all_of, as_json, groups_in
 from dcc_resources.qc_database.models import Measurement
@@ -34,10 +34,22 @@ def _summed_groups(connection: Connection, groups: Sequence[Sequence[int]]) -> S
     """
     given: dict[str, object] = {"runs": as_json(groups)}
     if connection.dialect.name != "sqlite":
-        measurements, first, last = connection.execute(_EXTENT, given).one()
+        measurements, first, last = _extent_of(connection, groups)
         if measurements and last - first < _DENSE * measurements:
             return connection.execute(_SUMS_WITHIN, {**given, "first": first, "last": last}).all()
     return connection.execute(_SUMS, given).all()
+
+
+def _extent_of(connection: Connection, groups: Sequence[Sequence[int]]) -> Sequence[Any]:
+    """How many measurements runs have, and their first and last id: as an index tells, which holds them by run.
+
+    Where the runs are dense too, all of the index between the first and the last: those of runs in between count.
+    """
+    runs = {run_id for group in groups for run_id in group}
+    lowest, highest = min(runs), max(runs)
+    if highest - lowest < _DENSE * len(runs):
+        return connection.execute(_EXTENT_BETWEEN, {"lowest": lowest, "highest": highest}).one()
+    return connection.execute(_EXTENT, {"runs": as_json(groups)}).one()
 
 
 def _summed() -> Select[Any]:
@@ -61,11 +73,10 @@ def _sums_of(number: ColumnElement[int]) -> Select[Any]:
     return select(*columns, func.count().label("measured"), marks).group_by(*columns)
 
 
-def _extent() -> Select[Any]:
-    """How many measurements the runs have, and their first and last id: as an index tells."""
-    group, measurement = groups_in("runs"), _MEASUREMENT.c
-    columns: Sequence[ColumnElement[Any]] = (func.count(), func.min(measurement.id), func.max(measurement.id))
-    return select(*columns).select_from(group).join(_MEASUREMENT, measurement.procedure_run_id == group.c.value)
+def _extent(measured: FromClause) -> Select[Any]:
+    ids = _MEASUREMENT.c.id
+    columns: Sequence[ColumnElement[Any]] = (func.count(), func.min(ids), func.max(ids))
+    return select(*columns).select_from(measured)
 
 
 def _listed(summed: Select[Any]) -> Select[Any]:
@@ -81,4 +92,7 @@ _DENSE: Final = 2
 _SUMS_OF_PARAMETERS: Final = _summed()
 _SUMS: Final = _listed(_SUMS_OF_PARAMETERS)
 _SUMS_WITHIN: Final = _listed(_summed_within())
-_EXTENT: Final = _extent()
+_GIVEN: Final = groups_in("runs")
+_RUN_ID: Final = _MEASUREMENT.c.procedure_run_id
+_EXTENT: Final = _extent(_GIVEN.join(_MEASUREMENT, _GIVEN.c.value == _RUN_ID))
+_EXTENT_BETWEEN: Final = _extent(_MEASUREMENT).where(_RUN_ID.between(bindparam("lowest"), bindparam("highest")))

@@ -182,9 +182,14 @@ def withdrawals_among(connection: Connection, document_ids: Collection[int]) -> 
 
 def _roles(connection: Connection, document_ids: Collection[int]) -> tuple[list[int], list[int]]:
     """Those of the documents that withdrew others, and those that open or end versions of specimens; ascending."""
-    kinds = connection.execute(_KINDS, {"documents": as_json(document_ids)}).all()
-    withdrawals = sorted(document_id for document_id, _, action in kinds if action == DocumentAction.UNDO.value)
-    return withdrawals, sorted(document_id for document_id, kind, _ in kinds if kind == DocumentKind.SPECIMEN.value)
+    withdrawals: list[int] = []
+    of_specimens: list[int] = []
+    for kind, action, found in connection.execute(_ROLES, {"documents": as_json(document_ids)}):
+        if action == DocumentAction.UNDO.value:
+            withdrawals += numbers_of(found)
+        if kind == DocumentKind.SPECIMEN.value:
+            of_specimens += numbers_of(found)
+    return sorted(withdrawals), sorted(of_specimens)
 
 
 def _touching(left: ColumnElement[bool] | None) -> _Touching:
@@ -278,8 +283,10 @@ _LEFT_OUT: Final = select(_DOCUMENT.c.id).where(
     _DOCUMENT.c.id.in_(numbers_in("documents")),
     _DOCUMENT.c.contexts_built.is_(False) | _DOCUMENT.c.judged_at.is_(None),
 )
-_KINDS: Final = select(_DOCUMENT.c.id, _DOCUMENT.c.kind, _DOCUMENT.c.action).where(
-    _DOCUMENT.c.id.in_(numbers_in("documents"))
+_ROLES: Final = (
+    select(_DOCUMENT.c.kind, _DOCUMENT.c.action, listed(_DOCUMENT.c.id))
+    .where(_DOCUMENT.c.id.in_(numbers_in("documents")))
+    .group_by(_DOCUMENT.c.kind, _DOCUMENT.c.action)
 )
 _OWN: Final = (
     select(_RUN.c.document_id, listed(_RUN.c.id))

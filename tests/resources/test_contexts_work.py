@@ -95,10 +95,12 @@ def test_what_is_there_already_is_not_looked_at(qc_database: Engine, monkeypatch
 def test_what_a_build_asks_does_not_depend_on_how_many_documents_wait(
     qc_database: Engine, built: Callable[[Engine], object]
 ) -> None:
-    """But for one statement a genotype of the overview."""
+    """However many genotypes the overview has of them; new ones are new contexts, which are written otherwise."""
 
     def statements_for(documents: int) -> int:
-        submit(qc_database, Action.ADD, *(specimen(f"S{number}") for number in range(documents)))
+        colonies = [f"C{number}" if built is build_overviews else "C1" for number in range(documents)]
+        animals = [specimen(f"S{number}", colony_id=colony) for number, colony in enumerate(colonies)]
+        submit(qc_database, Action.ADD, *animals)
         for number in range(documents):
             submit(qc_database, Action.ADD, experiment(f"E{next(_numbers)}", [f"S{number}"], str(number)))
         if built is build_overviews:
@@ -192,6 +194,25 @@ def test_sums_do_not_depend_on_how_measurements_lie(qc_database: Engine, monkeyp
             assert within == (dense > 0 and qc_database.dialect.name != "sqlite")
     assert found[0] == found[1]
     assert [measurements for _, _, measurements, _ in found[0]] == [3, 2, 1]
+
+
+def test_new_runs_are_not_looked_for_among_those_that_were_taken_account_of(qc_database: Engine) -> None:
+    """They have higher ids than all that contexts count and overviews show."""
+
+    def asked() -> list[str]:
+        with sent_statements(qc_database) as sent:
+            build(qc_database)
+        given = [one for one in sent if "JSON_TABLE" in one or "json_each" in one]
+        return [name for name in ("context_member", "overview_animal_procedure") if any(name in one for one in given)]
+
+    submit(qc_database, Action.ADD, specimen("S1"))
+    submit(qc_database, Action.ADD, experiment("E1", ["S1"]))
+    assert asked() == []
+    submit(qc_database, Action.ADD, experiment("E2", ["S1"]))
+    assert asked() == []
+    submit(qc_database, Action.EDIT, specimen("S1", colony_id="C2"))
+    assert asked() == ["context_member", "overview_animal_procedure"]
+    assert_contexts_are_right(qc_database)
 
 
 def test_animals_that_come_after_their_experiments_are_looked_for(qc_database: Engine) -> None:

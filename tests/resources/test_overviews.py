@@ -66,6 +66,31 @@ def test_genotypes_that_no_specimen_has_any_more_go(qc_database: Engine) -> None
     assert [row["strain_id"] for row in rows_of(qc_database, "overview_strain")] == ["MGI:2"]
 
 
+def test_genotypes_are_told_apart_to_the_letter_and_by_centre(qc_database: Engine) -> None:
+    """With those of baseline animals and of unknown colonies, for which all of a centre is looked at, and without."""
+    names = ["C1", "c1", "C1!", 'it\'s "so" \\ %s :x', "\u00e9", "\U0001f42d", "baseline"]
+    mutants = [specimen(f"S{place}", colony_id=name) for place, name in enumerate(names)]
+    behind = specimen("behind", colony_id="C1  ", strain_id="MGI:1 ")
+    submit(qc_database, Action.ADD, *mutants, behind)
+    submit(qc_database, Action.ADD, specimen("elsewhere"), centre="J")
+    build(qc_database)
+
+    def shown() -> dict[tuple[str, str, str], int]:
+        rows = rows_of(qc_database, "overview_genotype")
+        return {(row["centre"], row["genotype"], row["strain_id"]): row["specimens"] for row in rows}
+
+    expected = {(CENTRE, name, ""): 1 for name in names} | {(CENTRE, "C1", "MGI:1"): 1, ("J", "C1", ""): 1}
+    assert shown() == expected
+    wild = specimen("W", is_baseline="true", colony_id="C1")
+    submit(qc_database, Action.ADD, wild, specimen("unknown", colony_id=None), specimen("C1 too"))
+    build(qc_database)
+    expected |= {(CENTRE, "baseline", ""): 2, (CENTRE, "", ""): 1, (CENTRE, "C1", ""): 2}
+    assert shown() == expected
+    forget_overviews(qc_database)
+    build(qc_database)
+    assert shown() == expected
+
+
 def test_procedure_runs_are_shown_with_each_of_their_animals(qc_database: Engine) -> None:
     submit(qc_database, Action.ADD, specimen("A", gender="female"), specimen("W", is_baseline="true"))
     submit(qc_database, Action.ADD, experiment("E1", ["A", "W"]), line("C1"), housing())
