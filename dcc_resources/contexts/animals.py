@@ -26,6 +26,7 @@ from sqlalchemy import (
 )
 
 from dcc_resources.contexts.basis import COLONIES, Basis
+from dcc_resources.contexts.given_runs import Given, of_runs
 from dcc_resources.contexts.membership import genotype_of, of_snapshot, strain_of, with_specimens
 from dcc_resources.contexts.metadata_groups import (
     Group,
@@ -91,24 +92,24 @@ class _Present(NamedTuple):
 
 
 def _look_at(connection: Connection, run_ids: list[int], colonies: int, important: ImportantMetadata) -> _Present:
-    found = _read(connection, {"runs": as_json(run_ids), "colonies": colonies})
+    found = _read(connection, run_ids, colonies)
     groups = groups_of(connection, important, [(row[0], row[3], row[5], row[-2], row[-1]) for row in found])
     return _Present(run_ids, [_values(*pair) for pair in zip(found, groups, strict=True)], groups)
 
 
-def _read(connection: Connection, given: dict[str, object]) -> Sequence[Sequence[Any]]:
+def _read(connection: Connection, run_ids: list[int], colonies: int) -> Sequence[Sequence[Any]]:
     """The rows of `_PRESENT`."""
     found: list[Sequence[Any]] = []
-    for number, text in connection.execute(_PRESENT_LISTED, given):
+    for number, text in _PRESENT_LISTED.ask(connection, run_ids, colonies=colonies):
         of_kind = all_of(text, number)
         if of_kind is None:
-            return connection.execute(_PRESENT, given).all()
+            return _PRESENT.ask(connection, run_ids, colonies=colonies)
         found += of_kind
     return found
 
 
-def _present(taken: Callable[[Select[Any]], Select[Any]] = lambda rows: rows) -> CompoundSelect[Any]:
-    """What the overview shows of the current, valid ones of the runs `runs`, and where their animals came from.
+def _present(given: Given, taken: Callable[[Select[Any]], Select[Any]] = lambda rows: rows) -> CompoundSelect[Any]:
+    """What the overview shows of the current, valid ones of given runs, and where their animals came from.
 
     `taken` tells how the rows of each kind are taken.
     """
@@ -136,7 +137,7 @@ def _present(taken: Callable[[Select[Any]], Select[Any]] = lambda rows: rows) ->
         only_compared(_RUN.c.owner_kind) == EntityKind.EXPERIMENT.value, _RUN.c.owner_id == experiment.c.id
     )
     animals = animals.join(experiment, of_experiment)
-    animals = animals.where(_RUN.c.id.in_(numbers_in("runs")), experiment.c.is_current, experiment.c.is_valid)
+    animals = animals.where(given(_RUN.c.id), experiment.c.is_current, experiment.c.is_valid)
     nothing = [null() for _ in range(4)]
     colonies_of_lines = select(
         _RUN.c.id,
@@ -156,7 +157,7 @@ def _present(taken: Callable[[Select[Any]], Select[Any]] = lambda rows: rows) ->
     of_line = and_(only_compared(_RUN.c.owner_kind) == EntityKind.LINE.value, _RUN.c.owner_id == line.c.id)
     colonies_of_lines = colonies_of_lines.join(line, of_line)
     colonies_of_lines = colonies_of_lines.outerjoin(_COLONY, of_snapshot(_COLONY, line.c.colony_id, colonies))
-    colonies_of_lines = colonies_of_lines.where(_RUN.c.id.in_(numbers_in("runs")), line.c.is_current, line.c.is_valid)
+    colonies_of_lines = colonies_of_lines.where(given(_RUN.c.id), line.c.is_current, line.c.is_valid)
     return union_all(taken(with_specimens(animals, experiment, colonies)), taken(colonies_of_lines))
 
 
@@ -190,5 +191,5 @@ _GIVEN: Final = _ANIMAL.c.procedure_run_id
 _NEWEST: Final = select(func.max(_GIVEN))
 _SHOWN: Final = select(_ANIMAL.c.centre, _ANIMAL.c.metadata_group).where(_GIVEN.in_(numbers_in("runs"))).distinct()
 _FORGET: Final = delete(_ANIMAL).where(_GIVEN.in_(bindparam("runs", expanding=True)))
-_PRESENT: Final = _present()
-_PRESENT_LISTED: Final = _present(_listed)
+_PRESENT: Final = of_runs(_present)
+_PRESENT_LISTED: Final = of_runs(partial(_present, taken=_listed))

@@ -25,6 +25,7 @@ from sqlalchemy import (
     union_all,
 )
 
+from dcc_resources.contexts.given_runs import Given, of_runs
 from dcc_resources.contexts.touched import same_length
 from dcc_resources.databases.number_lists import (
     as_json,
@@ -147,7 +148,7 @@ def present_members(connection: Connection, run_ids: Collection[int], colonies: 
 def present_places(connection: Connection, run_ids: Collection[int], colonies: int) -> Places:
     """Where the measurements of these runs are to be counted; `AT_ONCE` ids at most."""
     found: dict[Place, set[int]] = {}
-    for runs, *said in connection.execute(_PRESENT, {"runs": as_json(run_ids), "colonies": colonies}).all():
+    for runs, *said in _PRESENT.ask(connection, run_ids, colonies=colonies):
         found.setdefault(Place._make(_without_blanks(said)), set()).update(numbers_of(runs))
     return found
 
@@ -221,23 +222,26 @@ def shares_of_procedure(connection: Connection, centre: str, procedure_id: str) 
         yield Share(document_id, ContextKey(*key), measurements, int(fingerprints))
 
 
-def _present() -> CompoundSelect[Any]:
+def _present(given: Given) -> CompoundSelect[Any]:
     experiment, line, housing = Experiment.__table__, Line.__table__, Housing.__table__
     genotype, strain = genotype_of(_SPECIMEN).label("genotype"), strain_of(_SPECIMEN, _COLONY).label("strain_id")
     colonies: ColumnElement[Any] = bindparam("colonies")
-    lines = _counted(EntityKind.LINE, line, func.rtrim(line.c.colony_id), _known(_COLONY.c.strain_id))
+    lines = _counted(given, EntityKind.LINE, line, func.rtrim(line.c.colony_id), _known(_COLONY.c.strain_id))
+    experiments = _counted(given, EntityKind.EXPERIMENT, experiment, genotype, strain)
     return union_all(
-        with_specimens(_counted(EntityKind.EXPERIMENT, experiment, genotype, strain), experiment, colonies),
+        with_specimens(experiments, experiment, colonies),
         lines.outerjoin(_COLONY, of_snapshot(_COLONY, line.c.colony_id, colonies)),
-        _counted(EntityKind.HOUSING, housing, literal(UNKNOWN), literal(UNKNOWN)),
+        _counted(given, EntityKind.HOUSING, housing, literal(UNKNOWN), literal(UNKNOWN)),
     )
 
 
-def _counted(kind: EntityKind, owner: Any, genotype: ColumnElement[str], strain: ColumnElement[str]) -> Select[Any]:
+def _counted(
+    given: Given, kind: EntityKind, owner: Any, genotype: ColumnElement[str], strain: ColumnElement[str]
+) -> Select[Any]:
     owned = and_(only_compared(_RUN.c.owner_kind) == kind.value, _RUN.c.owner_id == owner.c.id)
     place = (_RUN.c.document_id, owner.c.centre, owner.c.pipeline, _RUN.c.procedure_id, genotype, strain)
     counted = select(listed(_RUN.c.id), *place).select_from(_RUN).join(owner, owned).group_by(*place)
-    return counted.where(_RUN.c.id.in_(numbers_in("runs")), owner.c.is_current, owner.c.is_valid)
+    return counted.where(given(_RUN.c.id), owner.c.is_current, owner.c.is_valid)
 
 
 def _recorded() -> Select[Any]:
@@ -246,7 +250,7 @@ def _recorded() -> Select[Any]:
     return select(_MEMBER).select_from(given).join(_MEMBER, _MEMBER.c.procedure_run_id == given.c.value)
 
 
-_PRESENT: Final = _present()
+_PRESENT: Final = of_runs(_present)
 _RECORDED: Final = _recorded()
 _NEWEST: Final = select(func.max(_MEMBER.c.procedure_run_id))
 _FORGET: Final = delete(_MEMBER).where(_MEMBER.c.procedure_run_id.in_(bindparam("runs", expanding=True)))

@@ -12,9 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from hashlib import md5
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, and_, bindparam, delete, exists, insert, select
+from sqlalchemy import Connection, Select, and_, bindparam, delete, exists, insert, select
 
-from dcc_resources.databases.number_lists import as_json, numbers_in, only_compared
+from dcc_resources.contexts.given_runs import Given, of_runs
+from dcc_resources.databases.number_lists import only_compared
 from dcc_resources.qc_database.models import (
     ImpressParameter,
     ImpressProcedure,
@@ -115,19 +116,23 @@ def items_of(connection: Connection, names_of_runs: Mapping[int, Names]) -> dict
     if not wanted:
         return {}
     items: dict[int, list[Item]] = {}
-    runs = as_json(run_id for run_id, names in names_of_runs.items() if names)
-    for run_id, parameter_id, value in connection.execute(_ITEMS, {"runs": runs, "wanted": sorted(wanted)}):
+    runs = [run_id for run_id, names in names_of_runs.items() if names]
+    for run_id, parameter_id, value in _ITEMS.ask(connection, runs, wanted=sorted(wanted)):
         name = names_of_runs[run_id].get(parameter_id)
         if name is not None:
             items.setdefault(run_id, []).append((name, value))
     return items
 
 
-_ITEMS: Final = select(_METADATA.procedure_run_id, _METADATA.parameter_id, _METADATA.value).where(
-    _METADATA.procedure_run_id.in_(numbers_in("runs")),
-    _METADATA.owner_kind == MetadataOwner.PROCEDURE.value,
-    only_compared(_METADATA.parameter_id).in_(bindparam("wanted", expanding=True)),
-)
+def _items(given: Given) -> Select[Any]:
+    return select(_METADATA.procedure_run_id, _METADATA.parameter_id, _METADATA.value).where(
+        given(_METADATA.procedure_run_id),
+        _METADATA.owner_kind == MetadataOwner.PROCEDURE.value,
+        only_compared(_METADATA.parameter_id).in_(bindparam("wanted", expanding=True)),
+    )
+
+
+_ITEMS: Final = of_runs(_items)
 
 
 def keep_groups(connection: Connection, groups: Iterable[Group]) -> None:

@@ -12,13 +12,14 @@ from sqlalchemy import Engine, event, select
 
 from dcc_resources.contexts import building, overviews, sums, touched
 from dcc_resources.contexts.building import build_contexts
+from dcc_resources.contexts.membership import present_members
 from dcc_resources.contexts.overviews import build_overviews
 from dcc_resources.naming import Action
 from dcc_resources.qc_database import models, versions
 from dcc_resources.qc_database.undoing import undo_documents
 from tests.databases import only_sqlite
 from tests.resources.qc_contexts import assert_contexts_are_right, submit
-from tests.resources.qc_documents import experiment, specimen
+from tests.resources.qc_documents import experiment, housing, line, specimen
 from tests.sent_statements import sent_statements
 
 CONTEXT = models.DataContext.__table__
@@ -194,6 +195,21 @@ def test_sums_do_not_depend_on_how_measurements_lie(qc_database: Engine, monkeyp
             assert within == (dense > 0 and qc_database.dialect.name != "sqlite")
     assert found[0] == found[1]
     assert [measurements for _, _, measurements, _ in found[0]] == [3, 2, 1]
+
+
+def test_what_runs_count_under_does_not_depend_on_how_they_are_given(qc_database: Engine) -> None:
+    """To a server by the first and the last of them, where no other is between."""
+    submit(qc_database, Action.ADD, specimen("S1"), specimen("S2", colony_id="C2"))
+    submit(qc_database, Action.ADD, *(experiment(f"E{one}", ["S1", "S2"], str(one)) for one in range(4)))
+    submit(qc_database, Action.ADD, line("C1"), housing(), line("C2"), faulty=[3])
+    with qc_database.connect() as connection:
+        runs = list(connection.scalars(select(models.ProcedureRun.id).order_by(models.ProcedureRun.id)))
+        for given, at_once in ((runs, True), (runs[2:], True), (runs[:1], True), (runs[::2], False)):
+            one_by_one = [present_members(connection, [run_id], 0) for run_id in given]
+            with sent_statements(qc_database) as sent:
+                assert present_members(connection, given, 0) == set().union(*one_by_one)
+            assert ("BETWEEN" in sent[-1]) == (at_once and qc_database.dialect.name != "sqlite")
+        assert [len(present_members(connection, [run_id], 0)) for run_id in runs] == [2, 2, 2, 2, 1, 1, 0]
 
 
 def test_new_runs_are_not_looked_for_among_those_that_were_taken_account_of(qc_database: Engine) -> None:
