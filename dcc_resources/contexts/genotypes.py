@@ -60,7 +60,18 @@ def touched_genotypes(connection: Connection, document_ids: Collection[int]) -> 
 def _touched_by(connection: Connection, ordered: Sequence[int]) -> set[GenotypeKey]:
     withdrawals = given_documents("withdrawals", withdrawals_among(connection, ordered))
     given = given_documents("documents", ordered) | withdrawals
-    return {(centre, genotype) for centre, genotype in connection.execute(_TOUCHED, given).all()}
+    changed = connection.execute(_CHANGED, given).all()
+    return {(centre, genotype) for centre, genotype in [*_brought_by(connection, ordered), *changed]}
+
+
+def _brought_by(connection: Connection, ordered: Sequence[int]) -> Sequence[Any]:
+    """The centres and genotypes of the specimens that documents brought."""
+    given: dict[str, object] = {"documents": as_json(ordered)}
+    specimens, first, last = connection.execute(_EXTENT, given).one()
+    if specimens and last - first + 1 == specimens:
+        # There is none of another document between them: they are read as they lie.
+        return connection.execute(_BROUGHT_BETWEEN, {"first": first, "last": last}).all()
+    return connection.execute(_BROUGHT, given).all() if specimens else ()
 
 
 def all_genotypes(connection: Connection) -> set[GenotypeKey]:
@@ -153,12 +164,18 @@ def renew_strains(connection: Connection, strains: Collection[str], basis: Basis
         connection.execute(insert(_OVERVIEW_STRAIN).from_select(columns, present))
 
 
-def _touched() -> CompoundSelect[Any]:
+def _brought(condition: ColumnElement[bool]) -> Select[Any]:
+    """The centres and genotypes of specimens that meet a condition."""
+    alike = select(_SPECIMEN.c.centre, _SPECIMEN.c.is_baseline, _SPECIMEN.c.colony_id).where(condition).distinct()
+    brought = alike.subquery()
+    return select(brought.c.centre, genotype_of(brought))
+
+
+def _changed() -> CompoundSelect[Any]:
     is_specimen = only_compared(_LIFETIME.c.entity_kind) == EntityKind.SPECIMEN.value
     of_specimen = and_(is_specimen, _LIFETIME.c.entity_id == _SPECIMEN.c.id)
     changed = select(*_KEY).select_from(_LIFETIME).join(_SPECIMEN, of_specimen)
     return union(
-        select(*_KEY).where(_SPECIMEN.c.document_id.in_(numbers_in("documents"))),
         changed.where(changed_by_documents(_LIFETIME.c.opened_by, "withdrawals")),
         changed.where(changed_by_documents(_LIFETIME.c.ended_by, "documents")),
     )
@@ -166,7 +183,12 @@ def _touched() -> CompoundSelect[Any]:
 
 _KEYS_AT_ONCE: Final = 500
 _WANTED: Final = tuple_(_GENOTYPE.c.centre, _GENOTYPE.c.genotype).in_(bindparam("keys", expanding=True))
-_TOUCHED: Final = _touched()
+_OF_DOCUMENTS: Final = _SPECIMEN.c.document_id.in_(numbers_in("documents"))
+_EXTENT_OF: Final[Sequence[ColumnElement[Any]]] = (func.count(), func.min(_SPECIMEN.c.id), func.max(_SPECIMEN.c.id))
+_EXTENT: Final = select(*_EXTENT_OF).where(_OF_DOCUMENTS)
+_BROUGHT: Final = _brought(_OF_DOCUMENTS)
+_BROUGHT_BETWEEN: Final = _brought(_SPECIMEN.c.id.between(bindparam("first"), bindparam("last")))
+_CHANGED: Final = _changed()
 _STRAINS_OF: Final = select(_GENOTYPE.c.strain_id).where(_WANTED).distinct()
 _FORGET: Final = delete(_GENOTYPE).where(_WANTED)
 _OF_ANY: Final = _counted(

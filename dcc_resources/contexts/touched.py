@@ -153,12 +153,25 @@ def _touched(connection: Connection, document_ids: Collection[int], touching: _T
 
 
 def _touched_by(connection: Connection, ordered: Sequence[int], touching: _Touching) -> dict[int, int]:
-    found: dict[int, int] = {}
-    for document_id, run_ids in connection.execute(_OWN, {"documents": as_json(ordered)}).all():
-        found.update(dict.fromkeys(numbers_of(run_ids), document_id))
+    found = _own_runs(connection, ordered)
     given = _of_documents(connection, ordered, touching)
     for run_id, document_id in connection.execute(touching.statement, given).all():
         found[run_id] = max(document_id, found.get(run_id, document_id))
+    return found
+
+
+def _own_runs(connection: Connection, ordered: Sequence[int]) -> dict[int, int]:
+    """The runs of documents, each with its document. Nearly always there is none of another between those of one."""
+    found: dict[int, int] = {}
+    mixed = []
+    for document_id, runs, first, last in connection.execute(_EXTENTS, {"documents": as_json(ordered)}).all():
+        if last - first + 1 == runs:
+            found.update(dict.fromkeys(range(first, last + 1), document_id))
+        else:
+            mixed.append(document_id)
+    if mixed:
+        for document_id, run_ids in connection.execute(_OWN, {"documents": as_json(mixed)}):
+            found.update(dict.fromkeys(numbers_of(run_ids), document_id))
     return found
 
 
@@ -287,6 +300,11 @@ _ROLES: Final = (
     select(_DOCUMENT.c.kind, _DOCUMENT.c.action, listed(_DOCUMENT.c.id))
     .where(_DOCUMENT.c.id.in_(numbers_in("documents")))
     .group_by(_DOCUMENT.c.kind, _DOCUMENT.c.action)
+)
+_EXTENTS: Final = (
+    select(_RUN.c.document_id, func.count(), func.min(_RUN.c.id), func.max(_RUN.c.id))
+    .where(_RUN.c.document_id.in_(numbers_in("documents")))
+    .group_by(_RUN.c.document_id)
 )
 _OWN: Final = (
     select(_RUN.c.document_id, listed(_RUN.c.id))

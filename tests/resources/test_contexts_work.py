@@ -8,14 +8,16 @@ from itertools import count
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, event, select
+from sqlalchemy import Engine, event, select, update
 
 from dcc_resources.contexts import building, overviews, sums, touched
 from dcc_resources.contexts.building import build_contexts
+from dcc_resources.contexts.genotypes import touched_genotypes
 from dcc_resources.contexts.membership import present_members
 from dcc_resources.contexts.overviews import build_overviews
 from dcc_resources.naming import Action
 from dcc_resources.qc_database import models, versions
+from dcc_resources.qc_database.database import writing
 from dcc_resources.qc_database.undoing import undo_documents
 from tests.databases import only_sqlite
 from tests.resources.qc_contexts import assert_contexts_are_right, submit
@@ -151,6 +153,36 @@ def test_what_documents_touch_is_the_same_however_many_are_looked_at_at_once(
     assert sorted(at_once.values()) == [documents[3]] * 2 + [documents[4]] * 2
     build(qc_database)
     assert_contexts_are_right(qc_database)
+
+
+def test_what_documents_brought_does_not_depend_on_how_it_lies(qc_database: Engine) -> None:
+    """Runs and specimens follow each other, those of others are between them, or there are none."""
+    submitted = [
+        submit(qc_database, Action.ADD, *(specimen(f"S{one}", colony_id=f"C{one}") for one in (1, 2))),
+        submit(qc_database, Action.ADD, *(experiment(f"E{one}", [f"S{one}"], str(one)) for one in range(4))),
+        submit(qc_database, Action.ADD, specimen("S3", colony_id="C3")),
+        submit(qc_database, Action.ADD, specimen("S4", colony_id="C4  "), specimen("S5", is_baseline="true")),
+        submit(qc_database, Action.ADD, experiment("E5", ["S5"])),
+    ]
+    animals, measured, alone, others, late = (one.document_id for one in submitted)
+    run = models.ProcedureRun.__table__
+    with qc_database.connect() as connection:
+        for documents, expected in (
+            ([animals, alone, others], {"C1", "C2", "C3", "C4", "baseline"}),
+            ([animals, measured], {"C1", "C2"}),
+            ([animals, others], {"C1", "C2", "C4", "baseline"}),
+            ([measured, late], set()),
+        ):
+            assert touched_genotypes(connection, documents) == {("H", genotype) for genotype in expected}
+        runs = list(connection.scalars(select(run.c.id).order_by(run.c.id)))
+        assert touched.touched_runs(connection, [measured, late]) == dict(
+            zip(runs, [measured] * 4 + [late], strict=True)
+        )
+    with writing(qc_database) as connection:
+        connection.execute(update(run).where(run.c.id == runs[1]).values(document_id=late))
+    with qc_database.connect() as connection:
+        mixed = [measured, late, measured, measured, late]
+        assert touched.touched_runs(connection, [measured, late]) == dict(zip(runs, mixed, strict=True))
 
 
 def test_what_touches_a_document_of_the_same_build_is_the_newest_of_both(qc_database: Engine) -> None:
