@@ -171,9 +171,15 @@ def _shares(
         groups += [(runs, place, cause) for cause, runs in of_cause.items()]
     # In the order of their runs, which is that of the measurements.
     groups.sort(key=lambda group: group[0])
+    # Documents by the hundred have data in the same contexts: a key is made once.
+    keys: dict[tuple[str, ...], dict[str, ContextKey]] = {}
+    by_parameter = [keys.setdefault(place[1:], {}) for _, place, _ in groups]
     for number, parameter_id, measurements, fingerprints in sums(connection, [runs for runs, _, _ in groups]):
         _, place, cause = groups[number]
-        yield place.document_id, place.context(parameter_id), sign * measurements, sign * fingerprints, cause
+        key = by_parameter[number].get(parameter_id)
+        if key is None:
+            key = by_parameter[number][parameter_id] = place.context(parameter_id)
+        yield place.document_id, key, sign * measurements, sign * fingerprints, cause
 
 
 def _counts(connection: Connection, happened: Mapping[tuple[str, ContextEvent], int]) -> tuple[ContextCounts, ...]:

@@ -27,19 +27,26 @@ _WRITTEN: Final = ("measurements", "checksum", "state", "data_state", "document_
 
 @dataclass(slots=True)
 class Change:
-    """What is added to a context's number of measurements and sum of fingerprints, by the newest `cause`."""
+    """What is added to a context's number of measurements and sum of fingerprints, by the newest `cause`.
+
+    `parts` is what is added to how many measurements each document has in it.
+    """
 
     measurements: int = 0
     fingerprints: int = 0
     cause: int | None = None
+    parts: dict[int, int] = field(default_factory=dict)
+
+    def add_part(self, document_id: int, measurements: int) -> None:
+        """Count measurements of a document, or less than nothing for those that went."""
+        self.parts[document_id] = self.parts.get(document_id, 0) + measurements
 
 
 @dataclass(slots=True)
 class Changes:
-    """All changes of one transaction: of contexts, and of how many measurements each document has in them."""
+    """All changes of one transaction, by context."""
 
     contexts: dict[ContextKey, Change] = field(default_factory=dict)
-    parts: dict[tuple[int, ContextKey], int] = field(default_factory=dict)
 
     def add(
         self, document_id: int, key: ContextKey, measurements: int, fingerprints: int, cause: int | None = None
@@ -52,8 +59,7 @@ class Changes:
         change.fingerprints += fingerprints
         if cause is not None and (change.cause is None or change.cause < cause):
             change.cause = cause
-        part = (document_id, key)
-        self.parts[part] = self.parts.get(part, 0) + measurements
+        change.add_part(document_id, measurements)
 
 
 def write_changes(
@@ -77,7 +83,10 @@ def write_changes(
             happened[key], values[key] = event, after
     _write_contexts(connection, values, ids, now)
     _write_history(connection, happened, values, ids, {"reason": reason, "created": now})
-    _write_parts(connection, {(part[0], ids[part[1]]): number for part, number in changes.parts.items() if number})
+    parts: dict[tuple[int, int], int] = {}
+    for key, change in changes.contexts.items():
+        parts.update(((document_id, ids[key]), number) for document_id, number in change.parts.items() if number)
+    _write_parts(connection, parts)
     return happened
 
 

@@ -108,8 +108,7 @@ def _correct_sums(
         change.fingerprints -= int(row.checksum, 16)
     parts = select(_PART.c.document_id, _PART.c.measurements.label("part"), _CONTEXT)
     for row in connection.execute(parts.join(_CONTEXT, _CONTEXT.c.id == _PART.c.context_id).where(of_group)):
-        part = (row.document_id, _key_of(row))
-        changes.parts[part] = changes.parts.get(part, 0) - row.part
+        changes.contexts.setdefault(_key_of(row), Change()).add_part(row.document_id, -row.part)
     return write_changes(connection, changes, reason)
 
 
