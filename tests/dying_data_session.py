@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 
 from dcc_resources.contexts.overviews_ahead import OverviewsAhead
-from dcc_resources.data_phases import checking, session_data, settling, upload_groups, uploading
+from dcc_resources.data_phases import checking, session_data, settling, upload_groups, upload_turns, uploader
 from dcc_resources.data_phases.data_session import DataSession, Recorder
 from dcc_resources.qc_database import applying_together, reading_ahead
 from dcc_resources.qc_database.database import open_qc_database
@@ -27,12 +27,12 @@ def _together(arm: Callable[[], None]) -> None:
 
 
 POINTS: dict[str, Callable[[], None]] = {
-    "within the transaction of a document": lambda: _after(uploading, "read_for_upload"),
-    "when a document is applied": lambda: _after(uploading, "apply_document"),
+    "within the transaction of a document": lambda: _after(uploader, "read_for_upload"),
+    "when a document is applied": lambda: _after(uploader, "apply_document"),
     "within the transaction of several documents": lambda: _together(
         lambda: _after(applying_together, "insert_documents")
     ),
-    "when several documents are applied": lambda: _together(lambda: _after(uploading, "apply_together")),
+    "when several documents are applied": lambda: _together(lambda: _after(upload_turns, "apply_prepared")),
     "before the tracker hears of uploads": lambda: _before(Recorder, "write"),
     "when the uploads are recorded": lambda: _after(Recorder, "write"),
     "when documents are set back": lambda: _after(DataSession, "reopen"),

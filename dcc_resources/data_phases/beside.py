@@ -1,4 +1,4 @@
-"""Work done by another thread, one thing at a time, while this one goes on: worth it where a server does most of it."""
+"""Work done by other threads while this one goes on: worth it where a server does most of it."""
 
 from __future__ import annotations
 
@@ -15,10 +15,15 @@ T = TypeVar("T")
 
 
 class Beside:
-    """Does things in the order in which they are begun, in the one thread of `pool`; None: at once, in the caller's."""
+    """Begins things in their order, in the threads of `pool`; None: does them at once, in the caller's."""
 
     def __init__(self, pool: ThreadPoolExecutor | None) -> None:
         self._pool = pool
+
+    @property
+    def is_another_thread(self) -> bool:
+        """Whether the caller goes on while things are done."""
+        return self._pool is not None
 
     def begin(self, work: Callable[[], T]) -> Callable[[], T]:
         """Begin; what waits for the end of it, yields what came of it, and raises what it raised.
@@ -32,15 +37,15 @@ class Beside:
 
 
 @contextmanager
-def beside(engine: Engine, name: str) -> Generator[Beside]:
-    """Have work with a database go on beside the block; when it is left, none is going on any more.
+def beside(engine: Engine, name: str, threads: int = 1) -> Generator[Beside]:
+    """Have work with a database go on beside the block, so many things at a time; when it is left, none is any more.
 
     SQLite works in this process, whose threads would wait for each other: it has none.
     """
     if engine.dialect.name == "sqlite":
         yield Beside(None)
         return
-    pool = ThreadPoolExecutor(1, thread_name_prefix=name)
+    pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
     try:
         yield Beside(pool)
     finally:

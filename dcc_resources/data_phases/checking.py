@@ -32,7 +32,7 @@ from dcc_resources.data_phases.qc_documents import (
     documents_of,
 )
 from dcc_resources.data_phases.staged_documents import place_in_staging, staged_path
-from dcc_resources.data_phases.uploading import FINDINGS_TOLD
+from dcc_resources.data_phases.uploader import FINDINGS_TOLD
 from dcc_resources.errors import (
     DatabaseUnreachableError,
     DocumentError,

@@ -23,7 +23,7 @@ from dcc_resources.data_phases.qc_documents import (
     in_state,
     standing_documents,
 )
-from dcc_resources.data_phases.uploading import Uploader, failed_upload
+from dcc_resources.data_phases.uploader import Uploader, failed_upload
 from dcc_resources.databases.transactions import run_reading, run_writing
 from dcc_resources.errors import DocumentError, NotFoundError
 from dcc_resources.integrity import healing

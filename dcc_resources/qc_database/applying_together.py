@@ -7,12 +7,16 @@ large, or cannot be read or stored as they are. A failure leaves nothing of any 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
 from typing import Final
 
 from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import IntegrityError
 
-from dcc_resources.databases.transactions import run_writing
+from dcc_resources.databases.transactions import run_reading, run_writing
 from dcc_resources.naming import Action
 from dcc_resources.qc_database.applying import COUNTED, PATIENCE_SECONDS, Applied, write_findings
 from dcc_resources.qc_database.building_process import Order
@@ -34,6 +38,8 @@ from dcc_resources.qc_database.versions import Version, current_versions
 from dcc_resources.qc_database.vocabulary import DocumentState, EntityKind
 from dcc_resources.qc_database.whole_documents import BuiltEntities, WholeDocument
 
+log = logging.getLogger(__name__)
+
 Build = Callable[[int, Order], Sequence[WholeDocument]]
 
 SMALL_BYTES: Final = 1_000_000
@@ -43,6 +49,7 @@ MOST_BYTES: Final = 5_000_000
 """How many are applied together, and how large they are in all: so little is lost when a session is killed."""
 
 _DOCUMENT: Final = Document.__table__
+_LIFETIME: Final = Lifetime.__tablename__
 _MEASUREMENT: Final = Measurement.__tablename__
 
 
@@ -59,29 +66,155 @@ def apply_together(
     yields as many of the first documents as are plain, anew at each call; it is called again when the transaction is.
     What it raises leaves no row behind. Raises as `apply_document`.
     """
-    return run_writing(
-        engine, lambda connection: _apply(connection, documents, build), patience_seconds=patience_seconds
+
+    def apply(connection: Connection) -> list[Applied]:
+        take_upload_lock(connection)
+        return _prepare(connection, documents, build, ()).write(connection)
+
+    return run_writing(engine, apply, patience_seconds=patience_seconds)
+
+
+def prepare_together(
+    engine: Engine,
+    documents: Sequence[DocumentToApply],
+    build: Build,
+    former: Sequence[Prepared] = (),
+    *,
+    patience_seconds: float = PATIENCE_SECONDS,
+) -> Prepared:
+    """Do all that `apply_together` does but for writing, which `apply_prepared` then does.
+
+    `former` were prepared before these, in that order, and may be on their way into the database. Of `build`, and of
+    what is raised, see `apply_together`.
+    """
+    return run_reading(
+        engine,
+        lambda connection: _prepare(connection, documents, build, former),
+        patience_seconds=patience_seconds,
     )
 
 
-def _apply(connection: Connection, documents: Sequence[DocumentToApply], build: Build) -> list[Applied]:
-    take_upload_lock(connection)
-    number = min(known_documents(connection, documents), default=len(documents))
-    if number == 0:
-        return []
+def apply_prepared(
+    engine: Engine,
+    prepared: Prepared,
+    is_former_written: Callable[[], bool] | None = None,
+    *,
+    patience_seconds: float = PATIENCE_SECONDS,
+) -> list[Applied] | None:
+    """Write documents that were prepared, in one transaction; what became of them.
+
+    Where those that come before them are on their way, `is_former_written` waits for these. The server takes the rows
+    meanwhile, and the upload lock is taken after that. None: nothing was written, because those were not, somebody else
+    applied documents first, or the transaction came to nothing for another passing reason; they are to be applied anew.
+    Raises as `apply_document`.
+    """
+
+    def apply(connection: Connection) -> list[Applied]:
+        if prepared.is_taken:
+            raise _OvertakenError
+        if is_former_written is None:
+            take_upload_lock(connection)
+            _expect(connection, prepared.first_ids)
+            return prepared.write(connection)
+        applied = prepared.write(connection)
+        if not is_former_written():
+            raise _OvertakenError
+        take_upload_lock(connection)
+        _expect(connection, prepared.next_ids)
+        return applied
+
+    try:
+        return run_writing(engine, apply, patience_seconds=patience_seconds)
+    except (_OvertakenError, IntegrityError) as error:
+        log.info("%d documents are applied anew, because others came before them. %s", len(prepared.documents), error)
+        return None
+
+
+def _expect(connection: Connection, next_ids: NextIds) -> None:
+    """Raise _OvertakenError if somebody has applied documents, by which the next ids are others."""
+    if _next_ids(connection) != next_ids:
+        raise _OvertakenError
+
+
+class _OvertakenError(Exception):
+    """What was prepared is not to be written, or what was written of it not to stand."""
+
+
+NextIds = dict[str, int]
+"""The ids of the next rows of `document` and of the numbered tables, by their names."""
+
+
+def _next_ids(connection: Connection) -> NextIds:
+    tables = [_DOCUMENT, *NUMBERED_TABLES]
     counters = Counters(connection)
-    counters.read([_DOCUMENT, *NUMBERED_TABLES])
+    counters.read(tables)
+    return {table.name: counters.following(table) for table in tables}
+
+
+@dataclass(eq=False)
+class Prepared:
+    """Documents of which all is decided, and their rows, which are not written yet; there may be none.
+
+    `first_ids` are those that their rows begin with. For documents that come after these: `next_ids`, which versions of
+    entities are current, of those that these name, and which documents take effect.
+    """
+
+    documents: Sequence[DocumentToApply]
+    applied: list[Applied]
+    first_ids: NextIds
+    next_ids: NextIds
+    current: Mapping[EntityKind, Mapping[Key, Version]]
+    bulk: BulkInserter
+    is_taken: bool = False
+
+    @property
+    def effective(self) -> list[DocumentToApply]:
+        """Those that take effect."""
+        pairs = zip(self.documents, self.applied, strict=True)
+        return [document for document, one in pairs if one.state is DocumentState.APPLIED]
+
+    def write(self, connection: Connection) -> list[Applied]:
+        """Write all rows, once, within a write transaction under the upload lock; what became of the documents."""
+        self.is_taken = True
+        if not self.documents:
+            return []
+        rows = [
+            document_row(document, one.document_id) | {"state": one.state.value, "late": one.late} | one.said
+            for document, one in zip(self.documents, self.applied, strict=True)
+        ]
+        insert_documents(connection, rows)
+        self.bulk.flush(connection)
+        for document, one in zip(self.documents, self.applied, strict=True):
+            write_findings(connection, document, one.document_id, one.findings)
+        return self.applied
+
+
+def _prepare(
+    connection: Connection, documents: Sequence[DocumentToApply], build: Build, former: Sequence[Prepared]
+) -> Prepared:
+    first_ids = former[-1].next_ids if former else _next_ids(connection)
     bulk = BulkInserter(connection, DOCUMENT_TABLES)
-    next_ids = {name: counters.following(BY_NAME[name]) for name in NUMBERED}
-    built = build(number, Order(counters.following(_DOCUMENT), next_ids, LIMITS, bulk.wants_lines))
-    if not built:
-        return []
-    group = _Group(connection, documents[: len(built)], built, bulk, counters.of(Lifetime.__table__))
-    return group.apply()
+    number = min(_known(connection, documents, former), default=len(documents))
+    built: Sequence[WholeDocument] = ()
+    if number:
+        ids = {name: first_ids[name] for name in NUMBERED}
+        built = build(number, Order(first_ids[_DOCUMENT.name], ids, LIMITS, bulk.wants_lines))
+    return _Group(connection, documents[: len(built)], built, bulk, former).prepare(first_ids)
+
+
+def _known(connection: Connection, documents: Sequence[DocumentToApply], former: Sequence[Prepared]) -> set[int]:
+    """The places of documents that are in the database, or on their way there."""
+    before = {_name_of(one) for some in former for one in some.documents}
+    coming = {place for place, one in enumerate(documents) if _name_of(one) in before}
+    return known_documents(connection, documents) | coming
+
+
+def _name_of(document: DocumentToApply) -> tuple[str, Action, str]:
+    return (document.zip_file, document.action, document.file_name)
 
 
 class _Group:
-    """Documents on their way into the database together."""
+    """Documents that are decided upon together; `former` are those that come before them."""
 
     def __init__(
         self,
@@ -89,31 +222,37 @@ class _Group:
         documents: Sequence[DocumentToApply],
         built: Sequence[WholeDocument],
         bulk: BulkInserter,
-        lifetime_id: Callable[[], int],
+        former: Sequence[Prepared],
     ) -> None:
         self._connection, self._documents, self._built, self._bulk = connection, documents, built, bulk
-        self._lifetime_id = lifetime_id
         self._lifetimes = bulk.rows_of(Lifetime.__table__)
         self._entities = {kind: bulk.rows_of(table) for kind, table in ENTITY_TABLES.items()}
         self._newest = NewestDates(connection, documents)
+        self._former = former
+        for document in [one for some in former for one in some.effective]:
+            self._newest.add(document)
         self._current = {kind: self._current_versions(kind) for kind in EntityKind}
 
-    def apply(self) -> list[Applied]:
-        """Decide upon each document in turn, then write all rows."""
+    def prepare(self, first_ids: NextIds) -> Prepared:
+        """Decide upon each document in turn; `first_ids` are those of the first rows."""
+        lifetime_ids = count(first_ids[_LIFETIME])
+        self._lifetime_id = lifetime_ids.__next__
         applied = [self._apply(*pair) for pair in zip(self._documents, self._built, strict=True)]
-        rows = [
-            document_row(document, one.document_id) | {"state": one.state.value, "late": one.late} | one.said
-            for document, one in zip(self._documents, applied, strict=True)
-        ]
-        insert_documents(self._connection, rows)
-        self._bulk.flush()
-        for document, one in zip(self._documents, applied, strict=True):
-            write_findings(self._connection, document, one.document_id, one.findings)
-        return applied
+        next_ids = first_ids | {_DOCUMENT.name: first_ids[_DOCUMENT.name] + len(applied), _LIFETIME: next(lifetime_ids)}
+        if self._built:
+            next_ids |= self._built[-1].next_ids
+        return Prepared(self._documents, applied, first_ids, next_ids, self._current, self._bulk)
 
     def _current_versions(self, kind: EntityKind) -> dict[Key, Version]:
         keys = {key for one in self._built if kind.value in one.entities for key in one.entities[kind.value].keys}
-        return current_versions(self._connection, kind, keys) if keys else {}
+        if not keys:
+            return {}
+        current = current_versions(self._connection, kind, keys)
+        for former in self._former:
+            # The database may not have these yet.
+            brought = former.current[kind]
+            current.update((key, brought[key]) for key in keys & brought.keys())
+        return current
 
     def _apply(self, document: DocumentToApply, built: WholeDocument) -> Applied:
         findings = FindingsKept()

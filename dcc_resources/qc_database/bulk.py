@@ -99,17 +99,18 @@ class BulkInserter:
         """Whether so much is held that it should be written."""
         return self._text_held > _TEXT_HELD or self._lines_held + sum(map(len, self._rows.values())) > _ROWS_HELD
 
-    def flush(self) -> None:
-        """Write all rows that are held."""
+    def flush(self, connection: Connection | None = None) -> None:
+        """Write all rows that are held; on another connection, if one is given."""
+        connection = connection or self._connection
         for table in self._tables:
             rows = self._rows[table.name]
             if rows:
-                insert_bulk(self._connection, table, rows)
+                insert_bulk(connection, table, rows)
                 self.counts[table.name] += len(rows)
                 rows.clear()
             lines = b"".join(self._lines.pop(table.name, ()))
             if lines:
-                _insert_lines(self._connection, table, lines)
+                _insert_lines(connection, table, lines)
         self._text_held = self._lines_held = 0
 
 

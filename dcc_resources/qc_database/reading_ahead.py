@@ -129,8 +129,7 @@ class ReadingAhead(Built):
         """The documents at `paths`, which were to come whole, with their rows built in the order given.
 
         Only as many as can be applied together: the one after these is to be applied by itself. To be called for
-        documents in their order, by whoever holds the upload lock; where that is done again, also for the same ones.
-        Raises HelperEndedError.
+        documents in their order; where they are applied again, also for the same ones. Raises HelperEndedError.
         """
         self._await_receiving()
         places = [self._places[os.fspath(path)] for path in paths]

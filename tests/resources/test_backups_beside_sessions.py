@@ -14,7 +14,7 @@ from dcc_resources import download_sink
 from dcc_resources.backups.making import Wanted, make_backup
 from dcc_resources.backups.restoring import restore_backup
 from dcc_resources.consistency.checking import check_consistency
-from dcc_resources.data_phases import checking, settling, uploading
+from dcc_resources.data_phases import checking, settling, uploader
 from dcc_resources.zip_coordination import Coordinator
 from tests.data_installations import DataInstallation, experiments, specimens
 from tests.databases import only_sqlite
@@ -24,8 +24,8 @@ from tests.stores import Store
 POINTS: dict[str, tuple[Any, str, int, bool]] = {
     "in the middle of a transfer": (download_sink.DownloadSink, "__call__", 2, False),
     "when archives arrived that the tracker has not heard of": (Coordinator, "_write_batch", 2, True),
-    "within the transaction of a document": (uploading, "read_for_upload", 2, False),
-    "when a document is applied that the tracker has not heard of": (uploading, "apply_document", 2, False),
+    "within the transaction of a document": (uploader, "read_for_upload", 2, False),
+    "when a document is applied that the tracker has not heard of": (uploader, "apply_document", 2, False),
     "within the transaction of a judgement": (checking, "judge_document", 2, False),
     "when contexts are built that no document was told of": (settling, "build_contexts", 1, False),
 }

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, select, update
 
-from dcc_resources.data_phases import corrections, settling, uploading
+from dcc_resources.data_phases import corrections, settling, uploader
 from dcc_resources.data_phases.corrections import confirm_submission, judge_again, recheck, withdraw_submission
 from dcc_resources.data_phases.settling import QcSettled, settle_qc
 from dcc_resources.errors import (
@@ -172,7 +172,7 @@ def test_what_waits_to_be_uploaded_of_a_withdrawn_submission_is_not(
     data: DataInstallation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A session was stopped between the specimens and the experiments of an archive."""
-    apply, applied = uploading.apply_document, []
+    apply, applied = uploader.apply_document, []
 
     def away_after_one(*given: Any, **options: Any) -> Any:
         applied.append(given)
@@ -183,7 +183,7 @@ def test_what_waits_to_be_uploaded_of_a_withdrawn_submission_is_not(
     data.put(ZIP, specimens(), experiments())
     data.validate()
     with monkeypatch.context() as patched:
-        patched.setattr(uploading, "apply_document", away_after_one)
+        patched.setattr(uploader, "apply_document", away_after_one)
         with pytest.raises(QcDatabaseUnreachableError):
             data.take_up()
     assert data.documents() == {SPECIMENS: "upload done", EXPERIMENTS: "upload pending"}

@@ -184,10 +184,10 @@ def test_a_document_whose_upload_fails_leaves_no_row_and_an_entry_in_the_log(
     data: DataInstallation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """existing_system_defects row 41; a fault of the platform does not keep the others, and is raised in the end."""
-    from dcc_resources.data_phases import uploading
+    from dcc_resources.data_phases import uploader
     from dcc_resources.errors import InternalFaultError
 
-    read = uploading.read_for_upload
+    read = uploader.read_for_upload
 
     def break_half_way(path: Path, kind: object) -> object:
         contents = list(read(path, kind))  # type: ignore[arg-type]
@@ -195,7 +195,7 @@ def test_a_document_whose_upload_fails_leaves_no_row_and_an_entry_in_the_log(
             return contents
         return (content if place < 3 else 1 // 0 for place, content in enumerate(contents))
 
-    monkeypatch.setattr(uploading, "read_for_upload", break_half_way)
+    monkeypatch.setattr(uploader, "read_for_upload", break_half_way)
     data.put(ZIP, specimens(), experiments())
     data.validate()
     with pytest.raises(InternalFaultError, match=r"specimen\.impc\.xml: ZeroDivisionError"):
@@ -332,9 +332,9 @@ def test_a_document_that_was_judged_by_missing_reference_data_is_judged_when_the
 def test_when_the_qc_database_is_away_the_session_fails_and_the_next_one_goes_on(
     data: DataInstallation, monkeypatch: pytest.MonkeyPatch, commit_seconds: float
 ) -> None:
-    from dcc_resources.data_phases import data_session, uploading
+    from dcc_resources.data_phases import data_session, uploader
 
-    apply, calls = uploading.apply_document, 0
+    apply, calls = uploader.apply_document, 0
 
     def away(engine: Engine, *arguments: object, **options: object) -> object:
         nonlocal calls
@@ -343,7 +343,7 @@ def test_when_the_qc_database_is_away_the_session_fails_and_the_next_one_goes_on
             raise QcDatabaseUnreachableError("The QC database is away.")
         return apply(engine, *arguments, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(uploading, "apply_document", away)
+    monkeypatch.setattr(uploader, "apply_document", away)
     # The document whose turn it was may have been shown to be running already, or not yet.
     monkeypatch.setattr(data_session, "_COMMIT_SECONDS", commit_seconds)
     monkeypatch.setattr(data_session, "_MOST_SECONDS", commit_seconds)

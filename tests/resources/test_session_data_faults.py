@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from dcc_resources.data_phases import upload_groups, uploading
+from dcc_resources.data_phases import upload_groups, upload_turns, uploader
 from dcc_resources.data_phases.data_session import Fact
 from dcc_resources.data_phases.documents import load_due
-from dcc_resources.data_phases.uploading import Uploader
+from dcc_resources.data_phases.uploader import Uploader
 from dcc_resources.errors import HelperEndedError
 from dcc_resources.qc_database import applying_together, models, reading_ahead
 from dcc_resources.qc_database.database import init_qc_database, open_qc_database
@@ -121,14 +121,15 @@ def all_together(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_session_that_applies_documents_together_comes_to_the_same_end(
     data: DataInstallation, undisturbed: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    apply, groups = uploading.apply_together, []
+    apply, groups = upload_turns.apply_prepared, []
 
     def counting(*arguments: Any) -> Any:
         groups.append(applied := apply(*arguments))
         return applied
 
-    monkeypatch.setattr(uploading, "apply_together", counting)
-    monkeypatch.setattr(uploading, "apply_document", None)
+    monkeypatch.setattr(upload_turns, "apply_prepared", counting)
+    monkeypatch.setattr(uploader, "apply_together", None)
+    monkeypatch.setattr(uploader, "apply_document", None)
     fill(data)
     data.take_up()
     assert data.ending() == undisturbed
@@ -209,14 +210,14 @@ def test_a_document_whose_reading_process_is_killed_is_read_once_more(
     deaths: int, state: str, data: DataInstallation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is not the document that is at fault, unless it happens again: then it may be."""
-    read, left = uploading.read_for_upload, [HelperEndedError("ended with -9")] * deaths
+    read, left = uploader.read_for_upload, [HelperEndedError("ended with -9")] * deaths
 
     def dying(*arguments: Any) -> Any:
         if left:
             raise left.pop()
         return read(*arguments)
 
-    monkeypatch.setattr(uploading, "read_for_upload", dying)
+    monkeypatch.setattr(uploader, "read_for_upload", dying)
     data.put("add/H.2013-10-31.1.impc.zip", specimens())
     data.put("add/H.2013-10-31.2.impc.zip", experiments("2013-10-31.2"))
     data.run()

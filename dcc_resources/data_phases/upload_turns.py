@@ -1,0 +1,132 @@
+"""Groups of small documents uploaded in their order: a server takes the rows of two at once, while a third is prepared.
+
+They are committed one after another, and what follows a group that was not written is not written either.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Final, NamedTuple
+
+from dcc_resources.data_phases.beside import Beside
+from dcc_resources.data_phases.data_session import DataSession, Recorder
+from dcc_resources.data_phases.documents import DueDocument
+from dcc_resources.data_phases.upload_groups import UploadQueue
+from dcc_resources.data_phases.uploader import Uploader, unless_it_fails
+from dcc_resources.errors import DatabaseUnreachableError
+from dcc_resources.qc_database.applying import Applied
+from dcc_resources.qc_database.applying_together import Prepared, apply_prepared
+from dcc_resources.qc_database.reading_ahead import ReadingAhead
+
+AT_ONCE: Final = 2
+"""How many groups are written at a time."""
+
+
+class _Written(NamedTuple):
+    """What became of documents that were prepared, as `apply_prepared` tells it, and how many seconds it took."""
+
+    applied: list[Applied] | None
+    seconds: float
+
+
+class _Writing(NamedTuple):
+    """Documents that were prepared and are being written; `finish` waits for that, or does it."""
+
+    documents: Sequence[DueDocument]
+    prepared: Prepared
+    finish: Callable[[], _Written]
+
+    def is_written(self) -> bool:
+        """Whether they all were, when that has come to an end."""
+        with suppress(Exception):
+            return self.finish().applied is not None
+        return False
+
+
+class GroupsInTurn:
+    """Uploads groups of the documents of `queue`, which `ahead` reads, and has `recorder` told of them.
+
+    They are written `beside`, by `AT_ONCE` threads, if by any.
+    """
+
+    def __init__(self, work: DataSession, queue: UploadQueue, ahead: ReadingAhead, recorder: Recorder, beside: Beside):
+        self._uploader = Uploader(work.qc, work.settings, ahead)
+        self._checked, self._queue, self._ahead, self._recorder = work.checked, queue, ahead, recorder
+        self._beside = beside
+        self._writing: deque[_Writing] = deque()
+
+    def upload(self, group: Sequence[DueDocument]) -> None:
+        """Begin to upload documents, after those before them; what cannot be yet goes back into the queue.
+
+        Raises DatabaseUnreachableError.
+        """
+        began = time.monotonic()
+        try:
+            prepared = self._uploader.prepare(group, self._ahead, [one.prepared for one in self._writing])
+        except DatabaseUnreachableError:
+            self.settle(())
+            raise
+        if not self.settle(group, still=AT_ONCE - 1):
+            return
+        number = 0 if prepared is None else len(prepared.documents)
+        self._queue.give_back(group[number:], alone=len(group) if prepared is None else 1)
+        if prepared is not None and number:
+            self._write(group[:number], prepared, time.monotonic() - began)
+
+    def settle(self, following: Sequence[DueDocument], still: int = 0) -> bool:
+        """Wait until so many groups at most are being written, and record what became of the others' documents.
+
+        Whether these are all uploaded; else the rest is back in the queue, before `following`. Raises
+        DatabaseUnreachableError.
+        """
+        while len(self._writing) > still:
+            one = self._writing.popleft()
+            written = unless_it_fails(one.documents, one.finish)
+            applied = None if written is None else written.applied
+            if written is not None and applied is None:
+                applied = self._apply_anew(one.documents)
+            seconds = 0.0 if written is None else written.seconds / len(one.documents)
+            self._record(one.documents, applied or (), seconds)
+            rest = one.documents[len(applied or ()) :]
+            if rest:
+                later = [document for each in self._writing for document in each.documents]
+                self._await_later()
+                self._writing.clear()
+                self._queue.give_back([*later, *following], alone=0)
+                self._queue.give_back(rest, alone=len(rest) if applied is None else 1)
+                return False
+        return True
+
+    def _apply_anew(self, documents: Sequence[DueDocument]) -> list[Applied] | None:
+        """Apply documents for which it was too late when they were to be written."""
+        self._await_later()
+        return self._uploader.upload_together(documents, self._ahead)
+
+    def _await_later(self) -> None:
+        """Wait for what is being written after documents that were not, and so is not either."""
+        for one in self._writing:
+            one.is_written()
+
+    def _record(self, documents: Sequence[DueDocument], applied: Sequence[Applied], seconds: float) -> None:
+        for document, one in zip(documents, applied, strict=False):
+            if self._checked is not None:
+                self._checked.add(one.document_id, one.noted)
+            self._recorder.add(self._uploader.fact(document, one, seconds))
+
+    def _write(self, documents: Sequence[DueDocument], prepared: Prepared, seconds: float) -> None:
+        """Begin to write what was prepared, for which it took so many seconds."""
+        is_former_written = self._writing[-1].is_written if self._writing else None
+
+        def write() -> _Written:
+            began = time.monotonic()
+            applied = apply_prepared(self._uploader.qc, prepared, is_former_written)
+            return _Written(applied, seconds + time.monotonic() - began)
+
+        if self._beside.is_another_thread:
+            self._writing.append(_Writing(documents, prepared, self._beside.begin(write)))
+        else:
+            self._writing.append(_Writing(documents, prepared, write))
+            self.settle(())
