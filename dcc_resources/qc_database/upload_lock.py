@@ -1,8 +1,9 @@
 """Who may change the QC database at a time: uploads, withdrawals and decisions alone, the two builds together.
 
-Contexts and overviews are built from what changes only under the upload lock taken alone. Each build writes to tables
-of its own, and locks the documents whose flags it writes, so that the two may share the lock; of either there is one at
-a time. SQLite has one writer at a time, so that nothing is shared there.
+What is written is committed under the lock; the rows of documents may be on their way before. Contexts and overviews
+are built from what changes only under the upload lock taken alone. Each build writes to tables of its own, and locks
+the documents whose flags it writes, so that the two may share the lock; of either there is one at a time. SQLite has
+one writer at a time, so that nothing is shared there.
 """
 
 from __future__ import annotations
