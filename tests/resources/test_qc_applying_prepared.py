@@ -26,6 +26,7 @@ from tests.databases import only_mariadb
 from tests.resources.qc_child import before_statement
 from tests.resources.qc_documents import contents, experiment, housing, line, specimen, to_apply
 from tests.resources.test_qc_applying_together import all_rows, clear
+from tests.strategies_documents import full_document
 
 EXPERIMENT, SPECIMEN = DocumentKind.EXPERIMENT, DocumentKind.SPECIMEN
 _SECONDS = 30
@@ -65,6 +66,8 @@ def files(put: Callable[..., File]) -> list[File]:
         put(EXPERIMENT, contents(experiment("E1"), experiment("E2"), line("C1"))),
         put(EXPERIMENT, contents(experiment("E2"))),
         put(SPECIMEN, contents(specimen("S4", "L2"), specimen("S3"))),
+        put(EXPERIMENT, full_document(EXPERIMENT).render()[0]),
+        put(SPECIMEN, full_document(SPECIMEN).render()[0]),
         put(EXPERIMENT, contents(experiment("E3"), housing())),
     ]
 
