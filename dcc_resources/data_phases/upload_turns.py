@@ -9,7 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 from dcc_resources.data_phases.beside import Beside
 from dcc_resources.data_phases.data_session import DataSession, Recorder
@@ -25,24 +25,18 @@ AT_ONCE: Final = 2
 """How many groups are written at a time."""
 
 
-class _Written(NamedTuple):
-    """What became of documents that were prepared, as `apply_prepared` tells it, and how many seconds it took."""
-
-    applied: list[Applied] | None
-    seconds: float
-
-
 class _Writing(NamedTuple):
-    """Documents that were prepared and are being written; `finish` waits for that, or does it."""
+    """Documents that were prepared and are being written, since when; `finish` waits for that, or does it."""
 
     documents: Sequence[DueDocument]
     prepared: Prepared
-    finish: Callable[[], _Written]
+    began: float
+    finish: Callable[[], list[Applied] | None]
 
     def is_written(self) -> bool:
         """Whether they all were, when that has come to an end."""
         with suppress(Exception):
-            return self.finish().applied is not None
+            return self.finish() is not None
         return False
 
 
@@ -57,6 +51,7 @@ class GroupsInTurn:
         self._checked, self._queue, self._ahead, self._recorder = work.checked, queue, ahead, recorder
         self._beside = beside
         self._writing: deque[_Writing] = deque()
+        self._settled = time.monotonic()
 
     def upload(self, group: Sequence[DueDocument]) -> None:
         """Begin to upload documents, after those before them; what cannot be yet goes back into the queue.
@@ -74,7 +69,7 @@ class GroupsInTurn:
         number = 0 if prepared is None else len(prepared.documents)
         self._queue.give_back(group[number:], alone=len(group) if prepared is None else 1)
         if prepared is not None and number:
-            self._write(group[:number], prepared, time.monotonic() - began)
+            self._write(group[:number], prepared, began)
 
     def settle(self, following: Sequence[DueDocument], still: int = 0) -> bool:
         """Wait until so many groups at most are being written, and record what became of the others' documents.
@@ -83,25 +78,34 @@ class GroupsInTurn:
         DatabaseUnreachableError.
         """
         while len(self._writing) > still:
-            one = self._writing.popleft()
-            written = unless_it_fails(one.documents, one.finish)
-            applied = None if written is None else written.applied
-            if written is not None and applied is None:
-                applied = self._apply_anew(one.documents)
-            seconds = 0.0 if written is None else written.seconds / len(one.documents)
-            self._record(one.documents, applied or (), seconds)
+            one = self._writing[0]
+            outcome = unless_it_fails(one.documents, lambda finish=one.finish: (finish(),))  # type: ignore[misc]
+            self._writing.popleft()
+            is_overtaken = outcome == (None,)
+            applied = self._apply_anew(one.documents) if is_overtaken else None if outcome is None else outcome[0]
+            self._record(one, applied or ())
             rest = one.documents[len(applied or ()) :]
-            if rest:
+            if rest or is_overtaken:
+                # What is being written after these is not to stand.
                 later = [document for each in self._writing for document in each.documents]
                 self._await_later()
                 self._writing.clear()
                 self._queue.give_back([*later, *following], alone=0)
                 self._queue.give_back(rest, alone=len(rest) if applied is None else 1)
-                return False
+                if rest or later or following:
+                    return False
         return True
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Where the upload is given up, have what is being written not be tried again: it may wait for a lock."""
+        for one in self._writing if kind is not None else ():
+            one.prepared.is_taken = True
+
     def _apply_anew(self, documents: Sequence[DueDocument]) -> list[Applied] | None:
-        """Apply documents for which it was too late when they were to be written."""
+        """Apply documents that were prepared for what the database is not any more."""
         self._await_later()
         return self._uploader.upload_together(documents, self._ahead)
 
@@ -110,23 +114,25 @@ class GroupsInTurn:
         for one in self._writing:
             one.is_written()
 
-    def _record(self, documents: Sequence[DueDocument], applied: Sequence[Applied], seconds: float) -> None:
-        for document, one in zip(documents, applied, strict=False):
+    def _record(self, one: _Writing, applied: Sequence[Applied]) -> None:
+        now = time.monotonic()
+        # Each second is counted once, though groups are on their way together.
+        seconds = (now - max(one.began, self._settled)) / len(one.documents)
+        self._settled = now
+        for document, outcome in zip(one.documents, applied, strict=False):
             if self._checked is not None:
-                self._checked.add(one.document_id, one.noted)
-            self._recorder.add(self._uploader.fact(document, one, seconds))
+                self._checked.add(outcome.document_id, outcome.noted)
+            self._recorder.add(self._uploader.fact(document, outcome, seconds))
 
-    def _write(self, documents: Sequence[DueDocument], prepared: Prepared, seconds: float) -> None:
-        """Begin to write what was prepared, for which it took so many seconds."""
+    def _write(self, documents: Sequence[DueDocument], prepared: Prepared, began: float) -> None:
+        """Begin to write what was prepared since `began`."""
         is_former_written = self._writing[-1].is_written if self._writing else None
 
-        def write() -> _Written:
-            began = time.monotonic()
-            applied = apply_prepared(self._uploader.qc, prepared, is_former_written)
-            return _Written(applied, seconds + time.monotonic() - began)
+        def write() -> list[Applied] | None:
+            return apply_prepared(self._uploader.qc, prepared, is_former_written)
 
         if self._beside.is_another_thread:
-            self._writing.append(_Writing(documents, prepared, self._beside.begin(write)))
+            self._writing.append(_Writing(documents, prepared, began, self._beside.begin(write)))
         else:
-            self._writing.append(_Writing(documents, prepared, write))
+            self._writing.append(_Writing(documents, prepared, began, write))
             self.settle(())

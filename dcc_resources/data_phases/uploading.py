@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from typing import Final
 
 from dcc_resources.data_outcomes import DocumentData, ZipData
@@ -80,8 +81,11 @@ def _upload_all(
 ) -> Iterator[ZipData]:
     """Apply the documents of `queue`; `there` tells of those that are stored, `lost` see `_upload`."""
     uploader = Uploader(work.qc, work.settings, queue.ahead)
-    with beside(work.qc, "QC database", AT_ONCE) as writer:
+    with ExitStack() as stack:
+        writer = stack.enter_context(beside(work.qc, "QC database", AT_ONCE))
         groups = None if queue.ahead is None else GroupsInTurn(work, queue, queue.ahead, recorder, writer)
+        if groups is not None:
+            stack.enter_context(groups)
         while queue or not (groups is None or groups.settle(())):
             work.session.check()
             group = queue.take(lost)

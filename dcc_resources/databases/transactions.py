@@ -118,10 +118,10 @@ def run_writing(engine: Engine, work: Callable[[Connection], T], *, patience_sec
 
     The whole transaction is run again, after pauses that double, when the connection is lost, another writer is in
     the way (busy, deadlock, lock wait) or the disk is full; where the disk is full or the database away, for no longer
-    than the engine's `OUTAGE_SECONDS`. So `work` must not act on anything but its connection.
-    On MySQL and MariaDB a receipt in the same transaction tells whether a commit whose answer was lost took place:
-    work is never done twice. Raises the database's `unreachable` error when patience runs out, and at once for a
-    failure that waiting does not cure.
+    than the engine's `OUTAGE_SECONDS`. So `work` must not act on anything but its connection, or know what an
+    earlier try did. On MySQL and MariaDB a receipt in the same transaction tells whether a commit whose answer was lost
+    took place: work is never done twice. Raises the database's `unreachable` error when patience runs out, and at once
+    for a failure that waiting does not cure.
     """
     patience = _Patience(engine, patience_seconds)
     receipt = _Receipt(engine) if engine.dialect.name in MYSQL_FAMILY else None

@@ -13,10 +13,12 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Final
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection, Engine, bindparam, update
 from sqlalchemy.exc import IntegrityError
 
+from dcc_resources.databases.columns import utc_now
 from dcc_resources.databases.transactions import run_reading, run_writing
+from dcc_resources.errors import InternalFaultError
 from dcc_resources.naming import Action
 from dcc_resources.qc_database.applying import COUNTED, PATIENCE_SECONDS, Applied, write_findings
 from dcc_resources.qc_database.building_process import Order
@@ -33,7 +35,7 @@ from dcc_resources.qc_database.models import Document, Lifetime, Measurement
 from dcc_resources.qc_database.row_building import NUMBERED
 from dcc_resources.qc_database.rows import BY_NAME, DOCUMENT_TABLES, ENTITY_TABLES, LIMITS, NUMBERED_TABLES
 from dcc_resources.qc_database.upload_findings import FindingsKept, Judgement, UploadFinding, judge, late
-from dcc_resources.qc_database.upload_lock import take_upload_lock
+from dcc_resources.qc_database.upload_lock import let_rows_come, take_upload_lock
 from dcc_resources.qc_database.versions import Version, current_versions
 from dcc_resources.qc_database.vocabulary import DocumentState, EntityKind
 from dcc_resources.qc_database.whole_documents import BuiltEntities, WholeDocument
@@ -50,6 +52,11 @@ MOST_BYTES: Final = 5_000_000
 
 _DOCUMENT: Final = Document.__table__
 _LIFETIME: Final = Lifetime.__tablename__
+_APPLIED_NOW: Final = (
+    update(_DOCUMENT)
+    .where(_DOCUMENT.c.id.between(bindparam("first"), bindparam("last")))
+    .values(applied_at=bindparam("now"))
+)
 _MEASUREMENT: Final = Measurement.__tablename__
 
 
@@ -110,30 +117,44 @@ def apply_prepared(
     """
 
     def apply(connection: Connection) -> list[Applied]:
+        # One try: what it waited for in vain may be what waits for it.
         if prepared.is_taken:
-            raise _OvertakenError
+            raise _OvertakenError("the first try came to nothing")
+        prepared.is_taken = True
+        let_rows_come(connection)
         if is_former_written is None:
-            take_upload_lock(connection)
+            take_upload_lock(connection, rows_have_come=True)
             _expect(connection, prepared.first_ids)
             return prepared.write(connection)
-        applied = prepared.write(connection)
+        applied = _write_ahead(connection, prepared)
         if not is_former_written():
-            raise _OvertakenError
-        take_upload_lock(connection)
-        _expect(connection, prepared.next_ids)
+            raise _OvertakenError("those before them were not written")
+        take_upload_lock(connection, rows_have_come=True)
+        # Whoever applies or undoes something writes a document; ids of other tables may have been left out.
+        _expect(connection, {_DOCUMENT.name: prepared.next_ids[_DOCUMENT.name]})
+        prepared.date(connection)
         return applied
 
     try:
         return run_writing(engine, apply, patience_seconds=patience_seconds)
-    except (_OvertakenError, IntegrityError) as error:
-        log.info("%d documents are applied anew, because others came before them. %s", len(prepared.documents), error)
+    except _OvertakenError as error:
+        log.info("%d documents are applied anew: %s.", len(prepared.documents), error)
         return None
+
+
+def _write_ahead(connection: Connection, prepared: Prepared) -> list[Applied]:
+    """Write documents that may not be the next ones; what keeps their rows out may be those of others."""
+    try:
+        return prepared.write(connection)
+    except (IntegrityError, InternalFaultError) as error:
+        raise _OvertakenError(f"rows were not taken: {error}") from error
 
 
 def _expect(connection: Connection, next_ids: NextIds) -> None:
     """Raise _OvertakenError if somebody has applied documents, by which the next ids are others."""
-    if _next_ids(connection) != next_ids:
-        raise _OvertakenError
+    found = _next_ids(connection)
+    if any(found[name] != number for name, number in next_ids.items()):
+        raise _OvertakenError("others were applied meanwhile")
 
 
 class _OvertakenError(Exception):
@@ -156,7 +177,8 @@ class Prepared:
     """Documents of which all is decided, and their rows, which are not written yet; there may be none.
 
     `first_ids` are those that their rows begin with. For documents that come after these: `next_ids`, which versions of
-    entities are current, of those that these name, and which documents take effect.
+    entities are current, of those that these name, and which documents take effect. `is_taken`: somebody tries to write
+    them, or has given that up.
     """
 
     documents: Sequence[DocumentToApply]
@@ -174,8 +196,7 @@ class Prepared:
         return [document for document, one in pairs if one.state is DocumentState.APPLIED]
 
     def write(self, connection: Connection) -> list[Applied]:
-        """Write all rows, once, within a write transaction under the upload lock; what became of the documents."""
-        self.is_taken = True
+        """Write all rows, once, in a transaction that is committed under the upload lock; what became of them."""
         if not self.documents:
             return []
         rows = [
@@ -187,6 +208,11 @@ class Prepared:
         for document, one in zip(self.documents, self.applied, strict=True):
             write_findings(connection, document, one.document_id, one.findings)
         return self.applied
+
+    def date(self, connection: Connection) -> None:
+        """Have documents that were written before the upload lock was taken be applied now, in their order."""
+        ids = [one.document_id for one in self.applied]
+        connection.execute(_APPLIED_NOW, {"first": ids[0], "last": ids[-1], "now": utc_now()})
 
 
 def _prepare(

@@ -1,8 +1,8 @@
 """Rows by the million into one transaction: the fastest way that each database has, in memory that does not grow.
 
 Whoever writes gives the rows their ids: `Counters` goes on from the highest id of a table, which is safe under the
-upload lock. SQLite takes rows fastest from its driver, MySQL and MariaDB from a file (LOAD DATA LOCAL INFILE); where
-the server allows no such file, and for few rows, from INSERT statements of many rows.
+upload lock, or where it is looked at again under it. SQLite takes rows fastest from its driver, MySQL and MariaDB from
+a file (LOAD DATA LOCAL INFILE); where the server allows no such file, and for few rows, from INSERT statements of many.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _REFUSES_FILES: Final = "dcc_refuses_files"
 
 
 class Counters:
-    """The next ids of tables, each read once; only for whoever holds the upload lock."""
+    """The next ids of tables, each read once; for whoever holds the upload lock or looks again under it."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -59,7 +59,7 @@ class Counters:
 
 
 class BulkInserter:
-    """Takes rows and writes them in chunks on `connection`, in whose transaction they are.
+    """Takes rows and writes them in chunks on `connection`, or on that which `flush` is given, in its transaction.
 
     `tables` in an order in which parents come before their children. Rows of an entity need not be added in any order,
     but `flush` must be called before they are read, and at the end. What the database refuses is raised as SQLAlchemy's

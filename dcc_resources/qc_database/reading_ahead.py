@@ -3,8 +3,8 @@
 The processes, one or several that take turns (`reading_turns`), go through the documents in their order, and are ahead
 by what their pipes hold. They give rows the ids that they have when documents are applied one after the other by nobody
 else. Where that is not so, because a document was refused, held or applied before, or because somebody else applied
-one, they are started again with the right ids: what they had built is only taken when its ids are found right under the
-upload lock. They end with their documents, when they are told to, and when this process goes.
+one, they are started again with the right ids: what they had built is only taken where its ids are right, which the
+upload lock confirms. They end with their documents, when they are told to, and when this process goes.
 
 Small documents that are to be applied together with others come whole (`whole_documents`), others bit by bit. While one
 has one whole, it may note something about it: what, says a module that names how to look at documents (`Looking`).

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 from sqlalchemy import Connection, select
 
-from dcc_resources.data_phases import data_session, upload_groups, upload_turns
+from dcc_resources.data_phases import data_session, upload_groups, upload_turns, uploader
 from dcc_resources.data_phases.session_data import take_up_data
 from dcc_resources.errors import QcDatabaseUnreachableError, SessionLostError
+from dcc_resources.naming import Action, DocumentKind
 from dcc_resources.qc_database import models, reading_ahead
+from dcc_resources.qc_database.applying import Applied, apply_document
+from dcc_resources.qc_database.applying_together import Prepared
 from dcc_resources.sessions import open_session
 from dcc_resources.tracker.models import DocumentReopening
 from dcc_resources.tracker.reference import Phase
 from tests.data_installations import DataInstallation, experiments, specimens
 from tests.databases import only_mariadb
+from tests.resources.qc_documents import contents, experiment, to_apply
 
 GROUPS = 4
 _SECONDS = 30
@@ -172,8 +177,8 @@ def test_a_qc_database_that_goes_away_meanwhile_leaves_no_document_as_if_it_were
 def test_a_group_that_is_not_written_is_uploaded_before_those_that_follow_it(
     waiting: DataInstallation, monkeypatch: pytest.MonkeyPatch, how: str, nth: int
 ) -> None:
-    apply = upload_turns.apply_prepared
-    calls = iter(range(1_000))
+    apply, anew = upload_turns.apply_prepared, uploader.apply_together
+    calls, applied_anew = iter(range(1_000)), []
 
     def applying(*arguments: Any) -> Any:
         if next(calls) != nth:
@@ -182,11 +187,75 @@ def test_a_group_that_is_not_written_is_uploaded_before_those_that_follow_it(
             raise ArithmeticError("a fault")
         return None
 
+    def applying_anew(*arguments: Any) -> Any:
+        applied_anew.append(arguments)
+        return anew(*arguments)
+
     monkeypatch.setattr(upload_turns, "apply_prepared", applying)
+    monkeypatch.setattr(uploader, "apply_together", applying_anew)
     waiting.take_up(Phase.UPLOAD)
+    # What follows is prepared anew, and then goes on as before.
+    assert len(applied_anew) == (how == "is overtaken")
     assert set(waiting.documents().values()) == {"upload done"}
     names = [f"H.2013-10-31.{inc}.{kind}.impc.xml" for inc, kind in _NAMES]
     assert [name for _, name in sorted(waiting.rows(models.Document, "id", "file_name"))] == names
+
+
+@only_mariadb
+def test_an_upload_that_is_given_up_does_not_have_groups_that_wait_be_tried_again(
+    waiting: DataInstallation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, given_up = threading.Event(), []
+
+    def waits(_: Any, prepared: Prepared, *__: Any) -> None:
+        begun.set()
+        ends = time.monotonic() + _SECONDS
+        while not prepared.is_taken and time.monotonic() < ends:
+            time.sleep(0.01)
+        given_up.append(prepared.is_taken)
+
+    def fail(batch: Sequence[Any], shown: Sequence[Any]) -> None:
+        if not batch and len(shown) == 1:
+            assert begun.wait(_SECONDS)
+            raise SessionLostError("lost")
+
+    with monkeypatch.context() as patch:
+        around_writing(patch, fail)
+        patch.setattr(upload_turns, "apply_prepared", waits)
+        with pytest.raises(SessionLostError):
+            waiting.take_up(Phase.UPLOAD)
+    assert set(given_up) == {True}
+    assert all_is_well(waiting)
+
+
+@only_mariadb
+def test_others_who_apply_have_their_turn_while_one_group_follows_another(
+    data: DataInstallation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They wait for the two groups that are on their way, and those that follow wait for them."""
+    groups, last = 12, 10
+    for inc in range(groups):
+        stem = f"2013-10-31.{inc}"
+        data.put(f"add/H.{stem}.impc.zip", experiments(stem, first=inc, animals=1))
+    data.validate()
+    other = to_apply(Action.ADD, DocumentKind.EXPERIMENT, zip_file="H.2013-11-30.1.impc.zip")
+    by_others: list[Applied] = []
+    thread = threading.Thread(
+        target=lambda: by_others.append(apply_document(data.qc, other, lambda: contents(experiment("E1"))))
+    )
+
+    def look(number: int) -> None:
+        if number == 2:
+            thread.start()
+        elif number == last:
+            thread.join(_SECONDS)
+
+    around_groups(monkeypatch, look)
+    data.take_up(Phase.UPLOAD)
+    assert not thread.is_alive()
+    assert by_others[0].document_id < last
+    assert len(data.rows(models.Document, "id")) == groups + 1
+    assert set(data.documents().values()) == {"upload done"}
 
 
 def test_no_thread_is_left_when_nobody_listens_any_more(waiting: DataInstallation) -> None:

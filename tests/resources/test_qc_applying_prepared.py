@@ -20,6 +20,7 @@ from dcc_resources.qc_database.applying import Applied, DocumentToApply, apply_d
 from dcc_resources.qc_database.applying_together import Build, Prepared, apply_prepared, prepare_together
 from dcc_resources.qc_database.building_process import Order
 from dcc_resources.qc_database.reading import read_document
+from dcc_resources.qc_database.upload_lock import let_rows_come, take_upload_lock
 from dcc_resources.qc_database.whole_documents import WholeDocument, build_whole, read_whole
 from dcc_resources.qc_database.writing_xml import write_document
 from tests.databases import only_mariadb
@@ -182,6 +183,19 @@ def test_what_others_apply_first_has_documents_prepared_anew(
     assert applied[-1].refused == 2
 
 
+def await_waiting(engine: Engine, number: int) -> None:
+    """Wait until so many transactions wait for locks."""
+    waits = text("SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'")
+    ends = time.monotonic() + _SECONDS
+    found = -1
+    while found < number and time.monotonic() < ends:
+        # The server looks anew only where nobody has looked for a tenth of a second.
+        time.sleep(0.2)
+        with engine.connect() as connection:
+            found = connection.scalar(waits) or 0
+    assert found == number
+
+
 @only_mariadb
 def test_others_who_want_the_same_ids_meanwhile_and_the_documents_do_not_wait_for_each_other(
     qc_database: Engine, files: list[File], put: Callable[..., File]
@@ -192,15 +206,8 @@ def test_others_who_want_the_same_ids_meanwhile_and_the_documents_do_not_wait_fo
 
     def have_another_wait() -> bool:
         thread.start()
-        waits = text("SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'")
-        ends = time.monotonic() + _SECONDS
-        while time.monotonic() < ends:
-            # The server looks anew only where nobody has looked for a tenth of a second.
-            time.sleep(0.2)
-            with qc_database.connect() as connection:
-                if connection.scalar(waits):
-                    return True
-        return False
+        await_waiting(qc_database, 1)
+        return True
 
     applied = apply_prepared(qc_database, prepared, have_another_wait)
     thread.join(_SECONDS / 2)
@@ -213,6 +220,43 @@ def test_others_who_want_the_same_ids_meanwhile_and_the_documents_do_not_wait_fo
     rows = all_rows(qc_database)
     for name in ("document", "measurement", "experiment", "lifetime", "procedure_run"):
         assert [row[0] for row in rows[name]] == list(range(1, len(rows[name]) + 1))
+
+
+def test_ids_that_were_given_to_nothing_keep_nobody_from_being_written(qc_database: Engine, files: list[File]) -> None:
+    first = prepare(qc_database, files[:2])
+    with_gap = replace(first, next_ids=first.next_ids | {"line": first.next_ids["line"] + 3})
+    second = prepare(qc_database, files[2:], [with_gap])
+    assert apply_prepared(qc_database, first) is not None
+    assert apply_prepared(qc_database, second, lambda: True) is not None
+
+
+@only_mariadb
+def test_who_wants_the_lock_waits_for_rows_on_their_way_and_later_rows_wait_for_them(qc_database: Engine) -> None:
+    order: list[str] = []
+
+    def wait_for_lock() -> None:
+        with qc_database.begin() as connection:
+            take_upload_lock(connection)
+            order.append("lock")
+
+    def bring_rows() -> None:
+        with qc_database.begin() as connection:
+            let_rows_come(connection)
+            order.append("rows")
+
+    bring_rows()
+    others = [threading.Thread(target=wait_for_lock), threading.Thread(target=bring_rows)]
+    with qc_database.begin() as connection:
+        let_rows_come(connection)
+        bring_rows()
+        for number, one in enumerate(others, start=1):
+            one.start()
+            await_waiting(qc_database, number)
+        take_upload_lock(connection, rows_have_come=True)
+        order.append("committed")
+    for one in others:
+        one.join(_SECONDS)
+    assert order == ["rows", "rows", "committed", "lock", "rows"]
 
 
 def test_what_is_on_its_way_already_goes_by_itself(qc_database: Engine, files: list[File]) -> None:
