@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from dcc_cli.context import settings_from_environment
 
 ENDS = "time.sleep(0.5); note(str(child.poll())); child.kill()"
 STAYS = "time.sleep(600)"
+_HEARD_SECONDS = 10
 MODULE = """
 import subprocess, sys, time
 from pathlib import Path
@@ -35,6 +37,10 @@ def stop(folder: Path, monkeypatch: pytest.MonkeyPatch, end: str) -> str:
     with dagster_processes.running(settings, "with_a_child", [str(noted)]) as process:
         dagster_processes.wait_until(process, lambda: noted.exists() and noted.read_text() == "up")
         group = process.pid
+    # One that was killed is there until whoever inherited it has heard of its end.
+    ends = time.monotonic() + _HEARD_SECONDS
+    while dagster_processes._signal_group(group, 0) and time.monotonic() < ends:
+        time.sleep(0.05)
     assert not dagster_processes._signal_group(group, 0)
     return noted.read_text()
 
