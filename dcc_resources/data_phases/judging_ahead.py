@@ -9,13 +9,14 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Final, NamedTuple
 
 from sqlalchemy import Connection
 
+from dcc_resources.data_phases.beside import Beside, beside
 from dcc_resources.data_phases.data_session import DataSession
 from dcc_resources.data_phases.documents import DueDocument
 from dcc_resources.data_phases.qc_documents import QcDocument
@@ -24,7 +25,6 @@ from dcc_resources.errors import DatabaseUnreachableError, NotFoundError
 from dcc_resources.integrity.checking_ahead import Checked
 from dcc_resources.integrity.judging import Basis, Judgement
 from dcc_resources.integrity.judging_together import Found, judge_together, newest_document
-from dcc_resources.log_context import in_log_context
 
 log = logging.getLogger(__name__)
 
@@ -80,9 +80,9 @@ class JudgingAhead:
     writers, the session does it, and the waiting.
     """
 
-    def __init__(self, work: DataSession, basis: Basis, pool: ThreadPoolExecutor | None) -> None:
-        self._work, self._basis, self._pool = work, basis, pool
-        self._begun: deque[tuple[Portion, Future[Judged]]] = deque()
+    def __init__(self, work: DataSession, basis: Basis, beside: Beside) -> None:
+        self._work, self._basis, self._beside = work, basis, beside
+        self._begun: deque[tuple[Portion, Callable[[], Judged]]] = deque()
 
     def judge(self, portion: Portion) -> Iterator[Judged]:
         """Begin with a portion; what came of those before it, as far as they had to be waited for.
@@ -90,12 +90,12 @@ class JudgingAhead:
         Raises the `unreachable` error of the QC database, and SessionLostError.
         """
         self._work.session.check()
-        if self._pool is None:
+        if not self._beside.is_another_thread:
             yield self._judge(portion, self._work.settings.database_retry)
             return
         while len(self._begun) >= _AT_ONCE:
             yield self._first()
-        self._begun.append((portion, self._pool.submit(in_log_context(self._judge), portion, 0.0)))
+        self._begun.append((portion, self._beside.begin(partial(self._judge, portion, 0.0))))
 
     def rest(self) -> Iterator[Judged]:
         """What came of the portions that were begun with; raises what `judge` does."""
@@ -105,7 +105,7 @@ class JudgingAhead:
     def _first(self) -> Judged:
         portion, judged = self._begun.popleft()
         try:
-            return judged.result()
+            return judged()
         except DatabaseUnreachableError as error:
             log.info("%d documents are judged once more: %s", len(portion), error)
             return self._judge(portion, self._work.settings.database_retry)
@@ -135,11 +135,5 @@ def judging_ahead(work: DataSession, basis: Basis) -> Generator[JudgingAhead]:
 
     SQLite, which has one writer at a time and works in this process, does it in the caller's own thread.
     """
-    if work.qc.dialect.name == "sqlite":
-        yield JudgingAhead(work, basis, None)
-        return
-    pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="judge ahead")
-    try:
-        yield JudgingAhead(work, basis, pool)
-    finally:
-        pool.shutdown(cancel_futures=True)
+    with beside(work.qc, "judge ahead", _AT_ONCE) as threads:
+        yield JudgingAhead(work, basis, threads)

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from typing import Final, NamedTuple, Self
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Final, NamedTuple
 
-from dcc_resources.data_phases.beside import Beside
+from dcc_resources.data_phases.beside import Beside, beside
 from dcc_resources.data_phases.data_session import DataSession, Recorder
 from dcc_resources.data_phases.documents import DueDocument
 from dcc_resources.data_phases.upload_groups import UploadQueue
@@ -21,35 +21,45 @@ from dcc_resources.qc_database.applying import Applied
 from dcc_resources.qc_database.applying_together import Prepared, apply_prepared
 from dcc_resources.qc_database.reading_ahead import ReadingAhead
 
-AT_ONCE: Final = 2
+_AT_ONCE: Final = 2
 """How many groups are written at a time."""
 
 
 class _Writing(NamedTuple):
-    """Documents that were prepared and are being written, since when; `finish` waits for that, or does it."""
+    """Documents that were prepared and are being written, since when.
+
+    `finish` waits for that, or does it: what became of them, nothing where they are to be applied anew.
+    """
 
     documents: Sequence[DueDocument]
     prepared: Prepared
     began: float
-    finish: Callable[[], list[Applied] | None]
+    finish: Callable[[], list[Applied]]
 
     def is_written(self) -> bool:
         """Whether they all were, when that has come to an end."""
         with suppress(Exception):
-            return self.finish() is not None
+            return bool(self.finish())
         return False
 
 
 class GroupsInTurn:
     """Uploads groups of the documents of `queue`, which `ahead` reads, and has `recorder` told of them.
 
-    They are written `beside`, by `AT_ONCE` threads, if by any.
+    They are written `beside`, by `_AT_ONCE` threads, if by any.
     """
 
-    def __init__(self, work: DataSession, queue: UploadQueue, ahead: ReadingAhead, recorder: Recorder, beside: Beside):
-        self._uploader = Uploader(work.qc, work.settings, ahead)
-        self._checked, self._queue, self._ahead, self._recorder = work.checked, queue, ahead, recorder
-        self._beside = beside
+    def __init__(
+        self,
+        work: DataSession,
+        uploader: Uploader,
+        queue: UploadQueue,
+        ahead: ReadingAhead,
+        recorder: Recorder,
+        beside: Beside,
+    ) -> None:
+        self._uploader, self._queue, self._ahead, self._recorder = uploader, queue, ahead, recorder
+        self._checked, self._beside = work.checked, beside
         self._writing: deque[_Writing] = deque()
         self._settled = time.monotonic()
 
@@ -64,7 +74,7 @@ class GroupsInTurn:
         except DatabaseUnreachableError:
             self.settle(())
             raise
-        if not self.settle(group, still=AT_ONCE - 1):
+        if not self.settle(group, still=_AT_ONCE - 1):
             return
         number = 0 if prepared is None else len(prepared.documents)
         self._queue.give_back(group[number:], alone=len(group) if prepared is None else 1)
@@ -79,10 +89,11 @@ class GroupsInTurn:
         """
         while len(self._writing) > still:
             one = self._writing[0]
-            outcome = unless_it_fails(one.documents, lambda finish=one.finish: (finish(),))  # type: ignore[misc]
+            applied = unless_it_fails(one.documents, one.finish)
             self._writing.popleft()
-            is_overtaken = outcome == (None,)
-            applied = self._apply_anew(one.documents) if is_overtaken else None if outcome is None else outcome[0]
+            is_overtaken = applied is not None and not applied
+            if is_overtaken:
+                applied = self._apply_anew(one.documents)
             self._record(one, applied or ())
             rest = one.documents[len(applied or ()) :]
             if rest or is_overtaken:
@@ -96,12 +107,9 @@ class GroupsInTurn:
                     return False
         return True
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Where the upload is given up, have what is being written not be tried again: it may wait for a lock."""
-        for one in self._writing if kind is not None else ():
+    def give_up(self) -> None:
+        """Have what is being written not be tried again: it may wait for a lock."""
+        for one in self._writing:
             one.prepared.is_taken = True
 
     def _apply_anew(self, documents: Sequence[DueDocument]) -> list[Applied] | None:
@@ -126,13 +134,40 @@ class GroupsInTurn:
 
     def _write(self, documents: Sequence[DueDocument], prepared: Prepared, began: float) -> None:
         """Begin to write what was prepared since `began`."""
-        is_former_written = self._writing[-1].is_written if self._writing else None
+        former = self._writing[-1] if self._writing else None
 
-        def write() -> list[Applied] | None:
-            return apply_prepared(self._uploader.qc, prepared, is_former_written)
+        def write() -> list[Applied]:
+            try:
+                if former is None:
+                    return apply_prepared(self._uploader.qc, prepared) or []
+                # Rows that came first might keep those away that they wait for.
+                former.prepared.rows_come.wait()
+                return apply_prepared(self._uploader.qc, prepared, former.is_written) or []
+            finally:
+                prepared.rows_come.set()
 
         if self._beside.is_another_thread:
             self._writing.append(_Writing(documents, prepared, began, self._beside.begin(write)))
         else:
             self._writing.append(_Writing(documents, prepared, began, write))
             self.settle(())
+
+
+@contextmanager
+def groups_in_turn(
+    work: DataSession, uploader: Uploader, queue: UploadQueue, recorder: Recorder
+) -> Generator[GroupsInTurn | None]:
+    """What uploads groups of the documents of `queue`; None where these are too little to be read ahead.
+
+    When the block is left, none is being written any more; where it is left by an error, none is tried again.
+    """
+    if queue.ahead is None:
+        yield None
+        return
+    with beside(work.qc, "QC database", _AT_ONCE) as threads:
+        groups = GroupsInTurn(work, uploader, queue, queue.ahead, recorder, threads)
+        try:
+            yield groups
+        except BaseException:
+            groups.give_up()
+            raise

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
 from typing import Final
 
 from dcc_resources.data_outcomes import DocumentData, ZipData
@@ -21,7 +20,7 @@ from dcc_resources.data_phases.data_session import DataSession, Fact, Recorder
 from dcc_resources.data_phases.documents import DueDocument
 from dcc_resources.data_phases.qc_documents import QcDocument, documents_of
 from dcc_resources.data_phases.upload_groups import UploadQueue
-from dcc_resources.data_phases.upload_turns import AT_ONCE, GroupsInTurn
+from dcc_resources.data_phases.upload_turns import groups_in_turn
 from dcc_resources.data_phases.uploader import HELD, Uploader, failed_upload
 from dcc_resources.errors import (
     DatabaseUnreachableError,
@@ -81,11 +80,7 @@ def _upload_all(
 ) -> Iterator[ZipData]:
     """Apply the documents of `queue`; `there` tells of those that are stored, `lost` see `_upload`."""
     uploader = Uploader(work.qc, work.settings, queue.ahead)
-    with ExitStack() as stack:
-        writer = stack.enter_context(beside(work.qc, "QC database", AT_ONCE))
-        groups = None if queue.ahead is None else GroupsInTurn(work, queue, queue.ahead, recorder, writer)
-        if groups is not None:
-            stack.enter_context(groups)
+    with groups_in_turn(work, uploader, queue, recorder) as groups:
         while queue or not (groups is None or groups.settle(())):
             work.session.check()
             group = queue.take(lost)

@@ -8,8 +8,9 @@ large, or cannot be read or stored as they are. A failure leaves nothing of any 
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 from typing import Final
 
@@ -122,16 +123,17 @@ def apply_prepared(
             raise _OvertakenError("the first try came to nothing")
         prepared.is_taken = True
         let_rows_come(connection)
+        prepared.rows_come.set()
         if is_former_written is None:
             take_upload_lock(connection, rows_have_come=True)
-            _expect(connection, prepared.first_ids)
+            _expect(_next_ids(connection) == prepared.first_ids)
             return prepared.write(connection)
         applied = _write_ahead(connection, prepared)
         if not is_former_written():
             raise _OvertakenError("those before them were not written")
         take_upload_lock(connection, rows_have_come=True)
         # Whoever applies or undoes something writes a document; ids of other tables may have been left out.
-        _expect(connection, {_DOCUMENT.name: prepared.next_ids[_DOCUMENT.name]})
+        _expect(Counters(connection).following(_DOCUMENT) == prepared.next_ids[_DOCUMENT.name])
         prepared.date(connection)
         return applied
 
@@ -150,10 +152,9 @@ def _write_ahead(connection: Connection, prepared: Prepared) -> list[Applied]:
         raise _OvertakenError(f"rows were not taken: {error}") from error
 
 
-def _expect(connection: Connection, next_ids: NextIds) -> None:
-    """Raise _OvertakenError if somebody has applied documents, by which the next ids are others."""
-    found = _next_ids(connection)
-    if any(found[name] != number for name, number in next_ids.items()):
+def _expect(are_next: bool) -> None:
+    """Raise _OvertakenError if the ids of documents are not the next ones, because others were applied."""
+    if not are_next:
         raise _OvertakenError("others were applied meanwhile")
 
 
@@ -178,7 +179,7 @@ class Prepared:
 
     `first_ids` are those that their rows begin with. For documents that come after these: `next_ids`, which versions of
     entities are current, of those that these name, and which documents take effect. `is_taken`: somebody tries to write
-    them, or has given that up.
+    them, or has given that up. `rows_come` is set once those of documents after these may come too.
     """
 
     documents: Sequence[DocumentToApply]
@@ -188,6 +189,7 @@ class Prepared:
     current: Mapping[EntityKind, Mapping[Key, Version]]
     bulk: BulkInserter
     is_taken: bool = False
+    rows_come: threading.Event = field(default_factory=threading.Event)
 
     @property
     def effective(self) -> list[DocumentToApply]:

@@ -8,13 +8,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing import get_context
 from multiprocessing.process import BaseProcess
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import Engine
 from sqlalchemy.event import listen, remove
 
 from dcc_resources.qc_database.database import open_qc_database
 from dcc_resources.settings import Settings
+
+T = TypeVar("T")
 
 _fork = get_context("fork")
 event = _fork.Event
@@ -62,6 +64,25 @@ def before_statement(engine: Engine, number: int, act: Callable[[], None]) -> It
         yield seen
     finally:
         remove(engine, "before_cursor_execute", count)
+
+
+def fail_at_each_statement(engine: Engine, work: Callable[[], T], look: Callable[[], None]) -> tuple[T, int]:
+    """Do `work` with a failure at its first statement, then at its second one, and so on, until there is none.
+
+    `look` is called after each failure. What came of the work at last, and how often it failed.
+    """
+
+    def fail() -> None:
+        raise OSError("the disk is gone")
+
+    number = 0
+    while True:
+        try:
+            with before_statement(engine, number, fail):
+                return work(), number
+        except OSError:
+            number += 1
+            look()
 
 
 def die() -> None:

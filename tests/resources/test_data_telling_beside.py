@@ -14,7 +14,7 @@ from dcc_resources.data_phases import data_session, upload_groups, upload_turns,
 from dcc_resources.data_phases.session_data import take_up_data
 from dcc_resources.errors import QcDatabaseUnreachableError, SessionLostError
 from dcc_resources.naming import Action, DocumentKind
-from dcc_resources.qc_database import models, reading_ahead
+from dcc_resources.qc_database import applying_together, models, reading_ahead
 from dcc_resources.qc_database.applying import Applied, apply_document
 from dcc_resources.qc_database.applying_together import Prepared
 from dcc_resources.sessions import open_session
@@ -199,6 +199,28 @@ def test_a_group_that_is_not_written_is_uploaded_before_those_that_follow_it(
     assert set(waiting.documents().values()) == {"upload done"}
     names = [f"H.2013-10-31.{inc}.{kind}.impc.xml" for inc, kind in _NAMES]
     assert [name for _, name in sorted(waiting.rows(models.Document, "id", "file_name"))] == names
+
+
+@only_mariadb
+def test_the_rows_of_a_group_come_once_those_of_the_group_before_it_do(
+    waiting: DataInstallation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    come, calls = applying_together.let_rows_come, iter(range(1_000))
+    second_has_come, order = threading.Event(), []
+
+    def slowly(connection: Connection) -> None:
+        number = next(calls)
+        if number == 0:
+            second_has_come.wait(1)
+        come(connection)
+        order.append(number)
+        if number == 1:
+            second_has_come.set()
+
+    monkeypatch.setattr(applying_together, "let_rows_come", slowly)
+    waiting.take_up(Phase.UPLOAD)
+    assert order == list(range(GROUPS))
+    assert set(waiting.documents().values()) == {"upload done"}
 
 
 @only_mariadb

@@ -5,9 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date
-from hashlib import md5
 from pathlib import Path
 from typing import Any
 
@@ -15,43 +14,26 @@ import pytest
 from sqlalchemy import Engine, text
 
 from dcc_cli.demo.submissions import experiment_document, specimen_document
-from dcc_resources.naming import Action, DocumentKind
-from dcc_resources.qc_database.applying import Applied, DocumentToApply, apply_document
+from dcc_resources.naming import DocumentKind
+from dcc_resources.qc_database.applying import Applied
 from dcc_resources.qc_database.applying_together import Build, Prepared, apply_prepared, prepare_together
 from dcc_resources.qc_database.building_process import Order
-from dcc_resources.qc_database.reading import read_document
 from dcc_resources.qc_database.upload_lock import let_rows_come, take_upload_lock
 from dcc_resources.qc_database.whole_documents import WholeDocument, build_whole, read_whole
-from dcc_resources.qc_database.writing_xml import write_document
 from tests.databases import only_mariadb
-from tests.resources.qc_child import before_statement
-from tests.resources.qc_documents import contents, experiment, housing, line, specimen, to_apply
-from tests.resources.test_qc_applying_together import all_rows, clear
+from tests.resources.qc_child import fail_at_each_statement
+from tests.resources.qc_documents import contents, experiment, housing, line, specimen
+from tests.resources.qc_files import File, all_rows, alone, clear, file_maker
 from tests.strategies_documents import full_document
 
 EXPERIMENT, SPECIMEN = DocumentKind.EXPERIMENT, DocumentKind.SPECIMEN
 _SECONDS = 30
 
 
-@dataclass(frozen=True)
-class File:
-    """A document and where it lies."""
-
-    document: DocumentToApply
-    path: Path
-
-
 @pytest.fixture
 def put(tmp_path: Path) -> Callable[..., File]:
     """Makes a file of a document's text, or of what it says."""
-
-    def put(kind: DocumentKind, said: bytes | list[Any], **options: Any) -> File:
-        document = to_apply(Action.ADD, kind, **options)
-        path = tmp_path / document.file_name
-        path.write_bytes(said if isinstance(said, bytes) else write_document(kind, said))
-        return File(replace(document, md5=md5(path.read_bytes()).hexdigest()), path)
-
-    return put
+    return file_maker(tmp_path)
 
 
 @pytest.fixture
@@ -87,10 +69,6 @@ def building(files: Sequence[File]) -> Build:
 
 def prepare(engine: Engine, files: Sequence[File], former: Sequence[Prepared] = ()) -> Prepared:
     return prepare_together(engine, [one.document for one in files], building(files), former, patience_seconds=5)
-
-
-def alone(engine: Engine, one: File) -> Applied:
-    return apply_document(engine, one.document, lambda: read_document(one.path, one.document.kind), patience_seconds=5)
 
 
 def one_by_one(engine: Engine, files: Sequence[File]) -> tuple[list[Applied], dict[str, list[tuple[Any, ...]]]]:
@@ -268,20 +246,15 @@ def test_what_is_on_its_way_already_goes_by_itself(qc_database: Engine, files: l
 def test_a_failure_at_any_statement_leaves_nothing(qc_database: Engine, files: list[File]) -> None:
     before = all_rows(qc_database)
 
-    def fail() -> None:
-        raise OSError("the disk is gone")
+    prepared = [prepare(qc_database, files)]
 
-    number = 0
-    while True:
-        prepared = prepare(qc_database, files)
-        try:
-            with before_statement(qc_database, number, fail):
-                applied = apply_prepared(qc_database, prepared, lambda: True)
-        except OSError:
-            number += 1
-            assert all_rows(qc_database) == before
-        else:
-            break
+    def nothing_is_left() -> None:
+        assert all_rows(qc_database) == before
+        prepared.append(prepare(qc_database, files))
+
+    applied, number = fail_at_each_statement(
+        qc_database, lambda: apply_prepared(qc_database, prepared[-1], lambda: True), nothing_is_left
+    )
     assert number > 5
     assert applied is not None
     assert len(applied) == len(files)

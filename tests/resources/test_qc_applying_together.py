@@ -6,51 +6,35 @@ import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date
-from hashlib import md5
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, select, text
+from sqlalchemy import Engine
 
 from dcc_cli.demo.submissions import experiment_document, specimen_document
 from dcc_resources.errors import NotWellFormedError, QcDatabaseUnreachableError
 from dcc_resources.helper_process import Helper
-from dcc_resources.naming import Action, DocumentKind
+from dcc_resources.naming import DocumentKind
 from dcc_resources.qc_database import reading_ahead, reading_turns
-from dcc_resources.qc_database.applying import Applied, DocumentToApply, apply_document
+from dcc_resources.qc_database.applying import Applied, apply_document
 from dcc_resources.qc_database.applying_together import apply_together
 from dcc_resources.qc_database.building_process import Order
-from dcc_resources.qc_database.models import Document, Finding
-from dcc_resources.qc_database.reading import read_document
-from dcc_resources.qc_database.reading_ahead import ReadingAhead, Waiting
-from dcc_resources.qc_database.rows import DOCUMENT_TABLES
+from dcc_resources.qc_database.models import Document
+from dcc_resources.qc_database.reading_ahead import ReadingAhead
 from dcc_resources.qc_database.vocabulary import DocumentState
 from dcc_resources.qc_database.whole_documents import WholeDocument
-from dcc_resources.qc_database.writing_xml import write_document
 from tests.databases import only_mariadb
 from tests.resources.noted_helpers import note_helpers
-from tests.resources.qc_child import before_statement
-from tests.resources.qc_documents import contents, experiment, housing, line, specimen, to_apply
+from tests.resources.qc_child import fail_at_each_statement
+from tests.resources.qc_documents import contents, experiment, housing, line, specimen
+from tests.resources.qc_files import File, all_rows, alone, clear, file_maker
 from tests.strategies_documents import full_document
 
 EXPERIMENT, SPECIMEN = DocumentKind.EXPERIMENT, DocumentKind.SPECIMEN
 LATE, REFUSED = "Q5", DocumentState.REFUSED
-_TIMES = {"applied_at", "created"}
-
-
-@dataclass(frozen=True)
-class File:
-    """A document and where it lies."""
-
-    document: DocumentToApply
-    path: Path
-
-    @property
-    def waiting(self) -> Waiting:
-        return Waiting(self.path, self.document.kind, self.path.stat().st_size, self.document.md5)
 
 
 @pytest.fixture(autouse=True)
@@ -64,14 +48,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[Helper]:
 @pytest.fixture
 def put(tmp_path: Path) -> Callable[..., File]:
     """Makes a file of a document's text, or of what it says."""
-
-    def put(kind: DocumentKind, said: bytes | list[Any], **options: Any) -> File:
-        document = to_apply(Action.ADD, kind, **options)
-        path = tmp_path / document.file_name
-        path.write_bytes(said if isinstance(said, bytes) else write_document(kind, said))
-        return File(replace(document, md5=md5(path.read_bytes()).hexdigest()), path)
-
-    return put
+    return file_maker(tmp_path)
 
 
 @pytest.fixture
@@ -89,36 +66,6 @@ def together(engine: Engine, files: Sequence[File], ahead: ReadingAhead) -> list
         return ahead.read_whole([one.path for one in files[:number]], order)
 
     return apply_together(engine, [one.document for one in files], build, patience_seconds=5)
-
-
-def alone(engine: Engine, one: File) -> Applied:
-    return apply_document(engine, one.document, lambda: read_document(one.path, one.document.kind), patience_seconds=5)
-
-
-def all_rows(engine: Engine) -> dict[str, list[tuple[Any, ...]]]:
-    """All rows but when they were written."""
-    with engine.connect() as connection:
-        return {
-            table.name: [
-                tuple(row)
-                for row in connection.execute(
-                    select(*(column for column in table.c if column.name not in _TIMES)).order_by(*table.primary_key)
-                )
-            ]
-            for table in (Document.__table__, *DOCUMENT_TABLES, Finding.__table__)
-        }
-
-
-def clear(engine: Engine) -> None:
-    """Remove all documents, so that the next one's rows get the same ids."""
-    with engine.begin() as connection:
-        for table in (Finding.__table__, *reversed(DOCUMENT_TABLES), Document.__table__):
-            name = connection.dialect.identifier_preparer.format_table(table)
-            connection.execute(text(f"DELETE FROM {name}"))
-        if connection.dialect.name == "sqlite":
-            connection.execute(text("DELETE FROM sqlite_sequence"))
-        else:
-            connection.execute(text("ALTER TABLE finding AUTO_INCREMENT = 1"))
 
 
 @pytest.mark.parametrize("large", [0, 10_000_000], ids=["read ahead", "read here"])
@@ -222,20 +169,13 @@ def test_a_failure_at_any_statement_leaves_nothing_and_they_can_be_applied_again
     files.append(put(EXPERIMENT, contents(experiment("E1"), experiment("E2"), line("C1"))))
     before = all_rows(qc_database)
 
-    def fail() -> None:
-        raise OSError("the disk is gone")
+    def nothing_is_left() -> None:
+        assert all_rows(qc_database) == before
 
-    number = 0
     with reading(files) as ahead:
-        while True:
-            try:
-                with before_statement(qc_database, number, fail):
-                    applied = together(qc_database, files, ahead)
-            except OSError:
-                number += 1
-                assert all_rows(qc_database) == before
-            else:
-                break
+        applied, number = fail_at_each_statement(
+            qc_database, lambda: together(qc_database, files, ahead), nothing_is_left
+        )
     assert number > 10
     assert [one.document_id for one in applied] == [2, 3, 4, 5, 6, 7]
     assert applied[-1].refused == 1

@@ -18,7 +18,7 @@ from dcc_resources.qc_database.planning import plan_document
 from dcc_resources.qc_database.undoing import undo_documents
 from dcc_resources.qc_database.upload_lock import take_upload_lock
 from dcc_resources.settings import Settings
-from tests.resources.qc_child import before_statement, die, event, finish, start
+from tests.resources.qc_child import before_statement, die, event, fail_at_each_statement, finish, start
 from tests.resources.qc_documents import apply, experiment, housing, line, reading, specimen, to_apply
 from tests.resources.test_qc_applying import all_rows, litters, values
 
@@ -77,19 +77,10 @@ def test_a_failure_at_any_statement_leaves_nothing_and_the_work_can_be_done_agai
     work = prepared(qc_database)[name]
     before = all_rows(qc_database)
 
-    def fail() -> None:
-        raise OSError("the disk is gone")
+    def nothing_is_left() -> None:
+        assert all_rows(qc_database) == before
 
-    number = 0
-    while True:
-        try:
-            with before_statement(qc_database, number, fail):
-                work.do(qc_database)
-        except OSError:
-            number += 1
-            assert all_rows(qc_database) == before
-        else:
-            break
+    _, number = fail_at_each_statement(qc_database, lambda: work.do(qc_database), nothing_is_left)
     assert number > 5
     assert held_by(qc_database) == (work.litters, work.values)
 

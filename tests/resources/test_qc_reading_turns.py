@@ -30,7 +30,7 @@ from dcc_resources.qc_database.whole_documents import WholeDocument, build_whole
 from tests.resources.noted_helpers import note_helpers
 from tests.resources.qc_documents import experiment, to_apply
 from tests.resources.qc_documents import reading as of
-from tests.resources.test_qc_applying_together import all_rows, clear
+from tests.resources.qc_files import all_rows, clear
 
 EXPERIMENT = DocumentKind.EXPERIMENT
 ORDER = Order(7, dict.fromkeys(NUMBERED, 11), LIMITS, as_lines=False)
