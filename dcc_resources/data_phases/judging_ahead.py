@@ -37,7 +37,7 @@ _BYTES_TOGETHER: Final = 50_000_000
 _FINDINGS_TOGETHER: Final = 5_000
 """What a transaction takes at most, but for its last document: it holds others up no longer than a second or so."""
 
-_AT_ONCE: Final = 2
+_AT_ONCE: Final = 3
 """How many transactions go on at once."""
 
 
