@@ -54,7 +54,8 @@ def read_document(path: Path, kind: DocumentKind) -> Iterator[Content]:
 
 def read_bytes(data: bytes, kind: DocumentKind) -> list[Content]:
     """What a document says that is in memory as a whole; as `read_document`, which see for the errors raised."""
-    plain = cut_out(data)
+    # Specimens have nothing that is cut out.
+    plain = cut_out(data) if kind is DocumentKind.EXPERIMENT else None
     if plain is not None:
         # What is wrong, and where, is told by reading the document as it is.
         with suppress(DocumentError):
