@@ -108,9 +108,10 @@ class GroupsInTurn:
         return True
 
     def give_up(self) -> None:
-        """Have what is being written not be tried again: it may wait for a lock."""
+        """Have what is being written not be tried again, nor what waits for it be tried: it may wait for a lock."""
         for one in self._writing:
             one.prepared.is_taken = True
+            one.prepared.rows_come.set()
 
     def _apply_anew(self, documents: Sequence[DueDocument]) -> list[Applied] | None:
         """Apply documents that were prepared for what the database is not any more."""
@@ -142,6 +143,8 @@ class GroupsInTurn:
                     return apply_prepared(self._uploader.qc, prepared) or []
                 # Rows that came first might keep those away that they wait for.
                 former.prepared.rows_come.wait()
+                if prepared.is_taken:
+                    return []
                 return apply_prepared(self._uploader.qc, prepared, former.is_written) or []
             finally:
                 prepared.rows_come.set()

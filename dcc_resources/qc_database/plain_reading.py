@@ -72,7 +72,7 @@ def _cut(text: str) -> Plain | None:
     series: list[Any] = []
     for found in _PLAIN.finditer(text):
         start, end = found.span()
-        if start != at:
+        if start != at or not runs:
             line += count("\n", at, start)
             pieces += (text[begins:at].count("\n") * "\n", text[at:start], _INSTRUCTION)
             simple, metadata, series = [], [], []

@@ -195,11 +195,15 @@ def _handlers(
 
     def on_run(_target: str, _data: str) -> None:
         for name, made in next(runs).items():
-            if made:
-                there = parts.get(name)
-                if text_step is not None or not isinstance(there, list | tuple):
-                    raise violation(parser.CurrentLineNumber, f"nothing is known of an element {name} here")
-                parts[name] = [*there, *made]
+            if not made:
+                continue
+            below = step.children.get(name.strip("<>"))
+            if text_step is not None or below is None or below.made is not type(made[0]):
+                raise violation(parser.CurrentLineNumber, f"nothing is known of an element {name} here")
+            if parts[name]:
+                parts[name].extend(made)
+            else:
+                parts[name] = made
 
     return on_start, on_end, on_run
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,9 @@ lines</value> </simpleParameter>
         <parameterStatus>of media</parameterStatus>
         <procedureMetadata parameterID="I"><value>of media</value></procedureMetadata>
       </mediaParameter>
+      <seriesMediaParameter parameterID="M">
+        <value incrementValue="1" URI="u"/>
+      </seriesMediaParameter>
       <procedureMetadata parameterID="J" sequenceID="-2"><value>v</value></procedureMetadata>
       <procedureMetadata parameterID="K"><parameterStatus>S</parameterStatus></procedureMetadata>
       <procedureMetadata parameterID="L"><value>w</value></procedureMetadata>
@@ -133,7 +137,7 @@ def test_parameters_metadata_and_series_that_are_plain_are_not_left_to_the_parse
         ["1", "2"],
         ["4"],
     ]
-    assert plain.rest.count("parameterID") == 5
+    assert plain.rest.count("parameterID") == 6
     assert plain.rest.count("\n") == DOCUMENT.count("\n")
     assert the_same(DOCUMENT.encode(), EXPERIMENT)
 
@@ -171,6 +175,9 @@ def test_what_is_put_anywhere_into_a_document_is_read_or_refused_the_same(spoilt
         ('<simpleParameter parameterID="D"', VALUE),
         ("<parameterStatus>S", VALUE),
         ("</seriesParameter>", VALUE),
+        ("</seriesMediaParameter>", VALUE),
+        ('<value incrementValue="1" URI', VALUE),
+        ("</mediaParameter>", VALUE),
         ("<value incrementValue", SIMPLE),
         ('</simpleParameter>\n      <simpleParameter parameterID="F"', VALUE),
         ('<procedureMetadata parameterID="L"', f"<!-- {METADATA} -->"),
@@ -213,6 +220,24 @@ def test_a_document_that_lacks_something_is_read_or_refused_the_same(place: int,
 )
 def test_other_encodings_and_markup_are_read_the_same(old: str, new: str, encoding: str) -> None:
     assert the_same(DOCUMENT.replace(old, new).encode(encoding), EXPERIMENT)
+
+
+@pytest.mark.parametrize("first", [SIMPLE, METADATA, VALUE, 2 * SIMPLE, f" {SIMPLE}"])
+def test_what_stands_before_the_root_element_is_refused_the_same(first: str) -> None:
+    _, document = DOCUMENT.split("\n", maxsplit=1)
+    assert the_same((first + document).encode(), EXPERIMENT)
+    assert isinstance(outcome((first + document).encode(), EXPERIMENT, in_memory=True), str)
+
+
+def test_many_runs_between_what_is_left_take_time_in_proportion() -> None:
+    def seconds(number: int) -> float:
+        some = f"{VALUE}<value incrementValue='1'>2</value>" * number
+        document = DOCUMENT.replace("</seriesParameter>", f"{some}</seriesParameter>").encode()
+        began = time.process_time()
+        read_bytes(document, EXPERIMENT)
+        return time.process_time() - began
+
+    assert min(seconds(8_000) for _ in range(3)) < 10 * min(seconds(2_000) for _ in range(3))
 
 
 def test_documents_of_the_other_kind_are_refused_the_same() -> None:
