@@ -91,7 +91,7 @@ class GroupsInTurn:
             one = self._writing[0]
             applied = unless_it_fails(one.documents, one.finish)
             self._writing.popleft()
-            is_overtaken = applied is not None and not applied
+            is_overtaken = applied == []
             if is_overtaken:
                 applied = self._apply_anew(one.documents)
             self._record(one, applied or ())
@@ -136,16 +136,16 @@ class GroupsInTurn:
     def _write(self, documents: Sequence[DueDocument], prepared: Prepared, began: float) -> None:
         """Begin to write what was prepared since `began`."""
         former = self._writing[-1] if self._writing else None
+        is_former_written = None if former is None else former.is_written
 
         def write() -> list[Applied]:
             try:
-                if former is None:
-                    return apply_prepared(self._uploader.qc, prepared) or []
-                # Rows that came first might keep those away that they wait for.
-                former.prepared.rows_come.wait()
-                if prepared.is_taken:
-                    return []
-                return apply_prepared(self._uploader.qc, prepared, former.is_written) or []
+                if former is not None:
+                    # Rows that came first might keep those away that they wait for.
+                    former.prepared.rows_come.wait()
+                    if prepared.is_taken:
+                        return []
+                return apply_prepared(self._uploader.qc, prepared, is_former_written) or []
             finally:
                 prepared.rows_come.set()
 

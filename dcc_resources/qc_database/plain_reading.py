@@ -9,6 +9,7 @@ way, with other attributes or in another order, are left to the parser.
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from typing import Any, Final, NamedTuple
 
 from dcc_resources.qc_database.contents import Metadata, SeriesValue, SimpleParameter
@@ -27,16 +28,11 @@ _PLAIN: Final = re.compile(
     rf"|value incrementValue={_ATTRIBUTE}(?: incrementStatus={_ATTRIBUTE})?+ ?+>{_TEXT}</value)>{_SPACE}"
 )
 _NOT_CHARACTERS: Final = ("\ufffe", "\uffff")
-_SIMPLE: Final = "<simpleParameter>"
-_METADATA: Final = "<procedureMetadata>"
-_SERIES: Final = "<value>"
-
-CUT: Final = "cut"
-"""The name of the processing instruction."""
-_INSTRUCTION: Final = f"<?{CUT}?>"
+_SERIES_VALUE: Final = "value"
+_INSTRUCTION: Final = "<?cut?>"
 
 Run = dict[str, list[Any]]
-"""Objects of elements that follow each other, by the names of the parts that they are."""
+"""Objects of elements that follow each other, by the names of the elements."""
 
 
 class Plain(NamedTuple):
@@ -64,30 +60,27 @@ def cut_out(data: bytes) -> Plain | None:
 def _cut(text: str) -> Plain | None:
     pieces: list[str] = []
     runs: list[Run] = []
+    run: Run = {}
     new, count = tuple.__new__, text.count
-    line = 1
-    begins = at = 0
-    simple: list[Any] = []
-    metadata: list[Any] = []
-    series: list[Any] = []
+    line = begins = 1
+    at = 0
     for found in _PLAIN.finditer(text):
         start, end = found.span()
         if start != at or not runs:
-            line += count("\n", at, start)
-            pieces += (text[begins:at].count("\n") * "\n", text[at:start], _INSTRUCTION)
-            simple, metadata, series = [], [], []
-            runs.append({_SIMPLE: simple, _METADATA: metadata, _SERIES: series})
-            begins = start
+            pieces += ("\n" * (line - begins), text[at:start], _INSTRUCTION)
+            begins = line = line + count("\n", at, start)
+            run = defaultdict(list)
+            runs.append(run)
         kind, name, sequence, unit, value, increment, status, of_series = found.groups()
         if kind is None:
-            series.append(new(SeriesValue, (line, increment, status, of_series)))
+            run[_SERIES_VALUE].append(new(SeriesValue, (line, increment, status, of_series)))
         elif kind == "simpleParameter":
-            simple.append(new(SimpleParameter, (line, name, sequence, unit, value, None)))
+            run[kind].append(new(SimpleParameter, (line, name, sequence, unit, value, None)))
         elif unit is not None:
             return None
         else:
-            metadata.append(new(Metadata, (line, name, sequence, None, value)))
+            run[kind].append(new(Metadata, (line, name, sequence, None, value)))
         line += count("\n", start, end)
         at = end
-    pieces += (text[begins:at].count("\n") * "\n", text[at:])
+    pieces += ("\n" * (line - begins), text[at:])
     return Plain("".join(pieces), runs)

@@ -7,7 +7,7 @@ tags end, and beyond 65,535 guesses them from texts nearby.
 from __future__ import annotations
 
 import pyexpat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
@@ -63,7 +63,7 @@ def read_bytes(data: bytes, kind: DocumentKind) -> list[Content]:
     return _read_whole(data, kind, ())
 
 
-def _read_whole(text: str | bytes, kind: DocumentKind, runs: Iterable[Run]) -> list[Content]:
+def _read_whole(text: str | bytes, kind: DocumentKind, runs: Sequence[Run]) -> list[Content]:
     reader = _Reader(kind, runs)
     try:
         return list(reader.take(text, last=True))
@@ -77,7 +77,7 @@ class _Reader:
     `runs`: what was cut out of it, in its order, if anything was.
     """
 
-    def __init__(self, kind: DocumentKind, runs: Iterable[Run] = ()) -> None:
+    def __init__(self, kind: DocumentKind, runs: Sequence[Run] = ()) -> None:
         self._root, self._step = STEPS[kind]
         self._kind = kind
         self._runs = iter(runs)
@@ -195,15 +195,13 @@ def _handlers(
 
     def on_run(_target: str, _data: str) -> None:
         for name, made in next(runs).items():
-            if not made:
-                continue
-            below = step.children.get(name.strip("<>"))
+            below = step.children.get(name)
             if text_step is not None or below is None or below.made is not type(made[0]):
-                raise violation(parser.CurrentLineNumber, f"nothing is known of an element {name} here")
-            if parts[name]:
-                parts[name].extend(made)
+                raise violation(parser.CurrentLineNumber, f"nothing is known of an element <{name}> here")
+            if parts[below.name]:
+                parts[below.name].extend(made)
             else:
-                parts[name] = made
+                parts[below.name] = made
 
     return on_start, on_end, on_run
 

@@ -1,7 +1,7 @@
 """What a document says, as rows of the QC database's tables.
 
-Each element becomes rows with ids allocated here. An entity with a text that is longer than its
-column becomes none: it is refused, by rule Q1, and never cut. `row_loading` is the way back.
+Each element becomes rows with ids allocated here. An entity with a text that is longer than its column becomes none: it
+is refused, by rule Q1, and never cut. `row_loading` is the way back.
 
 Nothing here knows the database: rows are tuples, tables are names, so that a process of its own can build rows without
 loading SQLAlchemy (`building_process`, `reading_ahead`).

@@ -130,10 +130,10 @@ def test_a_document_with_all_there_is_says_the_same(kind: DocumentKind) -> None:
 def test_parameters_metadata_and_series_that_are_plain_are_not_left_to_the_parser() -> None:
     plain = cut_out(DOCUMENT.encode())
     assert plain is not None
-    of_runs = [[one.parameter_id for some in (run["<simpleParameter>"], run["<procedureMetadata>"]) for one in some]
-               for run in plain.runs]  # fmt: skip
+    names = ("simpleParameter", "procedureMetadata")
+    of_runs = [[one.parameter_id for name in names for one in run[name]] for run in plain.runs]
     assert of_runs == [["A", "B", "C"], ["F"], [], [], ["I"], ["J"], ["L"]]
-    assert [[value.increment for value in run["<value>"]] for run in plain.runs if run["<value>"]] == [
+    assert [[value.increment for value in run["value"]] for run in plain.runs if run["value"]] == [
         ["1", "2"],
         ["4"],
     ]
