@@ -27,6 +27,9 @@ MANY: Final = 10_000_000
 MOST_READERS: Final = 2
 """How many processes read at most: what these can read keeps the one that writes busy."""
 
+_NICE: Final = 10
+"""How much a process lets the one that it reads for go first, where that one binds each value of each row."""
+
 _LOT_BYTES: Final = 500_000
 _LOT_DOCUMENTS: Final = 10
 _LOT_ENDS: Final = "lot ends"
@@ -141,6 +144,9 @@ class Turns:
         self.lots: Iterator[Lot] = iter(lambda: read_message(given), None)
         self._out = out
         self._order = Order(*ordered)
+        if not self._order.as_lines:
+            # The rows are taken more slowly than they come, and all waits for whoever takes them.
+            os.nice(_NICE)
         self._come = os.fdopen(hands[0], "rb") if hands else None
         self._go = os.fdopen(hands[1], "wb", buffering=0) if hands else None
 

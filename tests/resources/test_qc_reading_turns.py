@@ -106,6 +106,17 @@ def test_they_are_no_more_ahead_than_one_would_be(paths: list[Path], started: li
         assert [list(helper.process.args)[-1] for helper in started] == [str(BYTES_AHEAD // 2)] * 2
 
 
+@pytest.mark.parametrize("as_lines", [False, True])
+def test_they_let_the_one_that_binds_their_rows_go_first(
+    paths: list[Path], started: list[Helper], as_lines: bool
+) -> None:
+    with reading(waiting(paths)) as ahead:
+        ahead.read_whole(paths[:3], ORDER._replace(as_lines=as_lines))
+        own = os.getpriority(os.PRIO_PROCESS, 0)
+        wanted = own if as_lines else min(own + 10, 19)
+        assert [os.getpriority(os.PRIO_PROCESS, helper.process.pid) for helper in started] == [wanted] * 2
+
+
 def test_documents_are_passed_over_though_no_process_can_hold_one(
     paths: list[Path], started: list[Helper], monkeypatch: pytest.MonkeyPatch
 ) -> None:
