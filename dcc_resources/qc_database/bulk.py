@@ -126,14 +126,15 @@ def insert_bulk(connection: Connection, table: Table, rows: Sequence[Row]) -> No
 
 
 def _insert_bound(connection: Connection, table: Table, rows: Sequence[Row]) -> None:
-    """Columns that are null in all rows are not bound: its driver takes longer to bind values than SQLite to write."""
+    """Insert rows by SQLite's driver, which binds nulls as slowly as values: not those of columns that no row has."""
     columns = range(len(table.columns))
     bound = [place for place in columns if any(row[place] is not None for row in rows)]
-    if len(bound) < 2:
+    # Of a single column `itemgetter` makes no tuples.
+    if 1 < len(bound) < len(columns):
+        rows = list(map(itemgetter(*bound), rows))
+    else:
         bound = list(columns)
     marks = ", ".join("?" if place in bound else "NULL" for place in columns)
-    if len(bound) < len(columns):
-        rows = list(map(itemgetter(*bound), rows))
     connection.exec_driver_sql(f"INSERT INTO {_name(connection, table)} VALUES ({marks})", rows)  # noqa: S608
 
 
