@@ -20,6 +20,7 @@ from dcc_resources.downloading import Arrived, Broke, DownloadMessage, SourceDow
 from dcc_resources.errors import SourceTimeoutError, SourceUnreachableError, TransferFailedError
 from dcc_resources.file_sources.base import Block, Connection, ServesSegments
 from dcc_resources.file_sources.connect import connect
+from dcc_resources.file_sources.ftp import FtpConnection
 from dcc_resources.file_sources.ftp_session import FtpSession
 from dcc_resources.file_sources.pace import Pace
 from dcc_resources.naming import Action
@@ -369,14 +370,27 @@ class TestSources:
         request: pytest.FixtureRequest,
         source_settings: Settings,
         connections: list[Connection],
+        monkeypatch: pytest.MonkeyPatch,
         tmp_path: Path,
     ) -> None:
         share: Share = request.getfixturevalue(server)
         share = share() if callable(share) else share
         content = os.urandom(12_000_001)
         share.put(f"add/{NAME}.md5", hashlib.md5(content).hexdigest().encode())
+        allowed = source_settings.downloads_per_source
+        fetch, all_there = FtpConnection.fetch, threading.Barrier(allowed)
+
+        def fetched_beside_others(server: FtpConnection, action: Action, name: str, *args: Any, **named: Any) -> None:
+            # Nobody begins before all do: however fast this machine is, none has it all.
+            if name == NAME:
+                with contextlib.suppress(threading.BrokenBarrierError):
+                    all_there.wait(PATIENCE / 2)
+            fetch(server, action, name, *args, **named)
+
+        monkeypatch.setattr(FtpConnection, "fetch", fetched_beside_others)
         self.arrives(content, share, source_settings, tmp_path)
-        assert 1 <= len(connections) <= source_settings.downloads_per_source
+        assert len(connections) == allowed
+        assert not all_there.broken
         assert all(isinstance(connection, ServesSegments) for connection in connections)
 
     def test_a_server_that_cannot_begin_in_the_middle_is_asked_for_all_of_it(
