@@ -14,7 +14,7 @@ from typing import Final
 from benchmarks.known_archives import CENTRES, DOCUMENTS, KnownArchives
 from benchmarks.measuring import Figure, Note, Timing, timed
 from benchmarks.openssh import OpenSsh, openssh_server
-from benchmarks.plotting import exponent, log_log_plot
+from benchmarks.plotting import Points, exponent, log_log_plot
 from benchmarks.quiet_session import QuietSession
 from benchmarks.registry import Bench, Benchmark
 from benchmarks.results import RESULTS
@@ -31,7 +31,10 @@ PLOTS: Final = RESULTS.parent
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What sessions took with so many archives: the medians of their runs. `megabytes` are of the databases after."""
+    """What sessions took with so many archives: the medians of their runs.
+
+    `megabytes` are of the databases after; `walls` the least and the most of the times on the clock.
+    """
 
     archives: int
     wall: float
@@ -39,6 +42,7 @@ class Step:
     peak_mb: float
     listing: float | None = None
     megabytes: tuple[float, float] = (0.0, 0.0)
+    walls: tuple[float, float] | None = None
 
 
 def growth_with_known(known: KnownArchives, amounts: Sequence[int], runs: int) -> Note:
@@ -60,15 +64,20 @@ def growth_with_known(known: KnownArchives, amounts: Sequence[int], runs: int) -
 
 def told_of_known(steps: Sequence[Step]) -> Note:
     """What sessions with nothing new came to, from the least known to the most."""
-    _plot("growth-known", "A session with nothing new", "known archives", steps)
     least, most = steps[0], steps[-1]
     each = (most.cpu - least.cpu) / (most.archives - least.archives)
     beyond = (most.wall - least.wall) / ((most.listing or 0) - (least.listing or 0))
-    walls, worked = [(one.archives, one.wall) for one in steps], [(one.archives, one.cpu) for one in steps]
+    walls, worked, listings = (
+        [(one.archives, value) for one, value in zip(steps, values, strict=True)]
+        for values in ([one.wall for one in steps], [one.cpu for one in steps], [one.listing or 0 for one in steps])
+    )
+    series = {"time on the clock": walls, "processor time": worked, "listing alone with lftp": listings}
+    named = {f"{what}: exponent {exponent(points):.2f}": points for what, points in series.items()}
+    _plot("growth-known", "A session with nothing new", "known archives", named)
     figures = [
         Figure("Exponent of the session's time on the clock", exponent(walls), ""),
         Figure("Exponent of its processor time", exponent(worked), ""),
-        Figure("Exponent of listing alone", exponent([(one.archives, one.listing or 0) for one in steps]), ""),
+        Figure("Exponent of listing alone", exponent(listings), ""),
         Figure("Processor time of each known archive more", each * 1e6, "µs"),
         Figure("What the session grows by, in times of what listing alone does", beyond, ""),
     ]
@@ -99,10 +108,16 @@ def told_of_new(nothing: Step, steps: Sequence[Step], until: str) -> Note:
     """What sessions of new archives came to, from the fewest to the most, beside `nothing`, one of none."""
     beyond = [(one.archives, max(one.wall - nothing.wall, _LEAST)) for one in steps]
     worked = [(one.archives, max(one.cpu - nothing.cpu, _LEAST)) for one in steps]
-    _plot(f"growth-new-{until}", f"A session of new archives, to {until}", "new archives", steps)
+    series = {"time on the clock": beyond, "processor time": worked}
+    named = {f"{what}: exponent {exponent(points):.2f}": points for what, points in series.items()}
+    about = f"What a session of new archives, to {until}, takes beyond one of none"
+    _plot(f"growth-new-{until}", about, "new archives", named)
+    most = f"from {steps[-2].archives:,} archives to {steps[-1].archives:,}"
     figures = [
         Figure("Exponent of the time on the clock, beyond a session of none", exponent(beyond), "", LINEAR),
         Figure("Exponent of the processor time, beyond a session of none", exponent(worked), "", LINEAR),
+        Figure(f"Exponent of the time on the clock, {most}", exponent(beyond[-2:]), "", LINEAR),
+        Figure(f"Exponent of the processor time, {most}", exponent(worked[-2:]), "", LINEAR),
         Figure("A session of none", nothing.wall, "s"),
         Figure("Time on the clock of an archive, of the most", beyond[-1][1] / beyond[-1][0] * 1000, "ms"),
     ]
@@ -126,7 +141,9 @@ def _step(archives: int, timings: Sequence[Timing], megabytes: tuple[float, floa
         return statistics.median(of(timing) for timing in timings)
 
     wall, cpu = median(lambda timing: timing.wall), median(lambda timing: timing.cpu)
-    return Step(archives, wall, cpu, max(timing.peak_mb or 0.0 for timing in timings), megabytes=megabytes)
+    walls = min(timing.wall for timing in timings), max(timing.wall for timing in timings)
+    peak = max(timing.peak_mb or 0.0 for timing in timings)
+    return Step(archives, wall, cpu, peak, megabytes=megabytes, walls=walls)
 
 
 def _megabytes(home: Path) -> tuple[float, float]:
@@ -136,29 +153,21 @@ def _megabytes(home: Path) -> tuple[float, float]:
 
 
 def _table(steps: Sequence[Step]) -> str:
-    listed = steps[0].listing is not None
-    columns = ["archives", *(["listing alone, s"] if listed else []), "session, s", "processor, s"]
-    columns += ["peak, MB", "tracker, MB", "QC database, MB"]
+    listed, spread = steps[0].listing is not None, steps[0].walls is not None
+    columns = ["archives", *(["listing alone, s"] if listed else []), "session, s"]
+    columns += [*(["least to most, s"] if spread else []), "processor, s", "peak, MB"]
+    columns += ["tracker, MB", "QC database, MB"]
     lines = [f"| {' | '.join(columns)} |", f"|{' ---: |' * len(columns)}"]
     for one in steps:
-        cells = [f"{one.archives:,}", *([f"{one.listing:.2f}"] if one.listing is not None else [])]
-        cells += [f"{one.wall:.2f}", f"{one.cpu:.2f}", f"{one.peak_mb:.0f}", *(f"{size:.1f}" for size in one.megabytes)]
+        cells = [f"{one.archives:,}", *([f"{one.listing:.2f}"] if one.listing is not None else []), f"{one.wall:.2f}"]
+        cells += [f"{one.walls[0]:.2f} to {one.walls[1]:.2f}"] if one.walls is not None else []
+        cells += [f"{one.cpu:.2f}", f"{one.peak_mb:.0f}", *(f"{size:.1f}" for size in one.megabytes)]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
-def _plot(name: str, title: str, across: str, steps: Sequence[Step]) -> None:
-    """Draw the steps into `.bench/<name>.svg`."""
-    measured: Mapping[str, Callable[[Step], float | None]] = {
-        "time on the clock": lambda one: one.wall,
-        "processor time": lambda one: one.cpu,
-        "listing alone with lftp": lambda one: one.listing,
-    }
-    series = {}
-    for what, of in measured.items():
-        points = [(one.archives, value) for one in steps if (value := of(one)) is not None]
-        if points:
-            series[f"{what}: exponent {exponent(points):.2f}"] = points
+def _plot(name: str, title: str, across: str, series: Mapping[str, Points]) -> None:
+    """Draw lines, by their names, into `.bench/<name>.svg`."""
     PLOTS.mkdir(exist_ok=True)
     (PLOTS / f"{name}.svg").write_text(log_log_plot(title, across, "seconds", series), "utf-8")
 
@@ -175,7 +184,7 @@ def _new(bench: Bench, until: str) -> Iterator[Note]:
         yield growth_with_new(bench.folder, server, NEW, until, bench.runs)
 
 
-_DRAWN = "The plot is in `.bench/`."
+_DRAWN = "The plot goes to `.bench/`."
 BENCHMARKS = [
     Benchmark(
         "growth-known",
@@ -192,7 +201,7 @@ BENCHMARKS = [
     ),
     Benchmark(
         "growth-new-qc",
-        f"The same archives to (qc, pending). {_DRAWN}",
+        f"Archives as those of `growth-new-xsd`, to (qc, pending). {_DRAWN}",
         lambda bench: _new(bench, "qc"),
         most_runs=5,
     ),

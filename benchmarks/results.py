@@ -89,27 +89,34 @@ def _section(name: str, found: Entry) -> str:
     parts = [
         f"### {name}",
         found["about"],
-        f"{found['measured']}, {found['machine']}, load {found['load before']}, at most {found['runs']} counted runs "
-        f"of each. {told}.",
+        f"{found['measured']}, {found['machine']}, load {found['load before']}{_pace(found)}, at most {found['runs']} "
+        f"counted runs of each. {told}.",
     ]
     parts += [_comparison(each) for each in found["comparisons"]]
     parts += [_note(each) for each in found["notes"]]
     return "\n\n".join(parts)
 
 
+def _pace(found: Entry) -> str:
+    return f", {found['pace']}" if "pace" in found else ""
+
+
 def _comparison(found: Entry) -> str:
     columns = ["median, s", "least to most, s", "processor, s"]
     remembered = any(row["peak_mb"] is not None for row in found["contenders"])
     columns += ["peak, MB"] if remembered else []
-    columns += ["ratio", "goal", "met"]
+    columns += ["ratio", "of each round", "goal", "met"]
     columns += [f"{found['amount'][1]}/s"] if found["amount"] else []
     lines = [f"| {' | '.join(['', *columns])} |", f"| --- |{' ---: |' * len(columns)}"]
+    first = found["contenders"][0]["wall_seconds"]
     for row in found["contenders"]:
         walls = row["wall_seconds"]
         cells = [row["name"], f"{row['median_seconds']:.2f}", f"{min(walls):.2f} to {max(walls):.2f}"]
         cells += [f"{row['median_cpu_seconds']:.2f}"]
         cells += ["" if row["peak_mb"] is None else f"{row['peak_mb']:.0f}"] if remembered else []
-        cells += [f"{row['ratio']:.2f}", "" if row["goal"] is None else f"{row['goal']:g}", _met(row["met"])]
+        rounds = [ours / theirs for ours, theirs in zip(walls, first, strict=True)]
+        cells += [f"{row['ratio']:.2f}", "" if walls is first else f"{min(rounds):.2f} to {max(rounds):.2f}"]
+        cells += ["" if row["goal"] is None else f"{row['goal']:g}", _met(row["met"])]
         cells += [f"{found['amount'][0] / row['median_seconds']:,.0f}"] if found["amount"] else []
         lines.append(f"| {' | '.join(cells)} |")
     parts = [f"#### {found['title']}", "\n".join(lines)]

@@ -122,8 +122,7 @@ def _measure(bench: Bench, server: MariaDb | None) -> Iterator[Finding]:
     with openssh_server(bench.folder / "sshd") as source:
         session = WholeSession(bench.folder / "work", source, ARCHIVES)
         comparison = session.comparison(server)
-        # Every run counts, because the preparation has warmed up.
-        comparison.measure(bench.runs, uncounted=0)
+        comparison.measure(bench.runs)
         if server is not None:
             comparison.figures.append(session.bookkeeping(comparison))
     yield comparison

@@ -30,6 +30,9 @@ DELAY = 0.08
 NEAR, FAR = "127.0.0.1", "127.0.0.2"
 
 SFTP = "sftp -b"
+CIPHER = "aes128-gcm@openssh.com"
+"""The one that the platform asks for first, and that `sftp` uses only when it is told to."""
+SFTP_ALIKE = "sftp -b, with the platform's cipher"
 PLATFORM = "file sources"
 
 # What lftp fetches fastest with, four at once: of one file `pget -n 4`, of many `mirror --parallel=4`.
@@ -81,19 +84,26 @@ class TransferBenchmark:
 
     def comparison(self, title: str, protocol: str, goal: float, *, by_lftp: bool) -> Comparison:
         """The other tool, which is the measure, and ours."""
-        theirs = Contender(SFTP, self.run_sftp)
+        ours = Contender(
+            PLATFORM, lambda: self.run_platform(protocol), command=f"python -m benchmarks.fetch {protocol} ..."
+        )
         if by_lftp:
-            theirs = Contender(f"lftp {self._by_lftp}", lambda: self.run_lftp(protocol))
-        contenders = [theirs, Contender(PLATFORM, lambda: self.run_platform(protocol))]
-        return Comparison(title, contenders, {PLATFORM: goal})
+            command = f"lftp --norc -c 'open {protocol}://...; {self._by_lftp} ...'"
+            theirs = Contender(f"lftp {self._by_lftp}", lambda: self.run_lftp(protocol), command=command)
+            return Comparison(title, [theirs, ours], {PLATFORM: goal})
+        theirs = Contender(SFTP, self.run_sftp, command="sftp -b batch ...  # get add/*.zip")
+        alike = Contender(
+            SFTP_ALIKE, lambda: self.run_sftp(f"-oCiphers={CIPHER}"), command=f"sftp -oCiphers={CIPHER} -b batch ..."
+        )
+        return Comparison(title, [theirs, alike, ours], {PLATFORM: goal})
 
-    def run_sftp(self) -> Timing:
+    def run_sftp(self, *options: str) -> Timing:
         """OpenSSH's client with one batch file."""
         place = self._fresh()
         batch = self._folder / "batch"
         batch.write_text(f"lcd {place}\nget {self._remote}/add/*.zip\n")
         openssh = self._running.openssh
-        command = [*openssh.sftp_command, "-b", str(batch), f"{openssh.username}@{self._host}"]
+        command = [*openssh.sftp_command, *options, "-b", str(batch), f"{openssh.username}@{self._host}"]
         return self._finish(place, timed(command, log=self._log))
 
     def run_lftp(self, protocol: str) -> Timing:

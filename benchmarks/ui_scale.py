@@ -1,19 +1,14 @@
 """The pages of Dagster's UI with many zip actions: what each asks for, by GraphQL, and how long the answer takes.
 
-python -m benchmarks.ui_scale [--known N] [--shown N]
-
 The queries are those of the pages of Dagster 1.13, with the parts that depend on the number of partitions. Each is
 asked of a server that has just started, and again; a page asks for several at once.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import socket
 import subprocess
-import sys
-import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator, Sequence
@@ -23,12 +18,16 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.finished_zips import DCC, FinishedZips
+from benchmarks.measuring import Figure, Note
+from benchmarks.registry import Bench, Benchmark
 
 KNOWN: Final = 100_000
 SHOWN: Final = 5_000
 ASSET: Final = "validated_documents"
 CHECK: Final = "xsd"
 AGAIN: Final = 3
+SLOWEST_SECONDS: Final = 10.0
+"""What a person waits for."""
 _SECONDS: Final = 300.0
 _STATUSES: Final = (
     "assetPartitionStatuses { ... on DefaultPartitionStatuses "
@@ -179,7 +178,7 @@ def as_markdown(asked: Sequence[Answer]) -> str:
     return "\n".join(lines)
 
 
-def ui_times(folder: Path, known: int = KNOWN, shown: int = SHOWN) -> str:
+def ui_times(folder: Path, known: int = KNOWN, shown: int = SHOWN) -> Note:
     """How long the pages take on an installation in `folder` that is made, and what showing it took."""
     zips = FinishedZips(folder, known, DCC_DAGSTER_ZIPS=str(shown))
     zips.make()
@@ -187,22 +186,26 @@ def ui_times(folder: Path, known: int = KNOWN, shown: int = SHOWN) -> str:
     zips.command("crawl", events=True, expected=(0, 1))
     seconds = time.perf_counter() - began
     with served(zips) as url:
-        table = as_markdown(answers(url))
-    return (
-        f"{known:,} known zip actions, DCC_DAGSTER_ZIPS={shown}; the first session that shows them took "
-        f"{seconds:.0f} s.\n\n{table}"
+        asked = answers(url)
+    slowest = max(max(one.first, one.again) for one in asked)
+    figures = [
+        Figure("The first session, which shows them", seconds, "s"),
+        Figure("The slowest answer", slowest, "s", SLOWEST_SECONDS),
+    ]
+    return Note(f"Dagster's pages: {known:,} known zip actions, {shown:,} of them shown", as_markdown(asked), figures)
+
+
+def _measure(bench: Bench) -> Iterator[Note]:
+    for shown in (SHOWN, KNOWN):
+        yield ui_times(bench.folder / str(shown), shown=shown)
+
+
+BENCHMARKS = [
+    Benchmark(
+        "ui-scale",
+        "What the pages of Dagster's UI ask for, by GraphQL, of a server that has just started, and then three times: "
+        "the median. First with as many zip actions shown as there are by default (`DCC_DAGSTER_ZIPS`), then with all.",
+        _measure,
+        most_runs=1,
     )
-
-
-def main() -> None:
-    """Measure, and print what came of it."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0] if __doc__ else None)
-    parser.add_argument("--known", type=int, default=KNOWN)
-    parser.add_argument("--shown", type=int, default=SHOWN)
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="dcc-bench-") as scratch:
-        sys.stdout.write(ui_times(Path(scratch) / "ui", options.known, options.shown) + "\n")
-
-
-if __name__ == "__main__":
-    main()
+]

@@ -197,9 +197,10 @@ def test_contenders_take_turns_and_the_first_round_does_not_count() -> None:
     comparison.measure(3)
     assert order == ["slow", "fast"] * 4
     assert (slow.wall, fast.wall, comparison.ratio(fast)) == (5, 2, 0.4)
-    assert "| fast | 2.00 | 1.00 to 9.00 | 1.00 | 0.40 | 0.5 | yes |\n" in shown(comparison)
+    assert "| fast | 2.00 | 1.00 to 9.00 | 1.00 | 0.40 | 0.25 to 1.50 | 0.5 | yes |\n" in shown(comparison)
+    assert "| slow | 5.00 | 4.00 to 6.00 | 1.00 | 1.00 |  |  |  |\n" in shown(comparison)
     of_rows = Comparison("Title", [slow, fast], amount=(10_000, "rows"))
-    assert "| fast | 2.00 | 1.00 to 9.00 | 1.00 | 0.40 |  |  | 5,000 |\n" in shown(of_rows)
+    assert "| fast | 2.00 | 1.00 to 9.00 | 1.00 | 0.40 | 0.25 to 1.50 |  |  | 5,000 |\n" in shown(of_rows)
 
 
 def shown(*findings: Finding, name: str = "one", measured: str = "2026-11-21 13:28 UTC") -> str:
@@ -222,7 +223,7 @@ def test_what_was_asked_is_told_to_be_met_or_not_for_times_and_figures() -> None
     text = shown(comparison, Note("How it grows", "A plot.", [Figure("exponent", 1.2, "", 1.1)]), name="work")
     assert "| Work: ours beside theirs | 1.50 | 1.2 | no | work | 2026-11-21 |\n" in text
     assert "| Work: peak | 120 MB | 150 MB | yes | work | 2026-11-21 |\n" in text
-    assert "| ours | 3.00 | 3.00 to 3.00 | 3.00 | 120 | 1.50 | 1.2 | no |\n" in text
+    assert "| ours | 3.00 | 3.00 to 3.00 | 3.00 | 120 | 1.50 | 1.50 to 1.50 | 1.2 | no |\n" in text
     assert "| exponent | 1.20  | 1.1  | no |\n" in text
     assert "```sh\nrun ours\n```\n" in text
 

@@ -68,10 +68,11 @@ def test_growth_is_told_of_what_is_known_and_of_what_is_new(tmp_path: Path, monk
     assert figures["Processor time of each known archive more"] == pytest.approx(100)
     assert figures["What the session grows by, in times of what listing alone does"] == pytest.approx(1)
     new = [Step(number, 2.0 + number**1.2, 1.0 + number, 99.0) for number in (100, 1_000)]
+    new.append(Step(10_000, 2.0 + 10_000**1.2, 1.0 + 1_000 * 10**1.1, 99.0))
     told = told_of_new(Step(0, 2.0, 1.0, 99.0), new, "xsd")
-    assert [figure.value for figure in told.figures[:2]] == pytest.approx([1.2, 1.0])
-    assert [figure.met for figure in told.figures[:2]] == [False, True]
-    assert told.text.splitlines()[-1].startswith("| 1,000 |")
+    assert [figure.value for figure in told.figures[:4]] == pytest.approx([1.2, 1.05, 1.2, 1.1])
+    assert [figure.met for figure in told.figures[:4]] == [False, True, False, False]
+    assert told.text.splitlines()[-1].startswith("| 10,000 |")
     assert {path.name for path in tmp_path.iterdir()} == {"growth-known.svg", "growth-new-xsd.svg"}
 
 
