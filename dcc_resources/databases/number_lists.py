@@ -48,7 +48,12 @@ def numbers_in(parameter: str) -> Select[Any]:
 
 def texts_in(parameter: str) -> Select[Any]:
     """The texts that a parameter holds, for `column.in_(...)`; a server has 255 characters of each at most."""
-    return select(_Texts(bindparam(parameter)).table_valued(Column("value", String)).c.value)
+    return select(texts_given(parameter).c.value)
+
+
+def texts_given(parameter: str) -> TableValuedAlias:
+    """A table of the texts that a parameter holds, with the column `value`, to be joined with others."""
+    return _Texts(bindparam(parameter)).table_valued(Column("value", String))
 
 
 def pairs_in(parameter: str) -> TableValuedAlias:

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from sqlalchemy import Column, ColumnElement, Connection, Select, String, and_, bindparam, func, select, update
 
-from dcc_resources.databases.number_lists import as_json, texts_in
+from dcc_resources.databases.number_lists import as_json, texts_given, texts_in
 from dcc_resources.qc_database.bulk import insert_bulk
 from dcc_resources.qc_database.entity_keys import Key, iso_day
 from dcc_resources.qc_database.models import Experiment, ExperimentSpecimen, Lifetime
@@ -83,10 +83,11 @@ def current_versions(connection: Connection, kind: EntityKind, keys: Collection[
     for centre, name, *_ in keys:
         names.setdefault(centre, set()).add(name)
     found: dict[Key, Version] = {}
+    statement = (_CURRENT if connection.dialect.name == "sqlite" else _CURRENT_ON_SERVER)[kind]
     for centre, of_centre in names.items():
         of_centre.discard(None)
         for chunk in in_chunks(sorted(of_centre)):
-            rows = connection.execute(_CURRENT[kind], {"of_centre": centre, "names": as_json(chunk)})
+            rows = connection.execute(statement, {"of_centre": centre, "names": as_json(chunk)})
             found |= {key_of_row(row[2:]): Version(row[0], row[1]) for row in rows}
     # Databases may take texts for equal that differ in trailing blanks: only the keys asked for count.
     return {key: found[key] for key in keys if key in found}
@@ -100,8 +101,22 @@ def _current(kind: EntityKind) -> Select[Any]:
     return statement.where(columns[0] == bindparam("of_centre"), named, table.c.is_current)
 
 
+def _current_on_server(kind: EntityKind) -> Select[Any]:
+    """The same, by an order and an index that are told: MariaDB reads all of a centre's entities otherwise.
+
+    It knows nothing of how many there are while they are being uploaded.
+    """
+    table, given = ENTITY_TABLES[kind], texts_given("names")
+    columns = key_columns(kind)
+    same = and_(columns[0] == bindparam("of_centre"), columns[1] == given.c.value, table.c.is_current)
+    statement = select(table.c.id, table.c.document_id, *columns).prefix_with("STRAIGHT_JOIN")
+    (index,) = (index for index in table.indexes if list(index.columns)[:2] == columns[:2])
+    return statement.select_from(given.join(table, same)).with_hint(table, f"FORCE INDEX ({index.name})")
+
+
 _CURRENT: Final = {kind: _current(kind) for kind in EntityKind}
 """The current versions of a centre's entities by names; made once, because that takes as long as executing them."""
+_CURRENT_ON_SERVER: Final = {kind: _current_on_server(kind) for kind in EntityKind}
 
 
 def key_of_row(values: Sequence[Any]) -> Key:
