@@ -195,8 +195,8 @@ class DataInstallation:
 
     def ending(self) -> dict[str, Any]:
         """All in both databases that must not depend on how it came about."""
-        opened = self.rows(models.Specimen, "specimen_id", "is_current", "is_valid")
-        opened += self.rows(models.Experiment, "experiment_id", "is_current", "is_valid")
+        opened = self.rows(models.Specimen, "specimen_id", "is_current", "validity")
+        opened += self.rows(models.Experiment, "experiment_id", "is_current", "validity")
         return {
             "zip actions": self.states(),
             "documents": self.documents(),

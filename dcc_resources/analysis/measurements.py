@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pandas as pd
 import pyarrow as pa
-from sqlalchemy import ColumnElement, Connection, Engine, Select, Table, case, func, null, select
+from sqlalchemy import ColumnElement, Connection, Engine, Select, Table, case, false, func, null, select, true
 
 from dcc_resources.analysis.columns import SCHEMA, to_frame
 from dcc_resources.analysis.wanted import MeasurementFilter, conditions
@@ -29,7 +29,7 @@ from dcc_resources.qc_database.models import (
     ProcedureRun,
     Specimen,
 )
-from dcc_resources.qc_database.vocabulary import EntityKind
+from dcc_resources.qc_database.vocabulary import EntityKind, Validity
 
 __all__ = ["MeasurementFilter", "iterate_measurements", "load_measurements"]
 
@@ -165,6 +165,10 @@ def summary_query(wanted: MeasurementFilter) -> Select[Any]:
     return found.select([*keys, *sums]).group_by(*keys)
 
 
+def _is_valid(validity: ColumnElement[int]) -> ColumnElement[bool | None]:
+    return case((validity == Validity.VALID, true()), (validity == Validity.INVALID, false()))
+
+
 class _Joined:
     """Measurements with all that tells of them: what the columns are, and where they come from."""
 
@@ -181,7 +185,7 @@ class _Joined:
             "colony_id": colony,
             "genotype": case((_SPECIMEN.c.is_baseline == 1, "baseline"), else_=colony),
             "experiment_sequence_id": experiment.c.sequence_id,
-            "is_valid": func.coalesce(*(owner.c.is_valid for owner in _OWNERS.values())),
+            "is_valid": _is_valid(func.coalesce(*(owner.c.validity for owner in _OWNERS.values()))),
             # Overviews are of the present only. They have a row for each animal of an experiment.
             "metadata_group": null() if past is not None else _metadata_group(own.procedure_run_id),
             **{name: _DOCUMENT.c[name] for name in ("zip_action", "zip_file", "file_name")},

@@ -49,7 +49,7 @@ from dcc_resources.qc_database.models import (
     Specimen,
 )
 from dcc_resources.qc_database.versions import in_chunks
-from dcc_resources.qc_database.vocabulary import EntityKind
+from dcc_resources.qc_database.vocabulary import EntityKind, Validity
 
 _ANIMAL: Final = OverviewAnimalProcedure.__table__
 _RUN: Final = ProcedureRun.__table__
@@ -137,7 +137,7 @@ def _present(given: Given, taken: Callable[[Select[Any]], Select[Any]] = lambda 
         only_compared(_RUN.c.owner_kind) == EntityKind.EXPERIMENT.value, _RUN.c.owner_id == experiment.c.id
     )
     animals = animals.join(experiment, of_experiment)
-    animals = animals.where(given(_RUN.c.id), experiment.c.is_current, experiment.c.is_valid)
+    animals = animals.where(given(_RUN.c.id), experiment.c.is_current, experiment.c.validity == Validity.VALID)
     nothing = [null() for _ in range(4)]
     colonies_of_lines = select(
         _RUN.c.id,
@@ -157,7 +157,7 @@ def _present(given: Given, taken: Callable[[Select[Any]], Select[Any]] = lambda 
     of_line = and_(only_compared(_RUN.c.owner_kind) == EntityKind.LINE.value, _RUN.c.owner_id == line.c.id)
     colonies_of_lines = colonies_of_lines.join(line, of_line)
     colonies_of_lines = colonies_of_lines.outerjoin(_COLONY, of_snapshot(_COLONY, line.c.colony_id, colonies))
-    colonies_of_lines = colonies_of_lines.where(given(_RUN.c.id), line.c.is_current, line.c.is_valid)
+    colonies_of_lines = colonies_of_lines.where(given(_RUN.c.id), line.c.is_current, line.c.validity == Validity.VALID)
     return union_all(taken(with_specimens(animals, experiment, colonies)), taken(colonies_of_lines))
 
 

@@ -37,7 +37,7 @@ from dcc_resources.qc_database.models import (
     Specimen,
 )
 from dcc_resources.qc_database.versions import in_chunks
-from dcc_resources.qc_database.vocabulary import EntityKind
+from dcc_resources.qc_database.vocabulary import EntityKind, Validity
 
 GenotypeKey = tuple[str, str]
 """A centre and a genotype there."""
@@ -123,7 +123,7 @@ def _counted(specimens: FromClause, condition: ColumnElement[bool]) -> Select[An
     # Counted as they are first: what each animal has in common with others is looked up and worked out once.
     columns = [_SPECIMEN.c[name] for name in ("centre", "is_baseline", "colony_id", "strain_id")]
     alike = select(*columns, func.count().label("number")).select_from(specimens)
-    alike = alike.where(condition, _SPECIMEN.c.is_current, _SPECIMEN.c.is_valid).group_by(*columns)
+    alike = alike.where(condition, _SPECIMEN.c.is_current, _SPECIMEN.c.validity == Validity.VALID).group_by(*columns)
     counted = alike.subquery()
     genotype, strain = genotype_of(counted).label("genotype"), strain_of(counted, _COLONY).label("strain")
     carried = [func.max(column) for column in (_COLONY.c.gene_id, _COLONY.c.gene_symbol, _COLONY.c.allele_id)]

@@ -47,7 +47,7 @@ from dcc_resources.qc_database.models import (
     Specimen,
 )
 from dcc_resources.qc_database.versions import in_chunks
-from dcc_resources.qc_database.vocabulary import EntityKind
+from dcc_resources.qc_database.vocabulary import EntityKind, Validity
 
 BASELINE: Final = "baseline"
 """The genotype of baseline animals."""
@@ -241,7 +241,7 @@ def _counted(
     owned = and_(only_compared(_RUN.c.owner_kind) == kind.value, _RUN.c.owner_id == owner.c.id)
     place = (_RUN.c.document_id, owner.c.centre, owner.c.pipeline, _RUN.c.procedure_id, genotype, strain)
     counted = select(listed(_RUN.c.id), *place).select_from(_RUN).join(owner, owned).group_by(*place)
-    return counted.where(given(_RUN.c.id), owner.c.is_current, owner.c.is_valid)
+    return counted.where(given(_RUN.c.id), owner.c.is_current, owner.c.validity == Validity.VALID)
 
 
 def _recorded() -> Select[Any]:

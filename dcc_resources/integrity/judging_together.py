@@ -21,7 +21,7 @@ from dcc_resources.naming import DocumentKind
 from dcc_resources.qc_database import models
 from dcc_resources.qc_database.rows import ENTITY_TABLES
 from dcc_resources.qc_database.versions import in_chunks
-from dcc_resources.qc_database.vocabulary import EntityKind
+from dcc_resources.qc_database.vocabulary import EntityKind, Validity
 
 _DOCUMENT: Final = models.Document.__table__
 _FINDING: Final = models.Finding.__table__
@@ -31,15 +31,21 @@ _WITH_FINDINGS: Final = (
     select(_FINDING.c.document_id).distinct().where(_FINDING.c.document_id.in_(_THESE), _FINDING.c.closed.is_(None))
 )
 _KNOWN_INVALID: Final = {
-    kind: select(table.c.document_id).distinct().where(table.c.document_id.in_(_THESE), table.c.is_valid.is_(False))
+    kind: select(table.c.document_id)
+    .distinct()
+    .where(table.c.document_id.in_(_THESE), table.c.validity == Validity.INVALID)
     for kind, table in ENTITY_TABLES.items()
 }
 _UNJUDGED: Final = {
-    kind: select(table.c.document_id).distinct().where(table.c.document_id.in_(_THESE), table.c.is_valid.is_(None))
+    kind: select(table.c.document_id)
+    .distinct()
+    .where(table.c.document_id.in_(_THESE), table.c.validity == Validity.UNJUDGED)
     for kind, table in ENTITY_TABLES.items()
 }
 _VALID: Final = {
-    kind: update(table).where(table.c.document_id.in_(_THESE), table.c.is_valid.is_(None)).values(is_valid=True)
+    kind: update(table)
+    .where(table.c.document_id.in_(_THESE), table.c.validity == Validity.UNJUDGED)
+    .values(validity=Validity.VALID)
     for kind, table in ENTITY_TABLES.items()
 }
 _JUDGED: Final = (

@@ -12,16 +12,18 @@ from dcc_resources.integrity.entity_places import BLOCK, Place
 from dcc_resources.naming import DocumentKind
 from dcc_resources.qc_database.rows import ENTITY_TABLES
 from dcc_resources.qc_database.versions import in_chunks
-from dcc_resources.qc_database.vocabulary import EntityKind
+from dcc_resources.qc_database.vocabulary import EntityKind, Validity
 
 _OF_DOCUMENT: Final[BindParameter[int]] = bindparam("document")
 _KNOWN: Final = {
-    kind: select(table.c.id).where(table.c.document_id == _OF_DOCUMENT, table.c.is_valid.is_(False))
+    kind: select(table.c.id).where(table.c.document_id == _OF_DOCUMENT, table.c.validity == Validity.INVALID)
     for kind, table in ENTITY_TABLES.items()
 }
 """The versions of a document that are known to be invalid."""
 _UNJUDGED: Final = {
-    kind: update(table).where(table.c.document_id == _OF_DOCUMENT, table.c.is_valid.is_(None)).values(is_valid=True)
+    kind: update(table)
+    .where(table.c.document_id == _OF_DOCUMENT, table.c.validity == Validity.UNJUDGED)
+    .values(validity=Validity.VALID)
     for kind, table in ENTITY_TABLES.items()
 }
 """Says of the versions of a document that were not judged yet that they are valid."""
@@ -65,9 +67,9 @@ def _set(connection: Connection, document_id: int, kind: EntityKind, invalid: In
     table = ENTITY_TABLES[kind]
     known = set(connection.scalars(_KNOWN[kind], {"document": document_id}))
     wrong = _wrong(connection, document_id, table, invalid)
-    for ids, is_valid in ((wrong - known, False), (known - wrong, True)):
+    for ids, validity in ((wrong - known, Validity.INVALID), (known - wrong, Validity.VALID)):
         for chunk in in_chunks(sorted(ids)):
-            connection.execute(update(table).where(table.c.id.in_(chunk)).values(is_valid=is_valid))
+            connection.execute(update(table).where(table.c.id.in_(chunk)).values(validity=validity))
     return connection.execute(_UNJUDGED[kind], {"document": document_id}).rowcount > 0 or known != wrong
 
 

@@ -30,7 +30,7 @@ from dcc_resources.qc_database.models import (
     ReferenceSnapshot,
     Specimen,
 )
-from dcc_resources.qc_database.vocabulary import EntityKind, MeasurementType
+from dcc_resources.qc_database.vocabulary import EntityKind, MeasurementType, Validity
 
 MOST_VALUES: Final = 20_000
 """Measurements of a parameter at one centre, or in one submission, that a picture is made of."""
@@ -202,7 +202,7 @@ def _values(wanted: ColumnElement[bool]) -> Select[Any]:
         wanted,
         own.number.is_not(None),
         func.coalesce(*(owner.c.is_current for owner in owners)) == 1,
-        func.coalesce(*(owner.c.is_valid for owner in owners)) == 1,
+        func.coalesce(*(owner.c.validity for owner in owners)) == Validity.VALID,
     )
 
 

@@ -19,6 +19,7 @@ from dcc_resources.plots.picture import Picture, PictureKind, file_name_of
 from dcc_resources.plots.samples import documents_of
 from dcc_resources.plots.wording import about
 from dcc_resources.qc_database.models import Experiment
+from dcc_resources.qc_database.vocabulary import Validity
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -80,7 +81,7 @@ def count_weeks(qc: Connection, centre: str, key: ZipKey | None) -> Weeks | None
     documents = documents_of(qc, key) if key is not None else []
     own = _EXPERIMENT.c
     wanted = select(own.date, func.count()).where(
-        own.centre == centre, own.is_current, own.is_valid, own.date.is_not(None)
+        own.centre == centre, own.is_current, own.validity == Validity.VALID, own.date.is_not(None)
     )
     new: dict[date, int] = {}
     if documents:

@@ -345,10 +345,10 @@ class _Group:
     def _judged(self, kind: EntityKind, entities: BuiltEntities, document_id: int) -> Iterator[UploadFinding]:
         current = self._current[kind]
         built = zip(entities.keys, entities.lines, entities.ids, entities.all_rows(), strict=True)
-        for key, line, row_id, (*values, _, is_valid) in built:
+        for key, line, row_id, (*values, _, validity) in built:
             judgement = Judgement(Action.ADD, kind, key, current.get(key), document_id, ())
             finding = judge(judgement, line, row_id)
-            self._entities[kind].append((*values, int(finding is None), is_valid))
+            self._entities[kind].append((*values, int(finding is None), validity))
             if finding is not None:
                 yield finding
                 continue

@@ -22,7 +22,7 @@ from dcc_resources.qc_database.base import (
     place,
     reference,
     text_of,
-    valid_flag,
+    validity_flag,
 )
 
 
@@ -44,7 +44,7 @@ class OfBlock:
     procedure_id: Mapped[str | None] = text_of(KEY_LENGTH, sort_order=-1)
     lexical: Mapped[str | None] = lexical_text()
     is_current: Mapped[bool] = current_flag()
-    is_valid: Mapped[bool | None] = valid_flag()
+    validity: Mapped[int] = validity_flag()
 
 
 class Experiment(OfBlock, QcBase):

@@ -28,7 +28,7 @@ from dcc_resources.qc_database.versions import describe, in_chunks, key_columns,
 from dcc_resources.qc_database.vocabulary import EntityKind
 
 CHANGES_LISTED: Final = 1_000
-_IGNORED: Final = frozenset({"id", "block_id", "document_id", "position", "line", "lexical", "is_current", "is_valid"})
+_IGNORED: Final = frozenset({"id", "block_id", "document_id", "position", "line", "lexical", "is_current", "validity"})
 _BASELINE: Final = "baseline"
 _PLACE: Final = ("centre", "pipeline", "procedure_id", "parameter_id")
 

@@ -16,7 +16,7 @@ from dcc_resources.qc_database.building_process import Built, BuiltBlock, Order
 from dcc_resources.qc_database.bulk import BulkInserter, Counters, Row
 from dcc_resources.qc_database.row_building import NUMBERED, EntityRow, RowBuilder
 from dcc_resources.qc_database.row_types import TooLong
-from dcc_resources.qc_database.vocabulary import EntityKind
+from dcc_resources.qc_database.vocabulary import EntityKind, Validity
 
 __all__ = [
     "BY_NAME",
@@ -135,7 +135,7 @@ class DocumentRows:
 
 def entity_values(row: EntityRow, *, is_current: bool) -> Row:
     """The row of an entity with all columns of its table, in their order."""
-    return (*row.values, int(is_current), None)
+    return (*row.values, int(is_current), Validity.UNJUDGED)
 
 
 def _limits(table: Table) -> tuple[tuple[int, int, str], ...]:

@@ -22,7 +22,7 @@ from dcc_resources.qc_database.base import (
     place,
     reference,
     text_of,
-    valid_flag,
+    validity_flag,
 )
 
 
@@ -67,7 +67,7 @@ class Specimen(QcBase):
     status_date: Mapped[date | None] = mapped_column(Date)
     lexical: Mapped[str | None] = lexical_text()
     is_current: Mapped[bool] = current_flag()
-    is_valid: Mapped[bool | None] = valid_flag()
+    validity: Mapped[int] = validity_flag()
 
 
 class RelatedSpecimen(QcBase):

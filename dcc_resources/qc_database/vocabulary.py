@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Final
 
 
 class EntityKind(StrEnum):
@@ -12,6 +13,14 @@ class EntityKind(StrEnum):
     EXPERIMENT = "experiment"
     LINE = "line"
     HOUSING = "housing"
+
+
+class Validity:
+    """What the integrity rules say of a version of an entity: whether they found an error in it, or above it."""
+
+    UNJUDGED: Final = 0
+    VALID: Final = 1
+    INVALID: Final = 2
 
 
 class DocumentAction(StrEnum):

@@ -23,9 +23,9 @@ from dcc_resources.qc_database.reading import read_bytes
 from dcc_resources.qc_database.row_building import NUMBERED, RowBuilder
 from dcc_resources.qc_database.row_lines import as_lines, rows_of_lines
 from dcc_resources.qc_database.row_types import Row, Value
-from dcc_resources.qc_database.vocabulary import EntityKind
+from dcc_resources.qc_database.vocabulary import EntityKind, Validity
 
-_NEW: Final = (1, None)
+_NEW: Final = (1, Validity.UNJUDGED)
 """The last columns of an entity: it is current, and nobody has judged whether it is valid."""
 
 

@@ -22,7 +22,7 @@ from dcc_resources.qc_database.models import (
     ReferenceSnapshot,
     Specimen,
 )
-from dcc_resources.qc_database.vocabulary import DocumentAction, DocumentState, EntityKind
+from dcc_resources.qc_database.vocabulary import DocumentAction, DocumentState, EntityKind, Validity
 from dcc_resources.submission_reports.model import Accepted, EntityCount, ProcedureCount
 
 _DOCUMENT: Final = Document.__table__
@@ -107,13 +107,13 @@ def _refused(named: int, opened: int, ended: int) -> int:
 def _present(qc: Connection, table: FromClause, mine: Any) -> tuple[int, int, int]:
     """How many entities of these documents stand: that no rule objects to, that one does, not checked yet."""
     query = (
-        select(table.c.is_valid, func.count())
+        select(table.c.validity, func.count())
         .join(_DOCUMENT, _DOCUMENT.c.id == table.c.document_id)
         .where(mine, table.c.is_current.is_(True))
-        .group_by(table.c.is_valid)
+        .group_by(table.c.validity)
     )
-    counts = {is_valid if is_valid is None else bool(is_valid): number for is_valid, number in qc.execute(query)}
-    return counts.get(True, 0), counts.get(False, 0), counts.get(None, 0)
+    counts: dict[int, int] = {row[0]: row[1] for row in qc.execute(query)}
+    return counts.get(Validity.VALID, 0), counts.get(Validity.INVALID, 0), counts.get(Validity.UNJUDGED, 0)
 
 
 def _lifetimes(qc: Connection, mine: Any, by: Any) -> dict[str, int]:
@@ -130,7 +130,7 @@ def _procedures(qc: Connection, mine: Any) -> list[ProcedureCount]:
     totals: dict[str, list[int]] = {}
     for kind in _OWNERS:
         owner = _ENTITIES[kind]
-        counts = and_(owner.c.is_current.is_(True), owner.c.is_valid.is_(True))
+        counts = and_(owner.c.is_current.is_(True), owner.c.validity == Validity.VALID)
         query = (
             select(
                 _RUN.c.procedure_id,

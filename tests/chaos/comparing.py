@@ -57,11 +57,11 @@ _QC: Final = {
         "d.experiments, d.lines, d.housings, d.measurements FROM document d"
     ),
     "specimens": (
-        f"SELECT {_DOCUMENT}, e.centre, e.specimen_id, e.is_current, e.is_valid FROM specimen e "
+        f"SELECT {_DOCUMENT}, e.centre, e.specimen_id, e.is_current, e.validity FROM specimen e "
         "JOIN document d ON d.id = e.document_id"
     ),
     "experiments": (
-        f"SELECT {_DOCUMENT}, e.centre, e.experiment_id, e.procedure_id, e.is_current, e.is_valid FROM experiment e "
+        f"SELECT {_DOCUMENT}, e.centre, e.experiment_id, e.procedure_id, e.is_current, e.validity FROM experiment e "
         "JOIN document d ON d.id = e.document_id"
     ),
     "lifetimes": (

@@ -20,6 +20,7 @@ from dcc_resources.qc_database.contents import (
     SeriesValue,
     SimpleParameter,
 )
+from dcc_resources.qc_database.vocabulary import Validity
 from tests.resources.qc_documents import apply, housing, line, specimen
 
 FIRST_DAY: Final = date(2013, 5, 1)
@@ -100,9 +101,9 @@ def glucose(centre: str) -> Iterator[Experiment]:
 
 def _judge(connection: Connection) -> None:
     for table in (models.Experiment, models.Line, models.Housing, models.Specimen):
-        connection.execute(update(table).values(is_valid=True))
+        connection.execute(update(table).values(validity=Validity.VALID))
     faulty = (models.Experiment.experiment_id == "W9-1") & (models.Experiment.centre == "H")
-    connection.execute(update(models.Experiment).where(faulty).values(is_valid=False))
+    connection.execute(update(models.Experiment).where(faulty).values(validity=Validity.INVALID))
     document = select(models.Experiment.document_id).where(faulty).scalar_subquery()
     found = {"rule": "P5", "severity": "error", "message": "Too heavy", "line": 21, "value": "250"}
     row = {"entity_kind": "experiment", "created": datetime(2026, 1, 9), "is_active": True, **found}

@@ -18,7 +18,7 @@ from dcc_resources.qc_database.applying import Applied, apply_document
 from dcc_resources.qc_database.contents import Block, Content
 from dcc_resources.qc_database.database import writing
 from dcc_resources.qc_database.row_loading import load_document
-from dcc_resources.qc_database.vocabulary import WaiverEffect
+from dcc_resources.qc_database.vocabulary import Validity, WaiverEffect
 from dcc_resources.reference_data.loading import ReferenceData
 from tests.resources.integrity_cases import REFERENCE, TODAY
 from tests.resources.qc_documents import to_apply
@@ -94,11 +94,14 @@ def findings(qc: Engine, document: Applied | None = None) -> list[Any]:
         return list(connection.execute(statement))
 
 
+IS_VALID = {Validity.UNJUDGED: None, Validity.VALID: True, Validity.INVALID: False}
+
+
 def validity(qc: Engine, model: type[models.QcBase] = models.Experiment) -> list[bool | None]:
-    """Whether each version of an entity is valid, in the order of their ids."""
+    """Whether each version of an entity is valid, in the order of their ids; None for those that were not judged."""
     table = model.__table__
     with qc.connect() as connection:
-        return list(connection.scalars(select(table.c.is_valid).order_by(table.c.id)))
+        return [IS_VALID[each] for each in connection.scalars(select(table.c.validity).order_by(table.c.id))]
 
 
 def document_row(qc: Engine, document: Applied) -> Any:

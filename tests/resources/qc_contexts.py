@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Engine, insert, select, update
+from sqlalchemy import Connection, Engine, case, insert, select, update
 
 from dcc_resources.databases.columns import utc_now
 from dcc_resources.naming import Action
@@ -14,6 +14,7 @@ from dcc_resources.qc_database import models
 from dcc_resources.qc_database.applying import Applied
 from dcc_resources.qc_database.contents import Entity
 from dcc_resources.qc_database.database import insert_rows, writing
+from dcc_resources.qc_database.vocabulary import Validity
 from tests.resources.qc_documents import apply
 
 TABLES = models.QcBase.metadata.tables
@@ -36,7 +37,7 @@ def judge(engine: Engine, document_id: int, faulty: Collection[int] = ()) -> Non
             connection.execute(
                 update(table)
                 .where(table.c.document_id == document_id)
-                .values(is_valid=table.c.position.not_in(list(faulty)))
+                .values(validity=case((table.c.position.in_(list(faulty)), Validity.INVALID), else_=Validity.VALID))
             )
         judged = {"judged_at": utc_now(), "contexts_built": False}
         connection.execute(update(document).where(document.c.id == document_id).values(judged))
@@ -115,7 +116,10 @@ def contexts_from_nothing(connection: Connection) -> tuple[dict[tuple[str, ...],
     for row in rows["experiment_specimen"]:
         named[row["experiment_row"]].append(row["specimen_id"])
     owners = {
-        (name, row["id"]): row for name in ENTITIES for row in rows[name] if row["is_current"] and row["is_valid"]
+        (name, row["id"]): row
+        for name in ENTITIES
+        for row in rows[name]
+        if row["is_current"] and row["validity"] == Validity.VALID
     }
 
     def of_specimen(centre: str, specimen_id: str) -> tuple[str, str]:

@@ -27,6 +27,7 @@ from dcc_resources.errors import ExportActiveError, ExportError
 from dcc_resources.naming import Action
 from dcc_resources.qc_database import models
 from dcc_resources.qc_database.undoing import undo_documents
+from dcc_resources.qc_database.vocabulary import Validity
 from tests.databases import only_sqlite
 from tests.resources.analysis_data import WEIGHT, animal, fill, weight
 from tests.resources.qc_documents import apply, line
@@ -162,7 +163,7 @@ def test_only_what_changed_is_written_again(filled: Engine, tmp_path: Path) -> N
     assert again().written == (Partition("J", WEIGHT),)
     with filled.begin() as connection:
         connection.execute(
-            update(models.Experiment).where(models.Experiment.experiment_id == "G1").values(is_valid=False)
+            update(models.Experiment).where(models.Experiment.experiment_id == "G1").values(validity=Validity.INVALID)
         )
     assert again().written == (Partition("H", "IMPC_IPG_001"), Partition("J", "IMPC_IPG_001"))
     with filled.begin() as connection:
@@ -178,7 +179,11 @@ def test_only_what_changed_is_written_again(filled: Engine, tmp_path: Path) -> N
 
 def _judge_all(qc: Engine) -> None:
     with qc.begin() as connection:
-        connection.execute(update(models.Experiment).where(models.Experiment.is_valid.is_(None)).values(is_valid=True))
+        connection.execute(
+            update(models.Experiment)
+            .where(models.Experiment.validity == Validity.UNJUDGED)
+            .values(validity=Validity.VALID)
+        )
 
 
 def test_files_that_were_lost_or_cut_are_written_again(filled: Engine, tmp_path: Path) -> None:

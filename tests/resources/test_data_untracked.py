@@ -17,6 +17,7 @@ from dcc_resources.qc_database.undoing import Undone
 from dcc_resources.tracker.models import XmlFile
 from dcc_resources.tracker.reference import Phase
 from tests.data_installations import EXPERIMENTS, SPECIMENS, DataInstallation, experiments, key_of, specimens
+from tests.resources.judging_cases import IS_VALID
 
 ZIP = "add/H.2013-10-31.1.impc.zip"
 LATER = "add/H.2013-11-05.1.impc.zip"
@@ -28,7 +29,7 @@ def active(data: DataInstallation) -> list[str]:
 
 
 def valid(data: DataInstallation, model: type[models.QcBase] = models.Experiment) -> set[bool | None]:
-    return {valid for current, valid in data.rows(model, "is_current", "is_valid") if current}
+    return {IS_VALID[said] for current, said in data.rows(model, "is_current", "validity") if current}
 
 
 def counted(data: DataInstallation) -> int:

@@ -16,6 +16,7 @@ from dcc_resources.data_phases.judging_ahead import portions
 from dcc_resources.errors import QcDatabaseUnreachableError
 from dcc_resources.integrity.checking_ahead import Checked
 from dcc_resources.qc_database import models
+from dcc_resources.qc_database.vocabulary import Validity
 from dcc_resources.tracker.reference import Phase
 from tests.data_installations import DataInstallation, experiments, specimens
 from tests.databases import only_mariadb
@@ -66,7 +67,7 @@ def archives(data: DataInstallation, monkeypatch: pytest.MonkeyPatch) -> DataIns
 def kept(data: DataInstallation) -> list[Any]:
     """What judging has written of findings and of entities."""
     found = data.rows(models.Finding, "document_id", "rule", "message", "line", "entity_id", "is_active", "closed")
-    entities = [data.rows(model, "id", "is_valid") for model in (models.Experiment, models.Specimen)]
+    entities = [data.rows(model, "id", "validity") for model in (models.Experiment, models.Specimen)]
     return [sorted(found, key=repr), *entities]
 
 
@@ -87,7 +88,7 @@ def test_a_session_with_many_portions_comes_to_the_same_end_as_with_one(
     states, all_kept = archives.documents(), kept(archives)
     assert taken == [1] * 6
     assert set(states.values()) == {"data done", "data failed"}
-    assert {row[1] for row in all_kept[1]} == {0, 1}
+    assert {row[1] for row in all_kept[1]} == {Validity.VALID, Validity.INVALID}
     recheck(archives.tracker, archives.qc, archives.settings, author="someone", reason="A test.")
     archives.take_up(until=Phase.DATA)
     assert taken == [1] * 6 + [6]

@@ -14,6 +14,7 @@ from dcc_resources.qc_database import models
 from dcc_resources.qc_database.applying import Applied
 from dcc_resources.qc_database.contents import Content
 from dcc_resources.qc_database.database import writing
+from dcc_resources.qc_database.vocabulary import Validity
 from tests.resources.integrity_cases import experiment, experiments, mutant, procedure, simple, specimens
 from tests.resources.judging_cases import BASIS, document_row, findings, judge, statements, upload, validity
 
@@ -66,7 +67,7 @@ def test_documents_that_were_never_judged_take_a_few_statements_whatever_their_n
     with statements(mouse) as of_many:
         judged = judge_all(mouse, *many)
     assert len(of_many) == len(of_few) == 6
-    assert [one for one in of_many if one.startswith("SELECT") and "is_valid" in one] == []
+    assert [one for one in of_many if one.startswith("SELECT") and "validity" in one] == []
     assert [one.failed for one in judged] == [False] * 12
     assert validity(mouse) == [True] * 38
     assert document_row(mouse, many[-1]).judged_at is not None
@@ -82,12 +83,12 @@ def test_a_document_that_was_judged_well_stays_in_its_contexts_when_nothing_is_f
     assert validity(mouse) == [True, True]
 
 
-@pytest.mark.parametrize("is_valid", [None, False], ids=["not judged", "known to be invalid"])
+@pytest.mark.parametrize("said", [Validity.UNJUDGED, Validity.INVALID], ids=["not judged", "known to be invalid"])
 def test_what_was_not_valid_becomes_so_when_nothing_is_found_and_its_contexts_are_built(
-    mouse: Engine, is_valid: bool | None
+    mouse: Engine, said: int
 ) -> None:
     document = built(mouse, upload(mouse, weights("E", "5", "6")))
-    change(mouse, update(EXPERIMENT).where(EXPERIMENT.c.experiment_id == "E1").values(is_valid=is_valid))
+    change(mouse, update(EXPERIMENT).where(EXPERIMENT.c.experiment_id == "E1").values(validity=said))
     judge_all(mouse, document)
     assert validity(mouse) == [True, True]
     assert not document_row(mouse, document).contexts_built

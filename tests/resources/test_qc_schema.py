@@ -149,8 +149,8 @@ def test_a_database_that_is_missing_or_of_another_version_is_refused(
         require_current(engine)
     init_qc_database(engine)
     with monkeypatch.context() as patched:
-        patched.setattr(database, "QC_DATABASE", replace(QC_DATABASE, revisions=("0001", "0002")))
-        with pytest.raises(QcDatabaseOutdatedError, match=r"The QC database .*0001.*0002.*dcc init"):
+        patched.setattr(database, "QC_DATABASE", replace(QC_DATABASE, revisions=("0001", "0002", "0003")))
+        with pytest.raises(QcDatabaseOutdatedError, match=r"The QC database .*0002.*0003.*dcc init"):
             require_current(engine)
     with engine.begin() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))

@@ -1,0 +1,77 @@
+"""Upgrades of the QC database keep what is in it, also where they broke off."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import Column, Connection, Engine, MetaData, insert, text
+
+from dcc_resources.databases.schema import init_database
+from dcc_resources.qc_database.database import QC_DATABASE, init_qc_database, open_qc_database
+from dcc_resources.qc_database.migrations import HEAD, REVISIONS, VERSIONS
+from dcc_resources.qc_database.models import QcBase
+from dcc_resources.settings import Settings
+from dcc_resources.tracker.models import utc_now
+
+JUDGED = [None, True, False]
+"""What the rules may have said of an entity."""
+ENTITIES = ("specimen", "experiment", "line", "housing")
+
+
+@pytest.fixture
+def first(qc_settings: Settings, tmp_path: Path) -> Iterator[Engine]:
+    """A QC database as the first version of the platform made it, with entities that were judged in all ways."""
+    engine = open_qc_database(qc_settings)
+    shutil.copy(VERSIONS / "0001_initial.py", tmp_path)
+    init_database(engine, replace(QC_DATABASE, revisions=REVISIONS[:1], versions=tmp_path))
+    with engine.begin() as connection:
+        _fill(connection)
+    yield engine
+    engine.dispose()
+
+
+def _fill(connection: Connection) -> None:
+    known = MetaData()
+    known.reflect(connection)
+    for name in ("document", "centre_block", *ENTITIES):
+        table = known.tables[name]
+        for number, judged in enumerate(JUDGED, start=1):
+            of_number = {column.name: _value(column, number) for column in table.columns if not column.nullable}
+            said = {"is_valid": judged} if name in ENTITIES else {}
+            connection.execute(insert(table), of_number | said)
+
+
+def _value(column: Column[Any], number: int) -> object:
+    if column.name.endswith("_at"):
+        return utc_now()
+    if column.name == "is_current" or column.type.python_type is bool:
+        return True
+    return "x" if column.type.python_type is str else number
+
+
+@pytest.mark.parametrize("broken_off", [False, True])
+def test_what_the_rules_said_of_entities_is_kept_when_it_becomes_a_number(first: Engine, broken_off: bool) -> None:
+    """Also where an upgrade broke off half-way, as it can on MariaDB."""
+    if broken_off:
+        with first.begin() as connection:
+            connection.execute(text("DROP VIEW current_specimen"))
+            number = "INTEGER" if connection.dialect.name == "sqlite" else "SMALLINT UNSIGNED"
+            connection.execute(text(f"ALTER TABLE specimen ADD COLUMN validity {number} NOT NULL DEFAULT 0"))
+    assert init_qc_database(first).from_revision == "0001"
+    with first.connect() as connection:
+        opts = {"compare_type": True}
+        assert compare_metadata(MigrationContext.configure(connection, opts=opts), QcBase.metadata) == []
+        assert connection.scalar(text("SELECT version_num FROM alembic_version")) == HEAD
+        for name in ENTITIES:
+            found = connection.execute(text(f"SELECT validity FROM {name} ORDER BY id"))
+            assert found.scalars().all() == [0, 1, 2], name
+        for view in ("current_specimen", "current_experiment"):
+            said = connection.execute(text(f"SELECT is_valid FROM {view} ORDER BY id")).scalars().all()
+            assert said == JUDGED, view
