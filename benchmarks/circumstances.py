@@ -6,10 +6,12 @@ import os
 import platform
 import shutil
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from importlib.metadata import version
+from pathlib import Path
 
 _PATH = f"{os.environ.get('PATH', '')}{os.pathsep}/usr/sbin{os.pathsep}/usr/local/sbin"
 
@@ -25,6 +27,7 @@ TOOLS = {
 }
 """How each tool that is measured beside the platform tells its version, by the name that benchmarks give it."""
 
+_ROOT = Path(__file__).parent.parent
 _STEPS = 20_000_000
 _PACKAGES = ("dcc", "dagster", "lxml", "paramiko", "sqlalchemy")
 
@@ -35,13 +38,27 @@ def missing(tools: Iterable[str]) -> list[str]:
 
 
 def circumstances() -> dict[str, str]:
-    """The time, the machine, how busy it was, and how fast."""
+    """The time, the state of the code, the machine, how busy it was, and how fast."""
     return {
         "measured": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "commit": _commit(),
         "machine": f"{os.cpu_count()} processors, {platform.machine()}, {platform.system()} {platform.release()}",
         "load before": f"{os.getloadavg()[0]:.2f}",
         "pace": f"{_seconds_of_a_loop():.2f} s for a loop of {_STEPS // 1_000_000} million steps in Python",
     }
+
+
+def _commit() -> str:
+    """The commit that was measured, and whether the packages differed from it; where there is no git, that."""
+    asked = (["rev-parse", "--short=10", "HEAD"], ["status", "--porcelain", "--", "*.py"])
+    try:
+        commit, changed = (
+            subprocess.run(["git", *words], cwd=_ROOT, capture_output=True, check=True, text=True).stdout.strip()
+            for words in asked
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return f"{commit} with changes" if changed else commit
 
 
 def _seconds_of_a_loop() -> float:
@@ -59,8 +76,13 @@ def versions(tools: Iterable[str]) -> dict[str, str]:
         command, *words = TOOLS[tool]
         found = shutil.which(command, path=_PATH)
         if found is not None:
-            ended = subprocess.run(
-                [found, *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-            )
-            told[tool] = next((line.strip() for line in ended.stdout.splitlines() if line.strip()), "unknown")
+            told[tool] = _first_line([found, *words])
     return told
+
+
+def _first_line(command: list[str]) -> str:
+    # vsftpd tells its version on what should be its input.
+    with tempfile.TemporaryFile("w+") as answer:
+        subprocess.run(command, stdin=answer, stdout=answer, stderr=answer)
+        answer.seek(0)
+        return next((line.strip() for line in answer if line.strip()), "unknown")

@@ -89,12 +89,16 @@ def _section(name: str, found: Entry) -> str:
     parts = [
         f"### {name}",
         found["about"],
-        f"{found['measured']}, {found['machine']}, load {found['load before']}{_pace(found)}, at most {found['runs']} "
-        f"counted runs of each. {told}.",
+        f"{found['measured']}{_commit(found)}, {found['machine']}, load {found['load before']}{_pace(found)}, "
+        f"at most {found['runs']} counted runs of each. {told}.",
     ]
     parts += [_comparison(each) for each in found["comparisons"]]
     parts += [_note(each) for each in found["notes"]]
     return "\n\n".join(parts)
+
+
+def _commit(found: Entry) -> str:
+    return f", commit {found['commit']}" if "commit" in found else ""
 
 
 def _pace(found: Entry) -> str:

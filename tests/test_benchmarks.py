@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import transfer
-from benchmarks.circumstances import TOOLS
+from benchmarks.circumstances import TOOLS, circumstances, missing, versions
 from benchmarks.mariadb import SERVER, MariaDb, installed, mariadb_server
 from benchmarks.measuring import Comparison, Contender, Figure, Note, Timing, peak_megabytes, timed
 from benchmarks.openssh import OpenSsh, openssh_server
@@ -252,6 +252,17 @@ def test_benchmarks_are_found_in_modules_and_chosen_by_name_or_group() -> None:
 
 def test_every_benchmark_names_tools_whose_version_can_be_told() -> None:
     assert {tool for each in all_benchmarks().values() for tool in each.tools} <= set(TOOLS)
+
+
+def test_what_is_measured_tells_the_versions_of_all_tools_and_the_state_of_the_code() -> None:
+    installed_tools = set(TOOLS) - set(missing(TOOLS))
+    told = versions(installed_tools)
+    assert {tool for tool in installed_tools if not re.search(r"\d+\.\d|\d{5}", told[tool])} == set()
+    assert re.fullmatch(r"unknown|[0-9a-f]{10,}( with changes)?", circumstances()["commit"])
+    asked = ["git", "rev-parse", "HEAD"]
+    head = subprocess.run(asked, cwd=Path(__file__).parent, capture_output=True, text=True)
+    if head.returncode == 0:
+        assert head.stdout.startswith(circumstances()["commit"].split()[0])
 
 
 def test_the_peak_of_a_process_is_that_of_its_children_too(tmp_path: Path) -> None:
