@@ -15,6 +15,7 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, Connection, Select, and_, exists, func, or_, select
 from sqlalchemy.orm import aliased
 
+from dcc_resources.databases.listed_rows import rows_of
 from dcc_resources.errors import BadFileNameError
 from dcc_resources.naming import Action, DocumentKind, DocumentName, NamingConvention
 from dcc_resources.outcomes import ZipKey
@@ -140,8 +141,7 @@ def load_qc_states(connection: Connection, xml_ids: Iterable[int]) -> dict[int, 
 
 def load_documents(connection: Connection, xml_ids: Iterable[int], naming: NamingConvention) -> list[DueDocument]:
     """The documents with these ids, in the order of upload, in whatever states; but for those that do not count."""
-    query = _current(*_COLUMNS).where(XmlFile.id.in_(IDS))
-    rows = (row for ids in chunks(xml_ids) for row in connection.execute(query, {"ids": ids}))
+    rows = (row for ids in chunks(xml_ids) for row in rows_of(connection, _BY_ID, {"ids": ids}))
     return in_order_of_upload(_wanted(rows, naming, None))
 
 
@@ -200,6 +200,7 @@ def _in_state(phase: Phase, *statuses: Status) -> ColumnElement[bool]:
     return and_(XmlFile.phase_id == int(phase), XmlFile.status_id.in_([int(status) for status in statuses]))
 
 
+_BY_ID: Final = _current(*_COLUMNS).where(XmlFile.id.in_(IDS))
 _THROUGH: Final = or_(_in_state(Phase.OVERVIEW, Status.DONE), _in_state(Phase.QC, *_UNFAILED))
 
 

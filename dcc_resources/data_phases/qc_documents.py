@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import Connection, select
 
 from dcc_resources.data_phases.documents import DueDocument, load_documents
+from dcc_resources.databases.listed_rows import rows_of
 from dcc_resources.naming import Action, NamingConvention
 from dcc_resources.outcomes import ZipKey
 from dcc_resources.qc_database.models import Document
@@ -52,8 +53,7 @@ class QcDocument(NamedTuple):
 def documents_of(connection: Connection, documents: Iterable[DueDocument]) -> dict[int, QcDocument]:
     """The documents that stand for these of the tracker, by the ids of their `xml_file`."""
     wanted = {document.xml_id: document for document in documents}
-    query = _documents().where(_DOCUMENT.c.tracker_id.in_(IDS))
-    rows = (row for ids in chunks(wanted) for row in connection.execute(query, {"ids": ids}))
+    rows = (row for ids in chunks(wanted) for row in rows_of(connection, _OF_TRACKER, {"ids": ids}))
     return {
         found.xml_id: found.with_names_of(wanted[found.xml_id])
         for found in _found(rows)
@@ -63,8 +63,7 @@ def documents_of(connection: Connection, documents: Iterable[DueDocument]) -> di
 
 def documents_by_id(connection: Connection, document_ids: Iterable[int]) -> list[QcDocument]:
     """The documents with these ids."""
-    query = _documents().where(_DOCUMENT.c.id.in_(IDS))
-    return list(_found(row for ids in chunks(document_ids) for row in connection.execute(query, {"ids": ids})))
+    return list(_found(row for ids in chunks(document_ids) for row in rows_of(connection, _BY_ID, {"ids": ids})))
 
 
 def counted_by_tracker(
@@ -96,6 +95,10 @@ _COLUMNS: Final = ("id", "tracker_id", "state", "author", "zip_action", "zip_fil
 
 def _documents() -> Any:
     return select(*(_DOCUMENT.c[name] for name in _COLUMNS)).where(_NOT_UNDO)
+
+
+_OF_TRACKER: Final = _documents().where(_DOCUMENT.c.tracker_id.in_(IDS))
+_BY_ID: Final = _documents().where(_DOCUMENT.c.id.in_(IDS))
 
 
 def _found(rows: Iterable[Any]) -> Iterator[QcDocument]:

@@ -73,14 +73,14 @@ def _questionable_relations() -> Select[tuple[int]]:
 
 
 _QUESTIONABLE: Final = (_questionable_experiments(), _questionable_relations())
-_AT_ONCE: Final = 1_000
+_AT_ONCE: Final = 250
 
 
 def questionable(connection: Connection, document_ids: Collection[int], latest_day: date) -> set[int]:
     """Those of the documents that the rules `ABOUT_SPECIMENS` may find something in, as the database is at present.
 
     For documents all of whose entities have rows; `latest_day` is the last that is not in the future. Two statements
-    for every 1,000 documents, of which a server works on two at once.
+    for every 250 documents, of which a server works on two at once.
     """
     questions = ((asked, as_json(some)) for some in portions(document_ids, _AT_ONCE) for asked in _QUESTIONABLE)
 

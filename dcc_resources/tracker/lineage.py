@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import BindParameter, Connection, bindparam, func, select
 
+from dcc_resources.databases.listed_rows import rows_of
 from dcc_resources.tracker.models import FileSourceHasZip, Reopening, XmlFile, ZipDownload
 
 _CHUNK: Final = 500
@@ -62,7 +63,7 @@ def actions_of(connection: Connection, download_ids: Iterable[int]) -> dict[int,
     """The zip action of each download."""
     found: dict[int, int] = {}
     for ids in chunks(download_ids):
-        found.update((row_id, za_id) for row_id, za_id in connection.execute(_ACTIONS_OF, {"ids": ids}))
+        found.update((row_id, za_id) for row_id, za_id in rows_of(connection, _ACTIONS_OF, {"ids": ids}))
     return found
 
 
@@ -70,7 +71,7 @@ def find_lineage(connection: Connection, download_ids: Iterable[int], document_i
     """The parents of downloads and of documents, and of the documents' downloads; what is not there is left out."""
     lineage = Lineage({}, actions_of(connection, download_ids))
     for ids in chunks(document_ids):
-        for document_id, download_id, za_id in connection.execute(_LINEAGE_OF, {"ids": ids}):
+        for document_id, download_id, za_id in rows_of(connection, _LINEAGE_OF, {"ids": ids}):
             lineage.documents[document_id] = download_id
             lineage.downloads[download_id] = za_id
     return lineage
@@ -79,5 +80,5 @@ def find_lineage(connection: Connection, download_ids: Iterable[int], document_i
 def latest_downloads(connection: Connection, za_ids: Iterable[int]) -> Iterator[tuple[int, int, int]]:
     """Of each zip action with downloads: its id, its latest download, and the last one before its re-opening, or 0."""
     for ids in chunks(za_ids):
-        for za_id, latest, before_reopening in connection.execute(_LATEST_DOWNLOADS, {"ids": ids}):
+        for za_id, latest, before_reopening in rows_of(connection, _LATEST_DOWNLOADS, {"ids": ids}):
             yield za_id, latest, before_reopening or 0

@@ -28,14 +28,15 @@ below them is read.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from enum import Enum
 from typing import Final, NamedTuple
 
-from sqlalchemy import Connection, Select, bindparam, select, update
+from sqlalchemy import Connection, bindparam, select, update
 
+from dcc_resources.databases.listed_rows import rows_of
 from dcc_resources.naming import Action
 from dcc_resources.tracker.database import insert_rows
 from dcc_resources.tracker.lineage import IDS, actions_of, chunks, find_lineage, latest_downloads
@@ -350,26 +351,28 @@ def _columns(state: State) -> dict[str, object]:
 
 def _lock_actions(connection: Connection, za_ids: Iterable[int]) -> dict[int, State]:
     """The states of zip actions, which no other transaction can change until this one ends, nor those below them."""
-    return _states(connection, _LOCK, za_ids)
+    found: dict[int, State] = {}
+    for ids in chunks(za_ids):
+        found.update(_states_of(connection.execute(_LOCK, {"ids": ids})))
+    return found
 
 
 def _read_states(connection: Connection, model: _Stateful, ids: Iterable[int]) -> dict[int, State]:
-    return _states(connection, _READ[model], ids)
-
-
-def _states(connection: Connection, query: Select[int, int, int], ids: Iterable[int]) -> dict[int, State]:
     found: dict[int, State] = {}
     for chunk in chunks(ids):
-        rows = connection.execute(query, {"ids": chunk})
-        found.update((row_id, _STATES[phase, status]) for row_id, phase, status in rows)
+        found.update(_states_of(rows_of(connection, _READ[model], {"ids": chunk})))
     return found
+
+
+def _states_of(rows: Iterable[Sequence[int]]) -> Iterator[tuple[int, State]]:
+    return ((row_id, _STATES[phase, status]) for row_id, phase, status in rows)
 
 
 def _rolled_up(connection: Connection, download_ids: Iterable[int]) -> dict[int, State]:
     """The state that the documents of each download give it."""
     children: dict[int, list[State]] = {}
     for ids in chunks(download_ids):
-        for download_id, phase, status in connection.execute(_CHILDREN, {"ids": ids}):
+        for download_id, phase, status in rows_of(connection, _CHILDREN, {"ids": ids}):
             children.setdefault(download_id, []).append(_STATES[phase, status])
     return {download_id: state for download_id, states in children.items() if (state := roll_up(states))}
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from sqlalchemy import Connection
+from sqlalchemy.dialects.sqlite.base import SQLiteDialect
 
 from dcc_cli.session_report import SessionReport
 from dcc_resources.data_outcomes import DocumentData, ZipData
@@ -27,12 +28,20 @@ XSD, DONE = int(Phase.XSD), int(Status.DONE)
 
 
 class Answers:
-    """A connection that answers whatever it is asked with rows."""
+    """A connection that answers whatever it is asked with rows, to SQLite."""
+
+    dialect = SQLiteDialect()
 
     def __init__(self, rows: Iterator[tuple[Any, ...]]) -> None:
         self.rows = rows
 
-    def execute(self, *_: object) -> Iterator[tuple[Any, ...]]:
+    def execute(self, *_: object) -> Answers:
+        return self
+
+    def all(self) -> list[tuple[Any, ...]]:
+        return list(self.rows)
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
         return self.rows
 
 
