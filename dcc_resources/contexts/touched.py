@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, exists, func, select, union_all, update
 
 from dcc_resources.databases.asking_ahead import answers_ahead
+from dcc_resources.databases.listed_rows import rows_of
 from dcc_resources.databases.number_lists import AT_ONCE, as_json, listed, numbers_in, numbers_of, only_compared
 from dcc_resources.naming import DocumentKind
 from dcc_resources.qc_database.models import (
@@ -164,7 +165,7 @@ def _own_runs(connection: Connection, ordered: Sequence[int]) -> dict[int, int]:
     """The runs of documents, each with its document. Nearly always there is none of another between those of one."""
     found: dict[int, int] = {}
     mixed = []
-    for document_id, runs, first, last in connection.execute(_EXTENTS, {"documents": as_json(ordered)}).all():
+    for document_id, runs, first, last in rows_of(connection, _EXTENTS, {"documents": as_json(ordered)}):
         if last - first + 1 == runs:
             found.update(dict.fromkeys(range(first, last + 1), document_id))
         else:

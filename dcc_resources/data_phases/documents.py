@@ -15,7 +15,7 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, Connection, Select, and_, exists, func, or_, select
 from sqlalchemy.orm import aliased
 
-from dcc_resources.databases.listed_rows import rows_of
+from dcc_resources.databases.listed_rows import many_rows_of, rows_of
 from dcc_resources.errors import BadFileNameError
 from dcc_resources.naming import Action, DocumentKind, DocumentName, NamingConvention
 from dcc_resources.outcomes import ZipKey
@@ -116,8 +116,7 @@ def load_due(
     They are those at (the phase before, done), and those that a session left pending or running in it. A document whose
     name does not follow `naming` any more is left waiting, and logged.
     """
-    rows = connection.execute(_current(*_COLUMNS).where(_due(phase)))
-    return in_order_of_upload(_wanted(rows, naming, keys))
+    return in_order_of_upload(_wanted(many_rows_of(connection, _DUE[phase]), naming, keys))
 
 
 def load_unsettled(connection: Connection) -> dict[int, State]:
@@ -201,6 +200,7 @@ def _in_state(phase: Phase, *statuses: Status) -> ColumnElement[bool]:
 
 
 _BY_ID: Final = _current(*_COLUMNS).where(XmlFile.id.in_(IDS))
+_DUE: Final = {phase: _current(*_COLUMNS).where(_due(phase)) for phase in _BEFORE}
 _THROUGH: Final = or_(_in_state(Phase.OVERVIEW, Status.DONE), _in_state(Phase.QC, *_UNFAILED))
 
 

@@ -1,4 +1,4 @@
-"""Some hundred rows of numbers and texts, read from a server as one text.
+"""Rows of numbers and texts, read from a server as a text of hundreds of them.
 
 The driver of MySQL and MariaDB is written in Python, and takes 10 to 20 µs for each row; the server makes a text of all
 of them in a tenth of that. SQLite yields its rows at once.
@@ -6,8 +6,9 @@ of them in a tenth of that. SQLite yields its rows at once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from itertools import chain
 from typing import Any, Final
 
 from sqlalchemy import Connection, Integer, Select, String, func, select
@@ -15,27 +16,42 @@ from sqlalchemy import Connection, Integer, Select, String, func, select
 from dcc_resources.databases.number_lists import all_of
 
 _STATEMENTS: Final = 100
-"""How many statements are kept as they ask for a text; the modules that use this have a dozen."""
+"""How many statements are kept as they ask for texts; the modules that use this have two dozen."""
+_NEIGHBOURS: Final = 500
+"""How many rows come in a text, at most, if there are many: far less than a server cuts off."""
 
 
-def rows_of(connection: Connection, query: Select[*tuple[Any, ...]], given: Mapping[str, object]) -> Sequence[Any]:
+def rows_of(connection: Connection, query: Select[*tuple[Any, ...]], given: Mapping[str, object]) -> Iterable[Any]:
     """The rows of a query, in any order, whose columns are all numbers without a fraction, or texts.
 
     The query is a constant of its module; it is to yield a few hundred rows, because of more a server cuts off the
     text, and they are asked for a second time.
     """
+    return _rows(connection, query, given, many=False)
+
+
+def many_rows_of(connection: Connection, query: Select[*tuple[Any, ...]]) -> Iterable[Any]:
+    """As `rows_of`, any number of rows, the first column of which is an id."""
+    return _rows(connection, query, {}, many=True)
+
+
+def _rows(
+    connection: Connection, query: Select[*tuple[Any, ...]], given: Mapping[str, object], *, many: bool
+) -> Iterable[Any]:
     if connection.dialect.name == "sqlite":
-        return connection.execute(query, given).all()
-    count, text = connection.execute(_as_text(query), given).one()
-    found = all_of(text, count)
-    return connection.execute(query, given).all() if found is None else found
+        return connection.execute(query, given)
+    texts = connection.execute(_as_texts(query, many), given).all()
+    found = [all_of(text, count) for count, text in texts]
+    whole = [rows for rows in found if rows is not None]
+    return chain.from_iterable(whole) if len(whole) == len(found) else connection.execute(query, given)
 
 
 @lru_cache(maxsize=_STATEMENTS)
-def _as_text(query: Select[*tuple[Any, ...]]) -> Select[int, str]:
-    """How many rows a query has, and all of them as one text."""
+def _as_texts(query: Select[*tuple[Any, ...]], many: bool) -> Select[int, str]:
+    """How many rows a query has, and all of them as one text; of `many` for each so many ids."""
     each = query.order_by(None).subquery().c
     other = [column.name for column in each if not isinstance(column.type, Integer | String)]
     if other:
         raise TypeError(f"Rows with {', '.join(other)} do not come as a text: only numbers and texts do.")
-    return select(func.count(), func.group_concat(func.json_array(*each)))
+    texts = select(func.count(), func.group_concat(func.json_array(*each)))
+    return texts.group_by(each[0] // _NEIGHBOURS) if many else texts

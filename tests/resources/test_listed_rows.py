@@ -9,7 +9,7 @@ from sqlalchemy import Engine, LargeBinary, String, func, insert, select
 from sqlalchemy import cast as typed
 
 from dcc_resources.databases.engines import LISTED_BYTES
-from dcc_resources.databases.listed_rows import rows_of
+from dcc_resources.databases.listed_rows import many_rows_of, rows_of
 from dcc_resources.qc_database import models
 from dcc_resources.qc_database.database import writing
 from tests.databases import only_mariadb
@@ -41,6 +41,7 @@ def test_numbers_texts_and_nulls_are_what_they_are(qc_database: Engine, numbers:
         for query in (ROWS, BY_NAME):
             one_by_one = [tuple(row) for row in connection.execute(query)]
             assert sorted(tuple(row) for row in rows_of(connection, query, {})) == sorted(one_by_one)
+        assert sorted(map(tuple, many_rows_of(connection, ROWS))) == sorted(map(tuple, connection.execute(ROWS)))
 
 
 def test_no_rows_are_none(qc_database: Engine) -> None:
@@ -56,6 +57,9 @@ def test_what_a_server_cuts_off_is_asked_for_one_by_one(qc_database: Engine, row
     with qc_database.connect() as connection, sent_statements(qc_database) as sent:
         assert sorted(number for number, _, _ in rows_of(connection, ROWS, {})) == list(range(rows))
     assert len(sent) == asked
+    with qc_database.connect() as connection, sent_statements(qc_database) as sent:
+        assert sorted(number for number, _, _ in many_rows_of(connection, ROWS)) == list(range(rows))
+    assert len(sent) == 1
 
 
 @only_mariadb
