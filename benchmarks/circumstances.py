@@ -49,7 +49,7 @@ def circumstances() -> dict[str, str]:
 
 
 def _commit() -> str:
-    """The commit that was measured, and whether the packages differed from it; where there is no git, that."""
+    """The commit that was measured, and whether modules differ from it; `unknown` outside of a git repository."""
     asked = (["rev-parse", "--short=10", "HEAD"], ["status", "--porcelain", "--", "*.py"])
     try:
         commit, changed = (

@@ -36,7 +36,8 @@ from dcc_resources.contexts.metadata_groups import (
     remove_unused_groups,
 )
 from dcc_resources.databases.asking_ahead import answers_ahead
-from dcc_resources.databases.number_lists import all_of, as_json, numbers_in, only_compared, portions
+from dcc_resources.databases.listed_rows import as_text, rows_in
+from dcc_resources.databases.number_lists import as_json, numbers_in, only_compared, portions
 from dcc_resources.qc_database.bulk import insert_bulk
 from dcc_resources.qc_database.models import (
     Experiment,
@@ -99,13 +100,8 @@ def _look_at(connection: Connection, run_ids: list[int], colonies: int, importan
 
 def _read(connection: Connection, run_ids: list[int], colonies: int) -> Sequence[Sequence[Any]]:
     """The rows of `_PRESENT`."""
-    found: list[Sequence[Any]] = []
-    for number, text in _PRESENT_LISTED.ask(connection, run_ids, colonies=colonies):
-        of_kind = all_of(text, number)
-        if of_kind is None:
-            return _PRESENT.ask(connection, run_ids, colonies=colonies)
-        found += of_kind
-    return found
+    found = rows_in(_PRESENT_LISTED.ask(connection, run_ids, colonies=colonies))
+    return _PRESENT.ask(connection, run_ids, colonies=colonies) if found is None else found
 
 
 def _present(given: Given, taken: Callable[[Select[Any]], Select[Any]] = lambda rows: rows) -> CompoundSelect[Any]:
@@ -163,7 +159,7 @@ def _present(given: Given, taken: Callable[[Select[Any]], Select[Any]] = lambda 
 
 def _listed(rows: Select[Any]) -> Select[Any]:
     """How many rows there are, and all of them as one text: a driver takes longer for a row than the database does."""
-    return rows.with_only_columns(func.count(), func.group_concat(func.json_array(*rows.selected_columns)))
+    return rows.with_only_columns(*as_text(rows.selected_columns))
 
 
 def _measured() -> ColumnElement[int]:

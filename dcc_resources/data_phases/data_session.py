@@ -28,7 +28,7 @@ from dcc_resources.sessions import Session
 from dcc_resources.settings import Settings
 from dcc_resources.staging import Staging
 from dcc_resources.tracker import progress
-from dcc_resources.tracker.lineage import IDS, chunks
+from dcc_resources.tracker.lineage import IDS, rows_by_id
 from dcc_resources.tracker.models import ZipAction, utc_now
 from dcc_resources.tracker.progress import Proposal, State, Subject
 from dcc_resources.tracker.reference import Phase, Status
@@ -249,9 +249,8 @@ def _write(
         },
     )
     unproposed = {fact.document.za_id for fact in batch} - set(states[Subject.ZIP_ACTION])
-    for ids in chunks(unproposed):
-        for za_id, phase, status in connection.execute(_ACTION_STATES, {"ids": ids}):
-            states[Subject.ZIP_ACTION][za_id] = State(Phase(phase), Status(status))
+    for za_id, phase, status in rows_by_id(connection, _ACTION_STATES, unproposed):
+        states[Subject.ZIP_ACTION][za_id] = State(Phase(phase), Status(status))
     return states
 
 

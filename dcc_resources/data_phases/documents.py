@@ -15,11 +15,11 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, Connection, Select, and_, exists, func, or_, select
 from sqlalchemy.orm import aliased
 
-from dcc_resources.databases.listed_rows import many_rows_of, rows_of
+from dcc_resources.databases.listed_rows import many_rows_of
 from dcc_resources.errors import BadFileNameError
 from dcc_resources.naming import Action, DocumentKind, DocumentName, NamingConvention
 from dcc_resources.outcomes import ZipKey
-from dcc_resources.tracker.lineage import IDS, chunks
+from dcc_resources.tracker.lineage import IDS, rows_by_id
 from dcc_resources.tracker.models import Centre, FileSourceHasZip, Reopening, XmlFile, ZipAction, ZipDownload, ZipFile
 from dcc_resources.tracker.progress import State
 from dcc_resources.tracker.reference import ACTIONS_BY_ID, Phase, Status
@@ -133,15 +133,13 @@ def load_unsettled(connection: Connection) -> dict[int, State]:
 
 def load_qc_states(connection: Connection, xml_ids: Iterable[int]) -> dict[int, State]:
     """The states of those documents that are through overview, by the ids of their `xml_file`."""
-    query = select(XmlFile.id, XmlFile.phase_id, XmlFile.status_id).where(XmlFile.id.in_(IDS), _THROUGH)
-    rows = (row for ids in chunks(xml_ids) for row in connection.execute(query, {"ids": ids}))
+    rows = rows_by_id(connection, _QC_STATES, xml_ids)
     return {xml_id: State(Phase(phase), Status(status)) for xml_id, phase, status in rows}
 
 
 def load_documents(connection: Connection, xml_ids: Iterable[int], naming: NamingConvention) -> list[DueDocument]:
     """The documents with these ids, in the order of upload, in whatever states; but for those that do not count."""
-    rows = (row for ids in chunks(xml_ids) for row in rows_of(connection, _BY_ID, {"ids": ids}))
-    return in_order_of_upload(_wanted(rows, naming, None))
+    return in_order_of_upload(_wanted(rows_by_id(connection, _BY_ID, xml_ids), naming, None))
 
 
 def count_waiting(connection: Connection) -> int:
@@ -202,6 +200,7 @@ def _in_state(phase: Phase, *statuses: Status) -> ColumnElement[bool]:
 _BY_ID: Final = _current(*_COLUMNS).where(XmlFile.id.in_(IDS))
 _DUE: Final = {phase: _current(*_COLUMNS).where(_due(phase)) for phase in _BEFORE}
 _THROUGH: Final = or_(_in_state(Phase.OVERVIEW, Status.DONE), _in_state(Phase.QC, *_UNFAILED))
+_QC_STATES: Final = select(XmlFile.id, XmlFile.phase_id, XmlFile.status_id).where(XmlFile.id.in_(IDS), _THROUGH)
 
 
 class _AnyCentre:

@@ -12,12 +12,11 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import Connection, select
 
 from dcc_resources.data_phases.documents import DueDocument, load_documents
-from dcc_resources.databases.listed_rows import rows_of
 from dcc_resources.naming import Action, NamingConvention
 from dcc_resources.outcomes import ZipKey
 from dcc_resources.qc_database.models import Document
 from dcc_resources.qc_database.vocabulary import DocumentAction, DocumentState
-from dcc_resources.tracker.lineage import IDS, chunks
+from dcc_resources.tracker.lineage import IDS, rows_by_id
 
 _DOCUMENT: Final = Document.__table__
 _NOT_UNDO: Final = _DOCUMENT.c.action != DocumentAction.UNDO.value
@@ -53,17 +52,16 @@ class QcDocument(NamedTuple):
 def documents_of(connection: Connection, documents: Iterable[DueDocument]) -> dict[int, QcDocument]:
     """The documents that stand for these of the tracker, by the ids of their `xml_file`."""
     wanted = {document.xml_id: document for document in documents}
-    rows = (row for ids in chunks(wanted) for row in rows_of(connection, _OF_TRACKER, {"ids": ids}))
     return {
         found.xml_id: found.with_names_of(wanted[found.xml_id])
-        for found in _found(rows)
+        for found in _found(rows_by_id(connection, _OF_TRACKER, wanted))
         if found.xml_id and found.is_of(wanted[found.xml_id])
     }
 
 
 def documents_by_id(connection: Connection, document_ids: Iterable[int]) -> list[QcDocument]:
     """The documents with these ids."""
-    return list(_found(row for ids in chunks(document_ids) for row in rows_of(connection, _BY_ID, {"ids": ids})))
+    return list(_found(rows_by_id(connection, _BY_ID, document_ids)))
 
 
 def counted_by_tracker(

@@ -6,12 +6,11 @@ of them in a tenth of that. SQLite yields its rows at once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from itertools import chain
 from typing import Any, Final
 
-from sqlalchemy import Connection, Integer, Select, String, func, select
+from sqlalchemy import ColumnElement, Connection, Integer, Select, String, func, select
 
 from dcc_resources.databases.number_lists import all_of
 
@@ -40,18 +39,32 @@ def _rows(
 ) -> Iterable[Any]:
     if connection.dialect.name == "sqlite":
         return connection.execute(query, given)
-    texts = connection.execute(_as_texts(query, many), given).all()
-    found = [all_of(text, count) for count, text in texts]
-    whole = [rows for rows in found if rows is not None]
-    return chain.from_iterable(whole) if len(whole) == len(found) else connection.execute(query, given)
+    found = rows_in(connection.execute(_as_texts(query, many), given).all())
+    return connection.execute(query, given) if found is None else found
+
+
+def as_text(columns: Iterable[ColumnElement[Any]]) -> tuple[ColumnElement[Any], ColumnElement[Any]]:
+    """What a statement asks for to have all rows of a group as one text: how many there are, and the text."""
+    return func.count(), func.group_concat(func.json_array(*columns))
+
+
+def rows_in(texts: Iterable[Sequence[Any]]) -> list[list[Any]] | None:
+    """The rows in what was asked for by `as_text`; None where a server cut a text off."""
+    found: list[list[Any]] = []
+    for count, text in texts:
+        rows = all_of(text, count)
+        if rows is None:
+            return None
+        found += rows
+    return found
 
 
 @lru_cache(maxsize=_STATEMENTS)
-def _as_texts(query: Select[*tuple[Any, ...]], many: bool) -> Select[int, str]:
+def _as_texts(query: Select[*tuple[Any, ...]], many: bool) -> Select[Any, Any]:
     """How many rows a query has, and all of them as one text; of `many` for each so many ids."""
     each = query.order_by(None).subquery().c
     other = [column.name for column in each if not isinstance(column.type, Integer | String)]
     if other:
         raise TypeError(f"Rows with {', '.join(other)} do not come as a text: only numbers and texts do.")
-    texts = select(func.count(), func.group_concat(func.json_array(*each)))
+    texts = select(*as_text(each))
     return texts.group_by(each[0] // _NEIGHBOURS) if many else texts

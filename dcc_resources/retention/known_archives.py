@@ -9,7 +9,7 @@ from sqlalchemy import Connection, and_, exists, or_, select
 
 from dcc_resources.outcomes import ZipKey
 from dcc_resources.retention.rules import KnownArchive
-from dcc_resources.tracker.lineage import IDS, chunks, latest_downloads
+from dcc_resources.tracker.lineage import IDS, latest_downloads, rows_by_id
 from dcc_resources.tracker.models import (
     FileSource,
     FileSourceHasZip,
@@ -77,13 +77,12 @@ def _wanted(connection: Connection, za_ids: list[int]) -> tuple[set[int], set[in
     unvalidated: set[int] = set()
     to_upload: set[int] = set()
     held: set[int] = set()
-    for ids in chunks(latest):
-        for download_id, phase, status in connection.execute(_WANTED_DOCUMENTS, {"ids": ids}):
-            za_id = latest[download_id]
-            if phase == Phase.UPLOAD:
-                held.add(za_id)
-            elif (phase, status) == (Phase.XSD, Status.DONE):
-                to_upload.add(za_id)
-            else:
-                unvalidated.add(za_id)
+    for download_id, phase, status in rows_by_id(connection, _WANTED_DOCUMENTS, latest):
+        za_id = latest[download_id]
+        if phase == Phase.UPLOAD:
+            held.add(za_id)
+        elif (phase, status) == (Phase.XSD, Status.DONE):
+            to_upload.add(za_id)
+        else:
+            unvalidated.add(za_id)
     return unvalidated, to_upload, held

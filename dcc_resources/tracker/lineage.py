@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import BindParameter, Connection, bindparam, func, select
+from sqlalchemy import BindParameter, Connection, Select, bindparam, func, select
 
 from dcc_resources.databases.listed_rows import rows_of
 from dcc_resources.tracker.models import FileSourceHasZip, Reopening, XmlFile, ZipDownload
@@ -59,26 +59,27 @@ def chunks(ids: Iterable[int]) -> Iterator[list[int]]:
         yield ordered[start : start + _CHUNK]
 
 
+def rows_by_id(connection: Connection, query: Select[*tuple[Any, ...]], ids: Iterable[int]) -> Iterator[Any]:
+    """The rows of a query about `IDS`, of which there may be any number; see `rows_of`, also for what it may yield."""
+    for some in chunks(ids):
+        yield from rows_of(connection, query, {"ids": some})
+
+
 def actions_of(connection: Connection, download_ids: Iterable[int]) -> dict[int, int]:
     """The zip action of each download."""
-    found: dict[int, int] = {}
-    for ids in chunks(download_ids):
-        found.update((row_id, za_id) for row_id, za_id in rows_of(connection, _ACTIONS_OF, {"ids": ids}))
-    return found
+    return dict(rows_by_id(connection, _ACTIONS_OF, download_ids))
 
 
 def find_lineage(connection: Connection, download_ids: Iterable[int], document_ids: Iterable[int]) -> Lineage:
     """The parents of downloads and of documents, and of the documents' downloads; what is not there is left out."""
     lineage = Lineage({}, actions_of(connection, download_ids))
-    for ids in chunks(document_ids):
-        for document_id, download_id, za_id in rows_of(connection, _LINEAGE_OF, {"ids": ids}):
-            lineage.documents[document_id] = download_id
-            lineage.downloads[download_id] = za_id
+    for document_id, download_id, za_id in rows_by_id(connection, _LINEAGE_OF, document_ids):
+        lineage.documents[document_id] = download_id
+        lineage.downloads[download_id] = za_id
     return lineage
 
 
 def latest_downloads(connection: Connection, za_ids: Iterable[int]) -> Iterator[tuple[int, int, int]]:
     """Of each zip action with downloads: its id, its latest download, and the last one before its re-opening, or 0."""
-    for ids in chunks(za_ids):
-        for za_id, latest, before_reopening in rows_of(connection, _LATEST_DOWNLOADS, {"ids": ids}):
-            yield za_id, latest, before_reopening or 0
+    for za_id, latest, before_reopening in rows_by_id(connection, _LATEST_DOWNLOADS, za_ids):
+        yield za_id, latest, before_reopening or 0

@@ -28,7 +28,7 @@ below them is read.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from enum import Enum
@@ -36,10 +36,9 @@ from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, bindparam, select, update
 
-from dcc_resources.databases.listed_rows import rows_of
 from dcc_resources.naming import Action
 from dcc_resources.tracker.database import insert_rows
-from dcc_resources.tracker.lineage import IDS, actions_of, chunks, find_lineage, latest_downloads
+from dcc_resources.tracker.lineage import IDS, actions_of, chunks, find_lineage, latest_downloads, rows_by_id
 from dcc_resources.tracker.models import (
     DocumentReopening,
     FileSourceHasZip,
@@ -351,29 +350,23 @@ def _columns(state: State) -> dict[str, object]:
 
 def _lock_actions(connection: Connection, za_ids: Iterable[int]) -> dict[int, State]:
     """The states of zip actions, which no other transaction can change until this one ends, nor those below them."""
-    found: dict[int, State] = {}
-    for ids in chunks(za_ids):
-        found.update(_states_of(connection.execute(_LOCK, {"ids": ids})))
-    return found
+    # Not by `rows_by_id`, which leaves the order to the server: those who lock the same would wait for each other.
+    return _states_of(row for ids in chunks(za_ids) for row in connection.execute(_LOCK, {"ids": ids}))
 
 
 def _read_states(connection: Connection, model: _Stateful, ids: Iterable[int]) -> dict[int, State]:
-    found: dict[int, State] = {}
-    for chunk in chunks(ids):
-        found.update(_states_of(rows_of(connection, _READ[model], {"ids": chunk})))
-    return found
+    return _states_of(rows_by_id(connection, _READ[model], ids))
 
 
-def _states_of(rows: Iterable[Sequence[int]]) -> Iterator[tuple[int, State]]:
-    return ((row_id, _STATES[phase, status]) for row_id, phase, status in rows)
+def _states_of(rows: Iterable[Sequence[int]]) -> dict[int, State]:
+    return {row_id: _STATES[phase, status] for row_id, phase, status in rows}
 
 
 def _rolled_up(connection: Connection, download_ids: Iterable[int]) -> dict[int, State]:
     """The state that the documents of each download give it."""
     children: dict[int, list[State]] = {}
-    for ids in chunks(download_ids):
-        for download_id, phase, status in rows_of(connection, _CHILDREN, {"ids": ids}):
-            children.setdefault(download_id, []).append(_STATES[phase, status])
+    for download_id, phase, status in rows_by_id(connection, _CHILDREN, download_ids):
+        children.setdefault(download_id, []).append(_STATES[phase, status])
     return {download_id: state for download_id, states in children.items() if (state := roll_up(states))}
 
 

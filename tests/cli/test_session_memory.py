@@ -35,13 +35,7 @@ class Answers:
     def __init__(self, rows: Iterator[tuple[Any, ...]]) -> None:
         self.rows = rows
 
-    def execute(self, *_: object) -> Answers:
-        return self
-
-    def all(self) -> list[tuple[Any, ...]]:
-        return list(self.rows)
-
-    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+    def execute(self, *_: object) -> Iterator[tuple[Any, ...]]:
         return self.rows
 
 

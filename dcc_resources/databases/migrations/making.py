@@ -1,4 +1,4 @@
-"""What first revisions do: make a database's tables, and take that up again where it broke off."""
+"""What revisions do: make what is missing, so that one which broke off can be taken up again."""
 
 from __future__ import annotations
 
@@ -16,3 +16,8 @@ def make_missing(connection: Connection, tables: list[Table]) -> None:
         for index in sorted(table.indexes, key=lambda index: str(index.name)):
             if index.name not in made:
                 index.create(connection)
+
+
+def columns_of(connection: Connection, table: str) -> set[str]:
+    """The names of the columns that a table has by now."""
+    return {column["name"] for column in inspect(connection).get_columns(table)}

@@ -10,15 +10,14 @@ from importlib import import_module
 
 import sqlalchemy as sa
 from alembic import op
-from sqlalchemy.dialects import mysql
+
+from dcc_resources.databases.migrations.making import columns_of
 
 revision = "0002"
 down_revision = "0001"
 branch_labels = None
 depends_on = None
 
-FAMILY = ("mysql", "mariadb")
-SMALL = sa.SmallInteger().with_variant(mysql.SMALLINT(unsigned=True), *FAMILY).with_variant(sa.Integer(), "sqlite")
 TABLES = ("specimen", "experiment", "line", "housing")
 FIRST = import_module("dcc_resources.qc_database.migrations.versions.0001_initial")
 AS_BEFORE = "CASE {} WHEN 1 THEN 1 WHEN 2 THEN 0 END AS is_valid"
@@ -48,9 +47,9 @@ def upgrade() -> None:
     for name in made:
         connection.exec_driver_sql(f"DROP VIEW IF EXISTS {name}")
     for name in TABLES:
-        present = {column["name"] for column in sa.inspect(connection).get_columns(name)}
+        present = columns_of(connection, name)
         if "validity" not in present:
-            op.add_column(name, sa.Column("validity", SMALL, nullable=False, server_default="0"))
+            op.add_column(name, sa.Column("validity", FIRST.TYPES["small"], nullable=False, server_default="0"))
         if "is_valid" in present:
             table = sa.table(name, sa.column("validity"), sa.column("is_valid"))
             judged = sa.case((table.c.is_valid == 1, 1), else_=2)

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import mysql
 
-from dcc_resources.databases.migrations.making import make_missing
+from dcc_resources.databases.migrations.making import columns_of, make_missing
 
 revision = "0002"
 down_revision = "0001"
@@ -67,7 +67,7 @@ def document_reopening(known: sa.MetaData) -> sa.Table:
 
 def upgrade() -> None:
     connection = op.get_bind()
-    if "cleared" not in {column["name"] for column in sa.inspect(connection).get_columns("xml_log")}:
+    if "cleared" not in columns_of(connection, "xml_log"):
         op.add_column("xml_log", sa.Column("cleared", DATE_TIME, nullable=True))
     known = sa.MetaData(naming_convention=NAMING)
     for name, kind in (("xml_file", BIG), ("phase", SMALL), ("a_status", SMALL)):
