@@ -32,10 +32,11 @@ from dcc_resources.file_sources.host_keys import HostKey
 from dcc_resources.qc_database.database import open_qc_database
 from dcc_resources.qc_database.models import Document, DocumentContext
 from dcc_resources.settings import Settings, load_settings
+from dcc_resources.tracker.centres import NewCentre, add_centre
 from dcc_resources.tracker.database import open_tracker
 from dcc_resources.tracker.models import FileSourceHasZip, XmlFile, ZipAction, ZipDownload, ZipFile
 from dcc_resources.tracker.pinned_keys import PinnedKey
-from dcc_resources.tracker.registry import NewCentre, add_centre, add_source
+from dcc_resources.tracker.registry import add_source
 
 CENTRES: Final = ("Bcm", "Biat", "Gmc", "H", "Ics", "J", "Krb", "Ning", "Rbrc", "Tcp", "Ucd", "Wtsi")
 """Each has one file source. The last one's data wait to be looked at."""

@@ -17,6 +17,7 @@ from dcc_assets.zip_reports import ERRORS_SHOWN
 from dcc_resources.errors import ArchiveRemovedError
 from dcc_resources.file_sources.base import SourceAddress
 from dcc_resources.outcomes import DocumentOutcome, Problem, SourceCrawl, ZipKey, ZipOutcome, source_partition
+from dcc_resources.tracker.crawls import latest_crawls
 from dcc_resources.tracker.models import (
     AnException,
     FileSourceHasZip,
@@ -28,7 +29,6 @@ from dcc_resources.tracker.models import (
     ZipFile,
     ZipLog,
 )
-from dcc_resources.tracker.queries import latest_crawls
 from dcc_resources.tracker.reference import Phase, Status
 from dcc_resources.tracker.sources import load_addresses
 from dcc_resources.tracker.zip_action_rows import key_of, select_zip_actions

@@ -40,9 +40,9 @@ from dcc_resources.submission_reports.gathered import draw_centre_pictures
 from dcc_resources.submission_reports.kept import json_text
 from dcc_resources.submission_reports.model import Report
 from dcc_resources.submission_reports.page import render_html
+from dcc_resources.tracker.centres import CentreEntry, list_centres
+from dcc_resources.tracker.crawls import list_sessions
 from dcc_resources.tracker.database import open_tracker, require_current, run_reading
-from dcc_resources.tracker.queries import list_sessions
-from dcc_resources.tracker.registry import CentreEntry, list_centres
 
 T = TypeVar("T")
 

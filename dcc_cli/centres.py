@@ -54,15 +54,15 @@ def add(
 
     Exit codes: 0 registered; 2 the code is not one or is registered already, or there is no such language.
     """
-    from dcc_resources.tracker import registry
+    from dcc_resources.tracker import centres
     from dcc_resources.tracker.database import writing
 
-    new = registry.NewCentre(code, name, imits, email, phone, address, language or None)
+    new = centres.NewCentre(code, name, imits, email, phone, address, language or None)
     settings = settings_from_environment()
     _refuse_unspoken(language, settings)
     with open_tracker(settings) as tracker, writing(tracker) as connection:
-        registry.add_centre(connection, new)
-        entry = next(entry for entry in registry.list_centres(connection) if entry.short_name == code)
+        centres.add_centre(connection, new)
+        entry = next(entry for entry in centres.list_centres(connection) if entry.short_name == code)
     if as_json:
         echo_json(entry)
     else:
@@ -81,10 +81,10 @@ def list_centres(as_json: bool) -> None:
 
     Exit codes: 0; 2 the tracker is not initialised; 4 it cannot be reached.
     """
-    from dcc_resources.tracker import registry
+    from dcc_resources.tracker import centres
 
     with open_tracker(settings_from_environment()) as tracker, tracker.connect() as connection:
-        entries = registry.list_centres(connection)
+        entries = centres.list_centres(connection)
     if as_json:
         echo_json(entries)
         return
@@ -132,7 +132,7 @@ def change(
     Exit codes: 0 changed; 2 there is no such centre, nothing to change was given, or a text is not one.
     """
     from dcc_resources.errors import ConfigurationError
-    from dcc_resources.tracker import registry
+    from dcc_resources.tracker import centres
     from dcc_resources.tracker.database import writing
 
     if (name, email, imits, phone, address, language) == (None,) * 6:
@@ -140,7 +140,7 @@ def change(
     settings = settings_from_environment()
     _refuse_unspoken(language, settings)
     with open_tracker(settings) as tracker, writing(tracker) as connection:
-        registry.change_centre(
+        centres.change_centre(
             connection,
             code,
             full_name=name,
@@ -150,7 +150,7 @@ def change(
             address=address,
             language=language,
         )
-        entry = next(entry for entry in registry.list_centres(connection) if entry.short_name == code)
+        entry = next(entry for entry in centres.list_centres(connection) if entry.short_name == code)
     if as_json:
         echo_json(entry)
     else:
@@ -180,11 +180,11 @@ def deactivate(code: str) -> None:
 
 
 def _set_active(code: str, *, active: bool) -> None:
-    from dcc_resources.tracker import registry
+    from dcc_resources.tracker import centres
     from dcc_resources.tracker.database import writing
 
     with open_tracker(settings_from_environment()) as tracker, writing(tracker) as connection:
-        registry.set_centre_active(connection, code, active)
+        centres.set_centre_active(connection, code, active)
     click.echo(f"Centre {code} is {'active' if active else 'not active'}.")
 
 

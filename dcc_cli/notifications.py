@@ -91,7 +91,8 @@ def telling_when_tracker_is_away(settings: Settings) -> Iterator[None]:
 
 def _check(tracker: Engine, session_id: int | None, centre: str | None) -> None:
     from dcc_resources.errors import ConfigurationError, NotFoundError
-    from dcc_resources.tracker.queries import list_sessions, require_centre
+    from dcc_resources.tracker.crawls import list_sessions
+    from dcc_resources.tracker.queries import require_centre
 
     with tracker.connect() as connection:
         if session_id is not None:

@@ -15,7 +15,8 @@ from dcc_resources.tracker.reference import Phase, Status
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dcc_resources.tracker.queries import CrawlEntry, SessionEntry, StateCount
+    from dcc_resources.tracker.crawls import CrawlEntry, SessionEntry
+    from dcc_resources.tracker.queries import StateCount
     from dcc_resources.tracker.registry import SourceEntry
 
 _FINDINGS_SHOWN = 20
@@ -44,20 +45,20 @@ def status(as_json: bool) -> None:
 
     Exit codes: 0; 2 the tracker is not initialised; 4 it cannot be reached.
     """
-    from dcc_resources.tracker import queries, registry
+    from dcc_resources.tracker import crawls, queries, registry
 
     with open_tracker(settings_from_environment()) as tracker, tracker.connect() as connection:
         zip_actions = queries.count_zip_actions(connection)
         xml_files = queries.count_documents(connection)
         entries = registry.list_sources(connection)
-        crawls = queries.latest_crawls(connection)
-        findings = queries.latest_findings(connection)
+        latest_crawls = crawls.latest_crawls(connection)
+        findings = crawls.latest_findings(connection)
         held = queries.held_documents(connection)
-        latest = queries.list_sessions(connection, limit=2)
+        latest = crawls.list_sessions(connection, limit=2)
     know(
         held=next((key for key, _, _ in held), None),
         failed=any(state.status is Status.FAILED for state in zip_actions),
-        down=next((entry.id for entry in entries if _is_down(entry, crawls.get(entry.id))), None),
+        down=next((entry.id for entry in entries if _is_down(entry, latest_crawls.get(entry.id))), None),
         without_sources=not entries,
         waits_for_qc=any((state.phase, state.status) == (Phase.QC, Status.PENDING) for state in zip_actions),
     )
@@ -68,7 +69,7 @@ def status(as_json: bool) -> None:
             {
                 "zip_actions": zip_actions,
                 "xml_files": xml_files,
-                "sources": [_source_json(entry, crawls.get(entry.id)) for entry in entries],
+                "sources": [_source_json(entry, latest_crawls.get(entry.id)) for entry in entries],
                 "session": {"active": session_json(active), "last": session_json(last)},
                 "held": [{"zip": str(key), "document": name, "message": message} for key, name, message in held],
                 "findings": findings,
@@ -77,7 +78,7 @@ def status(as_json: bool) -> None:
         return
     _print_states("Zip actions", zip_actions)
     _print_states("Documents", xml_files)
-    _print_sources(entries, crawls)
+    _print_sources(entries, latest_crawls)
     _print_list("Waiting to be confirmed", [f"{key}: {name}: {message}" for key, name, message in held])
     _print_list("Findings", [finding.message for finding in findings])
     for entry in (active, last):
@@ -227,10 +228,10 @@ def sessions(limit: int, as_json: bool) -> None:
 
     Exit codes: 0; 4 the tracker cannot be reached.
     """
-    from dcc_resources.tracker import queries
+    from dcc_resources.tracker import crawls
 
     with open_tracker(settings_from_environment()) as tracker, tracker.connect() as connection:
-        entries = queries.list_sessions(connection, limit=limit)
+        entries = crawls.list_sessions(connection, limit=limit)
     if as_json:
         echo_json([session_json(entry) for entry in entries])
         return

@@ -92,7 +92,7 @@ def add(
     Exit codes: 0 registered; 2 wrong use, or a host key that nobody accepted; 4 the sftp server could not be reached,
     so that its host key is unknown.
     """
-    from dcc_resources.tracker import registry
+    from dcc_resources.tracker import registry, texts
     from dcc_resources.tracker.database import writing
 
     settings = settings_from_environment()
@@ -117,7 +117,7 @@ def add(
         return
     tls = tls_trust(given.protocol, tls_ca, tls_fingerprints)
     address = source_address(replace(given, accesskey=read_accesskey(accesskey)))
-    if accesskey != "-" and registry.shown_accesskey(address.accesskey) == registry.MASK:
+    if accesskey != "-" and texts.shown_accesskey(address.accesskey) == texts.MASK:
         click.echo(_PLAIN_HINT, err=True)
     with open_tracker(settings) as tracker:
         with tracker.connect() as connection:

@@ -19,7 +19,7 @@ from dcc_resources.errors import ConfigurationError
 if TYPE_CHECKING:
     from sqlalchemy import Engine
 
-    from dcc_resources.tracker.registry import NewCentre
+    from dcc_resources.tracker.centres import NewCentre
 
 _Answer = TypeVar("_Answer")
 
@@ -106,10 +106,10 @@ def ask(question: str, check: Callable[[str], _Answer], *, default: str = "", em
 
 def ask_centre(tracker: Engine, given: Place, *, again: bool) -> Place:
     """Ask for the centre, and about one that is not registered whether it is to be, and how it is called."""
-    from dcc_resources.tracker import registry
+    from dcc_resources.tracker import centres
 
     with tracker.connect() as connection:
-        registered = [entry.short_name for entry in registry.list_centres(connection)]
+        registered = [entry.short_name for entry in centres.list_centres(connection)]
     if given.centre in registered and not again:
         return given
     code = given.centre
@@ -129,7 +129,7 @@ def ask_centre(tracker: Engine, given: Place, *, again: bool) -> Place:
 def _ask_new_centre(tracker: Engine, code: str, registered: Sequence[str]) -> NewCentre | None:
     """A centre to register, None if it is not to be."""
     from dcc_resources.mail_addresses import parse_addresses
-    from dcc_resources.tracker import registry
+    from dcc_resources.tracker import centres
     from dcc_resources.tracker.reference import KNOWN_CENTRES
 
     def addresses(text: str) -> str:
@@ -137,10 +137,10 @@ def _ask_new_centre(tracker: Engine, code: str, registered: Sequence[str]) -> Ne
             parse_addresses(text)
         return text
 
-    def refused(centre: registry.NewCentre) -> bool:
+    def refused(centre: centres.NewCentre) -> bool:
         try:
             with tracker.connect() as connection:
-                registry.check_new_centre(connection, centre)
+                centres.check_new_centre(connection, centre)
         except ConfigurationError as error:
             click.echo(f"  {printable(error)}", err=True)
             return True
@@ -148,7 +148,7 @@ def _ask_new_centre(tracker: Engine, code: str, registered: Sequence[str]) -> Ne
 
     names = {known.short_name: known.full_name for known in KNOWN_CENTRES}
     name = names.get(code, "")
-    if refused(registry.NewCentre(code, name or code)):
+    if refused(centres.NewCentre(code, name or code)):
         return None
     shown = f"{printable(code)} ({name})" if name else printable(code)
     similar = (
@@ -161,7 +161,7 @@ def _ask_new_centre(tracker: Engine, code: str, registered: Sequence[str]) -> Ne
     while True:
         called = name or ask("Its full name", str)
         email = ask("Its e-mail address, for what concerns its data (may be empty)", addresses, empty=True)
-        new = registry.NewCentre(code, called, email=email)
+        new = centres.NewCentre(code, called, email=email)
         if not refused(new):
             return new
 

@@ -122,20 +122,20 @@ def _problem(tracker: Engine, place: Place, address: SourceAddress) -> Configura
 def _try(
     tracker: Engine, settings: Settings, place: Place, address: SourceAddress, tls: TlsTrust, *, accept_host_key: bool
 ) -> Trial:
-    from dcc_resources.tracker import registry
+    from dcc_resources.tracker import centres
 
     with tracker.connect() as connection:
-        centres = {entry.short_name for entry in registry.list_centres(connection)} | {place.centre}
+        known = {entry.short_name for entry in centres.list_centres(connection)} | {place.centre}
     trusting = replace(
         address,
         tls_authorities=tuple(authority.pem for authority in tls.authorities or ()),
         tls_fingerprints=tuple(tls.fingerprints or ()),
     )
-    return try_source(trusting, settings, centres, accept_host_key=accept_host_key)
+    return try_source(trusting, settings, known, accept_host_key=accept_host_key)
 
 
 def _register(tracker: Engine, place: Place, trial: Trial, tls: TlsTrust) -> tuple[int, list[PinnedKey], list[str]]:
-    from dcc_resources.tracker import registry
+    from dcc_resources.tracker import centres, registry
     from dcc_resources.tracker.database import writing
     from dcc_resources.tracker.pinned_keys import PinnedKey
     from dcc_resources.tracker.trusted_certificates import TlsTrust
@@ -144,7 +144,7 @@ def _register(tracker: Engine, place: Place, trial: Trial, tls: TlsTrust) -> tup
     trusted = TlsTrust(tls.authorities, trial.address.tls_fingerprints or tls.fingerprints)
     with writing(tracker) as connection:
         if place.new_centre is not None:
-            registry.add_centre(connection, place.new_centre)
+            centres.add_centre(connection, place.new_centre)
         source_id = registry.add_source(connection, trial.address, keys, trusted)
     if place.new_centre is not None:
         click.echo(f"Registered centre {place.centre}, {printable(place.new_centre.full_name)}.", err=True)

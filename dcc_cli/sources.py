@@ -94,9 +94,10 @@ def set_state(source_id: int, state: str) -> None:
     """
     from dcc_resources.tracker import registry
     from dcc_resources.tracker.database import writing
+    from dcc_resources.tracker.sources import SourceState
 
     with open_tracker(settings_from_environment()) as tracker, writing(tracker) as connection:
-        registry.set_source_state(connection, source_id, registry.SourceState(state))
+        registry.set_source_state(connection, source_id, SourceState(state))
     click.echo(f"File source {source_id} is in the state {state}.")
 
 
@@ -171,11 +172,12 @@ def remove(source_id: int, purge: bool, yes: bool) -> None:
     """
     from dcc_resources.tracker import registry
     from dcc_resources.tracker.database import writing
+    from dcc_resources.tracker.sources import SourceState
 
     with open_tracker(settings_from_environment()) as tracker:
         if not purge:
             with writing(tracker) as connection:
-                registry.set_source_state(connection, source_id, registry.SourceState.REMOVED)
+                registry.set_source_state(connection, source_id, SourceState.REMOVED)
             click.echo(f"File source {source_id} is removed; its history stays.")
             return
         with tracker.connect() as connection:

@@ -24,9 +24,10 @@ from dcc_resources.outcomes import HELD, Problem, ZipKey
 from dcc_resources.qc_database.upload_findings import LATE
 from dcc_resources.report_channels import Report, open_channels
 from dcc_resources.settings import Settings
-from dcc_resources.tracker.queries import CrawlEntry, Finding, SessionEntry, StateCount, list_sessions, session_findings
+from dcc_resources.tracker.centres import list_centres
+from dcc_resources.tracker.crawls import CrawlEntry, Finding, SessionEntry, list_sessions, session_findings
+from dcc_resources.tracker.queries import StateCount
 from dcc_resources.tracker.reference import Phase, Status
-from dcc_resources.tracker.registry import list_centres
 from dcc_resources.tracker.session_zips import SessionZip, session_documents, session_entries, session_zips
 from dcc_resources.tracker.sources import load_addresses
 from dcc_resources.tracker.stories import DocumentStory, ZipStory, zip_story

@@ -32,9 +32,10 @@ from dcc_resources.sessions import Session
 from dcc_resources.settings import Settings
 from dcc_resources.staging import Staging
 from dcc_resources.tracker.models import utc_now
-from dcc_resources.tracker.progress import State, Subject
+from dcc_resources.tracker.progress import Subject
 from dcc_resources.tracker.reference import Phase, Status
 from dcc_resources.tracker.source_statistics import Conduct
+from dcc_resources.tracker.states import State
 from dcc_resources.zip_attempts import Attempts
 from dcc_resources.zip_checks import Checks, ChecksInThreads
 from dcc_resources.zip_jobs import TO_VALIDATE, Checked, Checker, Extracted, Failed, Job

@@ -24,8 +24,8 @@ from dcc_resources.settings import Settings
 from dcc_resources.tracker.download_plan import InterruptedZip, KnownDocument, PlannedZip
 from dcc_resources.tracker.known_hostings import stored_name
 from dcc_resources.tracker.models import utc_now
-from dcc_resources.tracker.progress import State
 from dcc_resources.tracker.reference import Phase, Status
+from dcc_resources.tracker.states import State
 
 REFUSED_BY_NAME = State(Phase.XML_NAME, Status.FAILED)
 TO_VALIDATE = State(Phase.XSD, Status.PENDING)

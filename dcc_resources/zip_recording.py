@@ -28,8 +28,9 @@ from dcc_resources.tracker.models import (
     ZipLog,
     utc_now,
 )
-from dcc_resources.tracker.progress import NewDocument, Proposal, State, Subject
+from dcc_resources.tracker.progress import NewDocument, Proposal, Subject
 from dcc_resources.tracker.reference import Phase, Status
+from dcc_resources.tracker.states import State
 from dcc_resources.zip_jobs import Document, Job
 
 _MOST_RETRIES = 255

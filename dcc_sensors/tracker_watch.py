@@ -21,9 +21,9 @@ from dcc_resources.settings import Settings
 from dcc_resources.tracker.database import open_tracker, require_current
 from dcc_resources.tracker.download_plan import count_not_arrived
 from dcc_resources.tracker.models import SessionTask, SourceCrawlRow
-from dcc_resources.tracker.progress import State
 from dcc_resources.tracker.queries import waiting_zip_actions
 from dcc_resources.tracker.reference import Phase, Status
+from dcc_resources.tracker.states import State
 
 _NOT_DONE_WITH: Final = State(Phase.QC, Status.PENDING)
 """State of documents that wait for a wrangler, not for a session."""

@@ -28,7 +28,7 @@ from sqlalchemy import URL, Engine, make_url, select
 from dcc_resources.naming import Action
 from dcc_resources.qc_database.database import init_qc_database, open_qc_database
 from dcc_resources.settings import Settings
-from dcc_resources.tracker import progress
+from dcc_resources.tracker import progress, states
 from dcc_resources.tracker.database import init_tracker, insert_rows, open_tracker, writing
 from dcc_resources.tracker.models import (
     Centre,
@@ -39,8 +39,9 @@ from dcc_resources.tracker.models import (
     ZipFile,
     utc_now,
 )
-from dcc_resources.tracker.progress import NewDocument, NewZipAction, State
+from dcc_resources.tracker.progress import NewDocument, NewZipAction
 from dcc_resources.tracker.reference import Phase, Status
+from dcc_resources.tracker.states import State
 from tests.ports import free_port
 from tests.prepared_databases import PreparedDatabases, PreparedFile, maker
 
@@ -399,7 +400,7 @@ def seed_zip(
     *,
     centre_id: int | None = None,
     size_bytes: int | None = None,
-    state: State = progress.WAITING,
+    state: State = states.WAITING,
 ) -> SeededZip:
     """Add an archive that a source hosts, waiting to be downloaded."""
     archive = {"file_name": file_name, "centre_id": centre_id, "size_bytes": size_bytes}
@@ -418,7 +419,7 @@ def seed_hosting(tracker: Engine, za_id: int, source_id: int, size_bytes: int | 
         return insert_rows(connection, FileSourceHasZip, [row])[0]
 
 
-def seed_download(tracker: Engine, hosting_id: int, state: State = progress.REQUESTED) -> int:
+def seed_download(tracker: Engine, hosting_id: int, state: State = states.REQUESTED) -> int:
     """Add a download attempt from a hosting; its id."""
     with writing(tracker) as connection:
         return progress.add_downloads(connection, [hosting_id], utc_now(), state)[0]

@@ -18,7 +18,7 @@ from dcc_resources.naming import Action
 from dcc_resources.outcomes import SourceCrawl, ZipKey, ZipOutcome
 from dcc_resources.sessions import open_session
 from dcc_resources.settings import Settings
-from dcc_resources.tracker import registry
+from dcc_resources.tracker import centres, registry
 from dcc_resources.tracker.database import writing
 from dcc_resources.tracker.models import FileSourceHasZip, XmlFile, ZipAction, ZipDownload, ZipFile
 from dcc_resources.tracker.reference import ACTION_IDS, Phase, Status
@@ -79,7 +79,7 @@ class Installation:
         """Register centres."""
         with writing(self.tracker) as connection:
             for code in codes:
-                registry.add_centre(connection, registry.NewCentre(code, full_name=f"Centre {code}"))
+                centres.add_centre(connection, centres.NewCentre(code, full_name=f"Centre {code}"))
 
     def add_source(self, address: SourceAddress) -> int:
         """Register a file source; returns its id."""

@@ -14,7 +14,7 @@ from dcc_cli.demo.centres import EXPECTED, Expected, demo_sources
 from dcc_cli.output import count_of, echo_table, printable
 from dcc_resources.data_outcomes import ContextsBuilt, DataOutcome, ZipData
 from dcc_resources.outcomes import DocumentOutcome, SourceCrawl, ZipKey, ZipOutcome
-from dcc_resources.tracker import queries, registry
+from dcc_resources.tracker import centres, queries
 from dcc_resources.tracker.reference import Phase, Status
 
 _ERRORS_SHOWN = 3
@@ -48,7 +48,7 @@ class Outcome:
             queries.count_zip_actions(connection),
             queries.count_documents(connection),
             queries.find_zips(connection, queries.ZipFilter()),
-            {entry.short_name: entry.full_name for entry in registry.list_centres(connection)},
+            {entry.short_name: entry.full_name for entry in centres.list_centres(connection)},
         )
 
 

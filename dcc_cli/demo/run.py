@@ -147,13 +147,13 @@ def _session(settings: Settings, addresses: Sequence[SourceAddress]) -> Outcome:
 
 def _register(tracker: Engine, settings: Settings, addresses: Sequence[SourceAddress]) -> None:
     """What `dcc centre add` and `dcc source add --accept-host-key` do."""
-    from dcc_resources.tracker import registry
+    from dcc_resources.tracker import centres, registry
     from dcc_resources.tracker.database import writing
 
     host_keys = [_host_keys(address, settings) for address in addresses]
     with writing(tracker) as connection:
         for code in CENTRES:
-            registry.add_centre(connection, registry.NewCentre(code, email=f"wrangler@{code.lower()}.example.org"))
+            centres.add_centre(connection, centres.NewCentre(code, email=f"wrangler@{code.lower()}.example.org"))
         for address, keys in zip(addresses, host_keys, strict=True):
             registry.add_source(connection, address, keys)
 

@@ -16,7 +16,7 @@ from dcc_resources.causes.zip_scopes import Scope, faulty_zips
 from dcc_resources.errors import NotFoundError
 from dcc_resources.outcomes import ZipKey
 from dcc_resources.qc_database.vocabulary import Severity
-from dcc_resources.tracker.queries import SessionEntry, list_sessions
+from dcc_resources.tracker.crawls import SessionEntry, list_sessions
 from dcc_resources.tracker.session_zips import session_zips
 
 MOST: Final = 1_000

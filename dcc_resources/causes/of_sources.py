@@ -13,11 +13,12 @@ from dcc_resources.causes.counting import CauseCounter, FindingLine
 from dcc_resources.causes.error_faces import LISTING, kind_of
 from dcc_resources.outcomes import ZipKey
 from dcc_resources.qc_database.vocabulary import Severity
+from dcc_resources.tracker.crawls import CrawlEntry, Finding, SessionEntry, latest_crawls, latest_findings
+from dcc_resources.tracker.crawls import session_findings as findings_of_session
 from dcc_resources.tracker.models import CrawlFinding, FileSourceHasZip, ZipAction, ZipFile
-from dcc_resources.tracker.queries import CrawlEntry, Finding, SessionEntry, latest_crawls, latest_findings
-from dcc_resources.tracker.queries import session_findings as findings_of_session
 from dcc_resources.tracker.reference import ACTION_IDS
-from dcc_resources.tracker.registry import SourceEntry, SourceState, list_sources
+from dcc_resources.tracker.registry import SourceEntry, list_sources
+from dcc_resources.tracker.sources import SourceState
 
 SOURCES: Final = "sources"
 """What causes of file sources count as their `entities`."""

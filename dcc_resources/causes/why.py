@@ -20,6 +20,7 @@ from dcc_resources.causes.faces import face_among, shown
 from dcc_resources.causes.rule_faces import faces_of
 from dcc_resources.file_sources.base import ActionListing
 from dcc_resources.languages.marking import mark
+from dcc_resources.tracker.crawls import CrawlEntry, latest_crawls, latest_findings
 from dcc_resources.tracker.models import (
     FileSourceHasZip,
     ZipAction,
@@ -28,9 +29,9 @@ from dcc_resources.tracker.models import (
     ZipFile,
     ZipLog,
 )
-from dcc_resources.tracker.queries import CrawlEntry, latest_crawls, latest_findings
 from dcc_resources.tracker.reference import ACTIONS_BY_ID, Phase, Status
-from dcc_resources.tracker.registry import SourceEntry, SourceState, list_sources
+from dcc_resources.tracker.registry import SourceEntry, list_sources
+from dcc_resources.tracker.sources import SourceState
 
 if TYPE_CHECKING:
     from dcc_resources.languages import Catalogue

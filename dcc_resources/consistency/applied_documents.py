@@ -16,8 +16,8 @@ from dcc_resources.qc_database.models import Document, Finding
 from dcc_resources.qc_database.vocabulary import DocumentAction, DocumentState, Severity
 from dcc_resources.tracker.lineage import IDS
 from dcc_resources.tracker.models import AnException, XmlLog
-from dcc_resources.tracker.progress import State
 from dcc_resources.tracker.reference import Phase, Status
+from dcc_resources.tracker.states import State
 
 _DOCUMENT: Final = Document.__table__
 _FINDING: Final = Finding.__table__

@@ -19,8 +19,8 @@ from dcc_resources.outcomes import ZipKey
 from dcc_resources.staging import Staging
 from dcc_resources.tracker.lineage import IDS
 from dcc_resources.tracker.models import XmlFile, ZipAction, ZipFile
-from dcc_resources.tracker.progress import State
 from dcc_resources.tracker.reference import ACTION_IDS, Phase, Status
+from dcc_resources.tracker.states import State
 
 _RETRY: Final = "Have it downloaded again: dcc retry {key}"
 _CHUNK: Final = 500

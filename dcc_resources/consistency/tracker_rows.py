@@ -11,8 +11,8 @@ from dcc_resources.databases.columns import MYSQL_FAMILY
 from dcc_resources.outcomes import ZipKey
 from dcc_resources.tracker.lineage import IDS, latest_downloads
 from dcc_resources.tracker.models import FileSource, FileSourceHasZip, XmlFile, ZipAction, ZipDownload, ZipFile
-from dcc_resources.tracker.progress import State
 from dcc_resources.tracker.reference import ACTIONS_BY_ID, Phase, Status
+from dcc_resources.tracker.states import State
 
 PAGE: Final = 500
 """How many rows are held at a time."""

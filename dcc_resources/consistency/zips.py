@@ -24,8 +24,8 @@ from dcc_resources.tracker.models import (
     ZipFile,
     ZipLog,
 )
-from dcc_resources.tracker.progress import WAITING, State, advance, roll_up
 from dcc_resources.tracker.reference import Phase, Status
+from dcc_resources.tracker.states import WAITING, State, advance, roll_up
 
 REFUSED: Final = State(Phase.ZIP_NAME, Status.FAILED)
 EXTRACTED: Final = State(Phase.UNZIP, Status.DONE)

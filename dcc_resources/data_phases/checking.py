@@ -55,8 +55,8 @@ from dcc_resources.qc_database.row_loading import load_document
 from dcc_resources.qc_database.versions import in_chunks
 from dcc_resources.qc_database.vocabulary import DocumentState
 from dcc_resources.reference_data import store
-from dcc_resources.tracker.progress import State
 from dcc_resources.tracker.reference import Phase, Status
+from dcc_resources.tracker.states import State
 
 log = logging.getLogger(__name__)
 

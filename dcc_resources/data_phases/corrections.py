@@ -33,8 +33,9 @@ from dcc_resources.qc_database.undoing import Undone, undo_submission
 from dcc_resources.qc_database.vocabulary import DocumentState
 from dcc_resources.settings import Settings
 from dcc_resources.tracker import progress
-from dcc_resources.tracker.progress import Proposal, State, Subject
+from dcc_resources.tracker.progress import Proposal, Subject
 from dcc_resources.tracker.reference import Phase, Status
+from dcc_resources.tracker.states import State
 
 T = TypeVar("T")
 

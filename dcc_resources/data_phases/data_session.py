@@ -30,8 +30,9 @@ from dcc_resources.staging import Staging
 from dcc_resources.tracker import progress
 from dcc_resources.tracker.lineage import IDS, rows_by_id
 from dcc_resources.tracker.models import ZipAction, utc_now
-from dcc_resources.tracker.progress import Proposal, State, Subject
+from dcc_resources.tracker.progress import Proposal, Subject
 from dcc_resources.tracker.reference import Phase, Status
+from dcc_resources.tracker.states import State
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -21,8 +21,8 @@ from dcc_resources.naming import Action, DocumentKind, DocumentName, NamingConve
 from dcc_resources.outcomes import ZipKey
 from dcc_resources.tracker.lineage import IDS, rows_by_id
 from dcc_resources.tracker.models import Centre, FileSourceHasZip, Reopening, XmlFile, ZipAction, ZipDownload, ZipFile
-from dcc_resources.tracker.progress import State
 from dcc_resources.tracker.reference import ACTIONS_BY_ID, Phase, Status
+from dcc_resources.tracker.states import State
 
 log = logging.getLogger(__name__)
 

@@ -26,8 +26,9 @@ from dcc_resources.data_phases.qc_documents import QcDocument, documents_of
 from dcc_resources.databases.transactions import run_reading, run_writing
 from dcc_resources.settings import Settings
 from dcc_resources.tracker import progress
-from dcc_resources.tracker.progress import Proposal, State, Subject
+from dcc_resources.tracker.progress import Proposal, Subject
 from dcc_resources.tracker.reference import Phase, Status
+from dcc_resources.tracker.states import State
 
 WAITS: Final = State(Phase.QC, Status.PENDING)
 SETTLED: Final = State(Phase.QC, Status.DONE)

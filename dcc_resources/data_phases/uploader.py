@@ -28,8 +28,8 @@ from dcc_resources.qc_database.upload_findings import UploadFinding, findings_of
 from dcc_resources.qc_database.vocabulary import DocumentState, Severity
 from dcc_resources.settings import Settings
 from dcc_resources.staging import Staging
-from dcc_resources.tracker.progress import State
 from dcc_resources.tracker.reference import Phase, Status
+from dcc_resources.tracker.states import State
 
 T = TypeVar("T")
 

@@ -21,7 +21,7 @@ from dcc_resources.errors import ConfigurationError, SourceError
 from dcc_resources.file_sources.access import parse_hostname, resolve_accesskey
 from dcc_resources.file_sources.base import SourceAddress, SourceProtocol
 from dcc_resources.file_sources.host_keys import SSH_PORT, trusted_keys
-from dcc_resources.tracker.queries import latest_crawls
+from dcc_resources.tracker.crawls import latest_crawls
 from dcc_resources.tracker.registry import list_sources
 from dcc_resources.tracker.schema import TRACKER
 from dcc_resources.tracker.sources import load_addresses

@@ -12,7 +12,7 @@ from dcc_resources.data_phases.documents import count_waiting
 from dcc_resources.metrics.families import Labels, Metric, counter, gauge, one_of, timestamp
 from dcc_resources.sessions import SUCCESS, read_lease
 from dcc_resources.settings import Settings
-from dcc_resources.tracker import queries
+from dcc_resources.tracker import crawls, queries
 from dcc_resources.tracker.models import (
     AnException,
     Centre,
@@ -53,7 +53,7 @@ def session_families(connection: Connection, settings: Settings) -> Iterator[Met
         "When the last crawling session ended that succeeded.",
         values=_last_success(connection),
     )
-    last = next(iter(queries.list_sessions(connection, limit=1)), None)
+    last = next(iter(crawls.list_sessions(connection, limit=1)), None)
     if last is None:
         return
     yield gauge("last_session_id", "The id of the last crawling session.", values=last.id)

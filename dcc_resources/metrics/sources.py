@@ -13,10 +13,10 @@ from sqlalchemy import Connection, Select, func, select
 
 from dcc_resources.crawling import FAILED, OK, PARTIAL
 from dcc_resources.metrics.families import Labels, Metric, counter, gauge, one_of, timestamp
+from dcc_resources.tracker.crawls import latest_crawls
 from dcc_resources.tracker.models import AnException, FileSourceHasZip, SourceCrawlRow, ZipDownload, ZipLog
-from dcc_resources.tracker.queries import latest_crawls
 from dcc_resources.tracker.registry import SourceEntry, list_sources
-from dcc_resources.tracker.sources import AVAILABLE
+from dcc_resources.tracker.sources import SourceState
 
 _SOURCE: Final = ("source", "centre")
 _HAS, _CRAWL = FileSourceHasZip.file_source_id, SourceCrawlRow.file_source_id
@@ -50,7 +50,7 @@ def source_families(connection: Connection) -> Iterator[Metric]:
 
 
 def _is_crawled(entry: SourceEntry) -> bool:
-    return entry.state == AVAILABLE and entry.centre_active
+    return entry.state == SourceState.AVAILABLE and entry.centre_active
 
 
 def _latest_crawls(

@@ -22,10 +22,10 @@ from dcc_resources.outcomes import ZipKey
 from dcc_resources.settings import Settings
 from dcc_resources.submission_reports.model import Outcome, Tone, ZipLine
 from dcc_resources.submission_reports.zip_lines import zips_of_session
+from dcc_resources.tracker.centres import CentreEntry, list_centres
+from dcc_resources.tracker.crawls import SessionEntry, list_sessions
 from dcc_resources.tracker.models import ZipFile
-from dcc_resources.tracker.queries import SessionEntry, list_sessions
 from dcc_resources.tracker.reference import Status
-from dcc_resources.tracker.registry import CentreEntry, list_centres
 from dcc_resources.tracker.session_zips import session_zips
 
 _ACCEPTED: Final = "accepted"

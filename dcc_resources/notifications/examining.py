@@ -17,8 +17,8 @@ from dcc_resources.notifications.digests import addresses_of
 from dcc_resources.notifications.ledger import Sending
 from dcc_resources.notifications.messages import Kind
 from dcc_resources.settings import Settings
+from dcc_resources.tracker.centres import list_centres
 from dcc_resources.tracker.models import NotificationRow
-from dcc_resources.tracker.registry import list_centres
 from dcc_resources.webhook_addresses import parse_webhook
 
 _RECENT: Final = timedelta(days=7)

@@ -18,9 +18,9 @@ from dcc_resources.tracker.models import (
     ZipAction,
     ZipFile,
 )
-from dcc_resources.tracker.progress import State
 from dcc_resources.tracker.reference import Phase, Status
-from dcc_resources.tracker.sources import AVAILABLE
+from dcc_resources.tracker.sources import SourceState
+from dcc_resources.tracker.states import State
 from dcc_resources.tracker.zip_action_rows import key_of, select_zip_actions
 
 _NAMES_AT_ONCE: Final = 500
@@ -30,7 +30,7 @@ _HOSTED: Final = (
     exists()
     .where(FileSourceHasZip.za_id == ZipAction.id, FileSourceHasZip.gone_since.is_(None))
     .where(FileSource.id == FileSourceHasZip.file_source_id)
-    .where(ResourceStateRow.id == FileSource.state_id, ResourceStateRow.short_name == AVAILABLE)
+    .where(ResourceStateRow.id == FileSource.state_id, ResourceStateRow.short_name == SourceState.AVAILABLE)
 )
 _WANTED_DOCUMENTS: Final = select(XmlFile.zip_id, XmlFile.phase_id, XmlFile.status_id).where(
     XmlFile.zip_id.in_(IDS),

@@ -15,8 +15,8 @@ from dcc_resources.naming import Action
 from dcc_resources.retention.staged_files import Kind, StagedArchive
 from dcc_resources.settings import Settings
 from dcc_resources.tracker.known_hostings import NOT_ARRIVED
-from dcc_resources.tracker.progress import WAITING, State
 from dcc_resources.tracker.reference import Phase, Status
+from dcc_resources.tracker.states import WAITING, State
 
 _DAY_SECONDS: Final = 86_400
 

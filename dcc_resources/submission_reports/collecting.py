@@ -36,9 +36,11 @@ from dcc_resources.submission_reports.model import (
 )
 from dcc_resources.submission_reports.outcomes import only_waits, outcome_of, tone_of
 from dcc_resources.submission_reports.zip_lines import zips_of_centre, zips_of_session
+from dcc_resources.tracker.centres import CentreEntry, list_centres
+from dcc_resources.tracker.crawls import CrawlEntry, latest_crawls, list_sessions
 from dcc_resources.tracker.models import utc_now
-from dcc_resources.tracker.queries import CrawlEntry, StateCount, latest_crawls, list_sessions
-from dcc_resources.tracker.registry import CentreEntry, SourceEntry, list_centres, list_sources
+from dcc_resources.tracker.queries import StateCount
+from dcc_resources.tracker.registry import SourceEntry, list_sources
 from dcc_resources.tracker.stories import zip_story
 
 if TYPE_CHECKING:

@@ -158,7 +158,7 @@ def make_reports_directory(directory: Path) -> None:
 def _wanted(tracker: Engine, settings: Settings, session_id: int) -> list[ZipKey]:
     from dcc_resources.submission_reports.model import Tone
     from dcc_resources.submission_reports.zip_lines import zips_of_session
-    from dcc_resources.tracker.queries import list_sessions
+    from dcc_resources.tracker.crawls import list_sessions
 
     with tracker.connect() as connection:
         sessions = list_sessions(connection, ids=[session_id])

@@ -13,7 +13,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from dcc_resources.outcomes import ZipKey
-from dcc_resources.tracker.queries import CrawlEntry, Finding, StateCount
+from dcc_resources.tracker.crawls import CrawlEntry, Finding
+from dcc_resources.tracker.queries import StateCount
 from dcc_resources.tracker.reference import Phase, Status
 from dcc_resources.tracker.stories import DownloadStory, Host, Reason, ReopeningStory
 
@@ -256,7 +257,7 @@ class CentreReport:
 
 @dataclass(frozen=True, slots=True)
 class SessionReport:
-    """The summary of a crawling session: `outcome` as of `tracker.queries.SessionEntry`."""
+    """The summary of a crawling session: `outcome` as of `tracker.crawls.SessionEntry`."""
 
     session: int
     started: datetime

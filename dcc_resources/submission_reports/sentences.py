@@ -15,7 +15,7 @@ from dcc_resources.submission_reports.words import (
     SUBMIT_FOR_EDIT,
     OutcomeWords,
 )
-from dcc_resources.tracker.queries import CrawlEntry
+from dcc_resources.tracker.crawls import CrawlEntry
 from dcc_resources.tracker.reference import Phase, Status
 from dcc_resources.tracker.stories import DownloadStory, Reason
 

@@ -13,6 +13,7 @@ from dcc_resources.causes.rule_faces import RULE_FACES
 from dcc_resources.outcomes import HELD, UNCHECKED_MARK, WARNING_MARK, ZipKey
 from dcc_resources.submission_reports.model import Outcome, Tone, ZipLine
 from dcc_resources.submission_reports.outcomes import is_faulty, outcome_of, tone_of
+from dcc_resources.tracker.crawls import SessionEntry
 from dcc_resources.tracker.models import (
     AnException,
     Centre,
@@ -24,7 +25,7 @@ from dcc_resources.tracker.models import (
     ZipDownload,
     ZipFile,
 )
-from dcc_resources.tracker.queries import SessionEntry, StateCount
+from dcc_resources.tracker.queries import StateCount
 from dcc_resources.tracker.reference import ACTIONS_BY_ID, Phase, Status
 from dcc_resources.tracker.session_zips import touched_zips
 

@@ -31,9 +31,9 @@ from dcc_resources.tracker.models import (
     ZipDownload,
     ZipFile,
 )
-from dcc_resources.tracker.progress import WAITING, State
 from dcc_resources.tracker.reference import ACTION_IDS, ACTIONS_BY_ID, Phase, Status
-from dcc_resources.tracker.sources import AVAILABLE
+from dcc_resources.tracker.sources import SourceState
+from dcc_resources.tracker.states import WAITING, State
 
 _CHUNK = 500
 _Host = aliased(Centre)
@@ -303,7 +303,7 @@ def _hosted(query: Select[*tuple[Any, ...]], sources: set[int] | None) -> Select
         .join(_Host, _Host.id == FileSource.centre_id)
         .where(
             FileSourceHasZip.gone_since.is_(None),
-            ResourceStateRow.short_name == AVAILABLE,
+            ResourceStateRow.short_name == SourceState.AVAILABLE,
             _Host.is_active.is_(True),
         )
     )

@@ -13,8 +13,8 @@ from sqlalchemy import Connection, select
 from dcc_resources.file_sources.base import ActionListing, ListedFile, SourceAddress
 from dcc_resources.outcomes import ZipKey
 from dcc_resources.tracker.models import FileSourceHasZip, ZipAction, ZipFile
-from dcc_resources.tracker.progress import WAITING, State
 from dcc_resources.tracker.reference import ACTION_IDS, ACTIONS_BY_ID, Phase, Status
+from dcc_resources.tracker.states import WAITING, State
 
 REFUSED = State(Phase.ZIP_NAME, Status.FAILED)
 NOT_ARRIVED = frozenset({State(Phase.DOWNLOAD, Status.FAILED), State(Phase.ZIP_MD5, Status.FAILED)})

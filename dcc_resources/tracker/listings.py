@@ -29,8 +29,9 @@ from dcc_resources.tracker.known_hostings import (
     size_message,
 )
 from dcc_resources.tracker.models import CrawlFinding, FileSourceHasZip, ZipAction, ZipActionLog, ZipFile
-from dcc_resources.tracker.progress import WAITING, NewZipAction
+from dcc_resources.tracker.progress import NewZipAction
 from dcc_resources.tracker.reference import ACTIONS_BY_ID
+from dcc_resources.tracker.states import WAITING
 
 _CHUNK = 500
 _MOST_FINDINGS = 200

@@ -9,497 +9,72 @@ SQLite all integers are INTEGER, ids are never given twice, and triggers (made b
 
 from __future__ import annotations
 
-from datetime import date, datetime
-
-from sqlalchemy import CHAR, Date, Index, Integer, String, Text, UniqueConstraint, text
-from sqlalchemy.orm import Mapped, mapped_column
-
-from dcc_resources.databases.columns import (
-    BIG,
-    DOUBLE,
-    INT,
-    SIGNED_BIG,
-    SIGNED_SMALL,
-    SMALL,
-    TINY,
-    LastUpdated,
-    Message,
-    ReceiptColumns,
-    TypedTable,
-    big_id,
-    big_reference,
-    new_metadata,
-    small_id,
-    small_reference,
-    table_options,
+from dcc_resources.databases.columns import MESSAGE_BYTES, MYSQL_FAMILY, utc_now
+from dcc_resources.tracker.base import Base
+from dcc_resources.tracker.own_models import (
+    CrawlFinding,
+    DocumentReopening,
+    FileSourceStatistics,
+    HostKey,
+    NotificationRow,
+    Reopening,
+    SessionLock,
+    SourceCrawlRow,
+    TlsCertificate,
+    WriteReceipt,
+    ZipActionLog,
 )
-from dcc_resources.databases.columns import MESSAGE_BYTES as MESSAGE_BYTES
-from dcc_resources.databases.columns import MYSQL_FAMILY as MYSQL_FAMILY
-from dcc_resources.databases.columns import utc_now as utc_now
-
-
-class Base(TypedTable):
-    """Base of all tables of the tracker; `Base.metadata` holds them."""
-
-    __abstract__ = True
-    metadata = new_metadata()
-
-
-class Centre(LastUpdated, Base):
-    """A research centre; `short_name` is its ILAR code. Deactivated rather than deleted.
-
-    Additive: `language` is the code of the language that it is written to in, null for the installation's.
-    """
-
-    __tablename__ = "centre"
-    __table_args__ = table_options(UniqueConstraint("short_name"))
-
-    id: Mapped[int] = small_id()
-    short_name: Mapped[str] = mapped_column(String(32))
-    imits_name: Mapped[str | None] = mapped_column(String(32))
-    full_name: Mapped[str] = mapped_column(String(128))
-    email: Mapped[str] = mapped_column(String(128))
-    phone: Mapped[str | None] = mapped_column(String(14))
-    address: Mapped[str | None] = mapped_column(String(256))
-    language: Mapped[str | None] = mapped_column(String(35))
-    is_active: Mapped[bool] = mapped_column(default=True, server_default=text("1"))
-    created: Mapped[datetime]
-
-
-class ProtocolRow(LastUpdated, Base):
-    """A protocol that file sources speak: a reference row, see `dcc_resources.tracker.reference`."""
-
-    __tablename__ = "source_protocol"
-    __table_args__ = table_options(Index(None, "short_name"))
-
-    id: Mapped[int] = small_id()
-    short_name: Mapped[str] = mapped_column(String(8))
-    description: Mapped[str | None] = mapped_column(Text)
-
-
-class ResourceStateRow(LastUpdated, Base):
-    """A state of a file source: a reference row."""
-
-    __tablename__ = "resource_state"
-    __table_args__ = table_options(Index(None, "short_name"))
-
-    id: Mapped[int] = small_id()
-    short_name: Mapped[str] = mapped_column(String(32))
-    description: Mapped[str | None] = mapped_column(Text)
-
-
-class FileSource(LastUpdated, Base):
-    """A server, or folder, from which archives are collected. `accesskey` may be a secret: never print it."""
-
-    __tablename__ = "file_source"
-    __table_args__ = table_options(
-        Index(None, "hostname"), Index(None, "centre_id"), Index(None, "protocol_id"), Index(None, "state_id")
-    )
-
-    id: Mapped[int] = small_id()
-    centre_id: Mapped[int] = small_reference("centre.id", "CASCADE")
-    protocol_id: Mapped[int] = small_reference("source_protocol.id", "CASCADE")
-    hostname: Mapped[str] = mapped_column(String(512))
-    username: Mapped[str] = mapped_column(String(128))
-    accesskey: Mapped[str] = mapped_column(String(256))
-    base_path: Mapped[str | None] = mapped_column(String(256))
-    state_id: Mapped[int] = small_reference("resource_state.id", "CASCADE")
-    created: Mapped[datetime]
-
-
-class PhaseRow(LastUpdated, Base):
-    """A processing phase: a reference row; ids follow the pipeline's order."""
-
-    __tablename__ = "phase"
-    __table_args__ = table_options(UniqueConstraint("short_name"))
-
-    id: Mapped[int] = small_id()
-    short_name: Mapped[str] = mapped_column(String(64))
-    description: Mapped[str | None] = mapped_column(Text)
-
-
-class StatusRow(LastUpdated, Base):
-    """A status of a phase, with its colour: a reference row; ids follow the order of severity."""
-
-    __tablename__ = "a_status"
-    __table_args__ = table_options(UniqueConstraint("short_name"))
-
-    id: Mapped[int] = small_id()
-    short_name: Mapped[str] = mapped_column(String(64))
-    description: Mapped[str | None] = mapped_column(Text)
-    rgba: Mapped[str] = mapped_column(CHAR(8))
-
-
-class ZipFile(LastUpdated, Base):
-    """An archive, known by its name. Centre, date and increment are the name's; null where it does not conform."""
-
-    __tablename__ = "zip_file"
-    __table_args__ = table_options(UniqueConstraint("file_name"), Index(None, "centre_id"))
-
-    id: Mapped[int] = big_id()
-    file_name: Mapped[str] = mapped_column(String(128))
-    centre_id: Mapped[int | None] = small_reference("centre.id", "SET NULL")
-    created: Mapped[date | None] = mapped_column(Date)
-    inc: Mapped[int | None] = mapped_column(BIG)
-    size_bytes: Mapped[int | None] = mapped_column(BIG)
-    content_md5: Mapped[str | None] = mapped_column(CHAR(32))
-
-
-class ProcessingTypeRow(LastUpdated, Base):
-    """What is to be done with an archive (add, edit, delete): a reference row."""
-
-    __tablename__ = "processing_type"
-    __table_args__ = table_options(Index(None, "short_name"))
-
-    id: Mapped[int] = small_id()
-    short_name: Mapped[str] = mapped_column(String(32))
-    description: Mapped[str | None] = mapped_column(Text)
-
-
-class ZipAction(LastUpdated, Base):
-    """An archive together with what is to be done with it: the unit of work."""
-
-    __tablename__ = "zip_action"
-    __table_args__ = table_options(
-        UniqueConstraint("zip_id", "todo_id"),
-        Index(None, "todo_id"),
-        Index(None, "phase_id", "status_id"),
-        Index(None, "status_id"),
-    )
-
-    id: Mapped[int] = big_id()
-    zip_id: Mapped[int] = big_reference("zip_file.id", "CASCADE")
-    todo_id: Mapped[int] = small_reference("processing_type.id", "RESTRICT")
-    phase_id: Mapped[int] = small_reference("phase.id", "RESTRICT")
-    status_id: Mapped[int] = small_reference("a_status.id", "RESTRICT")
-
-
-class FileSourceHasZip(LastUpdated, Base):
-    """A zip action that a file source hosts.
-
-    Additive: `size_bytes` and `modified` (seconds since 1970, UTC) as last listed, `has_md5` whether a checksum lies
-    beside it, `gone_since` when a crawl first missed it (null while it is there).
-    """
-
-    __tablename__ = "file_source_has_zip"
-    __table_args__ = table_options(UniqueConstraint("za_id", "file_source_id"), Index(None, "file_source_id"))
-
-    id: Mapped[int] = big_id()
-    za_id: Mapped[int] = big_reference("zip_action.id", "CASCADE")
-    file_source_id: Mapped[int] = small_reference("file_source.id", "CASCADE")
-    num_retries: Mapped[int] = mapped_column(TINY, default=0)
-    size_bytes: Mapped[int | None] = mapped_column(BIG)
-    modified: Mapped[int | None] = mapped_column(SIGNED_BIG)
-    has_md5: Mapped[bool] = mapped_column(default=False, server_default=text("0"))
-    gone_since: Mapped[datetime | None]
-
-
-class ZipDownload(LastUpdated, Base):
-    """One attempt to download an archive from one file source, and what became of what it brought."""
-
-    __tablename__ = "zip_download"
-    __table_args__ = table_options(Index(None, "zf_id"), Index(None, "phase_id", "status_id"), Index(None, "status_id"))
-
-    id: Mapped[int] = big_id()
-    zf_id: Mapped[int] = big_reference("file_source_has_zip.id", "CASCADE")
-    request: Mapped[datetime]
-    received: Mapped[datetime]
-    downloaded_size_bytes: Mapped[int] = mapped_column(BIG, default=0, server_default=text("0"))
-    phase_id: Mapped[int] = small_reference("phase.id", "RESTRICT")
-    status_id: Mapped[int] = small_reference("a_status.id", "RESTRICT")
-
-
-class XmlFile(LastUpdated, Base):
-    """An XML document of a downloaded archive. Its id is the tracker id under which its data are kept."""
-
-    __tablename__ = "xml_file"
-    __table_args__ = table_options(
-        Index(None, "fname"),
-        Index(None, "created"),
-        Index(None, "zip_id", "phase_id", "status_id"),
-        Index(None, "centre_id"),
-        Index(None, "phase_id", "status_id"),
-        Index(None, "status_id"),
-    )
-
-    id: Mapped[int] = big_id()
-    zip_id: Mapped[int] = big_reference("zip_download.id", "CASCADE")
-    fname: Mapped[str] = mapped_column(String(128))
-    centre_id: Mapped[int | None] = small_reference("centre.id", "SET NULL")
-    created: Mapped[date | None] = mapped_column(Date)
-    inc: Mapped[int | None] = mapped_column(BIG)
-    size_bytes: Mapped[int | None] = mapped_column(BIG)
-    content_md5: Mapped[str | None] = mapped_column(CHAR(32))
-    phase_id: Mapped[int] = small_reference("phase.id", "RESTRICT")
-    status_id: Mapped[int] = small_reference("a_status.id", "RESTRICT")
-
-
-class AnException(LastUpdated, Base):
-    """A kind of error: the name and summary of a class in `dcc_resources.errors`."""
-
-    __tablename__ = "an_exception"
-    __table_args__ = table_options(UniqueConstraint("short_name"))
-
-    id: Mapped[int] = small_id()
-    short_name: Mapped[str] = mapped_column(String(64))
-    description: Mapped[str | None] = mapped_column(Text)
-
-
-class ZipLog(LastUpdated, Base):
-    """Why a download attempt, or the archive it brought, was refused or failed."""
-
-    __tablename__ = "zip_log"
-    __table_args__ = table_options(Index(None, "zip_id"), Index(None, "exception_id"))
-
-    id: Mapped[int] = big_id()
-    zip_id: Mapped[int] = big_reference("zip_download.id", "CASCADE")
-    exception_id: Mapped[int] = small_reference("an_exception.id", "RESTRICT")
-    message: Mapped[str | None] = mapped_column(Message)
-
-
-class XmlLog(LastUpdated, Base):
-    """One thing wrong with a document; line and column count from 1.
-
-    Additive: `cleared` is when it ceased to hold, null while it does.
-    """
-
-    __tablename__ = "xml_log"
-    __table_args__ = table_options(Index(None, "xml_id"), Index(None, "exception_id"))
-
-    id: Mapped[int] = big_id()
-    xml_id: Mapped[int] = big_reference("xml_file.id", "CASCADE")
-    exception_id: Mapped[int] = small_reference("an_exception.id", "RESTRICT")
-    message: Mapped[str | None] = mapped_column(Message)
-    line: Mapped[int | None] = mapped_column(INT)
-    col: Mapped[int | None] = mapped_column(INT)
-    cleared: Mapped[datetime | None]
-
-
-class CrawlingSession(LastUpdated, Base):
-    """One session of crawling and processing. `status`: 0 success, else the id of the first task that failed."""
-
-    __tablename__ = "crawling_session"
-    __table_args__ = table_options()
-
-    id: Mapped[int] = big_id()
-    start_time: Mapped[datetime]
-    finish_time: Mapped[datetime | None]
-    status: Mapped[int] = mapped_column(SIGNED_SMALL)
-    created: Mapped[datetime]
-
-
-class SessionTask(LastUpdated, Base):
-    """One task of a crawling session. `status`: 0 success, 1 failure."""
-
-    __tablename__ = "session_task"
-    __table_args__ = table_options(Index(None, "session_id"), Index(None, "phase_id"))
-
-    id: Mapped[int] = big_id()
-    session_id: Mapped[int] = big_reference("crawling_session.id", "CASCADE")
-    phase_id: Mapped[int] = small_reference("phase.id", "RESTRICT")
-    comment: Mapped[str | None] = mapped_column(String(256))
-    start_time: Mapped[datetime]
-    finish_time: Mapped[datetime | None]
-    status: Mapped[int] = mapped_column(SIGNED_SMALL)
-    created: Mapped[datetime]
-
-
-class ZipActionLog(LastUpdated, Base):
-    """Additive: why a zip action failed where no download is concerned, and when its archive went from staging."""
-
-    __tablename__ = "zip_action_log"
-    __table_args__ = table_options(Index(None, "za_id"), Index(None, "exception_id"))
-
-    id: Mapped[int] = big_id()
-    za_id: Mapped[int] = big_reference("zip_action.id", "CASCADE")
-    exception_id: Mapped[int] = small_reference("an_exception.id", "RESTRICT")
-    message: Mapped[str | None] = mapped_column(Message)
-
-
-class Reopening(Base):
-    """Additive: a zip action set back to be processed again, by whom, why and from which state.
-
-    `last_download_id` is its latest download at the time, null without any: the state of that and of earlier ones
-    does not concern the zip action any more. No foreign key, since it stays true when that download is gone.
-    """
-
-    __tablename__ = "reopening"
-    __table_args__ = table_options(Index(None, "za_id"), Index(None, "from_phase_id"), Index(None, "from_status_id"))
-
-    id: Mapped[int] = big_id()
-    za_id: Mapped[int] = big_reference("zip_action.id", "CASCADE")
-    requested_by: Mapped[str] = mapped_column(String(64))
-    reason: Mapped[str] = mapped_column(String(256))
-    from_phase_id: Mapped[int] = small_reference("phase.id", "RESTRICT")
-    from_status_id: Mapped[int] = small_reference("a_status.id", "RESTRICT")
-    last_download_id: Mapped[int | None] = mapped_column(BIG)
-    created: Mapped[datetime]
-
-
-class DocumentReopening(Base):
-    """Additive: a document set back to an earlier state, or away from a failure, by whom, why, from where to where."""
-
-    __tablename__ = "document_reopening"
-    __table_args__ = table_options(
-        Index(None, "xml_id"),
-        Index(None, "from_phase_id"),
-        Index(None, "from_status_id"),
-        Index(None, "to_phase_id"),
-        Index(None, "to_status_id"),
-    )
-
-    id: Mapped[int] = big_id()
-    xml_id: Mapped[int] = big_reference("xml_file.id", "CASCADE")
-    requested_by: Mapped[str] = mapped_column(String(64))
-    reason: Mapped[str] = mapped_column(String(256))
-    from_phase_id: Mapped[int] = small_reference("phase.id", "RESTRICT")
-    from_status_id: Mapped[int] = small_reference("a_status.id", "RESTRICT")
-    to_phase_id: Mapped[int] = small_reference("phase.id", "RESTRICT")
-    to_status_id: Mapped[int] = small_reference("a_status.id", "RESTRICT")
-    created: Mapped[datetime]
-
-
-class SourceCrawlRow(LastUpdated, Base):
-    """Additive: one crawl of one file source; counts are of archives (see `outcomes.SourceCrawl`)."""
-
-    __tablename__ = "source_crawl"
-    __table_args__ = table_options(
-        Index(None, "session_id"), Index(None, "file_source_id"), Index(None, "exception_id")
-    )
-
-    id: Mapped[int] = big_id()
-    session_id: Mapped[int] = big_reference("crawling_session.id", "CASCADE")
-    file_source_id: Mapped[int] = small_reference("file_source.id", "CASCADE")
-    start_time: Mapped[datetime]
-    finish_time: Mapped[datetime | None]
-    outcome: Mapped[str] = mapped_column(String(16))
-    exception_id: Mapped[int | None] = small_reference("an_exception.id", "RESTRICT")
-    message: Mapped[str | None] = mapped_column(Message)
-    listed: Mapped[int] = mapped_column(INT, default=0)
-    new_zips: Mapped[int] = mapped_column(INT, default=0)
-    known: Mapped[int] = mapped_column(INT, default=0)
-    changed: Mapped[int] = mapped_column(INT, default=0)
-    refused: Mapped[int] = mapped_column(INT, default=0)
-    ignored: Mapped[int] = mapped_column(INT, default=0)
-    gone: Mapped[int] = mapped_column(INT, default=0)
-
-
-class CrawlFinding(Base):
-    """Additive: something that a crawl noticed and a wrangler should know, such as a known archive changed."""
-
-    __tablename__ = "crawl_finding"
-    __table_args__ = table_options(Index(None, "session_id"), Index(None, "file_source_id"), Index(None, "za_id"))
-
-    id: Mapped[int] = big_id()
-    session_id: Mapped[int] = big_reference("crawling_session.id", "CASCADE")
-    file_source_id: Mapped[int] = small_reference("file_source.id", "CASCADE")
-    za_id: Mapped[int | None] = big_reference("zip_action.id", "CASCADE")
-    file_name: Mapped[str] = mapped_column(String(160))
-    kind: Mapped[str] = mapped_column(String(32))
-    message: Mapped[str] = mapped_column(Message)
-    created: Mapped[datetime]
-
-
-class SessionLock(Base):
-    """Additive: the one row (id 1) that says which session is active and when it last showed a sign of life."""
-
-    __tablename__ = "session_lock"
-    __table_args__ = table_options(Index(None, "session_id"), counted=False)
-
-    id: Mapped[int] = mapped_column(SMALL, primary_key=True, autoincrement=False)
-    session_id: Mapped[int | None] = big_reference("crawling_session.id", "SET NULL")
-    holder: Mapped[str | None] = mapped_column(String(128))
-    host: Mapped[str | None] = mapped_column(String(128))
-    pid: Mapped[int | None] = mapped_column(Integer)
-    pid_started: Mapped[str | None] = mapped_column(String(32))
-    acquired: Mapped[datetime | None]
-    heartbeat: Mapped[datetime | None]
-
-
-class HostKey(Base):
-    """Additive: an SSH host key that was accepted for a file source."""
-
-    __tablename__ = "host_key"
-    __table_args__ = table_options(Index(None, "file_source_id"))
-
-    id: Mapped[int] = big_id()
-    file_source_id: Mapped[int] = small_reference("file_source.id", "CASCADE")
-    key_type: Mapped[str] = mapped_column(String(64))
-    key_base64: Mapped[str] = mapped_column(Text)
-    fingerprint: Mapped[str] = mapped_column(String(128))
-    created: Mapped[datetime]
-
-
-class TlsCertificate(Base):
-    """Additive: a TLS certificate that is trusted for a file source.
-
-    With `authority_pem` it is that of an authority which signs the server's; without, the server's own, of which only
-    the fingerprint is kept.
-    """
-
-    __tablename__ = "tls_certificate"
-    __table_args__ = table_options(Index(None, "file_source_id"))
-
-    id: Mapped[int] = big_id()
-    file_source_id: Mapped[int] = small_reference("file_source.id", "CASCADE")
-    fingerprint: Mapped[str] = mapped_column(String(128))
-    authority_pem: Mapped[str | None] = mapped_column(Text)
-    created: Mapped[datetime]
-
-
-class FileSourceStatistics(Base):
-    """Additive: how a file source has done so far, by which sources are ordered; times in seconds."""
-
-    __tablename__ = "file_source_statistics"
-    __table_args__ = table_options(counted=False)
-
-    file_source_id: Mapped[int] = small_reference("file_source.id", "CASCADE", primary_key=True, autoincrement=False)
-    failures: Mapped[int] = mapped_column(BIG, default=0)
-    bytes: Mapped[int] = mapped_column(BIG, default=0)
-    seconds: Mapped[float] = mapped_column(DOUBLE, default=0.0)
-
-
-class NotificationRow(Base):
-    """Additive: one thing that somebody was, is being or is to be told by one channel.
-
-    `told` is the SHA-256 of what is told, how and to whom: nothing is told twice. Rows of one message share
-    `message_id`. `state` is one of `dcc_resources.notifications.ledger.Sending`, `changed` the time since when;
-    `reason` says why the last of `attempts` failed. Of an outage, `ended` is when it was over, null while it lasts.
-    """
-
-    __tablename__ = "notification"
-    __table_args__ = table_options(
-        UniqueConstraint("told"),
-        Index(None, "message_id"),
-        Index(None, "subject"),
-        Index(None, "kind", "ended"),
-        Index(None, "state"),
-        Index(None, "session_id"),
-        Index(None, "centre_id"),
-    )
-
-    id: Mapped[int] = big_id()
-    told: Mapped[str] = mapped_column(CHAR(64))
-    message_id: Mapped[str] = mapped_column(CHAR(32))
-    kind: Mapped[str] = mapped_column(String(16))
-    subject: Mapped[str] = mapped_column(String(255))
-    channel: Mapped[str] = mapped_column(String(16))
-    recipient: Mapped[str] = mapped_column(String(256))
-    session_id: Mapped[int | None] = big_reference("crawling_session.id", "CASCADE")
-    centre_id: Mapped[int | None] = small_reference("centre.id", "CASCADE")
-    state: Mapped[str] = mapped_column(String(16))
-    attempts: Mapped[int] = mapped_column(SMALL, default=0)
-    reason: Mapped[str | None] = mapped_column(Message)
-    changed: Mapped[datetime]
-    ended: Mapped[datetime | None]
-    created: Mapped[datetime]
-
-
-class WriteReceipt(ReceiptColumns, Base):
-    """Additive: the last write transaction of each writer, by which a commit whose answer was lost is known.
-
-    Used on MySQL and MariaDB only (see `dcc_resources.databases.transactions.run_writing`).
-    """
-
-    __tablename__ = "write_receipt"
-    __table_args__ = table_options(counted=False)
+from dcc_resources.tracker.seed_models import (
+    AnException,
+    Centre,
+    CrawlingSession,
+    FileSource,
+    FileSourceHasZip,
+    PhaseRow,
+    ProcessingTypeRow,
+    ProtocolRow,
+    ResourceStateRow,
+    SessionTask,
+    StatusRow,
+    XmlFile,
+    XmlLog,
+    ZipAction,
+    ZipDownload,
+    ZipFile,
+    ZipLog,
+)
+
+__all__ = [
+    "MESSAGE_BYTES",
+    "MYSQL_FAMILY",
+    "AnException",
+    "Base",
+    "Centre",
+    "CrawlFinding",
+    "CrawlingSession",
+    "DocumentReopening",
+    "FileSource",
+    "FileSourceHasZip",
+    "FileSourceStatistics",
+    "HostKey",
+    "NotificationRow",
+    "PhaseRow",
+    "ProcessingTypeRow",
+    "ProtocolRow",
+    "Reopening",
+    "ResourceStateRow",
+    "SessionLock",
+    "SessionTask",
+    "SourceCrawlRow",
+    "StatusRow",
+    "TlsCertificate",
+    "WriteReceipt",
+    "XmlFile",
+    "XmlLog",
+    "ZipAction",
+    "ZipActionLog",
+    "ZipDownload",
+    "ZipFile",
+    "ZipLog",
+    "utc_now",
+]

@@ -1,4 +1,4 @@
-"""The register of centres and file sources: who takes part and where their archives are collected.
+"""The register of file sources: where the archives of centres are collected.
 
 Plain functions on a connection; those that write expect the caller's write transaction
 (`dcc_resources.tracker.database.writing`). An access key is stored as given, so better as a reference (`env:NAME`,
@@ -7,12 +7,9 @@ Plain functions on a connection; those that write expect the caller's write tran
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
-from pathlib import Path
 
 from pydantic import SecretStr
 from sqlalchemy import Connection, delete, func, select, update
@@ -20,7 +17,7 @@ from sqlalchemy.engine import Row
 
 from dcc_resources.errors import ConfigurationError, NotFoundError
 from dcc_resources.file_sources.base import SourceAddress, SourceProtocol
-from dcc_resources.settings import LANGUAGE_CODE
+from dcc_resources.tracker.centres import centre_id_of
 from dcc_resources.tracker.database import insert_rows
 from dcc_resources.tracker.models import (
     Centre,
@@ -33,55 +30,9 @@ from dcc_resources.tracker.models import (
     utc_now,
 )
 from dcc_resources.tracker.pinned_keys import PinnedKey, pin_host_keys
-from dcc_resources.tracker.reference import KNOWN_CENTRES
+from dcc_resources.tracker.sources import SourceState
+from dcc_resources.tracker.texts import require_fit, shown_accesskey
 from dcc_resources.tracker.trusted_certificates import TlsTrust, trust_certificates, trusted_certificates
-
-MASK = "***"
-_CODE = re.compile(r"[A-Za-z_]{1,32}")
-_LANGUAGE = re.compile(LANGUAGE_CODE)
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-_REFERENCE = re.compile(r"(?:env|file|key):")
-_PASSPHRASE = re.compile(r"(passphrase=)(?!env:|file:)[^&]*")
-
-
-class SourceState(StrEnum):
-    """States of a file source, as in the tracker's `resource_state`; only available ones are crawled."""
-
-    AVAILABLE = "available"
-    MAINTENANCE = "maintenance"
-    REMOVED = "removed"
-
-
-@dataclass(frozen=True, slots=True)
-class NewCentre:
-    """A centre to register. An empty `full_name` and a missing `imits_name` are taken from the known centres.
-
-    `language` is the code of the language that it is written to in; None: that of DCC_LANGUAGE.
-    """
-
-    short_name: str
-    full_name: str = ""
-    imits_name: str | None = None
-    email: str = ""
-    phone: str | None = None
-    address: str | None = None
-    language: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class CentreEntry:
-    """A registered centre; `sources` counts its file sources that are not removed."""
-
-    short_name: str
-    imits_name: str | None
-    full_name: str
-    email: str
-    phone: str | None
-    address: str | None
-    is_active: bool
-    created: datetime
-    sources: int
-    language: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,118 +57,6 @@ class SourceEntry:
     fingerprints: tuple[str, ...]
     tls_authorities: tuple[str, ...] = ()
     tls_fingerprints: tuple[str, ...] = ()
-
-
-def add_centre(connection: Connection, centre: NewCentre) -> int:
-    """Register a centre, active; returns its id.
-
-    Raises ConfigurationError for a code that file names cannot hold, a missing full name, a text that the tracker
-    cannot hold or a centre that is registered already.
-    """
-    return insert_rows(connection, Centre.__table__, [check_new_centre(connection, centre)])[0]
-
-
-def check_new_centre(connection: Connection, centre: NewCentre) -> dict[str, object]:
-    """See whether a centre could be registered; returns its row. Raises what `add_centre` raises."""
-    if not _CODE.fullmatch(centre.short_name):
-        raise ConfigurationError(
-            f"{centre.short_name!r} is no centre code: 1 to 32 letters and underscores, as in the names of the "
-            "centre's files. Use the centre's ILAR code."
-        )
-    known = {known.short_name: known for known in KNOWN_CENTRES}.get(centre.short_name)
-    full_name = centre.full_name or (known.full_name if known else "")
-    if not full_name:
-        raise ConfigurationError(
-            f"Centre {centre.short_name!r} is not among the known ones, so its full name is needed: --name."
-        )
-    _fits("full name", full_name, 128)
-    _fits("iMits name", centre.imits_name, 32)
-    _fits("e-mail address", centre.email, 128)
-    _fits("phone number", centre.phone, 14)
-    _fits("address", centre.address, 256)
-    if connection.scalar(select(Centre.id).where(Centre.short_name == centre.short_name)) is not None:
-        raise ConfigurationError(
-            f"Centre {centre.short_name} is registered already. See `dcc centre list`; `dcc centre activate "
-            f"{centre.short_name}` if it was deactivated."
-        )
-    return {
-        "short_name": centre.short_name,
-        "imits_name": centre.imits_name or (known.imits_name if known else None),
-        "full_name": full_name,
-        "email": centre.email,
-        "phone": centre.phone,
-        "address": centre.address,
-        "language": _language(centre.language),
-        "is_active": True,
-        "created": utc_now(),
-    }
-
-
-def list_centres(connection: Connection) -> list[CentreEntry]:
-    """All centres, by code."""
-    removed = select(ResourceStateRow.id).where(ResourceStateRow.short_name == SourceState.REMOVED)
-    counted = (
-        select(FileSource.centre_id, func.count().label("sources"))
-        .where(FileSource.state_id.not_in(removed))
-        .group_by(FileSource.centre_id)
-        .subquery()
-    )
-    query = (
-        select(Centre, func.coalesce(counted.c.sources, 0).label("sources"))
-        .outerjoin(counted, counted.c.centre_id == Centre.id)
-        .order_by(Centre.short_name)
-    )
-    return [
-        CentreEntry(
-            short_name=row.short_name,
-            imits_name=row.imits_name,
-            full_name=row.full_name,
-            email=row.email,
-            phone=row.phone,
-            address=row.address,
-            is_active=bool(row.is_active),
-            created=row.created,
-            sources=row.sources,
-            language=row.language,
-        )
-        for row in connection.execute(query)
-    ]
-
-
-def change_centre(
-    connection: Connection,
-    short_name: str,
-    *,
-    full_name: str | None = None,
-    imits_name: str | None = None,
-    email: str | None = None,
-    phone: str | None = None,
-    address: str | None = None,
-    language: str | None = None,
-) -> None:
-    """Change what is known of a centre; what is None stays, an empty text takes away what need not be there.
-
-    Raises NotFoundError, and ConfigurationError for a text that the tracker cannot hold or an empty full name.
-    """
-    centre_id = _centre_id(connection, short_name)
-    if full_name == "":
-        raise ConfigurationError(f"Centre {short_name} needs a full name. Give one with --name, or leave that out.")
-    _fits("full name", full_name, 128)
-    _fits("iMits name", imits_name, 32)
-    _fits("e-mail address", email, 128)
-    _fits("phone number", phone, 14)
-    _fits("address", address, 256)
-    optional = {"imits_name": imits_name, "phone": phone, "address": address, "language": _language(language)}
-    values = {name: text or None for name, text in optional.items() if text is not None}
-    values |= {name: text for name, text in (("full_name", full_name), ("email", email)) if text is not None}
-    if values:
-        connection.execute(update(Centre).where(Centre.id == centre_id).values(values))
-
-
-def set_centre_active(connection: Connection, short_name: str, active: bool) -> None:
-    """Activate or deactivate a centre: only active centres' sources are crawled. Raises NotFoundError."""
-    centre_id = _centre_id(connection, short_name)
-    connection.execute(update(Centre).where(Centre.id == centre_id).values(is_active=active))
 
 
 def add_source(
@@ -250,11 +89,11 @@ def check_new_source(connection: Connection, address: SourceAddress) -> tuple[in
     Raises NotFoundError for an unknown centre, ConfigurationError for text that the tracker cannot hold and for a
     source that is registered already.
     """
-    centre_id = _centre_id(connection, address.centre)
-    _fits("host name", address.hostname, 512)
-    _fits("user name", address.username, 128)
-    _fits("access key", address.accesskey.get_secret_value(), 256, secret=True)
-    _fits("base path", address.base_path, 256)
+    centre_id = centre_id_of(connection, address.centre)
+    require_fit("host name", address.hostname, 512)
+    require_fit("user name", address.username, 128)
+    require_fit("access key", address.accesskey.get_secret_value(), 256, secret=True)
+    require_fit("base path", address.base_path, 256)
     protocol_id = connection.scalar(select(ProtocolRow.id).where(ProtocolRow.short_name == address.protocol))
     if protocol_id is None:
         raise ConfigurationError(f"The tracker does not know the protocol {address.protocol!s}. Run `dcc init`.")
@@ -357,10 +196,10 @@ def change_source(
 ) -> None:
     """Change how a file source is reached; what is None stays. Raises NotFoundError, ConfigurationError."""
     _existing_source(connection, source_id)
-    _fits("host name", hostname, 512)
-    _fits("user name", username, 128)
-    _fits("access key", None if accesskey is None else accesskey.get_secret_value(), 256, secret=True)
-    _fits("base path", base_path, 256)
+    require_fit("host name", hostname, 512)
+    require_fit("user name", username, 128)
+    require_fit("access key", None if accesskey is None else accesskey.get_secret_value(), 256, secret=True)
+    require_fit("base path", base_path, 256)
     values = {
         "hostname": hostname,
         "username": username,
@@ -389,32 +228,6 @@ def purge_source(connection: Connection, source_id: int) -> int:
     return downloads or 0
 
 
-def shown_accesskey(accesskey: SecretStr) -> str:
-    """What may be shown of an access key: a reference or the path of an existing file as it is, else `***`."""
-    text = accesskey.get_secret_value()
-    if _REFERENCE.match(text):
-        return _PASSPHRASE.sub(rf"\1{MASK}", text)
-    if not text or (text.startswith(("/", "~/")) and Path(text).expanduser().is_file()):
-        return text
-    return MASK
-
-
-def _centre_id(connection: Connection, short_name: str) -> int:
-    centre_id = connection.scalar(select(Centre.id).where(Centre.short_name == short_name))
-    if centre_id is None:
-        raise NotFoundError(
-            f"There is no centre {short_name!r} (codes are case-sensitive). See `dcc centre list`; "
-            f"`dcc centre add {short_name}` registers it."
-        )
-    return centre_id
-
-
-def _language(code: str | None) -> str | None:
-    if code and not _LANGUAGE.fullmatch(code):
-        raise ConfigurationError(f"{code!r} is no code of a language. Give one such as en, de or pt_BR.")
-    return code
-
-
 def _existing_source(connection: Connection, source_id: int) -> None:
     if connection.scalar(select(FileSource.id).where(FileSource.id == source_id)) is None:
         raise NotFoundError(f"There is no file source {source_id}. See `dcc source list`.")
@@ -422,11 +235,3 @@ def _existing_source(connection: Connection, source_id: int) -> None:
 
 def _state_id(connection: Connection, state: SourceState) -> int:
     return connection.scalars(select(ResourceStateRow.id).where(ResourceStateRow.short_name == state)).one()
-
-
-def _fits(what: str, text: str | None, length: int, *, secret: bool = False) -> None:
-    shown = MASK if secret else repr(text)
-    if text is not None and len(text) > length:
-        raise ConfigurationError(f"The {what} {shown} has {len(text)} characters; the tracker holds {length}.")
-    if text is not None and _CONTROL.search(text):
-        raise ConfigurationError(f"The {what} {shown} holds a control character. Give it without.")

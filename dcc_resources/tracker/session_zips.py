@@ -12,6 +12,7 @@ from sqlalchemy import Connection, Select, func, literal, or_, select
 
 from dcc_resources.databases.columns import UtcDateTime, utc_now
 from dcc_resources.outcomes import Problem, ZipKey
+from dcc_resources.tracker.crawls import SessionEntry
 from dcc_resources.tracker.models import (
     AnException,
     Centre,
@@ -23,7 +24,7 @@ from dcc_resources.tracker.models import (
     ZipDownload,
     ZipFile,
 )
-from dcc_resources.tracker.queries import SessionEntry, StateCount, latest_downloads
+from dcc_resources.tracker.queries import StateCount, latest_downloads
 from dcc_resources.tracker.reference import ACTIONS_BY_ID, Phase, Status
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import StrEnum
 
 from pydantic import SecretStr
 from sqlalchemy import Connection, select
@@ -11,7 +12,13 @@ from dcc_resources.file_sources.base import SourceAddress, SourceProtocol
 from dcc_resources.tracker.models import Centre, FileSource, HostKey, ProtocolRow, ResourceStateRow
 from dcc_resources.tracker.trusted_certificates import TlsTrust, trusted_certificates
 
-AVAILABLE = "available"
+
+class SourceState(StrEnum):
+    """States of a file source, as in the tracker's `resource_state`; only available ones are crawled."""
+
+    AVAILABLE = "available"
+    MAINTENANCE = "maintenance"
+    REMOVED = "removed"
 
 
 def load_addresses(
@@ -38,7 +45,7 @@ def load_addresses(
         .order_by(FileSource.id)
     )
     if only_crawlable:
-        query = query.where(ResourceStateRow.short_name == AVAILABLE, Centre.is_active.is_(True))
+        query = query.where(ResourceStateRow.short_name == SourceState.AVAILABLE, Centre.is_active.is_(True))
     if ids is not None:
         query = query.where(FileSource.id.in_(ids))
     keys: dict[int, list[str]] = {}

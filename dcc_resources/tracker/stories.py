@@ -14,6 +14,7 @@ from dcc_resources.errors import ArchiveRemovedError, NotFoundError
 from dcc_resources.file_sources.base import SourceProtocol
 from dcc_resources.naming import Action
 from dcc_resources.outcomes import Problem, ZipKey
+from dcc_resources.tracker.crawls import Finding, zip_findings
 from dcc_resources.tracker.models import (
     AnException,
     Centre,
@@ -31,7 +32,6 @@ from dcc_resources.tracker.models import (
     ZipFile,
     ZipLog,
 )
-from dcc_resources.tracker.queries import Finding, zip_findings
 from dcc_resources.tracker.reference import ACTION_IDS, Phase, Status
 
 

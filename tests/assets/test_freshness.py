@@ -19,7 +19,8 @@ from dcc_resources.databases.columns import utc_now
 from dcc_resources.tracker.database import writing
 from dcc_resources.tracker.models import FileSource
 from dcc_resources.tracker.reference import Phase
-from dcc_resources.tracker.registry import SourceState, set_source_state
+from dcc_resources.tracker.registry import set_source_state
+from dcc_resources.tracker.sources import SourceState
 from tests.assets.conftest import Dagster
 from tests.assets.test_session_runs import invalid_documents
 from tests.data_installations import DataInstallation, experiments, key_of, specimens

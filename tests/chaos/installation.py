@@ -28,7 +28,7 @@ from dcc_resources.qc_database.database import init_qc_database, open_qc_databas
 from dcc_resources.reference_data import store
 from dcc_resources.reference_data.loading import load_shipped
 from dcc_resources.settings import Settings, load_settings
-from dcc_resources.tracker import registry
+from dcc_resources.tracker import centres, registry
 from dcc_resources.tracker.database import init_tracker, open_tracker
 from dcc_resources.tracker.database import writing as writing_tracker
 from dcc_resources.tracker.pinned_keys import PinnedKey
@@ -153,7 +153,7 @@ class ChaosInstallation:
         init_qc_database(self.qc)
         with writing_tracker(self.tracker) as connection:
             for code in ("H", "J"):
-                registry.add_centre(connection, registry.NewCentre(code, full_name=f"Centre {code}"))
+                centres.add_centre(connection, centres.NewCentre(code, full_name=f"Centre {code}"))
         shipped = load_shipped()
         with writing(self.qc) as connection:
             for snapshot in (

@@ -14,7 +14,7 @@ from dcc_resources.consistency.checking import check_consistency
 from dcc_resources.data_phases import data_session
 from dcc_resources.qc_database import applying
 from dcc_resources.staging import Staging
-from dcc_resources.tracker import progress
+from dcc_resources.tracker import progress, states
 from dcc_resources.tracker.reference import Phase
 from tests.data_installations import DataInstallation, experiments, specimens
 from tests.databases import only_sqlite
@@ -77,7 +77,7 @@ def _lease_ignored(patch: pytest.MonkeyPatch) -> None:
         ids = add(connection, hosting_ids, requested)
         patch.setattr(progress, "add_downloads", add)
         others = add(connection, hosting_ids, requested)
-        later = progress.State(progress.Phase.XSD, progress.Status.DONE)
+        later = states.State(progress.Phase.XSD, progress.Status.DONE)
         progress.report(connection, [progress.Proposal(progress.Subject.ZIP_DOWNLOAD, one, later) for one in others])
         return ids
 

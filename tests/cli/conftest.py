@@ -19,7 +19,7 @@ from pydantic import SecretStr
 from dcc_cli.main import dcc as command
 from dcc_resources import errors
 from dcc_resources.settings import Settings
-from dcc_resources.tracker import registry
+from dcc_resources.tracker import centres
 from dcc_resources.tracker.database import open_tracker, writing
 from tests.databases import PASSWORD
 from tests.installations import Folder
@@ -140,7 +140,7 @@ def dcc(bare_dcc: Dcc, databases_made: None) -> Dcc:
     try:
         with writing(tracker) as connection:
             for code in ("H", "J"):
-                registry.add_centre(connection, registry.NewCentre(code))
+                centres.add_centre(connection, centres.NewCentre(code))
     finally:
         tracker.dispose()
     return bare_dcc

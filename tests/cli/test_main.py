@@ -19,7 +19,7 @@ from dcc_cli.main import dcc as command
 from dcc_cli.source_connection import PROTOCOLS
 from dcc_resources.errors import InternalFaultError
 from dcc_resources.file_sources.connect import OPENERS
-from dcc_resources.tracker.registry import SourceState
+from dcc_resources.tracker.sources import SourceState
 from tests.cli.conftest import PROGRAM, Dcc, clean, imported_by
 from tests.databases import is_sqlite, only_sqlite
 from tests.installations import Folder, specimens

@@ -26,9 +26,9 @@ from dcc_resources.qc_database import models
 from dcc_resources.qc_database.database import writing
 from dcc_resources.reference_data.snapshots import Colonies, Snapshot
 from dcc_resources.settings import Settings
-from dcc_resources.tracker import registry
+from dcc_resources.tracker import centres, registry
 from dcc_resources.tracker.database import writing as writing_tracker
-from dcc_resources.tracker.sources import load_addresses
+from dcc_resources.tracker.sources import SourceState, load_addresses
 from tests.data_installations import DataInstallation, _shipped, experiments, key_of, specimens
 from tests.sent_statements import sent_statements
 
@@ -278,8 +278,8 @@ def test_a_source_that_is_not_visited_says_so(data: DataInstallation, catalogue:
     data.validate()
     assert why() == {Why.EMPTY}
     with writing_tracker(data.tracker) as connection:
-        registry.set_source_state(connection, source, registry.SourceState.MAINTENANCE)
-        registry.set_centre_active(connection, "H", False)
+        registry.set_source_state(connection, source, SourceState.MAINTENANCE)
+        centres.set_centre_active(connection, "H", False)
     assert why() == {Why.STATE, Why.INACTIVE, Why.EMPTY}
 
 

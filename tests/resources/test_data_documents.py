@@ -23,8 +23,9 @@ from dcc_resources.naming import Action, DocumentKind, DocumentName, NamingConve
 from dcc_resources.outcomes import ZipKey
 from dcc_resources.tracker import progress
 from dcc_resources.tracker.database import writing
-from dcc_resources.tracker.progress import NewDocument, State
+from dcc_resources.tracker.progress import NewDocument
 from dcc_resources.tracker.reference import Phase, Status
+from dcc_resources.tracker.states import State
 from tests.databases import seed_centre, seed_download, seed_hosting, seed_source, seed_zip
 
 VALID = State(Phase.XSD, Status.DONE)

@@ -35,6 +35,7 @@ from dcc_resources.settings import Settings
 from dcc_resources.tracker import registry
 from dcc_resources.tracker.database import writing
 from dcc_resources.tracker.models import CrawlingSession, SessionLock
+from dcc_resources.tracker.sources import SourceState
 from tests.data_installations import DataInstallation, specimens
 from tests.databases import MariaDb, only_mariadb, only_sqlite, seed_centre, seed_source
 from tests.installations import Installation
@@ -322,7 +323,7 @@ class TestSources:
         verdict, message, _ = _found(sources.check_registered, settings)["file source 1 (H)"]
         assert (verdict, " failed: file source 1" in message) == ("warning", True)
         with writing(installation.tracker) as connection:
-            registry.set_source_state(connection, 1, registry.SourceState.MAINTENANCE)
+            registry.set_source_state(connection, 1, SourceState.MAINTENANCE)
         assert _found(sources.check_registered, settings)["file sources"][1] == "None of 1 is crawled."
 
     @only_sqlite

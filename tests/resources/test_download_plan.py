@@ -34,8 +34,9 @@ from dcc_resources.tracker.models import (
     ZipFile,
     utc_now,
 )
-from dcc_resources.tracker.progress import WAITING, Proposal, State, Subject
+from dcc_resources.tracker.progress import Proposal, Subject
 from dcc_resources.tracker.reference import Phase, Status
+from dcc_resources.tracker.states import WAITING, State
 from tests.databases import (
     TO_VALIDATE,
     SeededZip,

@@ -28,8 +28,8 @@ from dcc_resources.tracker.models import (
     ZipFile,
     utc_now,
 )
-from dcc_resources.tracker.progress import WAITING, State
 from dcc_resources.tracker.reference import ACTION_IDS, Phase, Status
+from dcc_resources.tracker.states import WAITING, State
 from tests.databases import only_sqlite, seed_centre, seed_source
 from tests.sent_statements import sent_statements
 

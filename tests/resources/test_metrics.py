@@ -29,6 +29,7 @@ from dcc_resources.settings import Settings
 from dcc_resources.tracker import registry
 from dcc_resources.tracker.database import writing
 from dcc_resources.tracker.models import FileSource
+from dcc_resources.tracker.sources import SourceState
 from tests.data_installations import DataInstallation, experiments, specimens
 from tests.databases import is_sqlite, only_sqlite, seed_zip
 from tests.installations import Installation
@@ -147,7 +148,7 @@ def test_counters_never_go_back(mixed: DataInstallation) -> None:
     assert all(after[key] >= before[key] for key in counters)
     assert sum(after[key] for key in counters) > sum(before[key] for key in counters)
     with writing(mixed.tracker) as connection:
-        registry.set_source_state(connection, mixed.folder.source_id, registry.SourceState.REMOVED)
+        registry.set_source_state(connection, mixed.folder.source_id, SourceState.REMOVED)
         registry.purge_source(connection, mixed.folder.source_id)
     purged = of(mixed.settings)
     assert all(purged[key] >= after[key] for key in counters & purged.keys())

@@ -23,9 +23,10 @@ from dcc_resources.notifications.sending import notify_due, notify_session, plan
 from dcc_resources.notifications.telling import Round
 from dcc_resources.redaction import keep_secret
 from dcc_resources.sessions import open_session
-from dcc_resources.tracker import registry
+from dcc_resources.tracker import centres, registry
 from dcc_resources.tracker.database import writing
 from dcc_resources.tracker.models import SessionLock
+from dcc_resources.tracker.sources import SourceState
 from tests.databases import only_sqlite
 from tests.installations import Folder, Installation, specimens
 from tests.mail_server import MailServerForTests, Starter
@@ -51,7 +52,7 @@ def until_the_next_second() -> None:
 def notified(installation: Installation, server: MailServerForTests, **changes: object) -> Installation:
     """The installation with a centre that has an address, and e-mails sent to a server."""
     with writing(installation.tracker) as connection:
-        registry.change_centre(connection, "H", email=CENTRE)
+        centres.change_centre(connection, "H", email=CENTRE)
     settings: dict[str, object] = {
         "notify_centres": True,
         "notify_to": WRANGLER,
@@ -201,7 +202,7 @@ def test_a_file_source_that_is_not_crawled_any_more_is_not_expected_back(
     installation.run_session()
     assert len(letters(server, WRANGLER)) == 1
     with writing(installation.tracker) as connection:
-        registry.set_source_state(connection, folder.source_id, registry.SourceState.REMOVED)
+        registry.set_source_state(connection, folder.source_id, SourceState.REMOVED)
     installation.run_session()
     assert server.received == []
     assert Ledger(installation.tracker).open_outages("mail", WRANGLER) == {}
@@ -280,7 +281,7 @@ def test_a_centre_without_an_address_is_told_to_wranglers_once(
     server = mail_server()
     installation = notified(installation, server)
     with writing(installation.tracker) as connection:
-        registry.change_centre(connection, "H", email="")
+        centres.change_centre(connection, "H", email="")
     folder.put(GOOD)
     installation.run_session()
     (told,) = letters(server, WRANGLER)
@@ -342,7 +343,7 @@ def test_a_centre_is_written_to_in_its_language_and_wranglers_in_that_of_the_ins
     server = mail_server()
     installation = notified(installation, server)
     with writing(installation.tracker) as connection:
-        registry.change_centre(connection, "H", language="de")
+        centres.change_centre(connection, "H", language="de")
     folder.put(BAD, broken())
     installation.run_session()
     (letter,) = letters(server, CENTRE)
@@ -350,7 +351,7 @@ def test_a_centre_is_written_to_in_its_language_and_wranglers_in_that_of_the_ins
     assert (letter["Content-Language"], 'lang="de"' in html_of(letter)) == ("de", True)
     assert "1 archive needs a hand" in subjects(server, WRANGLER)[0]
     with writing(installation.tracker) as connection:
-        registry.change_centre(connection, "H", language="xx")
+        centres.change_centre(connection, "H", language="xx")
     folder.put(GOOD)
     result = installation.run_session()
     assert "1 archive came through" in subjects(server, CENTRE)[0]

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dcc_resources.tracker.progress import REQUESTED, WAITING, State, advance, roll_up
 from dcc_resources.tracker.reference import Phase, Status
+from dcc_resources.tracker.states import REQUESTED, WAITING, State, advance, roll_up
 
 STATES = [State(phase, status) for phase in Phase for status in Status]
 states = st.sampled_from(STATES)

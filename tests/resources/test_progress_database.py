@@ -30,17 +30,9 @@ from dcc_resources.tracker.models import (
     ZipFile,
     utc_now,
 )
-from dcc_resources.tracker.progress import (
-    REQUESTED,
-    WAITING,
-    NewZipAction,
-    Proposal,
-    State,
-    Subject,
-    advance,
-    roll_up,
-)
+from dcc_resources.tracker.progress import NewZipAction, Proposal, Subject
 from dcc_resources.tracker.reference import Phase, Status
+from dcc_resources.tracker.states import REQUESTED, WAITING, State, advance, roll_up
 from tests.databases import (
     SeededZip,
     seed_centre,

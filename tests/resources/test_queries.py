@@ -13,7 +13,7 @@ from dcc_resources.naming import Action
 from dcc_resources.outcomes import ZipKey
 from dcc_resources.sessions import open_session
 from dcc_resources.settings import Settings
-from dcc_resources.tracker import progress, queries
+from dcc_resources.tracker import crawls, progress, queries
 from dcc_resources.tracker.database import exception_id, insert_rows, writing
 from dcc_resources.tracker.models import (
     Centre,
@@ -27,9 +27,10 @@ from dcc_resources.tracker.models import (
     ZipFile,
     utc_now,
 )
-from dcc_resources.tracker.progress import Proposal, State, Subject
+from dcc_resources.tracker.progress import Proposal, Subject
 from dcc_resources.tracker.queries import StateCount, ZipFilter
 from dcc_resources.tracker.reference import ACTION_IDS, Phase, Status
+from dcc_resources.tracker.states import State
 from tests.databases import (
     SeededZip,
     seed_centre,
@@ -79,9 +80,9 @@ def test_an_empty_tracker_has_nothing_to_report(tracker: Engine) -> None:
         assert queries.count_documents(connection) == []
         assert queries.find_zips(connection) == []
         assert queries.waiting_zip_actions(connection) == []
-        assert queries.latest_crawls(connection) == {}
-        assert queries.latest_findings(connection) == []
-        assert queries.list_sessions(connection) == []
+        assert crawls.latest_crawls(connection) == {}
+        assert crawls.latest_findings(connection) == []
+        assert crawls.list_sessions(connection) == []
 
 
 def test_zip_actions_are_counted_by_state_along_the_pipeline(tracker: Engine) -> None:
@@ -308,7 +309,7 @@ def test_a_changed_archive_is_a_finding_until_it_is_fetched_anew_or_gone(tracker
 
     def findings() -> list[str]:
         with tracker.connect() as connection:
-            return [finding.message for finding in queries.latest_findings(connection)]
+            return [finding.message for finding in crawls.latest_findings(connection)]
 
     def set_gone(when: datetime | None) -> None:
         with writing(tracker) as connection:
@@ -339,15 +340,15 @@ def test_the_latest_crawl_of_each_source_counts_with_its_findings(tracker: Engin
     add_finding(tracker, first, other, "of the other")
     add_finding(tracker, second, source, "new", zipped.za_id)
     with tracker.connect() as connection:
-        crawls = queries.latest_crawls(connection)
-        assert [finding.message for finding in queries.latest_findings(connection)] == ["of the other", "new"]
-        assert [finding.message for finding in queries.session_findings(connection, first)] == ["old", "of the other"]
-        assert [finding.message for finding in queries.zip_findings(connection, zipped.za_id)] == ["old", "new"]
-    assert crawls[other].new == 4
-    assert crawls[other].error is None
-    error = crawls[source].error
+        found = crawls.latest_crawls(connection)
+        assert [finding.message for finding in crawls.latest_findings(connection)] == ["of the other", "new"]
+        assert [finding.message for finding in crawls.session_findings(connection, first)] == ["old", "of the other"]
+        assert [finding.message for finding in crawls.zip_findings(connection, zipped.za_id)] == ["old", "new"]
+    assert found[other].new == 4
+    assert found[other].error is None
+    error = found[source].error
     assert error is not None
-    assert (crawls[source].outcome, crawls[source].session, crawls[source].started) == ("failed", second, NOW)
+    assert (found[source].outcome, found[source].session, found[source].started) == ("failed", second, NOW)
     assert (error.kind, error.message) == ("SourceTimeoutError", "It took too long.")
 
 
@@ -370,7 +371,7 @@ def test_sessions_are_listed_newest_first_with_what_became_of_them(tracker: Engi
             }
             insert_rows(connection, SessionTask, [row])
     with tracker.connect() as connection:
-        entries = {entry.id: entry for entry in queries.list_sessions(connection)}
+        entries = {entry.id: entry for entry in crawls.list_sessions(connection)}
     assert list(entries) == [dead, bad, good]
     assert [entry.outcome for entry in entries.values()] == ["unfinished", "failed", "succeeded"]
     assert [entry.failed_phase for entry in entries.values()] == [None, Phase.UNZIP, None]
@@ -378,14 +379,14 @@ def test_sessions_are_listed_newest_first_with_what_became_of_them(tracker: Engi
     assert [crawl.new for crawl in entries[good].crawls] == [2]
     with open_session(tracker, settings) as session:
         with tracker.connect() as connection:
-            assert [entry.outcome for entry in queries.list_sessions(connection, ids=[session.id])] == ["active"]
+            assert [entry.outcome for entry in crawls.list_sessions(connection, ids=[session.id])] == ["active"]
             connection.execute(update(SessionLock).values(pid_started="0"))
-            outcomes = [entry.outcome for entry in queries.list_sessions(connection, ids=[session.id])]
+            outcomes = [entry.outcome for entry in crawls.list_sessions(connection, ids=[session.id])]
             assert outcomes == ["unfinished"], "the process has died"
             connection.rollback()
         session.hand_over()
     with tracker.connect() as connection:
-        assert [entry.outcome for entry in queries.list_sessions(connection, limit=1)] == ["open"]
+        assert [entry.outcome for entry in crawls.list_sessions(connection, limit=1)] == ["open"]
 
 
 def test_questions_cost_the_same_statements_however_much_there_is(tracker: Engine) -> None:
@@ -394,9 +395,9 @@ def test_questions_cost_the_same_statements_however_much_there_is(tracker: Engin
             queries.count_zip_actions(connection)
             queries.count_documents(connection)
             queries.find_zips(connection, ZipFilter(centre="H"))
-            queries.latest_crawls(connection)
-            queries.latest_findings(connection)
-            queries.list_sessions(connection)
+            crawls.latest_crawls(connection)
+            crawls.latest_findings(connection)
+            crawls.list_sessions(connection)
         return len(statements)
 
     centre = seed_centre(tracker)

@@ -10,12 +10,13 @@ from sqlalchemy import Engine, func, select
 
 from dcc_resources.errors import ConfigurationError, NotFoundError
 from dcc_resources.file_sources.base import SourceAddress, SourceProtocol
-from dcc_resources.tracker import registry
+from dcc_resources.tracker import centres, registry, texts
+from dcc_resources.tracker.centres import NewCentre
 from dcc_resources.tracker.database import writing
 from dcc_resources.tracker.models import FileSource, FileSourceHasZip, XmlFile, ZipAction, ZipDownload
 from dcc_resources.tracker.pinned_keys import PinnedKey, pin_host_keys, pinned_keys
-from dcc_resources.tracker.registry import NewCentre, SourceEntry, SourceState
-from dcc_resources.tracker.sources import load_addresses
+from dcc_resources.tracker.registry import SourceEntry
+from dcc_resources.tracker.sources import SourceState, load_addresses
 from tests.databases import seed_documents, seed_download, seed_hosting, seed_source, seed_zip
 
 SECRET = "correct horse battery staple"
@@ -23,7 +24,7 @@ SECRET = "correct horse battery staple"
 
 def add_centre(tracker: Engine, code: str = "H", **details: str) -> int:
     with writing(tracker) as connection:
-        return registry.add_centre(connection, NewCentre(code, **details))
+        return centres.add_centre(connection, NewCentre(code, **details))
 
 
 def address(centre: str = "H", **changes: object) -> SourceAddress:
@@ -57,7 +58,7 @@ def crawlable(tracker: Engine) -> list[int]:
 def test_a_known_centre_needs_only_its_code(tracker: Engine) -> None:
     add_centre(tracker)
     with tracker.connect() as connection:
-        (entry,) = registry.list_centres(connection)
+        (entry,) = centres.list_centres(connection)
     assert (entry.short_name, entry.full_name, entry.imits_name) == ("H", "MRC Harwell", "HARWELL")
     assert entry.is_active
     assert entry.email == ""
@@ -68,7 +69,7 @@ def test_what_is_given_for_a_known_centre_counts(tracker: Engine) -> None:
         tracker, full_name="Harwell", imits_name="MRC", email="a@b.example", phone="+44 1235 0", address="Didcot"
     )
     with tracker.connect() as connection:
-        (entry,) = registry.list_centres(connection)
+        (entry,) = centres.list_centres(connection)
     assert (entry.full_name, entry.imits_name, entry.email) == ("Harwell", "MRC", "a@b.example")
     assert (entry.phone, entry.address) == ("+44 1235 0", "Didcot")
 
@@ -78,7 +79,7 @@ def test_another_centre_needs_its_full_name(tracker: Engine) -> None:
         add_centre(tracker, "New_Centre")
     add_centre(tracker, "New_Centre", full_name="A new one")
     with tracker.connect() as connection:
-        assert [entry.full_name for entry in registry.list_centres(connection)] == ["A new one"]
+        assert [entry.full_name for entry in centres.list_centres(connection)] == ["A new one"]
 
 
 @pytest.mark.parametrize("code", ["", "H1", "H.", "H/..", "é", "x" * 33, "H\n"])
@@ -93,7 +94,7 @@ def test_a_centre_is_registered_once_and_its_code_is_case_sensitive(tracker: Eng
         add_centre(tracker)
     add_centre(tracker, "h", full_name="Another centre")
     with tracker.connect() as connection:
-        assert [entry.short_name for entry in registry.list_centres(connection)] == ["H", "h"]
+        assert [entry.short_name for entry in centres.list_centres(connection)] == ["H", "h"]
 
 
 @pytest.mark.parametrize(
@@ -115,14 +116,14 @@ def test_only_active_centres_sources_are_crawled(tracker: Engine) -> None:
     add_centre(tracker)
     source = add_source(tracker)
     with writing(tracker) as connection:
-        registry.set_centre_active(connection, "H", active=False)
+        centres.set_centre_active(connection, "H", active=False)
     assert crawlable(tracker) == []
     assert not listed(tracker)[0].centre_active
     with writing(tracker) as connection:
-        registry.set_centre_active(connection, "H", active=True)
+        centres.set_centre_active(connection, "H", active=True)
     assert crawlable(tracker) == [source]
     with pytest.raises(NotFoundError, match="no centre 'X'"), writing(tracker) as connection:
-        registry.set_centre_active(connection, "X", active=True)
+        centres.set_centre_active(connection, "X", active=True)
 
 
 def test_only_available_sources_are_crawled_and_removed_ones_stay_known(tracker: Engine) -> None:
@@ -138,7 +139,7 @@ def test_only_available_sources_are_crawled_and_removed_ones_stay_known(tracker:
         assert crawlable(tracker) == expected
         assert [entry.state for entry in listed(tracker)] == [state]
         with tracker.connect() as connection:
-            assert registry.list_centres(connection)[0].sources == (0 if state is SourceState.REMOVED else 1)
+            assert centres.list_centres(connection)[0].sources == (0 if state is SourceState.REMOVED else 1)
     with pytest.raises(NotFoundError, match="no file source 99"), writing(tracker) as connection:
         registry.set_source_state(connection, 99, SourceState.REMOVED)
 
@@ -197,13 +198,13 @@ def test_two_accounts_and_two_folders_of_one_host_are_different_sources(tracker:
 )
 def test_an_access_key_is_shown_only_as_a_reference(accesskey: str, shown: str) -> None:
     """existing_system_defects row 32."""
-    assert registry.shown_accesskey(SecretStr(accesskey)) == shown
+    assert texts.shown_accesskey(SecretStr(accesskey)) == shown
 
 
 def test_the_path_of_a_key_file_is_shown(tmp_path: Path) -> None:
     key = tmp_path / "id_ed25519"
     key.write_text("key")
-    assert registry.shown_accesskey(SecretStr(str(key))) == str(key)
+    assert texts.shown_accesskey(SecretStr(str(key))) == str(key)
 
 
 def test_no_listing_or_message_holds_a_secret(tracker: Engine) -> None:

@@ -20,8 +20,8 @@ from dcc_resources.retention.rules import Decision, KnownArchive, Policy, Verdic
 from dcc_resources.retention.staged_files import Aside, Kind, StagedArchive, StagedEntry, look_at_staging
 from dcc_resources.sessions import open_session
 from dcc_resources.staging import Origin, Staging
-from dcc_resources.tracker.progress import State
 from dcc_resources.tracker.reference import Phase, Status
+from dcc_resources.tracker.states import State
 from dcc_resources.tracker.stories import zip_story
 from tests.data_installations import EXPERIMENTS, SPECIMENS, DataInstallation, experiments, key_of, specimens
 from tests.databases import only_sqlite

@@ -19,7 +19,7 @@ from dcc_resources.errors import ConfigurationError, NotFoundError
 from dcc_resources.mail_addresses import parse_smtp_url
 from dcc_resources.session_report import render_session_report, send_session_report
 from dcc_resources.settings import load_settings
-from dcc_resources.tracker.queries import list_sessions
+from dcc_resources.tracker.crawls import list_sessions
 from tests.data_installations import DataInstallation, experiments
 from tests.data_installations import specimens as data_specimens
 from tests.databases import only_sqlite

@@ -23,7 +23,7 @@ from dcc_resources.submission_reports.model import Accepted, Outcome, Standing, 
 from dcc_resources.submission_reports.page import render_html
 from dcc_resources.submission_reports.plain_text import render_text
 from dcc_resources.submission_reports.sentences import next_of_line
-from dcc_resources.tracker.queries import list_sessions
+from dcc_resources.tracker.crawls import list_sessions
 from dcc_resources.tracker.reference import Phase, Status
 from dcc_resources.tracker.stories import Reason
 from tests.data_installations import DataInstallation

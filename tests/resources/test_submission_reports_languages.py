@@ -10,7 +10,7 @@ from dcc_resources.submission_reports.collecting import collect_centre, collect_
 from dcc_resources.submission_reports.model import SubmissionReport
 from dcc_resources.submission_reports.page import render_html
 from dcc_resources.submission_reports.plain_text import render_text
-from dcc_resources.tracker.queries import list_sessions
+from dcc_resources.tracker.crawls import list_sessions
 from tests.resources.report_pages import Page
 from tests.resources.submission_world import Desk
 from tests.resources.test_submission_reports import OUTCOMES

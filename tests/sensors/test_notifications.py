@@ -20,7 +20,7 @@ from dcc_assets.catalogue import SESSION_TAG
 from dcc_assets.jobs import CRAWL_JOB, crawl_file_sources, process_zip_actions
 from dcc_assets.reference_assets import REFERENCE_CHECK_SPECS, REFERENCE_JOB
 from dcc_assets.work import OwnSession
-from dcc_resources.tracker import registry
+from dcc_resources.tracker import centres
 from dcc_resources.tracker.database import writing
 from dcc_sensors.notifications import notifications
 from tests.assets.conftest import set_environment
@@ -120,7 +120,7 @@ def test_what_a_session_told_is_not_told_again_and_what_it_could_not_tell_is(
     server: MailServerForTests, installation: Installation, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with writing(installation.tracker) as connection:
-        registry.change_centre(connection, "H", email=CENTRE)
+        centres.change_centre(connection, "H", email=CENTRE)
     folder = installation.add_folder("H")
     folder.put("add/H.2013-10-31.1.impc.zip", specimens())
     asked = {"notify_centres": True, "notify_to": WRANGLER, "report_from": "dcc@dcc.example", "until": "xsd"}
@@ -149,7 +149,7 @@ def test_a_session_of_several_runs_tells_an_outage_at_once_and_its_digest_when_i
     server: MailServerForTests, installation: Installation, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with writing(installation.tracker) as connection:
-        registry.change_centre(connection, "H", email=CENTRE)
+        centres.change_centre(connection, "H", email=CENTRE)
     monkeypatch.setenv("DCC_UNTIL", "xsd")
     installation.add_folder("H").put("add/H.2013-10-31.1.impc.zip", specimens())
     installation.add_folder("J", "gone").path.rmdir()

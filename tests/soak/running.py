@@ -27,9 +27,10 @@ from dcc_resources.logging_setup import logging_as, plan_from_environment
 from dcc_resources.naming import Action
 from dcc_resources.qc_database.database import open_qc_database
 from dcc_resources.settings import Settings, load_settings
-from dcc_resources.tracker import registry
+from dcc_resources.tracker import centres, registry
 from dcc_resources.tracker.database import open_tracker, require_current, writing
 from dcc_resources.tracker.pinned_keys import PinnedKey
+from dcc_resources.tracker.sources import SourceState
 from tests.databases import MariaDb
 from tests.servers import FtpServer, SftpServer
 from tests.soak.sampling import Sample, count_rows, sample_process, sample_tree, server_connections, sizes
@@ -109,7 +110,7 @@ class Installation:
         subprocess.run(command, env=self.environment, check=True, stdout=subprocess.DEVNULL)
         with self.tracker() as tracker, writing(tracker) as connection:
             for code in CENTRES:
-                registry.add_centre(connection, registry.NewCentre(code, full_name=f"Centre {code}"))
+                centres.add_centre(connection, centres.NewCentre(code, full_name=f"Centre {code}"))
         protocols = ["sftp", "ftp", "sftp", "file", "sftp", "ftp"] if plan.servers else ["file"] * 4
         first = [self._add_site(f"site{n}", CENTRES[n % 4], protocol) for n, protocol in enumerate(protocols)]
         self.world = World(plan.seed, first, self._newcomer, self._remove)
@@ -138,7 +139,7 @@ class Installation:
 
     def _remove(self, site: Site) -> None:
         with self.tracker() as tracker, writing(tracker) as connection:
-            registry.set_source_state(connection, site.source_id, registry.SourceState.REMOVED)
+            registry.set_source_state(connection, site.source_id, SourceState.REMOVED)
 
     @contextmanager
     def tracker(self) -> Iterator[Engine]:

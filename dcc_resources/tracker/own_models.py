@@ -1,0 +1,224 @@
+"""The tables of the tracker that the seed has not: this platform's own."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from sqlalchemy import CHAR, Index, Integer, String, Text, UniqueConstraint
+from sqlalchemy.orm import Mapped, mapped_column
+
+from dcc_resources.databases.columns import (
+    BIG,
+    DOUBLE,
+    INT,
+    SMALL,
+    LastUpdated,
+    Message,
+    ReceiptColumns,
+    big_id,
+    big_reference,
+    small_reference,
+    table_options,
+)
+from dcc_resources.tracker.base import Base
+
+
+class ZipActionLog(LastUpdated, Base):
+    """Additive: why a zip action failed where no download is concerned, and when its archive went from staging."""
+
+    __tablename__ = "zip_action_log"
+    __table_args__ = table_options(Index(None, "za_id"), Index(None, "exception_id"))
+
+    id: Mapped[int] = big_id()
+    za_id: Mapped[int] = big_reference("zip_action.id", "CASCADE")
+    exception_id: Mapped[int] = small_reference("an_exception.id", "RESTRICT")
+    message: Mapped[str | None] = mapped_column(Message)
+
+
+class Reopening(Base):
+    """Additive: a zip action set back to be processed again, by whom, why and from which state.
+
+    `last_download_id` is its latest download at the time, null without any: the state of that and of earlier ones
+    does not concern the zip action any more. No foreign key, since it stays true when that download is gone.
+    """
+
+    __tablename__ = "reopening"
+    __table_args__ = table_options(Index(None, "za_id"), Index(None, "from_phase_id"), Index(None, "from_status_id"))
+
+    id: Mapped[int] = big_id()
+    za_id: Mapped[int] = big_reference("zip_action.id", "CASCADE")
+    requested_by: Mapped[str] = mapped_column(String(64))
+    reason: Mapped[str] = mapped_column(String(256))
+    from_phase_id: Mapped[int] = small_reference("phase.id", "RESTRICT")
+    from_status_id: Mapped[int] = small_reference("a_status.id", "RESTRICT")
+    last_download_id: Mapped[int | None] = mapped_column(BIG)
+    created: Mapped[datetime]
+
+
+class DocumentReopening(Base):
+    """Additive: a document set back to an earlier state, or away from a failure, by whom, why, from where to where."""
+
+    __tablename__ = "document_reopening"
+    __table_args__ = table_options(
+        Index(None, "xml_id"),
+        Index(None, "from_phase_id"),
+        Index(None, "from_status_id"),
+        Index(None, "to_phase_id"),
+        Index(None, "to_status_id"),
+    )
+
+    id: Mapped[int] = big_id()
+    xml_id: Mapped[int] = big_reference("xml_file.id", "CASCADE")
+    requested_by: Mapped[str] = mapped_column(String(64))
+    reason: Mapped[str] = mapped_column(String(256))
+    from_phase_id: Mapped[int] = small_reference("phase.id", "RESTRICT")
+    from_status_id: Mapped[int] = small_reference("a_status.id", "RESTRICT")
+    to_phase_id: Mapped[int] = small_reference("phase.id", "RESTRICT")
+    to_status_id: Mapped[int] = small_reference("a_status.id", "RESTRICT")
+    created: Mapped[datetime]
+
+
+class SourceCrawlRow(LastUpdated, Base):
+    """Additive: one crawl of one file source; counts are of archives (see `outcomes.SourceCrawl`)."""
+
+    __tablename__ = "source_crawl"
+    __table_args__ = table_options(
+        Index(None, "session_id"), Index(None, "file_source_id"), Index(None, "exception_id")
+    )
+
+    id: Mapped[int] = big_id()
+    session_id: Mapped[int] = big_reference("crawling_session.id", "CASCADE")
+    file_source_id: Mapped[int] = small_reference("file_source.id", "CASCADE")
+    start_time: Mapped[datetime]
+    finish_time: Mapped[datetime | None]
+    outcome: Mapped[str] = mapped_column(String(16))
+    exception_id: Mapped[int | None] = small_reference("an_exception.id", "RESTRICT")
+    message: Mapped[str | None] = mapped_column(Message)
+    listed: Mapped[int] = mapped_column(INT, default=0)
+    new_zips: Mapped[int] = mapped_column(INT, default=0)
+    known: Mapped[int] = mapped_column(INT, default=0)
+    changed: Mapped[int] = mapped_column(INT, default=0)
+    refused: Mapped[int] = mapped_column(INT, default=0)
+    ignored: Mapped[int] = mapped_column(INT, default=0)
+    gone: Mapped[int] = mapped_column(INT, default=0)
+
+
+class CrawlFinding(Base):
+    """Additive: something that a crawl noticed and a wrangler should know, such as a known archive changed."""
+
+    __tablename__ = "crawl_finding"
+    __table_args__ = table_options(Index(None, "session_id"), Index(None, "file_source_id"), Index(None, "za_id"))
+
+    id: Mapped[int] = big_id()
+    session_id: Mapped[int] = big_reference("crawling_session.id", "CASCADE")
+    file_source_id: Mapped[int] = small_reference("file_source.id", "CASCADE")
+    za_id: Mapped[int | None] = big_reference("zip_action.id", "CASCADE")
+    file_name: Mapped[str] = mapped_column(String(160))
+    kind: Mapped[str] = mapped_column(String(32))
+    message: Mapped[str] = mapped_column(Message)
+    created: Mapped[datetime]
+
+
+class SessionLock(Base):
+    """Additive: the one row (id 1) that says which session is active and when it last showed a sign of life."""
+
+    __tablename__ = "session_lock"
+    __table_args__ = table_options(Index(None, "session_id"), counted=False)
+
+    id: Mapped[int] = mapped_column(SMALL, primary_key=True, autoincrement=False)
+    session_id: Mapped[int | None] = big_reference("crawling_session.id", "SET NULL")
+    holder: Mapped[str | None] = mapped_column(String(128))
+    host: Mapped[str | None] = mapped_column(String(128))
+    pid: Mapped[int | None] = mapped_column(Integer)
+    pid_started: Mapped[str | None] = mapped_column(String(32))
+    acquired: Mapped[datetime | None]
+    heartbeat: Mapped[datetime | None]
+
+
+class HostKey(Base):
+    """Additive: an SSH host key that was accepted for a file source."""
+
+    __tablename__ = "host_key"
+    __table_args__ = table_options(Index(None, "file_source_id"))
+
+    id: Mapped[int] = big_id()
+    file_source_id: Mapped[int] = small_reference("file_source.id", "CASCADE")
+    key_type: Mapped[str] = mapped_column(String(64))
+    key_base64: Mapped[str] = mapped_column(Text)
+    fingerprint: Mapped[str] = mapped_column(String(128))
+    created: Mapped[datetime]
+
+
+class TlsCertificate(Base):
+    """Additive: a TLS certificate that is trusted for a file source.
+
+    With `authority_pem` it is that of an authority which signs the server's; without, the server's own, of which only
+    the fingerprint is kept.
+    """
+
+    __tablename__ = "tls_certificate"
+    __table_args__ = table_options(Index(None, "file_source_id"))
+
+    id: Mapped[int] = big_id()
+    file_source_id: Mapped[int] = small_reference("file_source.id", "CASCADE")
+    fingerprint: Mapped[str] = mapped_column(String(128))
+    authority_pem: Mapped[str | None] = mapped_column(Text)
+    created: Mapped[datetime]
+
+
+class FileSourceStatistics(Base):
+    """Additive: how a file source has done so far, by which sources are ordered; times in seconds."""
+
+    __tablename__ = "file_source_statistics"
+    __table_args__ = table_options(counted=False)
+
+    file_source_id: Mapped[int] = small_reference("file_source.id", "CASCADE", primary_key=True, autoincrement=False)
+    failures: Mapped[int] = mapped_column(BIG, default=0)
+    bytes: Mapped[int] = mapped_column(BIG, default=0)
+    seconds: Mapped[float] = mapped_column(DOUBLE, default=0.0)
+
+
+class NotificationRow(Base):
+    """Additive: one thing that somebody was, is being or is to be told by one channel.
+
+    `told` is the SHA-256 of what is told, how and to whom: nothing is told twice. Rows of one message share
+    `message_id`. `state` is one of `dcc_resources.notifications.ledger.Sending`, `changed` the time since when;
+    `reason` says why the last of `attempts` failed. Of an outage, `ended` is when it was over, null while it lasts.
+    """
+
+    __tablename__ = "notification"
+    __table_args__ = table_options(
+        UniqueConstraint("told"),
+        Index(None, "message_id"),
+        Index(None, "subject"),
+        Index(None, "kind", "ended"),
+        Index(None, "state"),
+        Index(None, "session_id"),
+        Index(None, "centre_id"),
+    )
+
+    id: Mapped[int] = big_id()
+    told: Mapped[str] = mapped_column(CHAR(64))
+    message_id: Mapped[str] = mapped_column(CHAR(32))
+    kind: Mapped[str] = mapped_column(String(16))
+    subject: Mapped[str] = mapped_column(String(255))
+    channel: Mapped[str] = mapped_column(String(16))
+    recipient: Mapped[str] = mapped_column(String(256))
+    session_id: Mapped[int | None] = big_reference("crawling_session.id", "CASCADE")
+    centre_id: Mapped[int | None] = small_reference("centre.id", "CASCADE")
+    state: Mapped[str] = mapped_column(String(16))
+    attempts: Mapped[int] = mapped_column(SMALL, default=0)
+    reason: Mapped[str | None] = mapped_column(Message)
+    changed: Mapped[datetime]
+    ended: Mapped[datetime | None]
+    created: Mapped[datetime]
+
+
+class WriteReceipt(ReceiptColumns, Base):
+    """Additive: the last write transaction of each writer, by which a commit whose answer was lost is known.
+
+    Used on MySQL and MariaDB only (see `dcc_resources.databases.transactions.run_writing`).
+    """
+
+    __tablename__ = "write_receipt"
+    __table_args__ = table_options(counted=False)
