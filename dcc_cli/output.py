@@ -9,10 +9,14 @@ from __future__ import annotations
 import dataclasses
 import json
 import logging
+import shutil
+import sys
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from enum import Enum, IntEnum
+from itertools import zip_longest
 from pathlib import Path
+from textwrap import wrap
 
 import click
 
@@ -30,6 +34,9 @@ _COLOURS = {
     "valid": "green",
     "succeeded": "green",
 }
+_GAP = "  "
+_NARROW = 20
+"""How many characters of a text stay in a line, however narrow the terminal is."""
 
 
 def printable(value: object) -> str:
@@ -76,15 +83,48 @@ def echo_json(value: object) -> None:
 
 
 def echo_table(headers: Sequence[str], rows: Sequence[Sequence[object]], *, indent: str = "") -> None:
-    """Print rows in columns under their headers; numbers stand to the right. Nothing for no rows."""
+    """Print rows in columns under their headers; numbers stand to the right. Nothing for no rows.
+
+    On a terminal that is too narrow for them, texts are broken between words; names are whole, to be copied.
+    """
     if not rows:
         return
     cells = [[printable(value) for value in row] for row in rows]
-    widths = [max(len(header), *(len(row[i]) for row in cells)) for i, header in enumerate(headers)]
+    columns = [(header, *(row[i] for row in cells)) for i, header in enumerate(headers)]
+    widths = [max(map(len, column)) for column in columns]
+    if sys.stdout.isatty():
+        room = shutil.get_terminal_size().columns - len(indent)
+        widths = _narrowed(widths, [_least(column) for column in columns], room)
     numeric = [all(isinstance(row[i], int | float) or row[i] is None for row in rows) for i in range(len(headers))]
     click.echo(indent + click.style(_line(headers, widths, numeric), bold=True))
     for row in cells:
-        click.echo(indent + _line(row, widths, numeric, coloured=True))
+        broken = [_broken(cell, width) for cell, width in zip(row, widths, strict=True)]
+        for line in zip_longest(*broken, fillvalue=""):
+            click.echo(indent + _line(line, widths, numeric, coloured=True))
+
+
+def _least(column: Sequence[str]) -> int:
+    """How narrow a column can be: its header and its words stay whole, and texts stay legible."""
+    words = max(len(word) for cell in column[1:] for word in cell.split(" "))
+    return max(len(column[0]), words, min(_NARROW, max(map(len, column))))
+
+
+def _narrowed(widths: Sequence[int], least: Sequence[int], room: int) -> list[int]:
+    """Widths of columns that fit into the room, as far as they can be narrower; the widest first."""
+    narrowed = list(widths)
+    excess = sum(narrowed) + len(_GAP) * (len(narrowed) - 1) - room
+    for _ in range(excess):
+        able = [i for i, width in enumerate(narrowed) if width > least[i]]
+        if not able:
+            break
+        narrowed[max(able, key=narrowed.__getitem__)] -= 1
+    return narrowed
+
+
+def _broken(cell: str, width: int) -> list[str]:
+    if len(cell) <= width:
+        return [cell]
+    return wrap(cell, width, break_long_words=False, break_on_hyphens=False)
 
 
 def _line(cells: Sequence[str], widths: Sequence[int], numeric: Sequence[bool], *, coloured: bool = False) -> str:
@@ -93,7 +133,7 @@ def _line(cells: Sequence[str], widths: Sequence[int], numeric: Sequence[bool], 
         last = i == len(cells) - 1
         part = cell.rjust(widths[i]) if numeric[i] else cell if last else cell.ljust(widths[i])
         parts.append(click.style(part, fg=_COLOURS[cell]) if coloured and cell in _COLOURS else part)
-    return "  ".join(parts).rstrip()
+    return _GAP.join(parts).rstrip()
 
 
 def warn(message: str) -> None:

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
-from contextlib import redirect_stdout
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass
 from datetime import date, datetime
 from io import StringIO
@@ -103,3 +111,57 @@ def test_a_zip_action_is_named_by_its_action_and_file() -> None:
     for text in ("", "add", "add/", "put/x.zip", "/x.zip"):
         with pytest.raises(ConfigurationError, match="<action>/<file name>"):
             parse_zip_key(text)
+
+
+NAME = "add/H.2013-11-04.3.impc.zip"
+REASON = "It was taken before, on 2013-11-05 at 10:00, and what lies there now is the same to the byte."
+TELL = """
+import sys
+from dcc_cli.output import echo_table
+name, reason = sys.argv[1:]
+echo_table(("source", "entry", "why", "who acts"), [(3, name, reason, "nobody"), (12, "b.zip", "new", "the centre")])
+"""
+
+
+def shown_on_a_terminal(columns: int) -> list[str]:
+    """The lines of a table on a terminal of so many columns."""
+    outer, inner = pty.openpty()
+    fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    with os.fdopen(outer, "rb", buffering=0) as terminal:
+        command = [sys.executable, "-c", TELL, NAME, REASON]
+        with subprocess.Popen(command, stdout=inner, env=environment | {"NO_COLOR": "1"}) as process:
+            os.close(inner)
+            text = b""
+            # Linux ends what a terminal gives with an error, when nobody holds its other end.
+            with suppress(OSError):
+                while piece := terminal.read(4096):
+                    text += piece
+        assert process.returncode == 0
+    return re.sub(r"\x1b\[[0-9]*m", "", text.decode()).splitlines()
+
+
+def test_on_a_narrow_terminal_texts_are_broken_between_words_and_names_are_whole() -> None:
+    lines = shown_on_a_terminal(80)
+    assert max(map(len, lines)) <= 80
+    assert lines[0].split() == ["source", "entry", "why", "who", "acts"]
+    assert lines[1].startswith(f"     3  {NAME}  It was taken before,")
+    assert lines[1].endswith("nobody")
+    assert {line[: lines[0].index("why")].strip() for line in lines[2:-1]} == {""}
+    why = slice(lines[0].index("why"), lines[0].index("who acts"))
+    assert " ".join(line[why].strip() for line in lines[1:-1]) == REASON
+    assert lines[-1].split() == ["12", "b.zip", "new", "the", "centre"]
+
+
+def test_on_a_terminal_that_is_too_narrow_for_the_names_these_are_whole_all_the_same() -> None:
+    lines = shown_on_a_terminal(30)
+    assert f"     3  {NAME}  It was taken before," in lines[1]
+
+
+def test_where_it_fits_or_is_not_shown_on_a_terminal_each_row_is_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    wide = shown_on_a_terminal(200)
+    echo_table(
+        ("source", "entry", "why", "who acts"), [(3, NAME, REASON, "nobody"), (12, "b.zip", "new", "the centre")]
+    )
+    assert wide == capsys.readouterr().out.splitlines()
+    assert len(wide) == 3
