@@ -19,7 +19,7 @@ test: install ## Style, types and tests, against real servers where they are ins
 	@.ci/install-servers
 	@.ci/checks $(PYTEST_ARGS)
 
-chaos: install ## Real servers, processes, disks and clocks that fail at seeded moments, for an hour: CHAOS_ARGS="--rounds 8"
+chaos: install ## Real servers, processes, disks and clocks that fail at seeded moments, some ten minutes: CHAOS_ARGS="--rounds 8"
 	@.ci/install-servers
 	@$(BIN)/python -m tests.chaos $(CHAOS_ARGS)
 

@@ -110,15 +110,13 @@ def _least(column: Sequence[str]) -> int:
 
 
 def _narrowed(widths: Sequence[int], least: Sequence[int], room: int) -> list[int]:
-    """Widths of columns that fit into the room, as far as they can be narrower; the widest first."""
-    narrowed = list(widths)
-    excess = sum(narrowed) + len(_GAP) * (len(narrowed) - 1) - room
-    for _ in range(excess):
-        able = [i for i, width in enumerate(narrowed) if width > least[i]]
-        if not able:
-            break
-        narrowed[max(able, key=narrowed.__getitem__)] -= 1
-    return narrowed
+    """Widths that fit into the room, as far as columns can be narrower: what is wide has all the same limit."""
+    gaps = len(_GAP) * (len(widths) - 1)
+    for limit in range(room, 0, -1):
+        narrowed = [max(few, min(width, limit)) for width, few in zip(widths, least, strict=True)]
+        if sum(narrowed) + gaps <= room:
+            return narrowed
+    return list(least)
 
 
 def _broken(cell: str, width: int) -> list[str]:

@@ -81,8 +81,8 @@ class NotTaken:
 _STATE: Final = mark("The source is in the state {state}, and is not visited: `dcc source set-state` changes it.")
 _INACTIVE: Final = mark("The centre {centre} is not active, and its sources are not visited: `dcc centre activate`.")
 _NEVER: Final = mark("The source has never been crawled. `dcc crawl` visits it.")
-_CRAWL_FAILED: Final = mark("The last crawl could not list it.")
-_CRAWL_PARTIAL: Final = mark("The last crawl could not list all of its directories.")
+_CRAWL_FAILED: Final = mark("The last crawl could not list it:")
+_CRAWL_PARTIAL: Final = mark("The last crawl could not list all of its directories:")
 _EMPTY: Final = mark("There is nothing in its directories add, edit and delete, or there are no such directories.")
 _IGNORED: Final = mark(
     "Entries that are no archives, {number}, were ignored: directories, links and names that do not end in .zip."
