@@ -126,7 +126,7 @@ def _print_counts(counts: Iterable[FindingCount]) -> None:
         (count.centre, count.rule, count.severity.value, count.findings, count.documents, _shortened(count.example))
         for count in counts
     ]
-    echo_table(("centre", "rule", "severity", "findings", "documents", "such as"), rows)
+    echo_table(("centre", "rule", "severity", "findings", "documents", "such as"), rows, prose=["such as"])
 
 
 def _print_each(records: Iterable[FindingRecord], total: int) -> None:

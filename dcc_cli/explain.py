@@ -46,7 +46,7 @@ def explain(error_or_rule: str | None, as_json: bool) -> None:
         if as_json:
             echo_json(entries)
         else:
-            echo_table(("id", "meaning"), [(entry.id, entry.meaning) for entry in entries])
+            echo_table(("id", "meaning"), [(entry.id, entry.meaning) for entry in entries], prose=["meaning"])
         return
     entry = error_advice.explain(name) or _rule(name)
     if entry is None:

@@ -10,7 +10,7 @@ import click
 
 from dcc_cli.group import EXIT_CODES, INTERRUPTED, RootGroup
 from dcc_resources.process_memory import keep_freed_memory_together
-from dcc_resources.process_protection import forbid_core_dumps, keep_files_private
+from dcc_resources.process_protection import forbid_core_dumps, keep_files_private, open_closed_streams
 
 _SECTIONS = {
     "To begin": {
@@ -101,6 +101,7 @@ def main() -> NoReturn:
     # Imports make many objects that stay: looking through them again and again costs a tenth of a short command.
     gc.set_threshold(50_000, 20, 100)
     keep_freed_memory_together()
+    open_closed_streams()
     forbid_core_dumps()
     keep_files_private()
     try:

@@ -11,12 +11,11 @@ import json
 import logging
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import date, datetime
 from enum import Enum, IntEnum
 from itertools import zip_longest
 from pathlib import Path
-from textwrap import wrap
 
 import click
 
@@ -82,31 +81,48 @@ def echo_json(value: object) -> None:
     click.echo(legible_json(json.dumps(json_ready(value), indent=2, ensure_ascii=False)))
 
 
-def echo_table(headers: Sequence[str], rows: Sequence[Sequence[object]], *, indent: str = "") -> None:
+def echo_table(
+    headers: Sequence[str], rows: Sequence[Sequence[object]], *, indent: str = "", prose: Collection[str] = ()
+) -> None:
     """Print rows in columns under their headers; numbers stand to the right. Nothing for no rows.
 
-    On a terminal that is too narrow for them, texts are broken between words; names are whole, to be copied.
+    On a terminal that is too narrow for them, the columns whose headers are in `prose` are broken between words. All
+    others are whole: who copies a name has all of it.
     """
     if not rows:
         return
     cells = [[printable(value) for value in row] for row in rows]
     columns = [(header, *(row[i] for row in cells)) for i, header in enumerate(headers)]
-    widths = [max(map(len, column)) for column in columns]
+    widths = [max(map(_width, column)) for column in columns]
     if sys.stdout.isatty():
-        room = shutil.get_terminal_size().columns - len(indent)
-        widths = _narrowed(widths, [_least(column) for column in columns], room)
+        least = [
+            _least(column) if header in prose else width
+            for header, column, width in zip(headers, columns, widths, strict=True)
+        ]
+        widths = _narrowed(widths, least, shutil.get_terminal_size().columns - len(indent))
     numeric = [all(isinstance(row[i], int | float) or row[i] is None for row in rows) for i in range(len(headers))]
     click.echo(indent + click.style(_line(headers, widths, numeric), bold=True))
     for row in cells:
+        colours = [_COLOURS.get(cell) for cell in row]
         broken = [_broken(cell, width) for cell, width in zip(row, widths, strict=True)]
         for line in zip_longest(*broken, fillvalue=""):
-            click.echo(indent + _line(line, widths, numeric, coloured=True))
+            click.echo(indent + _line(line, widths, numeric, colours))
+
+
+def _width(text: str) -> int:
+    """How many cells of a terminal a text takes: some characters take two, others none."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
 
 
 def _least(column: Sequence[str]) -> int:
-    """How narrow a column can be: its header and its words stay whole, and texts stay legible."""
-    words = max(len(word) for cell in column[1:] for word in cell.split(" "))
-    return max(len(column[0]), words, min(_NARROW, max(map(len, column))))
+    """How narrow a column of prose can be: its header and its words stay whole, and its texts legible."""
+    header, *texts = column
+    words = (word for text in texts for word in text.split(" "))
+    return max(_width(header), *map(_width, words), min(_NARROW, max(map(_width, column))))
 
 
 def _narrowed(widths: Sequence[int], least: Sequence[int], room: int) -> list[int]:
@@ -119,18 +135,25 @@ def _narrowed(widths: Sequence[int], least: Sequence[int], room: int) -> list[in
     return list(least)
 
 
-def _broken(cell: str, width: int) -> list[str]:
-    if len(cell) <= width:
-        return [cell]
-    return wrap(cell, width, break_long_words=False, break_on_hyphens=False)
+def _broken(text: str, width: int) -> list[str]:
+    """A text as lines of at most so many cells, longer only where one word is."""
+    lines: list[str] = []
+    for word in text.split(" "):
+        if lines and _width(lines[-1]) + 1 + _width(word) <= width:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(word)
+    return lines
 
 
-def _line(cells: Sequence[str], widths: Sequence[int], numeric: Sequence[bool], *, coloured: bool = False) -> str:
+def _line(
+    cells: Sequence[str], widths: Sequence[int], numeric: Sequence[bool], colours: Sequence[str | None] = ()
+) -> str:
     parts = []
-    for i, cell in enumerate(cells):
-        last = i == len(cells) - 1
-        part = cell.rjust(widths[i]) if numeric[i] else cell if last else cell.ljust(widths[i])
-        parts.append(click.style(part, fg=_COLOURS[cell]) if coloured and cell in _COLOURS else part)
+    for cell, width, number, colour in zip_longest(cells, widths, numeric, colours):
+        blanks = " " * (width - _width(cell))
+        shown = click.style(cell, fg=colour) if colour and cell else cell
+        parts.append(blanks + shown if number else shown + blanks)
     return _GAP.join(parts).rstrip()
 
 

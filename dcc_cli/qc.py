@@ -192,7 +192,7 @@ def history(as_json: bool, **given: str | None) -> None:
         echo_json(entries)
         return
     headers = ("created", *_HEADERS, "event", "state", "measurements", "zip_action", "document", "author", "reason")
-    echo_table(headers, [_cells(entry, headers) for entry in entries])
+    echo_table(headers, [_cells(entry, headers) for entry in entries], prose=["reason"])
 
 
 @qc.command()

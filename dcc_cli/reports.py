@@ -146,7 +146,8 @@ def _print_sources(entries: Sequence[SourceEntry], crawls: dict[int, CrawlEntry]
                 crawl.error.message.removeprefix(named) if crawl and crawl.error else "",
             )
         )
-    echo_table(("id", "centre", "server", "state", "hosts", "last crawl", "when", "error"), rows, indent="  ")
+    headers = ("id", "centre", "server", "state", "hosts", "last crawl", "when", "error")
+    echo_table(headers, rows, indent="  ", prose=["error"])
 
 
 def _print_list(title: str, messages: Sequence[str]) -> None:

@@ -52,6 +52,7 @@ def list_rules(as_json: bool) -> None:
     echo_table(
         ("id", "severity", "needs", "demand"),
         [(e.id, e.severity, ", ".join(e.needs), e.demand) for e in entries],
+        prose=["demand"],
     )
 
 
@@ -156,6 +157,7 @@ def waivers(all_of_them: bool, as_json: bool) -> None:
             )
             for e in entries
         ],
+        prose=["reason"],
     )
 
 

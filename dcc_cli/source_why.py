@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from dcc_resources.languages import Catalogue
     from dcc_resources.settings import Settings
 
+_WHY = "why it was not taken"
+
 
 @click.command()
 @click.argument("source_id", metavar="[ID]", type=int, required=False)
@@ -110,4 +112,4 @@ def _print(told: Sequence[tuple[int, NotTaken]], catalogue: Catalogue) -> None:
     rows = [
         (source, row.entry or "", row.reason(catalogue), catalogue.text(ACTOR_NAMES[row.acts])) for source, row in told
     ]
-    echo_table(("source", "entry", "why it was not taken", "who acts"), rows)
+    echo_table(("source", "entry", _WHY, "who acts"), rows, prose=[_WHY])

@@ -242,7 +242,7 @@ def _echo_entries(decisions: Sequence[Decision], *, verdict: bool) -> None:
         )
         for one in decisions
     ]
-    echo_table(headers, rows)
+    echo_table(headers, rows, prose=["reason"])
 
 
 def _warn_of_unknown(unknown: Sequence[Decision]) -> None:

@@ -40,6 +40,23 @@ def end_with_parent() -> None:
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
+def open_closed_streams() -> None:
+    """Open standard input, output and error where whoever started this process had closed them: on nothing.
+
+    Otherwise the next file that is opened, such as a database, takes their numbers, and what this process or one that
+    it starts prints is written into it.
+    """
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        if getattr(sys, name) is None:
+            opened = os.open(os.devnull, os.O_RDWR)
+            if opened != number:
+                os.dup2(opened, number)
+                os.close(opened)
+            # So that processes started from here have it too.
+            os.set_inheritable(number, True)
+            setattr(sys, name, os.fdopen(number, mode, encoding="utf-8"))
+
+
 def keep_files_private() -> None:
     """See that others can read nothing that this process and those that it starts write, whatever the umask."""
     os.umask(os.umask(OTHERS) | OTHERS)

@@ -132,7 +132,7 @@ def _of_source(source: SourceEntry, crawl: CrawlEntry | None) -> Iterator[NotTak
         kind = kind_of(crawl.error.kind)
         _, face, _ = face_among(faces_of(kind), None, crawl.error.message)
         text = _CRAWL_FAILED if crawl.outcome == "failed" else _CRAWL_PARTIAL
-        yield NotTaken(None, Why.CRAWL_FAILED, face.acts, text, recorded=crawl.error.message)
+        yield NotTaken(None, Why.CRAWL_FAILED, face.acts, text, recorded=crawl.error.message or crawl.error.kind)
     elif not crawl.listed and not crawl.ignored:
         yield NotTaken(None, Why.EMPTY, Actor.CENTRE, _EMPTY)
 

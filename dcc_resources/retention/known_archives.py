@@ -32,13 +32,17 @@ _HOSTED: Final = (
     .where(FileSource.id == FileSourceHasZip.file_source_id)
     .where(ResourceStateRow.id == FileSource.state_id, ResourceStateRow.short_name == SourceState.AVAILABLE)
 )
-_WANTED_DOCUMENTS: Final = select(XmlFile.zip_id, XmlFile.phase_id, XmlFile.status_id).where(
-    XmlFile.zip_id.in_(IDS),
-    or_(
-        and_(XmlFile.phase_id <= int(Phase.XSD), XmlFile.status_id.in_(_UNFINISHED)),
-        and_(XmlFile.phase_id == int(Phase.XSD), XmlFile.status_id == int(Status.DONE)),
-        and_(XmlFile.phase_id == int(Phase.UPLOAD), XmlFile.status_id.in_(_UNFINISHED)),
-    ),
+_WANTED_DOCUMENTS: Final = (
+    select(XmlFile.zip_id, XmlFile.phase_id, XmlFile.status_id)
+    .where(
+        XmlFile.zip_id.in_(IDS),
+        or_(
+            and_(XmlFile.phase_id <= int(Phase.XSD), XmlFile.status_id.in_(_UNFINISHED)),
+            and_(XmlFile.phase_id == int(Phase.XSD), XmlFile.status_id == int(Status.DONE)),
+            and_(XmlFile.phase_id == int(Phase.UPLOAD), XmlFile.status_id.in_(_UNFINISHED)),
+        ),
+    )
+    .group_by(XmlFile.zip_id, XmlFile.phase_id, XmlFile.status_id)
 )
 
 

@@ -60,7 +60,7 @@ def chunks(ids: Iterable[int]) -> Iterator[list[int]]:
 
 
 def rows_by_id(connection: Connection, query: Select[*tuple[Any, ...]], ids: Iterable[int]) -> Iterator[Any]:
-    """The rows of a query about `IDS`, of which there may be any number; see `rows_of`, also for what it may yield."""
+    """The rows of a query about `IDS`, of which there may be any number, with few rows for each; see `rows_of`."""
     for some in chunks(ids):
         yield from rows_of(connection, query, {"ids": some})
 

@@ -264,6 +264,18 @@ def test_a_reader_that_stops_reading_is_no_error(dcc: Dcc) -> None:
 
 
 @only_sqlite
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_with_closed_streams_a_session_ends_as_ever_and_nothing_is_printed_into_a_database(
+    dcc: Dcc, closed: str
+) -> None:
+    dcc.add_folder().put("add/H.2013-10-31.1.impc.zip", b"no archive")
+    crawl = ["sh", "-c", f'exec "$0" crawl {closed}', PROGRAM]
+    assert subprocess.run(crawl, env=dcc.process_environment(), timeout=120, check=False).returncode == 1
+    assert [entry["phase"] for entry in dcc.json("zips")] == ["unzip"]
+    assert dcc.json("sessions")[0]["outcome"] == "succeeded"
+
+
+@only_sqlite
 @pytest.mark.parametrize("events", ["false", "true"])
 def test_an_interrupted_crawl_says_so_and_the_next_one_goes_on(dcc: Dcc, events: str) -> None:
     """With documents being validated, and a download under way that would hold the session up for a minute."""

@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from rich.cells import cell_len
 
 from dcc_cli.context import parse_zip_key
 from dcc_cli.output import byte_size, count_of, echo_json, echo_table, json_object, printable
@@ -115,22 +116,25 @@ def test_a_zip_action_is_named_by_its_action_and_file() -> None:
 
 NAME = "add/H.2013-11-04.3.impc.zip"
 REASON = "It was taken before, on 2013-11-05 at 10:00, and what lies there now is the same to the byte."
+HEADERS = ("source", "entry", "why", "who acts")
 TELL = """
-import sys
+import json, sys
 from dcc_cli.output import echo_table
-name, reason = sys.argv[1:]
-echo_table(("source", "entry", "why", "who acts"), [(3, name, reason, "nobody"), (12, "b.zip", "new", "the centre")])
+headers, rows, prose = json.loads(sys.argv[1])
+echo_table(headers, rows, prose=prose)
 """
 
 
-def shown_on_a_terminal(columns: int) -> list[str]:
+def shown_on_a_terminal(columns: int, *names_and_reasons: tuple[str, str], coloured: bool = False) -> list[str]:
     """The lines of a table on a terminal of so many columns."""
+    rows = [(3, name, reason, "nobody") for name, reason in names_and_reasons or [(NAME, REASON)]]
+    rows.append((12, "b.zip", "new", "the centre"))
     outer, inner = pty.openpty()
     fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "NO_COLOR")}
     with os.fdopen(outer, "rb", buffering=0) as terminal:
-        command = [sys.executable, "-c", TELL, NAME, REASON]
-        with subprocess.Popen(command, stdout=inner, env=environment | {"NO_COLOR": "1"}) as process:
+        command = [sys.executable, "-c", TELL, json.dumps([HEADERS, rows, ["why"]])]
+        with subprocess.Popen(command, stdout=inner, env=environment | {"TERM": "xterm"}) as process:
             os.close(inner)
             text = b""
             # Linux ends what a terminal gives with an error, when nobody holds its other end.
@@ -138,7 +142,8 @@ def shown_on_a_terminal(columns: int) -> list[str]:
                 while piece := terminal.read(4096):
                     text += piece
         assert process.returncode == 0
-    return re.sub(r"\x1b\[[0-9]*m", "", text.decode()).splitlines()
+    shown = text.decode()
+    return (shown if coloured else re.sub(r"\x1b\[[0-9]*m", "", shown)).splitlines()
 
 
 def test_on_a_narrow_terminal_texts_are_broken_between_words_and_names_are_whole() -> None:
@@ -158,10 +163,36 @@ def test_on_a_terminal_that_is_too_narrow_for_the_names_these_are_whole_all_the_
     assert f"     3  {NAME}  It was taken before," in lines[1]
 
 
+def test_a_name_with_blanks_is_whole_where_texts_are_broken() -> None:
+    name = "add/H 2013-11-04  second submission.zip"
+    lines = shown_on_a_terminal(90, (name, REASON))
+    assert f"     3  {name}  It was taken" in lines[1]
+    assert max(map(len, lines)) <= 90
+
+
+def test_a_table_fits_and_lines_up_where_characters_take_two_cells_or_none() -> None:
+    wide = "add/测试提交.zip"
+    reason = "它以前 已经 被接收过了 现在 放在那里 的 文件 完全 相同 没有 任何 变化 一个 字节 也 没有"
+    decomposed = "add/re\N{COMBINING ACUTE ACCENT}sultats.zip"
+    lines = shown_on_a_terminal(80, (wide, reason), (decomposed, "new"))
+    assert max(map(cell_len, lines)) <= 80
+    ends = [cell_len(line[: line.index("nobody")]) for line in lines if "nobody" in line]
+    assert ends == [cell_len(lines[0][: lines[0].index("who acts")])] * 2
+
+
+def test_a_word_is_coloured_where_it_is_a_state_and_not_where_it_ends_a_text() -> None:
+    text = "the last word of this text stands alone in its line, and is failed"
+    lines = shown_on_a_terminal(60, (NAME, text), ("a.zip", "failed"), coloured=True)
+    assert len(lines) > 4
+    assert [line for line in lines if "\x1b[31m" in line] == [line for line in lines if "a.zip" in line]
+
+
+def test_a_text_of_blanks_keeps_its_row() -> None:
+    assert len(shown_on_a_terminal(60, (NAME, REASON), ("c.zip", " " * 60))) > len(shown_on_a_terminal(60))
+
+
 def test_where_it_fits_or_is_not_shown_on_a_terminal_each_row_is_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     wide = shown_on_a_terminal(200)
-    echo_table(
-        ("source", "entry", "why", "who acts"), [(3, NAME, REASON, "nobody"), (12, "b.zip", "new", "the centre")]
-    )
+    echo_table(HEADERS, [(3, NAME, REASON, "nobody"), (12, "b.zip", "new", "the centre")], prose=["why"])
     assert wide == capsys.readouterr().out.splitlines()
     assert len(wide) == 3

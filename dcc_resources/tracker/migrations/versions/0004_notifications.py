@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import mysql
 
-from dcc_resources.databases.migrations.making import make_missing
+from dcc_resources.databases.migrations.making import columns_of, make_missing
 
 revision = "0004"
 down_revision = "0003"
@@ -76,7 +76,7 @@ def notification(known: sa.MetaData) -> sa.Table:
 
 def upgrade() -> None:
     connection = op.get_bind()
-    if "language" not in {column["name"] for column in sa.inspect(connection).get_columns("centre")}:
+    if "language" not in columns_of(connection, "centre"):
         op.add_column("centre", sa.Column("language", sa.String(35), nullable=True))
     known = sa.MetaData(naming_convention=NAMING)
     for name, kind in (("crawling_session", BIG), ("centre", SMALL)):
