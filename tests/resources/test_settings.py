@@ -119,6 +119,21 @@ def test_an_argument_that_is_wrong_is_named_like_the_setting_it_stands_for() -> 
         load_settings(max_retries=-1)
 
 
+PATHS = sorted(name for name, field in Settings.model_fields.items() if "Path" in str(field.annotation))
+
+
+@pytest.mark.parametrize("name", PATHS)
+def test_a_path_stays_where_it_was_whatever_the_working_directory_becomes(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", "/home/dcc")
+    monkeypatch.setenv(f"DCC_{name.upper()}", "some/path")
+    assert getattr(load_settings(), name) == tmp_path / "some" / "path"
+    monkeypatch.setenv(f"DCC_{name.upper()}", "~/some/path")
+    assert getattr(load_settings(), name) == Path("/home/dcc/some/path")
+
+
 @pytest.mark.parametrize("name", ["DCC_ZIP_PATTERN", "DCC_DOCUMENT_PATTERN"])
 def test_a_name_pattern_that_cannot_serve_is_refused_at_the_start(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name, r"(?P<centre>.*)\.zip")

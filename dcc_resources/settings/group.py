@@ -1,0 +1,37 @@
+"""What all groups of settings have in common, and kinds of values that several of them hold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Final
+
+from pydantic import AfterValidator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+MEGABYTE: Final = 1024 * 1024
+
+
+def _absolute(path: Path) -> Path:
+    try:
+        return path.expanduser().absolute()
+    except RuntimeError as error:
+        raise ValueError("Path should not begin with the home directory (~) of a user that is not known") from error
+
+
+AbsolutePath = Annotated[Path, AfterValidator(_absolute)]
+"""A path, absolute whatever the working directory becomes; `~` is the user's home directory."""
+
+
+class SettingsGroup(BaseSettings):
+    """Some of the settings, of one subject; `Settings` has those of all groups."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="DCC_",
+        env_ignore_empty=True,
+        frozen=True,
+        extra="forbid",
+        allow_inf_nan=False,
+        hide_input_in_errors=True,
+        # Only `Settings` is made, which has them all.
+        defer_build=True,
+    )
