@@ -1,0 +1,115 @@
+"""A disk that is full, or a staging area that cannot be used, while archives are fetched and extracted."""
+
+from __future__ import annotations
+
+import errno
+import os
+from dataclasses import replace
+
+import pytest
+from sqlalchemy import select
+
+from dcc_resources import source_queues
+from dcc_resources.errors import (
+    ConfigurationError,
+    DiskFullError,
+)
+from dcc_resources.file_sources.base import ActionListing
+from dcc_resources.file_sources.local import LocalConnection
+from dcc_resources.naming import Action
+from dcc_resources.tracker.models import (
+    CrawlingSession,
+)
+from dcc_resources.tracker.reference import Phase
+from dcc_resources.zip_jobs import Checker
+from tests.installations import Folder, Installation, specimens
+
+NAME = "H.2013-10-31.1.impc.zip"
+PATIENCE = 30.0
+KEY = f"add/{NAME}"
+SPECIMENS = "H.2013-10-31.1.specimen.impc.xml"
+
+
+@pytest.fixture
+def folder(installation: Installation) -> Folder:
+    """The folder of centre H, served as a file source."""
+    return installation.add_folder()
+
+
+def test_a_full_disk_costs_only_what_does_not_fit_and_the_next_session_goes_on(
+    installation: Installation, folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.put(KEY)
+    full = installation.with_settings(min_free_bytes=1 << 60)
+    outcome = full.run_session().zips[KEY]
+    assert [reason.kind for reason in outcome.reasons] == ["DiskFullError"]
+    assert installation.states() == {KEY: "download failed"}
+    assert installation.run_session().zips[KEY].succeeded
+
+
+def test_archives_too_large_for_the_disk_keep_no_other_from_arriving(
+    installation: Installation, folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three in a row that cannot fit, as a server may claim, at the head of each session's queue."""
+    keys = [f"add/H.2013-10-31.{inc}.impc.zip" for inc in range(1, 7)]
+    for inc, key in enumerate(keys, start=1):
+        folder.put(key, specimens(stem=f"2013-10-31.{inc}"))
+    list_action = LocalConnection.list_action
+
+    def lying(self: LocalConnection, action: Action) -> ActionListing:
+        listing = list_action(self, action)
+        zips = [replace(file, size_bytes=1 << 60) if f"add/{file.name}" in keys[:4] else file for file in listing.zips]
+        return replace(listing, zips=tuple(zips))
+
+    monkeypatch.setattr(LocalConnection, "list_action", lying)
+    monkeypatch.setattr(source_queues, "MOST_QUEUED", 1)
+    installation.with_settings(source_failure_limit=2).run_session()
+    states = installation.states()
+    assert states.pop(keys[0]) == "download failed"
+    assert {states.pop(key) for key in keys[1:4]} <= {"download failed", "zip_name done"}
+    assert states == dict.fromkeys(keys[4:], "xsd done")
+
+
+def test_a_disk_too_full_to_extract_on_fails_the_session_and_not_the_zip(
+    installation: Installation, folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.put(KEY)
+
+    def full(*_: object) -> None:
+        raise DiskFullError("No room. Free some space.")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Checker, "extract", full)
+        outcome = installation.run_session().zips[KEY]
+    assert [reason.kind for reason in outcome.reasons] == ["DiskFullError"]
+    assert not outcome.failed
+    assert installation.run_session().zips[KEY].succeeded
+    with installation.tracker.connect() as connection:
+        statuses = list(connection.scalars(select(CrawlingSession.status).order_by(CrawlingSession.id)))
+    assert statuses == [int(Phase.XSD), 0]
+
+
+def test_a_disk_that_fills_up_while_writing_is_no_fault_of_the_centre(
+    installation: Installation, folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.put(KEY)
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LocalConnection, "fetch", full)
+        outcome = installation.run_session().zips[KEY]
+    assert [reason.kind for reason in outcome.reasons] == ["DiskFullError"]
+    assert installation.run_session().zips[KEY].succeeded
+
+
+def test_a_staging_area_that_cannot_be_used_is_said_before_anything_is_tried(
+    installation: Installation, folder: Folder
+) -> None:
+    folder.put(KEY)
+    (installation.root / "file").write_text("in the way")
+    with pytest.raises(ConfigurationError, match=r"Not a directory\. Correct DCC_STAGING"):
+        installation.with_settings(staging=installation.root / "file" / "staging").run_session()
+    assert (installation.states(), installation.attempts(KEY)) == ({KEY: "zip_name done"}, [])
+    assert installation.run_session().zips[KEY].succeeded
