@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dcc_cli.context import json_option, open_qc, open_tracker, settings_from_environment
+from dcc_cli.numbers_given import COUNT
 from dcc_cli.output import byte_size, count_of, echo_json, printable, warn
 from dcc_resources.errors import ConfigurationError
 
@@ -28,7 +29,7 @@ _DIRECTORY = click.Path(file_okay=False, path_type=Path)
 @click.argument("directory", type=_DIRECTORY)
 @click.option("--with-staging", is_flag=True, help="Copy the archives and documents in staging too.")
 @click.option("--without-secrets", is_flag=True, help="Leave out the access keys that the tracker holds.")
-@click.option("--keep", type=click.IntRange(min=1), metavar="N", help="Then remove all but the newest N backups there.")
+@click.option("--keep", type=COUNT, metavar="N", help="Then remove all but the newest N backups there.")
 @click.option("--verify", is_flag=True, help="Make none: read DIRECTORY, or the newest backup there, whole.")
 @json_option
 def backup(

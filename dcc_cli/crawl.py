@@ -11,6 +11,7 @@ import click
 
 from dcc_cli.context import json_option, open_tracker, parse_zip_key, settings_from_environment
 from dcc_cli.notifications import telling_when_tracker_is_away
+from dcc_cli.numbers_given import ID
 from dcc_cli.output import echo_json, printable, warn
 from dcc_cli.session_display import SessionDisplay, session_display
 from dcc_cli.session_work import Listeners, Notices, crawl_and_process, process_again, sources_to_crawl
@@ -42,7 +43,7 @@ _until_option = click.option(
 
 @click.command()
 @click.option(
-    "--source", "source_ids", type=int, multiple=True, metavar="ID", help="Crawl this source only; may be repeated."
+    "--source", "source_ids", type=ID, multiple=True, metavar="ID", help="Crawl this source only; may be repeated."
 )
 @_downloaders_option
 @_workers_option

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dcc_cli.context import json_option, open_qc, open_tracker, parse_zip_key, settings_from_environment
+from dcc_cli.numbers_given import COUNT, ID
 from dcc_cli.output import count_of, echo_json, printable
 from dcc_cli.suggestions import know
 from dcc_resources.errors import ConfigurationError
@@ -36,8 +37,8 @@ spreadsheet_option = click.option(
 @click.command()
 @click.option("--centre", metavar="CODE", help="Of this centre's submissions and file sources only.")
 @click.option("--zip", "zip_action", metavar="ACTION/ZIP", help="Of this zip action only.")
-@click.option("--session", "session_id", metavar="ID", type=int, help="Of what this session had to do with only.")
-@click.option("--limit", type=click.IntRange(1), help=f"Print at most so many; {_SHOWN} unless --json.")
+@click.option("--session", "session_id", metavar="ID", type=ID, help="Of what this session had to do with only.")
+@click.option("--limit", type=COUNT, help=f"Print at most so many; {_SHOWN} unless --json.")
 @click.option("--language", metavar="CODE", help="Such as de; DCC_LANGUAGE unless given.")
 @spreadsheet_option
 @json_option

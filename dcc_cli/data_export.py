@@ -29,6 +29,8 @@ _TEXTS = {
     "status": "Only with this parameter status, such as IMPC_PARAMSC_001; empty: without one.",
 }
 _DAY = click.DateTime(formats=["%Y-%m-%d"])
+_DIGITS = 18
+"""What the number of a document has at most."""
 
 
 def _filter_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -112,7 +114,7 @@ def _past(text: str | None) -> tuple[int | None, date | None]:
     """The document or the day that --as-of names."""
     if text is None:
         return None, None
-    if text.isascii() and text.isdecimal():
+    if text.isascii() and text.isdecimal() and len(text) <= _DIGITS:
         return int(text), None
     try:
         return None, date.fromisoformat(text)

@@ -10,6 +10,7 @@ import click
 
 from dcc_cli.context import json_option, open_qc, open_tracker, parse_zip_key, settings_from_environment
 from dcc_cli.data_causes import collect, spreadsheet_option, write_spreadsheet
+from dcc_cli.numbers_given import COUNT
 from dcc_cli.output import count_of, echo_json, echo_table, printable
 from dcc_cli.suggestions import know
 from dcc_resources.errors import ConfigurationError
@@ -33,7 +34,7 @@ _LONGEST_EXAMPLE = 100
 @click.option("--document", metavar="NAME", help="Of documents of this name only.")
 @click.option("--all", "inactive_too", is_flag=True, help="Also those that no longer hold or are waived.")
 @click.option("--each", is_flag=True, help="Print each finding; counts by centre and rule are printed otherwise.")
-@click.option("--limit", type=click.IntRange(1), help=f"With --each, at most so many; {_SHOWN} unless --json.")
+@click.option("--limit", type=COUNT, help=f"With --each, at most so many; {_SHOWN} unless --json.")
 @spreadsheet_option
 @json_option
 def findings(

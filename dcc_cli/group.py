@@ -18,7 +18,7 @@ import click
 
 from dcc_cli.output import printable, tell, warn
 from dcc_cli.suggestions import CommandContext, suggest_next
-from dcc_resources.errors import DatabaseUnreachableError, DccError, InternalFaultError
+from dcc_resources.errors import ConfigurationError, DatabaseUnreachableError, DccError, ExportError, InternalFaultError
 from dcc_resources.logging_setup import LogPlan, log_plan, logging_as, plan_from_environment
 from dcc_resources.redaction import redacted
 
@@ -27,6 +27,7 @@ PIPE_CLOSED = 141
 INTERNAL_FAULT = 70
 
 _WHOLE = 200
+_NO_TEXT = "dcc.no_text"
 
 EXIT_CODES = """\b
 Exit codes:
@@ -106,6 +107,18 @@ class RootGroup(CommandGroup):
             with formatter.section(title):
                 formatter.write_dl(rows)
 
+    def make_context(self, *args: Any, **options: Any) -> click.Context:
+        """Read the arguments; --help is printed here."""
+        try:
+            return super().make_context(*args, **options)
+        except OSError as error:
+            raise _unexpected(error) from error
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Take the options of `dcc` itself off the arguments, and remember those that are no text."""
+        ctx.meta[_NO_TEXT] = [argument for argument in args if not _is_text(argument)]
+        return super().parse_args(ctx, args)
+
     def invoke(self, ctx: click.Context) -> object:
         """Run the command; raises only click's own exceptions, which carry the exit code."""
         try:
@@ -141,6 +154,11 @@ class RootGroup(CommandGroup):
             _show_traceback(ctx)
             code = INTERNAL_FAULT if isinstance(error, InternalFaultError) else error.exit_code
             raise CommandFailedError(str(error), code, type(error)) from error
+        except UnicodeEncodeError as error:
+            _show_traceback(ctx)
+            if ctx.meta[_NO_TEXT]:
+                raise _no_text(ctx.meta[_NO_TEXT][0]) from error
+            raise _unexpected(error) from error
         except Exception as error:
             _show_traceback(ctx)
             raise _unexpected(error) from error
@@ -203,7 +221,45 @@ def _silence_stdout() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def _is_text(argument: str) -> bool:
+    try:
+        argument.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _no_text(argument: str) -> CommandFailedError:
+    return CommandFailedError(
+        f"The argument '{printable(argument)}' is not in UTF-8, as all that the databases hold is. "
+        "Write it in UTF-8, in a locale such as C.UTF-8.",
+        ConfigurationError.exit_code,
+        ConfigurationError,
+    )
+
+
+def _is_of_stdout(error: OSError) -> bool:
+    """Whether it was standard output that could not be written."""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    if frame.f_code is click.echo.__code__:
+        return not frame.f_locals["err"]
+    try:
+        # What was not written is tried once more.
+        sys.stdout.flush()
+    except OSError:
+        return True
+    return False
+
+
 def _unexpected(error: Exception) -> CommandFailedError:
+    if isinstance(error, OSError) and _is_of_stdout(error):
+        _silence_stdout()
+        return CommandFailedError(
+            f"Standard output cannot be written: {error.strerror}. What the command did before stands; "
+            "free space there, or have it print elsewhere.",
+            ExportError.exit_code,
+            ExportError,
+        )
     sqlalchemy_errors = sys.modules.get("sqlalchemy.exc")
     if sqlalchemy_errors is not None and isinstance(error, sqlalchemy_errors.OperationalError):
         return CommandFailedError(

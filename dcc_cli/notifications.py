@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dcc_cli.context import json_option, open_tracker, settings_from_environment
+from dcc_cli.numbers_given import ID
 from dcc_cli.output import echo_json, echo_table, printable, warn
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ _NOT_SENT = 4
 
 
 @click.command()
-@click.option("--session", "session_id", type=int, metavar="N", help="Of this session; by default all that is due.")
+@click.option("--session", "session_id", type=ID, metavar="N", help="Of this session; by default all that is due.")
 @click.option("--centre", metavar="CODE", help="For this centre only; with --session.")
 @click.option("--dry-run", is_flag=True, help="Print what would be sent and to whom; send and remember nothing.")
 @click.option("--test", "address", metavar="ADDRESS", help="Send a test to this e-mail address, and nothing else.")

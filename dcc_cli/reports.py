@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dcc_cli.context import json_option, open_tracker, settings_from_environment
+from dcc_cli.numbers_given import COUNT
 from dcc_cli.output import byte_size, count_of, echo_json, echo_table, json_object, printable
 from dcc_cli.suggestions import know
 from dcc_resources.naming import Action
@@ -214,7 +215,7 @@ def zips(centre: str | None, action: str | None, phase: str | None, state: str |
 
 
 @click.command()
-@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="How many, newest first.")
+@click.option("--limit", type=COUNT, default=20, show_default=True, help="How many, newest first.")
 @json_option
 def sessions(limit: int, as_json: bool) -> None:
     """List crawling sessions, newest first, with what each found.

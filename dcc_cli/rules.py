@@ -9,6 +9,7 @@ import click
 
 from dcc_cli.context import json_option, open_qc, open_tracker, settings_from_environment, user_name
 from dcc_cli.group import CommandGroup
+from dcc_cli.numbers_given import ID
 from dcc_cli.output import count_of, echo_json, echo_table
 
 if TYPE_CHECKING:
@@ -162,7 +163,7 @@ def waivers(all_of_them: bool, as_json: bool) -> None:
 
 
 @rules.command()
-@click.argument("waiver_id", metavar="ID", type=int)
+@click.argument("waiver_id", metavar="ID", type=ID)
 @click.option("--reason", required=True, help="Why, for everybody to read.")
 @json_option
 def revoke(waiver_id: int, reason: str, as_json: bool) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dcc_cli.context import at_terminal, json_option, open_tracker, read_accesskey, settings_from_environment
+from dcc_cli.numbers_given import ID
 from dcc_cli.output import count_of, echo_json, printable, warn
 from dcc_cli.source_questions import Place
 from dcc_cli.source_registration import register_by_asking, source_address
@@ -203,7 +204,7 @@ def _stored_address(tracker: Engine, source_id: int) -> SourceAddress:
 
 
 @click.command()
-@click.argument("source_id", metavar="ID", type=int)
+@click.argument("source_id", metavar="ID", type=ID)
 @_accept_option
 @json_option
 @click.pass_context

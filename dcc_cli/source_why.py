@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dcc_cli.context import json_option, open_tracker, settings_from_environment
+from dcc_cli.numbers_given import ID
 from dcc_cli.output import echo_json, echo_table
 from dcc_resources.errors import ConfigurationError
 
@@ -23,7 +24,7 @@ _WHY = "why it was not taken"
 
 
 @click.command()
-@click.argument("source_id", metavar="[ID]", type=int, required=False)
+@click.argument("source_id", metavar="[ID]", type=ID, required=False)
 @click.option("--centre", metavar="CODE", help="Of all sources of this centre.")
 @click.option("--look", is_flag=True, help="List the source now, to name entries that are ignored.")
 @click.option("--language", metavar="CODE", help="Such as de; DCC_LANGUAGE unless given.")

@@ -8,6 +8,7 @@ import click
 
 from dcc_cli.context import absolute_folder, json_option, open_tracker, read_accesskey, settings_from_environment
 from dcc_cli.group import CommandGroup
+from dcc_cli.numbers_given import ID
 from dcc_cli.output import count_of, echo_json, echo_table
 from dcc_cli.suggestions import know
 from dcc_cli.tls_options import tls_options, tls_trust
@@ -79,7 +80,7 @@ def list_sources(as_json: bool) -> None:
 
 
 @click.command("set-state")
-@click.argument("source_id", metavar="ID", type=int)
+@click.argument("source_id", metavar="ID", type=ID)
 @click.argument("state", type=click.Choice(_STATES))
 def set_state(source_id: int, state: str) -> None:
     """Set the state of file source ID.
@@ -102,7 +103,7 @@ def set_state(source_id: int, state: str) -> None:
 
 
 @click.command()
-@click.argument("source_id", metavar="ID", type=int)
+@click.argument("source_id", metavar="ID", type=ID)
 @click.option("--hostname", help="HOST, HOST:PORT or [IPV6]:PORT.")
 @click.option("--username", help="Whom to log in as.")
 @click.option("--accesskey", help="As with `dcc source add`; - reads it from standard input.")
@@ -156,7 +157,7 @@ def change(
 
 
 @click.command()
-@click.argument("source_id", metavar="ID", type=int)
+@click.argument("source_id", metavar="ID", type=ID)
 @click.option("--purge", is_flag=True, help="Delete it, with the download attempts and documents that came from it.")
 @click.option("--yes", is_flag=True, help="Answer the question that --purge asks.")
 def remove(source_id: int, purge: bool, yes: bool) -> None:

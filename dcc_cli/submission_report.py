@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dcc_cli.context import json_option, open_tracker, parse_zip_key, settings_from_environment
+from dcc_cli.numbers_given import ID
 from dcc_cli.output import count_of
 from dcc_cli.suggestions import know
 from dcc_resources.errors import ConfigurationError, ExportError
@@ -38,7 +39,7 @@ class _Subject:
 @click.command()
 @click.argument("zip_action", metavar="[ACTION/ZIP]", required=False)
 @click.option("--centre", metavar="CODE", help="Of all that this centre has submitted.")
-@click.option("--session", type=int, metavar="N", help="Of this crawling session.")
+@click.option("--session", type=ID, metavar="N", help="Of this crawling session.")
 @click.option("--html", type=_FILE, metavar="FILE", help="Write the page to FILE; - is standard output.")
 @click.option("--spreadsheet", type=_FILE, metavar="FILE", help="Write every finding and error to FILE (.xlsx).")
 @click.option("--language", metavar="CODE", help="Language, such as de. [DCC_LANGUAGE, or the centre's]")

@@ -55,14 +55,19 @@ def demonstrate(folder: Path) -> int:
 
 def _begin_anew(folder: Path) -> None:
     """Make `folder` empty. Raises ConfigurationError when it holds something that no demonstration has made."""
-    if folder.exists():
-        if not (folder / _MARK).is_file() and any(folder.iterdir()):
-            raise ConfigurationError(
-                f"{folder} holds something else than a demonstration. Move it away, or run `dcc demo` elsewhere."
-            )
-        shutil.rmtree(folder)
-    folder.mkdir(mode=0o700, parents=True)
-    (folder / _MARK).touch()
+    if folder.exists() and not (folder / _MARK).is_file() and any(folder.iterdir()):
+        raise ConfigurationError(
+            f"{folder} holds something else than a demonstration. Move it away, or run `dcc demo` elsewhere."
+        )
+    try:
+        if folder.exists():
+            shutil.rmtree(folder)
+        folder.mkdir(mode=0o700, parents=True)
+        (folder / _MARK).touch()
+    except OSError as error:
+        raise ConfigurationError(
+            f"{folder} cannot be made anew: {error.strerror}. Run `dcc demo` in a directory that may be written."
+        ) from error
 
 
 @contextmanager

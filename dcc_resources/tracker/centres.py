@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import Connection, func, select, update
+from sqlalchemy.exc import IntegrityError
 
 from dcc_resources.errors import ConfigurationError, NotFoundError
 from dcc_resources.settings import LANGUAGE_CODE
@@ -67,7 +68,12 @@ def add_centre(connection: Connection, centre: NewCentre) -> int:
     Raises ConfigurationError for a code that file names cannot hold, a missing full name, a text that the tracker
     cannot hold or a centre that is registered already.
     """
-    return insert_rows(connection, Centre.__table__, [check_new_centre(connection, centre)])[0]
+    row = check_new_centre(connection, centre)
+    try:
+        return insert_rows(connection, Centre.__table__, [row])[0]
+    except IntegrityError as error:
+        # By a transaction that this one does not see.
+        raise _registered(centre.short_name) from error
 
 
 def check_new_centre(connection: Connection, centre: NewCentre) -> dict[str, object]:
@@ -89,10 +95,7 @@ def check_new_centre(connection: Connection, centre: NewCentre) -> dict[str, obj
     require_fit("phone number", centre.phone, 14)
     require_fit("address", centre.address, 256)
     if connection.scalar(select(Centre.id).where(Centre.short_name == centre.short_name)) is not None:
-        raise ConfigurationError(
-            f"Centre {centre.short_name} is registered already. See `dcc centre list`; `dcc centre activate "
-            f"{centre.short_name}` if it was deactivated."
-        )
+        raise _registered(centre.short_name)
     return {
         "short_name": centre.short_name,
         "imits_name": centre.imits_name or (known.imits_name if known else None),
@@ -104,6 +107,13 @@ def check_new_centre(connection: Connection, centre: NewCentre) -> dict[str, obj
         "is_active": True,
         "created": utc_now(),
     }
+
+
+def _registered(code: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"Centre {code} is registered already. See `dcc centre list`; `dcc centre activate {code}` if it was "
+        "deactivated."
+    )
 
 
 def list_centres(connection: Connection) -> list[CentreEntry]:

@@ -1,0 +1,117 @@
+"""What a command is given or prints to is not as it should be: it says so, and is no fault of the platform."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import click
+import pytest
+from sqlalchemy import select
+
+from dcc_cli.numbers_given import MOST
+from dcc_resources.errors import ConfigurationError
+from dcc_resources.tracker.centres import NewCentre, add_centre
+from dcc_resources.tracker.database import writing
+from dcc_resources.tracker.models import Centre
+from tests.cli.conftest import PROGRAM, Dcc
+from tests.cli.test_main import ALL
+from tests.databases import only_mariadb, only_sqlite
+from tests.installations import Installation
+
+TOO_LARGE = "99999999999999999999"
+NO_TEXT = "caf\udce9"
+
+
+def test_no_command_takes_a_number_without_a_bound() -> None:
+    unbounded = [
+        f"{' '.join(path)} {parameter.name}"
+        for path, command in ALL.items()
+        for parameter in command.params
+        if isinstance(parameter.type, click.types.IntParamType) and getattr(parameter.type, "max", None) is None
+        if type(parameter.type).__module__ != "dcc_cli.numbers_given"
+    ]
+    assert unbounded == []
+
+
+@only_sqlite
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("source", "why", TOO_LARGE),
+        ("source", "test", TOO_LARGE),
+        ("crawl", "--source", TOO_LARGE),
+        ("report", "--session", TOO_LARGE),
+        ("sessions", "--limit", TOO_LARGE),
+        ("rules", "revoke", TOO_LARGE, "--reason", "x"),
+        ("data", "export", "out", "--as-of", TOO_LARGE),
+        ("data", "export", "out", "--as-of", "9" * 5_000),
+    ],
+    ids=lambda arguments: " ".join(arguments)[:30],
+)
+def test_a_number_larger_than_any_is_refused(dcc: Dcc, arguments: tuple[str, ...]) -> None:
+    ended = dcc(*arguments, exit_code=2)
+    assert arguments[-1][:20] in ended.stderr or TOO_LARGE in ended.stderr
+    assert "internal-fault" not in ended.stderr
+
+
+@only_sqlite
+def test_the_largest_number_of_all_is_taken(dcc: Dcc) -> None:
+    assert dcc.json("sessions", "--limit", MOST) == []
+    assert "There is no file source" in dcc.error("source", "why", MOST, exit_code=2)
+
+
+@only_sqlite
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("show", f"add/{NO_TEXT}.zip"),
+        ("zips", "--centre", NO_TEXT),
+        ("centre", "add", "X", "--name", NO_TEXT),
+        ("data", "undo", f"add/{NO_TEXT}.zip", "--reason", "x"),
+        ("qc", "contexts", "--parameter", NO_TEXT),
+        ("rules", "waive", "S4", "--reason", NO_TEXT),
+        ("report", f"add/{NO_TEXT}.zip"),
+    ],
+    ids=lambda arguments: " ".join(arguments[:2]).encode("ascii", "replace").decode(),
+)
+def test_an_argument_that_is_no_text_is_refused_by_name(dcc: Dcc, arguments: tuple[str, ...]) -> None:
+    error = dcc.error(*arguments, exit_code=2)
+    assert r"caf\udce9" in error
+    assert "is not in UTF-8" in error
+
+
+@only_sqlite
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("arguments", ["status", "status --json", "--help", "crawl --help", "metrics"])
+def test_a_full_disk_behind_standard_output_is_said(dcc: Dcc, arguments: str, unbuffered: str) -> None:
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(
+            [PROGRAM, *arguments.split()],
+            env=dcc.process_environment() | {"PYTHONUNBUFFERED": unbuffered},
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert ended.returncode == 2
+    (line,) = ended.stderr.splitlines()
+    assert line.startswith("Error (export): Standard output cannot be written: No space left on device.")
+
+
+@only_sqlite
+def test_a_demonstration_where_nothing_can_be_made_says_where_it_can(dcc: Dcc) -> None:
+    ended = dcc.process("demo", cwd="/proc")
+    assert ended.returncode == 2
+    assert "Run `dcc demo` in a directory that may be written." in ended.stderr
+
+
+@only_mariadb
+def test_a_centre_that_another_command_registers_meanwhile_is_registered_already(installation: Installation) -> None:
+    with writing(installation.tracker) as slow:
+        slow.scalars(select(Centre.id)).all()
+        with writing(installation.tracker) as quick:
+            add_centre(quick, NewCentre("Wtsi", "Wellcome Sanger Institute"))
+        with pytest.raises(ConfigurationError, match="Wtsi is registered already"):
+            add_centre(slow, NewCentre("Wtsi", "Wellcome Sanger Institute"))
