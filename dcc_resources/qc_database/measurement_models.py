@@ -33,10 +33,10 @@ class Measurement(QcBase):
 
     `value` is the text to the letter, null where there is none; `number` what it is where all of it is a finite number
     in ASCII digits. `status` is the parameter's. From `centre` on, the columns repeat what its experiment, line or
-    housing says; `specimen_id` is null where an experiment names several specimens. `fingerprint` is a CRC-32 of what
-    is measured: equal measurements have equal ones, and the sum of many tells whether any of them changed. Never
-    changed once written: whether it is current is said by the owner of its procedure (the view `current_measurement`
-    tells).
+    housing says; `specimen_id` is null where an experiment names several specimens. `fingerprint` is made of
+    what is measured (`measurement_rows`): equal measurements have equal ones, and the sum of many tells whether any of
+    them changed, or two were swapped. Never changed once written: whether it is current is said by the owner of its
+    procedure (the view `current_measurement` tells).
     """
 
     __tablename__ = "measurement"

@@ -28,6 +28,8 @@ _Measured: TypeAlias = tuple[int, int | None, _Head, str | None, int]
 """The place of a parameter in its procedure; the place of a value in that, if there is one; head, value and line."""
 
 _NOTHING: Final = "\x1e"
+_PRIME: Final = 4_294_967_291
+"""CRC-32s that differ by the same bits may have the same sum, as those of swapped values do; their squares have not."""
 _MOST_HEADS: Final = 5_000
 _MOST_VALUES: Final = 30_000
 _LONG_VALUE: Final = 20
@@ -70,7 +72,7 @@ class MeasurementRows:
             mark = crc32(f"{before}{_NOTHING if value is None else value}{after}".encode(), start)
             kind, name, sequence, increment, increment_status, unit, status = head
             append((new_id(), run_id, document_id, place, item, kind, name, sequence, increment, increment_status,
-                    value, _NUMBERS[value], unit, status, line, *tail, mark))  # fmt: skip
+                    value, _NUMBERS[value], unit, status, line, *tail, mark * mark % _PRIME))  # fmt: skip
 
     def _add_lines(self, run_id: int, found: list[_Measured], tail: Row) -> None:
         new_id, append = self._new_id, self.lines.append
@@ -80,7 +82,8 @@ class MeasurementRows:
             before, after, told, told_after = heads[head]
             mark = crc32(f"{before}{_NOTHING if value is None else value}{after}".encode(), start)
             append(
-                f"{new_id()}{of_run}{place}\t{item or NULL}{told}{_TOLD[value]}{told_after}{line}{told_tail}{mark}\n"
+                f"{new_id()}{of_run}{place}\t{item or NULL}{told}{_TOLD[value]}{told_after}{line}{told_tail}"
+                f"{mark * mark % _PRIME}\n"
             )
 
 
