@@ -7,17 +7,18 @@ An archive stands under its own name only when it has been received whole. While
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import logging
 import os
 import shutil
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dcc_resources.checksums import md5_of
 from dcc_resources.errors import BadFileNameError, ConfigurationError, DiskFullError
@@ -28,6 +29,7 @@ from dcc_resources.private_files import make_directory
 log = logging.getLogger(__name__)
 
 _UNFORESEEN = 64 * 1024 * 1024
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW_PART = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
@@ -228,11 +230,47 @@ def disk_errors(key: ZipKey) -> Iterator[None]:
 
 
 def remove_leftovers(root: Path) -> int:
-    """Remove what killed processes left in staging: half-written contents, half-removed ones. Returns how many."""
+    """Remove what killed processes left in staging: half-written contents, half-removed ones. Returns how many.
+
+    What a process that lives is removing is left to it. Raises OSError for what cannot be removed.
+    """
     removed = 0
     for pattern in ("*/.*.unpacking-*", "*/.*.removed-*", ".*.removed-*"):
         for leftover in root.glob(pattern):
-            with suppress(FileNotFoundError):
-                shutil.rmtree(leftover)
+            if not is_locked(leftover):
+                remove_tree(leftover)
                 removed += 1
     return removed
+
+
+def is_locked(directory: str | Path, *, within: int | None = None) -> bool:
+    """Whether a process has a directory locked that it removes from; False for what is no directory, or is gone.
+
+    `within` is an open directory that the path is relative to.
+    """
+    try:
+        descriptor = os.open(directory, _DIRECTORY, dir_fd=within)
+    except OSError:
+        # Whoever wants to remove it hears why it cannot be opened.
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError as error:
+        # A file system without locks says so by another error.
+        return isinstance(error, BlockingIOError)
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def remove_tree(path: str | Path, *, within: int | None = None) -> None:
+    """Remove a directory with all in it, which others may be removing too. Raises OSError.
+
+    `within` is an open directory that the path is relative to.
+    """
+    shutil.rmtree(path, dir_fd=within, onerror=_raise_unless_gone)
+
+
+def _raise_unless_gone(_function: object, _path: str, raised: tuple[Any, BaseException, Any]) -> None:
+    if not isinstance(raised[1], FileNotFoundError):
+        raise raised[1]

@@ -71,7 +71,7 @@ def clean(
     Each is decided on again when its turn comes. `session` is the one that this is a part of; without, none may be
     active. The kept reports of what goes, and those older than anything is kept, go too. Raises SessionActiveError,
     SessionLostError, CleaningError when something cannot be removed, and TrackerUnreachableError; what was removed
-    before stays so.
+    before stays so, and what could not be recorded is put back.
     """
     cleaned = Cleaned()
     going = [one for one in decisions if _goes(one, unknown)]
@@ -140,6 +140,8 @@ def _take(
     connection: Connection, batch: Sequence[Decision], aside: Aside, policy: Policy, unknown: bool
 ) -> tuple[list[Decision], list[str]]:
     """Take out of the way what still may go, and record it: what was taken, and the places of what had changed."""
+    # A try before this one, whose connection was lost, may have taken what a session wants by now.
+    aside.put_back()
     keys = {decision.staged.key for decision in batch if decision.staged.key is not None}
     known = known_archives(connection, keys)
     taken: list[Decision] = []

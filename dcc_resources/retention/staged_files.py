@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
+import logging
 import os
-import shutil
 import stat
 import uuid
 from collections import defaultdict
@@ -18,11 +20,15 @@ from typing import Final, Self
 from dcc_resources.errors import ConfigurationError
 from dcc_resources.naming import Action
 from dcc_resources.outcomes import ZipKey
+from dcc_resources.staging import is_locked, remove_tree
+
+log = logging.getLogger(__name__)
 
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _ASIDE: Final = ".cleaning.removed-"
 _LEFT_OVER: Final = (".unpacking-", ".removed-")
 _FILE_SYSTEMS_OWN: Final = frozenset({"lost+found"})
+_TAKEN: Final = frozenset({errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR})
 
 
 class Kind(StrEnum):
@@ -102,8 +108,8 @@ class StagedArchive:
 def look_at_staging(root: Path, *, within: bool = True) -> list[StagedArchive]:
     """All that lies in staging, by zip action; nothing if there is no staging area yet. Links are not followed.
 
-    Without `within`, what is in directories is not counted: they have 0 bytes. Raises ConfigurationError if it cannot
-    be read.
+    What a process that lives is removing is left out. Without `within`, what is in directories is not counted: they
+    have 0 bytes. Raises ConfigurationError if it cannot be read.
     """
     try:
         entries = list(_entries(root, within))
@@ -165,6 +171,8 @@ def _kind(found: os.DirEntry[str]) -> Kind:
 
 
 def _entry(found: os.DirEntry[str], folder: str, kind: Kind, within: bool) -> Iterator[StagedEntry]:
+    if _is_being_removed(found.path):
+        return
     # A session at work may have taken it away since the directory was read.
     with suppress(FileNotFoundError):
         status = found.stat(follow_symlinks=False)
@@ -186,14 +194,15 @@ def _bytes_below(directory: str) -> int:
 class Aside:
     """Directories beside what is to be removed: taking an entry out of the way is one step, removing it is not.
 
-    A context manager that removes at its end what was taken, and raises OSError where it cannot. What a killed process
-    leaves is a left-over, which the next session or cleaning removes.
+    A context manager that removes at its end what was taken, and raises OSError where it cannot; after an error it puts
+    that back instead. Its directories are locked as long, so that nobody takes them for left-overs. What a killed
+    process leaves is a left-over, which the next session or cleaning removes.
     """
 
     def __init__(self, root: Path) -> None:
         self._root = root
         self._name = f"{_ASIDE}{uuid.uuid4().hex}"
-        self._folders: set[str] = set()
+        self._directories: dict[str, int] = {}
         self._taken: set[StagedEntry] = set()
 
     def __enter__(self) -> Self:
@@ -202,7 +211,15 @@ class Aside:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._remove()
+        try:
+            if error is None:
+                self._remove()
+            else:
+                self._give_up()
+        finally:
+            for descriptor in self._directories.values():
+                os.close(descriptor)
+            self._directories.clear()
 
     def take(self, entries: Iterable[StagedEntry]) -> list[StagedEntry]:
         """Move entries out of the way; those that were, also before, for one may be another by now. Raises OSError."""
@@ -218,21 +235,93 @@ class Aside:
     def _take(self, entry: StagedEntry, folder: int) -> bool:
         try:
             status = os.stat(entry.name, dir_fd=folder, follow_symlinks=False)
-            if (status.st_dev, status.st_ino) != entry.identity:
+            if (status.st_dev, status.st_ino) != entry.identity or _is_being_removed(entry.name, folder):
                 return False
-            if entry.folder not in self._folders:
-                os.mkdir(self._name, mode=0o700, dir_fd=folder)
-                self._folders.add(entry.folder)
-            os.rename(entry.name, f"{self._name}/{entry.name}", src_dir_fd=folder, dst_dir_fd=folder)
+            if entry.folder not in self._directories:
+                self._directories[entry.folder] = self._make(folder)
+            os.rename(entry.name, entry.name, src_dir_fd=folder, dst_dir_fd=self._directories[entry.folder])
         except FileNotFoundError:
             return False
         return True
 
+    def _make(self, folder: int) -> int:
+        os.mkdir(self._name, mode=0o700, dir_fd=folder)
+        descriptor = os.open(self._name, _DIRECTORY, dir_fd=folder)
+        # Where the file system has no locks, it may be taken for a left-over, as if this process had been killed.
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        return descriptor
+
+    def put_back(self) -> None:
+        """Put back what was taken; what another is in the place of by now stays aside.
+
+        Raises OSError for what cannot be put back, when the rest is.
+        """
+        failed: OSError | None = None
+        with _opened(self._root) as root:
+            for folder, aside in self._directories.items():
+                with _opened(folder or ".", root) as place:
+                    for name in _names(aside):
+                        try:
+                            _move_back(name, aside, place)
+                        except OSError as error:
+                            failed = error
+        self._taken.clear()
+        if failed is not None:
+            raise failed
+
+    def _give_up(self) -> None:
+        """Put back what can be, and say what cannot."""
+        reason = "others have its name by now"
+        try:
+            self.put_back()
+        except OSError as error:
+            reason = str(error)
+        for folder, aside in self._directories.items():
+            left = _names(aside)
+            if left:
+                log.warning(
+                    "What cleaning had taken out of staging could not be put back (%s): %s in %s. The next session or "
+                    "cleaning removes it; move it to another place if you need it.",
+                    reason,
+                    ", ".join(left),
+                    self._root / folder / self._name,
+                )
+                continue
+            # An empty directory that stays is a left-over like any other.
+            with suppress(OSError):
+                self._remove_from(folder)
+
     def _remove(self) -> None:
-        for name in sorted(self._folders):
-            with _opened(self._root) as root, _opened(name or ".", root) as folder:
-                shutil.rmtree(self._name, dir_fd=folder)
-        self._folders.clear()
+        for folder in sorted(self._directories):
+            self._remove_from(folder)
+
+    def _remove_from(self, name: str) -> None:
+        # Another process may have removed it, or what it lay in, where locks are not seen.
+        with suppress(FileNotFoundError), _opened(self._root) as root, _opened(name or ".", root) as folder:
+            remove_tree(self._name, within=folder)
+
+
+def _move_back(name: str, aside: int, place: int) -> None:
+    """Move something back, unless there is something of its name by now (an empty directory may be replaced)."""
+    is_directory = stat.S_ISDIR(os.stat(name, dir_fd=aside, follow_symlinks=False).st_mode)
+    try:
+        if is_directory:
+            os.rename(name, name, src_dir_fd=aside, dst_dir_fd=place)
+        else:
+            os.link(name, name, src_dir_fd=aside, dst_dir_fd=place, follow_symlinks=False)
+            os.unlink(name, dir_fd=aside)
+    except OSError as error:
+        if error.errno not in _TAKEN:
+            raise
+
+
+def _names(directory: int) -> list[str]:
+    return sorted(os.listdir(directory))
+
+
+def _is_being_removed(path: str, within: int | None = None) -> bool:
+    return path.rpartition("/")[2].startswith(_ASIDE) and is_locked(path, within=within)
 
 
 @contextmanager
