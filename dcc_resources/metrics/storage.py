@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from sqlalchemy import Engine, text
@@ -52,22 +53,27 @@ def instance_families(settings: Settings) -> Iterator[Metric]:
 
 
 def tree_size(root: Path) -> tuple[int, int]:
-    """How many files are below a directory, and their bytes; nothing for one that is not there."""
+    """How many files are below a directory, and their bytes; nothing for what is not there, or not any more."""
     count = size = 0
     pending = [str(root)]
     while pending:
-        try:
-            with os.scandir(pending.pop()) as entries:
-                for entry in entries:
-                    if entry.is_dir(follow_symlinks=False):
-                        pending.append(entry.path)
-                    else:
-                        count += 1
-                        size += entry.stat(follow_symlinks=False).st_size
-        except FileNotFoundError:
+        for entry in _entries(pending.pop()):
+            if entry.is_dir(follow_symlinks=False):
+                pending.append(entry.path)
+                continue
             # Staging is worked in meanwhile.
-            continue
+            with suppress(FileNotFoundError):
+                size += entry.stat(follow_symlinks=False).st_size
+                count += 1
     return count, size
+
+
+def _entries(directory: str) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(directory) as found:
+            return list(found)
+    except FileNotFoundError:
+        return []
 
 
 def _size(path: Path) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import os
 import re
 import threading
 from collections.abc import Callable, Iterator
@@ -24,6 +25,7 @@ from dcc_resources.metrics.families import Metric, gauge
 from dcc_resources.metrics.progress import session_families, work_families
 from dcc_resources.metrics.serving import Answers, open_server
 from dcc_resources.metrics.sources import source_families
+from dcc_resources.metrics.storage import tree_size
 from dcc_resources.sessions import open_session
 from dcc_resources.settings import Settings
 from dcc_resources.tracker import registry
@@ -282,6 +284,29 @@ def test_a_file_that_could_not_be_replaced_is_as_it_was(tmp_path: Path, monkeypa
         replace_file(path, b"two")
     assert path.read_bytes() == b"one"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_files_that_go_while_a_directory_is_counted_cost_only_themselves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scandir, root = os.scandir, tmp_path / "staging"
+    for folder in ("one", "two"):
+        (root / folder).mkdir(parents=True)
+        for number in range(10):
+            (root / folder / f"{number}.zip").write_bytes(b"123")
+
+    @contextmanager
+    def going(path: str) -> Iterator[list[os.DirEntry[str]]]:
+        with scandir(path) as entries:
+            found = sorted(entries, key=lambda entry: entry.name)
+        if path.endswith("one"):
+            (root / "one" / "0.zip").unlink()
+        elif path.endswith("staging"):
+            (root / "two").rename(tmp_path / "gone")
+        yield found
+
+    monkeypatch.setattr(os, "scandir", going)
+    assert tree_size(root) == (9, 27)
 
 
 def up(value: float) -> list[Metric]:
