@@ -109,8 +109,9 @@ def export_measurements(
         wanted = settle_past(connection, wanted)
         summaries = _summarise(connection, wanted)
         paths = {partition: path_of(partition, format_) for partition in summaries}
-        changed = [one for one, path in paths.items() if not _stands(directory / path, manifest, path, summaries[one])]
         try:
+            standing = {one for one, path in paths.items() if _stands(directory / path, manifest, path, summaries[one])}
+            changed = [one for one in paths if one not in standing]
             removed = _make_way(directory, manifest, paths.values(), [paths[one] for one in changed])
             export = _Export(connection, directory, manifest, wanted, on_progress)
             export.write({one: (paths[one], summaries[one]) for one in changed})

@@ -116,7 +116,8 @@ def unwritable(directory: Path, error: OSError) -> ExportError:
 def read_manifest(directory: Path, format_: ExportFormat, wanted: Mapping[str, object]) -> Manifest:
     """What the directory holds of an earlier export of the same; an empty manifest if nothing is there.
 
-    Raises ExportError for a directory that holds anything else: files of others, an export of something else.
+    Raises ExportError for a directory that holds anything else (files of others, an export of something else), or that
+    cannot be read.
     """
     path = directory / MANIFEST
     try:
@@ -135,7 +136,10 @@ def read_manifest(directory: Path, format_: ExportFormat, wanted: Mapping[str, o
             f"{directory} holds an export of {_said(manifest.format, manifest.wanted)}, and this one is of "
             f"{_said(format_, wanted)}. Export with the same format and filter, or to another directory."
         )
-    _refuse_foreign(directory, manifest)
+    try:
+        _refuse_foreign(directory, manifest)
+    except OSError as error:
+        raise unwritable(directory, error) from error
     return manifest
 
 

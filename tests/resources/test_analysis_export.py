@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pandas as pd
@@ -353,6 +354,26 @@ def test_a_directory_that_cannot_be_made_is_told(filled: Engine, tmp_path: Path)
     (tmp_path / "file").write_text("")
     with pytest.raises(ExportError, match="could not be written"):
         export_measurements(filled, tmp_path / "file" / "export")
+
+
+@only_sqlite
+@pytest.mark.parametrize(("function", "place"), [("scandir", "centre=H"), ("stat", "part-0.parquet")])
+def test_a_directory_of_an_export_that_cannot_be_read_is_told(
+    filled: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str, place: str
+) -> None:
+    export_measurements(filled, tmp_path / "export")
+    before, real = files(tmp_path / "export"), getattr(os, function)
+
+    def refused(path: str | Path, *arguments: Any, **options: Any) -> Any:
+        if str(path).endswith(place):
+            raise PermissionError(13, "Permission denied", path)
+        return real(path, *arguments, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, function, refused)
+        with pytest.raises(ExportError, match=r"could not be written: Permission denied\. Check its permissions"):
+            export_measurements(filled, tmp_path / "export")
+    assert files(tmp_path / "export") == before
 
 
 def test_an_export_of_the_past_is_of_the_past(filled: Engine, tmp_path: Path) -> None:
