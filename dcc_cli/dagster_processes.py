@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from dcc_resources.errors import DaemonActiveError, DagsterStorageError, InternalFaultError
 from dcc_resources.logging_setup import log_plan
+from dcc_resources.private_files import in_place_of
 
 if TYPE_CHECKING:
     from dcc_resources.settings import Settings
@@ -85,10 +86,9 @@ def write_workspace(directory: Path) -> Path:
 
     path = directory / "workspace.yaml"
     module = {"module_name": "dcc_definitions", "location_name": LOCATION_NAME}
-    draft = path.with_suffix(f".{os.getpid()}")
-    # JSON is YAML too. Another command may be reading the file.
-    draft.write_text(json.dumps({"load_from": [{"python_module": module}]}) + "\n", "utf-8")
-    draft.replace(path)
+    # JSON is YAML too. Another command may be reading the file, or writing it.
+    with in_place_of(path) as draft:
+        draft.write_text(json.dumps({"load_from": [{"python_module": module}]}) + "\n", "utf-8")
     return path
 
 

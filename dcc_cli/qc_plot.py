@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import click
@@ -49,7 +48,7 @@ def plot(
     from dcc_resources.languages import load_catalogue
     from dcc_resources.plots import draw_weeks, font_directory, picture_of_parameter
     from dcc_resources.plots.samples import require_brought
-    from dcc_resources.private_files import SHARED_FILE, open_new
+    from dcc_resources.private_files import SHARED_FILE, in_place_of
     from dcc_resources.tracker.queries import require_centre
 
     form = output.suffix.lower()
@@ -71,8 +70,8 @@ def plot(
             )
     drawn = picture.svg.encode() if form == ".svg" else picture.png
     try:
-        with os.fdopen(open_new(output, SHARED_FILE), "wb") as file:
-            file.write(drawn)
+        with in_place_of(output, SHARED_FILE) as part:
+            part.write_bytes(drawn)
     except OSError as error:
         raise ConfigurationError(f"{output} cannot be written: {error}. Name another file.") from error
     if as_json:

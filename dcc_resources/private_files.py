@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
+from uuid import uuid4
 
 from dcc_resources.errors import ConfigurationError
 
@@ -42,6 +45,27 @@ def open_new(path: Path, mode: int) -> int:
     """
     path.unlink(missing_ok=True)
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+
+
+@contextmanager
+def in_place_of(path: Path, mode: int = 0o666) -> Iterator[Path]:
+    """A new, empty file beside `path` to write to, which takes its place at once in the end; after an error it goes.
+
+    The umask takes its share of `mode`. Raises OSError, and leaves what is at `path` as it was then.
+    """
+    # Of its own, for processes in containers have the same ids; and short, whatever the name of what it replaces.
+    part = path.with_name(f".{uuid4().hex}.part")
+    os.close(open_new(part, mode))
+    try:
+        yield part
+        with part.open("rb") as file:
+            os.fsync(file.fileno())
+        part.replace(path)
+    except BaseException:
+        # What went wrong is more worth saying than that its part stays.
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
+        raise
 
 
 def close_to_others(path: Path) -> None:

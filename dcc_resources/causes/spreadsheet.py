@@ -7,7 +7,6 @@ of it (control characters, blanks of no width) stands as `\\xNN`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -24,6 +23,7 @@ from dcc_resources.errors import ExportError
 from dcc_resources.languages.loading import SOURCE_LANGUAGE
 from dcc_resources.languages.marking import mark
 from dcc_resources.legible_text import legible
+from dcc_resources.private_files import in_place_of
 
 if TYPE_CHECKING:
     from dcc_resources.languages import Catalogue
@@ -90,21 +90,14 @@ def write_findings_spreadsheet(
 
     What is at `path` is replaced when all is written. Raises ExportError when it cannot be.
     """
-    partial = path.with_name(f".{path.name}.part")
     try:
-        partial.write_bytes(b"")
-        with TemporaryDirectory() as folder:
-            written = _write(partial, folder, finding_rows(tracker, qc, scope), causes, catalogue, most_rows)
-        partial.replace(path)
+        with TemporaryDirectory() as folder, in_place_of(path) as part:
+            return _write(part, folder, finding_rows(tracker, qc, scope), causes, catalogue, most_rows)
     except (OSError, xlsxwriter.exceptions.XlsxWriterException) as error:
         raise ExportError(
             f"The spreadsheet {path} cannot be written: {error}. Name a file in a folder that may be written to, with "
             "space on its disk."
         ) from error
-    finally:
-        with suppress(OSError):
-            partial.unlink(missing_ok=True)
-    return written
 
 
 def _write(

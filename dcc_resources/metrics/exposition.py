@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
-from uuid import uuid4
 
 from prometheus_client import generate_latest
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from dcc_resources.metrics.collecting import Collection
 from dcc_resources.metrics.families import Metric
+from dcc_resources.private_files import in_place_of
 from dcc_resources.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -59,14 +57,6 @@ def write_metrics_file(settings: Settings) -> tuple[str, ...]:
 
 def replace_file(path: Path, content: bytes) -> None:
     """Have a file hold this, readable by everybody, at one stroke. Raises OSError, and leaves the old one then."""
-    # A hidden name without the suffix: the node exporter reads every *.prom of the folder.
-    part = path.with_name(f".{path.name}.{uuid4().hex}")
-    try:
-        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _READABLE), "wb") as file:
-            file.write(content)
+    with in_place_of(path, _READABLE) as part:
+        part.write_bytes(content)
         part.chmod(_READABLE)
-        part.replace(path)
-    except OSError:
-        with suppress(OSError):
-            part.unlink(missing_ok=True)
-        raise

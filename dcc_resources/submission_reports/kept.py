@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
 import re
 import time
 from collections.abc import Iterable, Iterator
@@ -23,7 +22,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from dcc_resources.errors import CleaningError, DccError, ExportError
 from dcc_resources.legible_text import legible_json
 from dcc_resources.outcomes import ZipKey
-from dcc_resources.private_files import PRIVATE_FILE, make_directory, open_new
+from dcc_resources.private_files import PRIVATE_FILE, in_place_of, make_directory
 from dcc_resources.settings import Settings
 
 if TYPE_CHECKING:
@@ -61,16 +60,9 @@ def report_path(settings: Settings, key: ZipKey, suffix: str = ".html") -> Path:
 
 def write_page(path: Path, text: str) -> None:
     """Write a page or JSON for this user alone, in place of what is there. Raises ExportError."""
-    part = path.with_name(f".{path.name[:100]}.{os.getpid()}.part")
     try:
-        try:
-            with os.fdopen(open_new(part, PRIVATE_FILE), "w", encoding="utf-8", errors="backslashreplace") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            part.replace(path)
-        finally:
-            part.unlink(missing_ok=True)
+        with in_place_of(path, PRIVATE_FILE) as part:
+            part.write_text(text, "utf-8", errors="backslashreplace")
     except OSError as error:
         raise ExportError(
             f"The report {path} cannot be written: {error.strerror or error}. See to the permissions of its directory "

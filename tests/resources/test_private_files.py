@@ -4,28 +4,56 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from sqlalchemy import create_engine
 
 from dcc_assets.instance_configuration import write_configuration
+from dcc_cli.dagster_processes import write_workspace
 from dcc_cli.demo import submissions
 from dcc_resources.analysis.export_directory import ExportFormat, Manifest, open_directory, replacing, save_manifest
+from dcc_resources.causes import spreadsheet
+from dcc_resources.causes.spreadsheet import write_findings_spreadsheet
+from dcc_resources.causes.zip_scopes import Scope
 from dcc_resources.errors import ConfigurationError, ReportNotSentError
+from dcc_resources.languages import load_catalogue
+from dcc_resources.metrics.exposition import replace_file
 from dcc_resources.naming import Action
 from dcc_resources.outcomes import ZipKey
-from dcc_resources.private_files import close_to_others, make_directory, open_new, refuse_links_of_others
+from dcc_resources.private_files import (
+    close_to_others,
+    in_place_of,
+    make_directory,
+    open_new,
+    refuse_links_of_others,
+)
 from dcc_resources.report_channels import DirectoryChannel, Report
 from dcc_resources.settings import Settings
 from dcc_resources.staging import Staging
+from dcc_resources.submission_reports.kept import write_page
 from dcc_resources.tracker.schema import init_tracker, open_tracker
 from tests.databases import only_sqlite
 from tests.installations import Installation, specimens
 
 STRANGER = 65_534
+
+
+def _write_spreadsheet(path: Path) -> None:
+    with create_engine("sqlite://").connect() as nothing:
+        scope, catalogue = Scope(zips=[]), load_catalogue("en", Settings(home=path.parent))
+        write_findings_spreadsheet(path, nothing, None, scope, [], catalogue)
+
+
+WRITERS: dict[str, Callable[[Path], object]] = {
+    "spreadsheet": _write_spreadsheet,
+    "page": lambda path: write_page(path, "page"),
+    "metrics": lambda path: replace_file(path, b"metrics"),
+}
 
 
 @pytest.fixture(autouse=True, params=[0o000, 0o022], ids=["umask 000", "umask 022"])
@@ -181,3 +209,58 @@ def test_rights_are_taken_only_from_what_is_ours(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(os, "geteuid", lambda: SimpleNamespace())
     close_to_others(tmp_path / "file")
     assert mode(tmp_path / "file") == 0o604
+
+
+def test_two_writers_of_a_file_do_not_meet_and_the_last_one_s_stays(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    with in_place_of(path, 0o640) as one, in_place_of(path, 0o600) as other:
+        one.write_text("one")
+        other.write_text("other")
+    assert (path.read_text(), mode(path)) == ("one", 0o640)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_file_that_could_not_be_written_whole_is_as_it_was_even_with_the_longest_name(tmp_path: Path) -> None:
+    path = tmp_path / ("é" * 127 + "x")
+    with in_place_of(path, 0o600) as part:
+        part.write_text("before")
+    with suppress(ZeroDivisionError), in_place_of(path, 0o600) as part:
+        part.write_text("half")
+        raise ZeroDivisionError
+    assert path.read_text() == "before"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("writer", WRITERS.values(), ids=WRITERS)
+def test_every_writer_of_a_file_that_somebody_names_takes_the_longest_name_and_another_writer_beside_it(
+    writer: Callable[[Path], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replace, path = Path.replace, tmp_path / ("é" * 127 + "x")
+    beside: list[bool] = []
+
+    def after_another(part: Path, target: Path) -> Path:
+        if not beside:
+            beside.append(True)
+            writer(path)
+        return replace(part, target)
+
+    monkeypatch.setattr(Path, "replace", after_another)
+    monkeypatch.setattr(spreadsheet, "finding_rows", lambda *_: ())
+    writer(path)
+    assert beside
+    assert path.stat().st_size > 0
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_two_processes_that_write_the_workspace_do_not_meet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In containers, their ids may be the same."""
+    replace = Path.replace
+
+    def after_another(part: Path, target: Path) -> Path:
+        monkeypatch.undo()
+        write_workspace(tmp_path)
+        return replace(part, target)
+
+    monkeypatch.setattr(Path, "replace", after_another)
+    assert "dcc_definitions" in write_workspace(tmp_path).read_text("utf-8")
+    assert [path.name for path in tmp_path.iterdir()] == ["workspace.yaml"]
