@@ -6,6 +6,9 @@ that leaves a claim, which lapses. One that dies after it leaves a message of wh
 becomes `unsure` and is not sent again by e-mail, since a person who gets everything twice stops reading; what repeats
 without harm (a webhook whose receiver knows the message by its id, the log) is sent again. What certainly was not sent
 is `failed`, and claimed anew by the next session.
+
+A message that is sent again keeps its id, as long as it tells the same: all that is left of it, and nothing else. So a
+claim is known by its message and the time at which it was made.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final, TypeVar
 
-from sqlalchemy import Connection, Engine, and_, delete, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Engine, and_, delete, func, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from dcc_resources.databases.columns import utc_now
@@ -41,7 +44,6 @@ _LOT: Final = 500
 _SUBJECT_LENGTH: Final = 255
 _RECIPIENT_LENGTH: Final = 256
 _PATIENCE_SECONDS: Final = 5.0
-
 
 _MARK: Final = Item(Kind.SESSION, "sessions looked at")
 T = TypeVar("T")
@@ -69,6 +71,7 @@ class Claim:
     channel: str
     recipient: str
     items: tuple[Item, ...]
+    since: datetime
 
 
 class Ledger:
@@ -85,57 +88,41 @@ class Ledger:
 
     def claim(self, items: Sequence[Item], channel: str, recipient: str) -> Claim:
         """Claim what the recipient was not told yet and nobody else is telling. `items` of the claim may be empty."""
-        message_id = uuid.uuid4().hex
         wanted = {item.told(channel, recipient): item for item in items}
 
-        def work(connection: Connection) -> list[Item]:
+        def work(connection: Connection) -> Claim:
             known = _known(connection, list(wanted))
             free = {told: item for told, item in wanted.items() if _is_free(known.get(told))}
-            now = utc_now()
-            new = [_row(item, told, message_id, channel, recipient) for told, item in free.items() if told not in known]
+            message_id, now = uuid.uuid4().hex, utc_now()
+            new = [told for told in free if told not in known]
             if new:
-                connection.execute(insert(NotificationRow), new)
-            taken = [item for told, item in free.items() if told not in known]
-            for told, item in free.items():
-                row = known.get(told)
-                if row is None:
-                    continue
-                # Only from the state that was seen: another process may have been faster.
-                mine = update(NotificationRow).where(
-                    NotificationRow.told == told,
-                    NotificationRow.state == row.state,
-                    NotificationRow.message_id == row.message_id,
-                )
-                values = {"state": Sending.CLAIMED, "message_id": message_id, "changed": now}
-                if connection.execute(mine.values(values)).rowcount:
-                    taken.append(item)
-            return taken
+                rows = [_row(free[told], told, message_id, channel, recipient, now) for told in new]
+                connection.execute(insert(NotificationRow), rows)
+            taken = [told for told in free if told in known and _take(connection, known[told], message_id, now)]
+            if not new:
+                message_id = _keep_id(connection, [known[told] for told in taken], message_id)
+            return Claim(message_id, channel, recipient, tuple(free[told] for told in [*new, *taken]), now)
 
         for _ in range(3):
-            try:
-                taken = self._write(work)
-            except IntegrityError:
-                # Another process inserted one of them in between: it is there to be seen now.
-                continue
-            return Claim(message_id, channel, recipient, tuple(taken))
-        return Claim(message_id, channel, recipient, ())
+            # Another process may have inserted one of them in between: it is there to be seen the next time.
+            with suppress(IntegrityError):
+                return self._write(work)
+        return Claim(uuid.uuid4().hex, channel, recipient, (), utc_now())
 
     def begin(self, claim: Claim) -> bool:
         """Say that the message of a claim is handed over now; False when the claim has lapsed and is another's."""
 
         def work(connection: Connection) -> bool:
-            rows = NotificationRow.message_id == claim.message_id, NotificationRow.state == Sending.CLAIMED
-            counted = NotificationRow.attempts + 1
-            changed = (
-                update(NotificationRow).where(*rows).values(state=Sending.SENDING, attempts=counted, changed=utc_now())
-            )
-            if connection.execute(changed).rowcount == len(claim.items):
+            held = update(NotificationRow).where(*_held(claim))
+            values = {"state": Sending.SENDING, "attempts": NotificationRow.attempts + 1, "changed": utc_now()}
+            begun = connection.execute(held.values(values)).rowcount
+            if begun == len(claim.items):
                 return True
-            # Another message tells some of them; what is left of this one is due again.
-            left = update(NotificationRow).where(
-                NotificationRow.message_id == claim.message_id, NotificationRow.state == Sending.SENDING
-            )
-            connection.execute(left.values(state=Sending.FAILED, attempts=NotificationRow.attempts - 1))
+            if begun:
+                # Another message tells some of them; what is left of this one is due again.
+                mine = NotificationRow.message_id == claim.message_id, NotificationRow.state == Sending.SENDING
+                left = update(NotificationRow).where(*mine)
+                connection.execute(left.values(state=Sending.FAILED, attempts=NotificationRow.attempts - 1))
             return False
 
         return self._write(work)
@@ -145,6 +132,9 @@ class Ledger:
 
         def work(connection: Connection) -> None:
             settled = update(NotificationRow).where(NotificationRow.message_id == claim.message_id)
+            if state is not Sending.SENT:
+                # Whoever sent it again meanwhile knows better.
+                settled = settled.where(NotificationRow.state != Sending.SENT)
             connection.execute(settled.values(state=state, reason=reason, changed=utc_now()))
             if state in TOLD:
                 _forget_older_outcomes(connection, claim)
@@ -155,13 +145,9 @@ class Ledger:
         """Give back a claim of which nothing was handed over."""
 
         def work(connection: Connection) -> None:
-            mine = NotificationRow.message_id == claim.message_id
-            connection.execute(delete(NotificationRow).where(mine, NotificationRow.attempts == 0))
-            connection.execute(
-                update(NotificationRow)
-                .where(mine, NotificationRow.state == Sending.CLAIMED)
-                .values(state=Sending.FAILED, changed=utc_now())
-            )
+            held = _held(claim)
+            connection.execute(delete(NotificationRow).where(*held, NotificationRow.attempts == 0))
+            connection.execute(update(NotificationRow).where(*held).values(state=Sending.FAILED, changed=utc_now()))
 
         self._write(work)
 
@@ -271,7 +257,7 @@ class Ledger:
         def work(connection: Connection) -> None:
             known = _known(connection, [mark])
             if not known:
-                row = _row(_MARK, mark, "", "", "") | {"state": Sending.SENT, "session_id": session}
+                row = _row(_MARK, mark, "", "", "", utc_now()) | {"state": Sending.SENT, "session_id": session}
                 insert_rows(connection, NotificationRow.__table__, [row])
             older = NotificationRow.session_id < session
             connection.execute(
@@ -320,8 +306,42 @@ def _is_due(row: Any, now: datetime) -> bool:
     return bool(row.changed <= now - pause)
 
 
-def _row(item: Item, told: str, message_id: str, channel: str, recipient: str) -> dict[str, object]:
-    now = utc_now()
+def _held(claim: Claim) -> tuple[ColumnElement[bool], ...]:
+    """What the rows of a claim have in common, unless it has lapsed and they are another's."""
+    return (
+        NotificationRow.message_id == claim.message_id,
+        NotificationRow.state == Sending.CLAIMED,
+        NotificationRow.changed == claim.since,
+    )
+
+
+def _take(connection: Connection, row: Any, message_id: str, now: datetime) -> bool:
+    """Claim a row, but only from the state that was seen: another process may have been faster."""
+    mine = update(NotificationRow).where(
+        NotificationRow.told == row.told,
+        NotificationRow.state == row.state,
+        NotificationRow.message_id == row.message_id,
+        NotificationRow.changed == row.changed,
+    )
+    values = {"state": Sending.CLAIMED, "message_id": message_id, "changed": now}
+    return bool(connection.execute(mine.values(values)).rowcount)
+
+
+def _keep_id(connection: Connection, rows: Sequence[Any], message_id: str) -> str:
+    """Give rows that were taken back the id of the message that they were in, if they are all that is left of it.
+
+    With fewer or more, whoever has got that message would take news for a repeat. Returns the id that they have then.
+    """
+    before = {row.message_id if row.attempts else "" for row in rows}
+    old = before.pop() if len(before) == 1 else ""
+    left = select(func.count()).select_from(NotificationRow).where(NotificationRow.message_id == old)
+    if not old or connection.scalar(left):
+        return message_id
+    connection.execute(update(NotificationRow).where(NotificationRow.message_id == message_id).values(message_id=old))
+    return str(old)
+
+
+def _row(item: Item, told: str, message_id: str, channel: str, recipient: str, now: datetime) -> dict[str, object]:
     return {
         "told": told,
         "message_id": message_id,

@@ -72,9 +72,10 @@ class Attachment:
 class Message:
     """A message as every channel gets it.
 
-    `id` is the same however often it is sent, so that whoever gets it twice can tell; 32 hexadecimal digits. `data` is
-    what it says, for programs: JSON values only. `thread` names the conversation that it belongs to. `language` is the
-    code of what `subject`, `text` and `html` are written in; `html` is empty for none.
+    `id` is the same however often it is sent, so that whoever gets it twice can tell; 32 hexadecimal digits. What tells
+    anything else is another message, also if it repeats some of this one. `data` is what it says, for programs: JSON
+    values only. `thread` names the conversation that it belongs to. `language` is the code of what `subject`, `text`
+    and `html` are written in; `html` is empty for none.
     """
 
     id: str

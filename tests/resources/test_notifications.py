@@ -412,6 +412,7 @@ class Recording:
     fault: NotificationNotSentError | Exception | None = None
     repeats: bool = False
     tried: list[str] = field(default_factory=list)
+    ids: list[str] = field(default_factory=list)
     name: str = "mail"
     attaches: bool = False
 
@@ -420,6 +421,7 @@ class Recording:
 
     def send(self, message: Message, recipient: str, *, seconds: float) -> None:
         self.tried.append(recipient)
+        self.ids.append(message.id)
         if self.fault is not None:
             raise self.fault
 
@@ -479,6 +481,7 @@ def test_what_may_have_arrived_is_sent_again_only_where_that_can_be_told(
         second.name = first.name
         tell_all(installation, second, monkeypatch)
         assert second.tried == (again or ["c", "d"])
+        assert (second.ids[:2] == first.ids) is repeats
 
 
 def test_a_mail_whose_answer_is_missing_may_have_arrived_and_one_refused_has_not(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -119,6 +120,66 @@ def test_what_another_message_has_not_taken_of_a_claim_that_lapsed_is_due_again(
     rest = ledger.claim(ITEMS, "mail", "a@b")
     assert list(rest.items) == ITEMS[2:]
     assert ledger.begin(rest)
+
+
+def failed(ledger: Ledger, items: list[Item]) -> str:
+    """The id of a message that tells some things and fails."""
+    claim = ledger.claim(items, "webhook", "hook")
+    assert set(claim.items) == set(items)
+    assert ledger.begin(claim)
+    ledger.settle(claim, Sending.FAILED, "It did not answer.")
+    return claim.message_id
+
+
+def test_a_message_that_is_sent_again_has_its_id_and_one_that_tells_anything_else_another(tracker: Engine) -> None:
+    """Else a receiver that knows messages by their ids takes a repeat for news, or news for a repeat."""
+    ledger = Ledger(tracker)
+    first = failed(ledger, ITEMS)
+    assert failed(ledger, ITEMS) == first
+    more = failed(ledger, [*ITEMS, Item(Kind.ZIP, "add/more.zip", "failed")])
+    some = failed(ledger, ITEMS[:2])
+    assert len({first, more, some}) == 3
+    assert failed(ledger, ITEMS) not in (first, more, some)
+
+
+def test_a_claim_that_lapsed_does_nothing_to_the_same_message_in_other_hands(tracker: Engine) -> None:
+    ledger = Ledger(tracker)
+    message_id = failed(ledger, ITEMS)
+    late = ledger.claim(ITEMS, "webhook", "hook")
+    age(tracker)
+    late = replace(late, since=late.since - timedelta(hours=1))
+    second = ledger.claim(ITEMS, "webhook", "hook")
+    assert (late.message_id, second.message_id, len(second.items)) == (message_id, message_id, len(ITEMS))
+    assert not ledger.begin(late)
+    ledger.release(late)
+    assert set(states(tracker)) == {Sending.CLAIMED}
+    assert ledger.begin(second)
+    assert not ledger.begin(late)
+    assert set(states(tracker)) == {Sending.SENDING}
+    ledger.settle(second, Sending.SENT)
+    ledger.settle(late, Sending.FAILED, "It did not answer.")
+    assert set(states(tracker)) == {Sending.SENT}
+
+
+def test_of_many_who_send_a_message_again_one_does(tracker: Engine) -> None:
+    """Also when the one that had it before has died over it: its id is no proof then that nobody else has it."""
+    message_id = failed(Ledger(tracker), ITEMS)
+    for _ in range(2):
+        claims: list[Claim] = []
+        ready = threading.Barrier(4)
+
+        def tell(claims: list[Claim] = claims, ready: threading.Barrier = ready) -> None:
+            ready.wait(30)
+            claims.append(Ledger(tracker).claim(ITEMS, "webhook", "hook"))
+
+        threads = [threading.Thread(target=tell) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        assert sorted(len(claim.items) for claim in claims) == [0, 0, 0, len(ITEMS)]
+        assert [claim.message_id for claim in claims if claim.items] == [message_id]
+        age(tracker)
 
 
 @pytest.mark.parametrize("repeating", [False, True])
