@@ -27,8 +27,6 @@ from dcc_resources.submission_reports.words import OUTCOME_WORDS
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
 
-_FAULTS: Final = (ConfigurationError, LookupError, TypeError, ValueError, ArithmeticError, AttributeError, OSError)
-"""What a template with a fault raises."""
 _MOST_LINES: Final = 20
 _MOST_CAUSES: Final = 10
 _MOST_IN_DATA: Final = 200
@@ -204,33 +202,14 @@ class Composer:
         if own is not None:
             try:
                 return render(name, values, shipped=TEMPLATES, own=own)
-            except _FAULTS as error:
-                self._say(_fault(name, own, error))
+            except ConfigurationError as error:
+                self._say(f"{error} Until then the one that comes with the platform is used.")
         return render(name, values, shipped=TEMPLATES)
 
     def _say(self, sentence: str) -> None:
         if sentence not in self.said:
             self.said.append(sentence)
             log.warning("%s", sentence)
-
-
-def _fault(name: str, own: Path, error: Exception) -> str:
-    """What is wrong with a DCC's own template: with the line, which only syntax errors tell by themselves."""
-    line, at = None, error.__cause__ or error
-    trace = at.__traceback__
-    while trace is not None:
-        if trace.tb_frame.f_code.co_filename.startswith(str(own)):
-            line = trace.tb_lineno
-        trace = trace.tb_next
-    ours = " Until then the one that comes with the platform is used."
-    if isinstance(error, ConfigurationError):
-        place = "" if line is None or ", line " in str(error) else f" (line {line})"
-        return f"{str(error).rstrip('.')}{place}.{ours}"
-    place = "" if line is None else f", line {line}"
-    return (
-        f"The template {name}{place} cannot be used: {type(error).__name__}: {error}. "
-        f"Correct it in {own} (DCC_TEMPLATES_DIRECTORY), or remove it from there.{ours}"
-    )
 
 
 def _headline(catalogue: Catalogue, bad: int, accepted: int) -> str:

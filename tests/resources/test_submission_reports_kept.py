@@ -21,6 +21,7 @@ from dcc_resources.plots.picture import Picture, PictureKind
 from dcc_resources.qc_database.vocabulary import Severity
 from dcc_resources.retention.cleaning import clean, look_over
 from dcc_resources.retention.rules import Policy
+from dcc_resources.settings import Settings
 from dcc_resources.submission_reports import kept
 from dcc_resources.submission_reports.collecting import MOST_CAUSES, collect_submission
 from dcc_resources.submission_reports.kept import (
@@ -109,9 +110,9 @@ def test_a_template_of_a_dcc_s_own_that_meets_a_fault_fails_no_session(
     (tmp_path / "own" / "reports" / "submission.html").write_text("{{ 1 / 0 }}")
     own = desk.data.with_settings(templates_directory=tmp_path / "own")
     (said,) = write_reports(desk.data.tracker, own.settings, 1)
-    assert "ZeroDivisionError" in said
+    assert "reports/submission.html, line 1 cannot be used: ZeroDivisionError" in said
     assert "DCC_TEMPLATES_DIRECTORY" in said
-    assert "met a fault" in caplog.text
+    assert said in caplog.text.replace("Submission reports", "The submission reports")
 
 
 @only_sqlite
@@ -289,14 +290,36 @@ def test_a_dcc_can_have_templates_of_its_own(desk: Desk, tmp_path: Path) -> None
         ("{{ reprot.key }}", "uses what there is not: 'reprot' is undefined"),
         ("{% if %}", "line 1 cannot be used"),
         ("{% extends 'reports/none.html' %}", "reports/none.html cannot be used"),
+        ("<p>\n{{ 1 / 0 }}", "page.html, line 2 cannot be used: ZeroDivisionError: division by zero"),
+        ("{{ 'a' + 1 }}", "line 1 cannot be used: TypeError: can only concatenate str"),
+        ("{{ say('{colony}') }}", "line 1 cannot be used: KeyError: 'colony'"),
+        ("{{ date('x') }}", "line 1 cannot be used: AssertionError"),
+        ("{% include 'reports/page.html' %}", "line 1 cannot be used: RecursionError"),
     ],
 )
 def test_a_template_that_cannot_be_used_is_named(tmp_path: Path, text: str, said: str) -> None:
     (tmp_path / "reports").mkdir()
     (tmp_path / "reports" / "page.html").write_text(text)
     with pytest.raises(ConfigurationError, match="DCC_TEMPLATES_DIRECTORY") as raised:
-        render("reports/page.html", {}, own=tmp_path)
+        render("reports/page.html", load_catalogue("en", Settings()).functions, own=tmp_path)
     assert said in str(raised.value)
+
+
+def test_a_template_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    (tmp_path / "reports").mkdir()
+    # A file whose every read fails, whoever reads it.
+    (tmp_path / "reports" / "page.html").symlink_to("/proc/self/mem")
+    with pytest.raises(ConfigurationError, match=r"The template reports/page.html cannot be used: OSError: "):
+        render("reports/page.html", {}, own=tmp_path)
+
+
+def test_a_fault_of_a_template_of_ours_is_not_put_down_to_the_dcc(tmp_path: Path) -> None:
+    own, ours = tmp_path / "own", tmp_path / "ours"
+    for directory in (own, ours):
+        directory.mkdir()
+    (ours / "page.html").write_text("{{ 1 / 0 }}")
+    with pytest.raises(ZeroDivisionError):
+        render("page.html", {}, shipped=ours, own=own)
 
 
 def test_a_report_that_is_replaced_while_old_ones_are_removed_is_no_fault(
