@@ -39,7 +39,10 @@ _LONGEST: Final = 500
 
 
 def render_text(report: Report, catalogue: Catalogue) -> str:
-    """A summary of a report in lines of at most a hundred characters, in the language of a catalogue."""
+    """A summary of a report, in the language of a catalogue.
+
+    Lines have at most a hundred characters, or one word that is longer: names stay whole, so that they can be copied.
+    """
     match report:
         case SubmissionReport():
             lines = _submission(report, catalogue)
