@@ -10,11 +10,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from dcc_resources.private_files import PRIVATE_FILE, make_directory
+from dcc_resources.private_files import PRIVATE_FILE, make_directory, open_new
 from dcc_resources.settings import Settings
 
 _NAME: Final = "tracker-away-{}.json"
@@ -26,24 +27,39 @@ def claim(settings: Settings, channel: str, recipient: str) -> Path | None:
     make_directory(directory)
     digest = hashlib.sha256(f"{channel}\0{recipient}".encode()).hexdigest()[:16]
     path = directory / _NAME.format(digest)
+    if _said(path) is not None:
+        return None
+    part = directory / f".{path.name}.{uuid.uuid4().hex}.part"
     try:
-        opened = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, PRIVATE_FILE)
+        with os.fdopen(open_new(part, PRIVATE_FILE), "w", encoding="utf-8") as file:
+            json.dump({"channel": channel, "recipient": recipient}, file)
+        # A mark is whole or not there: the disk may well be full when the tracker is away.
+        os.link(part, path)
     except FileExistsError:
         return None
-    with os.fdopen(opened, "w", encoding="utf-8") as file:
-        json.dump({"channel": channel, "recipient": recipient}, file)
+    finally:
+        part.unlink(missing_ok=True)
     return path
 
 
 def told(settings: Settings) -> Iterator[tuple[str, str, Path]]:
-    """Who was told that the tracker is away: channel, recipient, and the file that says so."""
+    """Who was told that the tracker is away: channel, recipient, and the file that says so. Raises OSError."""
     for path in sorted(_directory(settings).glob(_NAME.format("*"))):
-        try:
-            said = json.loads(path.read_text("utf-8"))
-            yield str(said["channel"]), str(said["recipient"]), path
-        except (OSError, ValueError, KeyError, TypeError):
-            # Another process has just taken it away, or died while it wrote it.
-            continue
+        said = _said(path)
+        if said is not None:
+            yield *said, path
+
+
+def _said(path: Path) -> tuple[str, str] | None:
+    """Channel and recipient of a mark. One that cannot be read is removed: nobody would be told anything by it."""
+    try:
+        said = json.loads(path.read_text("utf-8"))
+        return str(said["channel"]), str(said["recipient"])
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError):
+        path.unlink(missing_ok=True)
+        return None
 
 
 def _directory(settings: Settings) -> Path:
