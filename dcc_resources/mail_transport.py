@@ -6,15 +6,18 @@ import contextlib
 import ipaddress
 import platform
 import smtplib
+import socket
 import ssl
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from email.message import EmailMessage
 
-from dcc_resources.errors import UnreachableError
+from dcc_resources.errors import SourceTimeoutError, SourceUnreachableError, UnreachableError
+from dcc_resources.file_sources.access import Endpoint
 from dcc_resources.file_sources.certificates import tls_context
 from dcc_resources.file_sources.remote_names import printable
-from dcc_resources.file_sources.sockets import shut_down, time_limit
+from dcc_resources.file_sources.sockets import ask_resolver, open_socket, shut_down, time_limit
 from dcc_resources.mail_addresses import MailServer
 from dcc_resources.redaction import redact
 from dcc_resources.settings import Settings
@@ -38,7 +41,8 @@ class MailTransport:
     Encrypts with STARTTLS where the server offers it, and verifies its certificate. A password is never sent
     unencrypted, except to this very machine; a server there needs no encryption either where there is no password.
 
-    `answer_seconds` bounds each answer of the server, `send_seconds` a whole message.
+    `answer_seconds` bounds each answer of the server, and all of `reach`; `send_seconds` a whole message, from looking
+    for the server on.
     """
 
     def __init__(
@@ -72,42 +76,45 @@ class MailTransport:
         certificate authorities that cannot be read.
         """
         self._handed_over = False
-        with self._translated():
-            client = self._client()
-            # Each answer has a time limit of its own; this one is for servers that trickle.
-            with time_limit(self._send_seconds, lambda: shut_down(client.sock)):
-                try:
-                    self._log_in(client)
-                    refused = tuple(client.send_message(message, to_addrs=list(recipients)))
-                    # The message is on its way: how the server takes leave does not matter.
-                    with contextlib.suppress(smtplib.SMTPException, OSError):
-                        client.quit()
-                finally:
-                    client.close()
+        with self._translated(), self._client(self._send_seconds) as client:
+            self._log_in(client)
+            refused = tuple(client.send_message(message, to_addrs=list(recipients)))
+            # The message is on its way: how the server takes leave does not matter.
+            with contextlib.suppress(smtplib.SMTPException, OSError):
+                client.quit()
         return refused
 
     def reach(self) -> str:
         """Connect and log in as for a message, and send nothing; the name of the server. Raises as `deliver`."""
-        with self._translated():
-            client = self._client()
-            with time_limit(self._answer_seconds, lambda: shut_down(client.sock)):
-                try:
-                    self._log_in(client)
-                    with contextlib.suppress(smtplib.SMTPException, OSError):
-                        client.quit()
-                finally:
-                    client.close()
+        with self._translated(), self._client(self._answer_seconds) as client:
+            self._log_in(client)
+            with contextlib.suppress(smtplib.SMTPException, OSError):
+                client.quit()
         return self._server.label
 
-    def _client(self) -> smtplib.SMTP:
-        server, timeout = self._server, self._answer_seconds
-        if server.encrypted:
-            context = tls_context(self._settings)
-            client: smtplib.SMTP = smtplib.SMTP_SSL(server.host, server.port, timeout=timeout, context=context)
-        else:
-            client = smtplib.SMTP(server.host, server.port, timeout=timeout)
-        self._note_when_handed_over(client)
-        return client
+    @contextlib.contextmanager
+    def _client(self, seconds: float) -> Iterator[smtplib.SMTP]:
+        """A client that the server has greeted. To come to it and what is done with it take `seconds` at most."""
+        server, until = self._server, time.monotonic() + seconds
+        answer_seconds = min(self._answer_seconds, seconds)
+        with contextlib.ExitStack() as stack:
+            connection = stack.enter_context(
+                open_socket(server.label, Endpoint(server.host, server.port), answer_seconds)
+            )
+            connection.settimeout(answer_seconds)
+            # TLS takes the socket over; by a second one the connection can be shut down whatever is done with it.
+            handle = stack.enter_context(connection.dup())
+            # Each answer has a time limit of its own; this one is for servers that trickle.
+            left = max(until - time.monotonic(), 0.0)
+            stack.enter_context(time_limit(left, lambda: shut_down(handle)))
+            own_name = _own_name(connection, min(answer_seconds, left / 2))
+            if server.encrypted:
+                context = tls_context(self._settings)
+                connection = stack.enter_context(context.wrap_socket(connection, server_hostname=server.host))
+            client = _Client(connection, server, own_name, answer_seconds)
+            stack.callback(client.close)
+            self._note_when_handed_over(client)
+            yield client
 
     def _note_when_handed_over(self, client: smtplib.SMTP) -> None:
         answered = client.getreply
@@ -155,12 +162,13 @@ class MailTransport:
             reason = f"refused every recipient ({said})"
         except smtplib.SMTPResponseException as error:
             reason = f"refused it ({error.smtp_code} {self._said(error.smtp_error)})"
-        except TimeoutError:
+        except (TimeoutError, SourceTimeoutError):
             reason = "did not answer in time"
         except smtplib.SMTPException as error:
             reason = f"cannot be used ({self._said(str(error))})"
-        except (OSError, ValueError) as error:
-            reason = f"could not be reached ({self._said(getattr(error, 'strerror', None) or type(error).__name__)})"
+        except (OSError, ValueError, SourceUnreachableError) as error:
+            cause = error.__cause__ if isinstance(error, SourceUnreachableError) else error
+            reason = f"could not be reached ({self._said(getattr(cause, 'strerror', None) or type(cause).__name__)})"
         if reason:
             # What smtplib raises may repeat the password, so it is not chained.
             raise self._wording.error(
@@ -172,6 +180,27 @@ class MailTransport:
         text = answer if isinstance(answer, bytes) else answer.encode("utf-8", "replace")
         password = self._server.password.get_secret_value()
         return redact(printable(b" ".join(text.split())), (password,))[:_LONGEST_ANSWER]
+
+
+class _Client(smtplib.SMTP):
+    """A client on a connection that is there already; it has been greeted when it is made."""
+
+    def __init__(self, connection: socket.socket, server: MailServer, own_name: str, answer_seconds: float) -> None:
+        self._connection = connection
+        super().__init__(server.host, server.port, own_name, answer_seconds)
+
+    def _get_socket(self, *_: object) -> socket.socket:
+        return self._connection
+
+
+def _own_name(connection: socket.socket, seconds: float) -> str:
+    """What this machine calls itself to a mail server: its full name, else its address (RFC 5321, 4.1.3)."""
+    with contextlib.suppress(TimeoutError):
+        name = ask_resolver(socket.getfqdn, seconds)
+        if "." in name:
+            return name
+    address = connection.getsockname()[0].partition("%")[0]
+    return f"[IPv6:{address}]" if ":" in address else f"[{address}]"
 
 
 def sender_of(settings: Settings) -> str:

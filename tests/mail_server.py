@@ -29,6 +29,7 @@ class MailServerForTests:
     received: list[tuple[Envelope, EmailMessage]] = field(default_factory=list)
     logins: list[tuple[str, str]] = field(default_factory=list)
     encrypted: list[bool] = field(default_factory=list)
+    greeted: list[str] = field(default_factory=list)
     refuse: str = ""
     hang_up: bool = False
 
@@ -44,6 +45,7 @@ class MailServerForTests:
         assert isinstance(envelope.content, bytes)
         message = email.message_from_bytes(envelope.content, policy=email.policy.default)
         assert isinstance(message, EmailMessage)
+        self.greeted.append(str(session.host_name))
         self.received.append((envelope, message))
         assert server.transport is not None
         if self.hang_up:
@@ -80,6 +82,7 @@ def mail_server() -> Iterator[Starter]:
             server,
             hostname="127.0.0.1",
             port=free_port(),
+            server_hostname="mail.example.org",
             ssl_context=context if from_the_start else None,
             tls_context=None if from_the_start else context,
             authenticator=server.log_in if login else None,

@@ -8,11 +8,13 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 from dcc_resources.errors import SourceTimeoutError, SourceUnreachableError
 from dcc_resources.file_sources.access import Endpoint
 
 _Address = tuple[socket.AddressFamily, tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]]
+T = TypeVar("T")
 
 
 def open_socket(label: str, endpoint: Endpoint, timeout: float) -> socket.socket:
@@ -53,29 +55,41 @@ def open_socket(label: str, endpoint: Endpoint, timeout: float) -> socket.socket
 
 
 def _resolve(label: str, endpoint: Endpoint, timeout: float) -> list[_Address]:
-    """Addresses of a host. In a thread of its own, for the system's resolver knows no time limit."""
-    answers: queue.SimpleQueue[list[_Address] | Exception] = queue.SimpleQueue()
-
-    def look_up() -> None:
-        try:
-            found = socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
-            answers.put([(family, address) for family, _, _, _, address in found])
-        except Exception as error:
-            answers.put(error)
-
-    threading.Thread(target=look_up, name=f"resolve {endpoint.host}", daemon=True).start()
     try:
-        answer = answers.get(timeout=timeout)
-    except queue.Empty:
+        found = ask_resolver(lambda: socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM), timeout)
+    except TimeoutError:
         raise SourceTimeoutError(
             f"{label}: the name service did not answer for {endpoint.host} within {timeout:g} seconds. Try again."
         ) from None
-    if isinstance(answer, Exception):
-        reason = answer.strerror if isinstance(answer, OSError) else "no valid host name"
+    except Exception as error:
+        reason = error.strerror if isinstance(error, OSError) else "no valid host name"
         raise SourceUnreachableError(
             f"{label}: the host {endpoint.host!r} could not be found ({reason}). Check the host name."
-        ) from answer
-    return answer
+        ) from error
+    return [(family, address) for family, _, _, _, address in found]
+
+
+def ask_resolver(ask: Callable[[], T], timeout: float) -> T:
+    """What the system's resolver answers. In a thread of its own, for it knows no time limit.
+
+    Raises TimeoutError after `timeout` seconds, and what `ask` raises.
+    """
+    answers: queue.SimpleQueue[tuple[T] | Exception] = queue.SimpleQueue()
+
+    def look_up() -> None:
+        try:
+            answers.put((ask(),))
+        except Exception as error:
+            answers.put(error)
+
+    threading.Thread(target=look_up, name="resolve a name", daemon=True).start()
+    try:
+        answer = answers.get(timeout=timeout)
+    except queue.Empty:
+        raise TimeoutError(f"the name service did not answer within {timeout:g} seconds") from None
+    if isinstance(answer, Exception):
+        raise answer
+    return answer[0]
 
 
 @contextlib.contextmanager
