@@ -12,8 +12,7 @@ from sqlalchemy import Engine
 from dcc_resources.backups.database_files import disk_errors
 from dcc_resources.backups.rows import Progress, TableSum, differences, no_progress
 from dcc_resources.backups.snapshots import snapshot
-from dcc_resources.backups.targets import Target, refuse_filled, taking_effect
-from dcc_resources.databases.engines import database_label
+from dcc_resources.backups.targets import Target, refuse_filled, refuse_same, taking_effect
 from dcc_resources.databases.transactions import writing
 from dcc_resources.errors import ConfigurationError, CopyFailedError
 from dcc_resources.sessions import refuse_beside_session
@@ -50,14 +49,15 @@ def migrate_storage(
     The targets are made where they are missing. When all is copied, the sources are read once more and compared with
     the targets, table by table: so nothing that was written meanwhile is missed. Broken off, it begins anew when it is
     called again. Raises SessionActiveError beside a session, StorageNotEmptyError, CopyFailedError, the `unreachable`
-    error of a database, ConfigurationError for a target that is the source or whose file cannot be written.
+    error of a database, ConfigurationError for a target that is a source, the other target or of another system, or
+    whose file cannot be written.
     """
     began = time.monotonic()
-    for source, other in ((tracker, to_tracker), (qc, to_qc)):
-        if database_label(source.url) == database_label(other.url):
-            raise ConfigurationError(f"The target {database_label(other.url)} is the source. Name another database.")
     targets = of_tracker, of_qc = Target(to_tracker, settings), Target(to_qc, settings)
+    refuse_same(targets, (tracker, qc))
     _refuse_session(tracker, settings)
+    for target in targets:
+        target.refuse_others()
     refuse_filled(of_tracker, of_qc, "Name an empty database, or remove that one.")
     with disk_errors(ConfigurationError, "The databases could not be copied", _AGAIN):
         for target in targets:

@@ -16,7 +16,7 @@ from dcc_resources.backups.manifest import STAGING_FILES, DatabaseOfSet, Manifes
 from dcc_resources.backups.rows import Progress, differences, no_progress
 from dcc_resources.backups.secrets import LEFT_OUT_KEY
 from dcc_resources.backups.staged_files import StagingReport, compare_staging
-from dcc_resources.backups.targets import Target, refuse_filled, taking_effect
+from dcc_resources.backups.targets import Target, refuse_filled, refuse_same, taking_effect
 from dcc_resources.backups.verifying import check_files
 from dcc_resources.databases.description import Database
 from dcc_resources.databases.engines import open_url
@@ -58,12 +58,15 @@ def restore_backup(
     schema is brought up to this version's. The session that was active is ended as one that was killed. Staged files
     that the set has are put back where they are not the same. Raises BackupError for a set that is damaged or of a
     later version and for a disk that is full, StorageNotEmptyError, SessionActiveError, the `unreachable` error of a
-    database, CopyFailedError.
+    database, CopyFailedError, ConfigurationError for a database with tables of anything else, even with `replace`.
     """
     found = find_set(directory)
     manifest = read_manifest(found)
     _refuse_newer(manifest)
     targets = of_tracker, of_qc = Target(tracker, settings), Target(qc, settings)
+    refuse_same(targets)
+    for target in targets:
+        target.refuse_others()
     if not replace:
         advice = "Restore into empty databases, or have it replaced: dcc restore --replace. Back it up first."
         refuse_filled(of_tracker, of_qc, advice)

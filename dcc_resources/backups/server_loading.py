@@ -22,7 +22,7 @@ from dcc_resources.backups.rows import (
 )
 from dcc_resources.databases.description import Database, database_of
 from dcc_resources.databases.engines import open_url
-from dcc_resources.databases.schema import UNFINISHED_COPY
+from dcc_resources.databases.schema import MADE_FIRST, UNFINISHED_COPY
 from dcc_resources.databases.transactions import run_writing, writing
 from dcc_resources.errors import CopyFailedError, DatabaseUnreachableError
 
@@ -31,14 +31,16 @@ _CHECKS: Final = "SET SESSION foreign_key_checks = {0}"
 
 def drop_tables(engine: Engine, database: Database) -> None:
     """Remove the platform's tables of a database; all of its tables but the mark, if a later version made them."""
+    tells = {MADE_FIRST, database.landmark, "alembic_version"}
     with engine.connect() as connection:
         present = set(inspect(connection).get_table_names())
         ours = present & {*database.metadata.tables, "alembic_version"}
-        if "alembic_version" in present and not revision_is_known(connection, database):
+        if tells <= present and not revision_is_known(connection, database):
             ours = present - {UNFINISHED_COPY}
         connection.exec_driver_sql(_CHECKS.format(0))
         try:
-            for name in sorted(ours):
+            # What tells whose tables these are goes last, so that a removal that broke off is taken up as it began.
+            for name in sorted(ours, key=lambda name: (name in tells, name)):
                 connection.exec_driver_sql(f"DROP TABLE `{name}`")
         finally:
             connection.exec_driver_sql(_CHECKS.format(1))

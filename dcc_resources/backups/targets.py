@@ -8,21 +8,28 @@ the old one, which stays as it is until the new one is whole.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import Final
 
-from sqlalchemy import URL, Connection, Engine, inspect
+from sqlalchemy import URL, Connection, Engine, inspect, text
 
-from dcc_resources.backups.database_files import fsync, remove_file, remove_log, without_log, write_file
+from dcc_resources.backups.database_files import (
+    fsync,
+    remove_file,
+    remove_log,
+    revision_is_known,
+    without_log,
+    write_file,
+)
 from dcc_resources.backups.rows import Progress, TableSum, differences, known_tables, sum_tables
 from dcc_resources.backups.server_loading import drop_tables, load_rows
 from dcc_resources.backups.snapshots import patient_connection
 from dcc_resources.databases.description import Database, database_of
-from dcc_resources.databases.engines import database_label, open_url
+from dcc_resources.databases.engines import database_label, open_url, same_database
 from dcc_resources.databases.schema import MADE_FIRST, UNFINISHED_COPY, create_database, init_database
 from dcc_resources.databases.transactions import writing
 from dcc_resources.errors import (
@@ -39,6 +46,7 @@ from dcc_resources.tracker.schema import TRACKER
 
 _MADE_WITH_ROWS: Final = frozenset({*REFERENCE_ROWS, "session_lock", "upload_lock"})
 _MARK: Final = f"CREATE TABLE IF NOT EXISTS {UNFINISHED_COPY} (note VARCHAR(64))"
+_SHOWN: Final = 5
 _UNMARK: Final = f"DROP TABLE IF EXISTS {UNFINISHED_COPY}"
 
 
@@ -89,11 +97,26 @@ class Target:
         return Found.FILLED
 
     def _found(self, connection: Connection) -> Found:
-        if inspect(connection).has_table(UNFINISHED_COPY):
+        present = set(inspect(connection).get_table_names())
+        if UNFINISHED_COPY in present:
             return Found.UNFINISHED
+        if self._not_ours(present):
+            return Found.FILLED
         tables = [name for name in known_tables(connection, self.database) if name not in _MADE_WITH_ROWS]
         filled = any(connection.exec_driver_sql(f"SELECT 1 FROM {name} LIMIT 1").first() for name in tables)  # noqa: S608
         return Found.FILLED if filled else Found.EMPTY
+
+    def refuse_others(self) -> None:
+        """Raise ConfigurationError for a database with tables of anything else, which would be lost.
+
+        Those that another system keeps beside the platform's on a server are left alone, and so not refused.
+        """
+        if self._on_server:
+            create_database(self.engine.url, self.database)
+        elif not self._path.exists():
+            return
+        with self._if_readable(), self.engine.connect() as connection:
+            self._refuse_others(connection)
 
     def refuse_session(self) -> None:
         """Raise SessionActiveError while a session is active in a tracker that is in use."""
@@ -104,7 +127,7 @@ class Target:
     def begin(self) -> None:
         """Mark a database of a server, which is made where it is missing; the file of an earlier copy goes.
 
-        Raises SessionActiveError, and ConfigurationError for a database with tables of another system.
+        Raises SessionActiveError, and ConfigurationError as `refuse_others` does.
         """
         if self._on_server:
             create_database(self.engine.url, self.database)
@@ -182,11 +205,11 @@ class Target:
 
     def _mark(self) -> None:
         with writing(self.engine) as connection:
-            present = set(inspect(connection).get_table_names())
-            if UNFINISHED_COPY in present:
+            self._refuse_others(connection)
+            if inspect(connection).has_table(UNFINISHED_COPY):
                 return
-            self._refuse_others(present)
             connection.exec_driver_sql(_MARK)
+            connection.exec_driver_sql(f"INSERT INTO {UNFINISHED_COPY} VALUES ('{self.database.name}')")  # noqa: S608
             try:
                 self._refuse_session(connection)
             except SessionActiveError:
@@ -197,12 +220,29 @@ class Target:
         if self.database is TRACKER and inspect(connection).has_table("session_lock"):
             refuse_beside_session(connection, self.settings)
 
-    def _refuse_others(self, present: set[str]) -> None:
-        ours = present & set(self.database.metadata.tables)
-        if ours and MADE_FIRST not in present:
+    def _refuse_others(self, connection: Connection) -> None:
+        theirs = sorted(self._theirs(connection))
+        if theirs:
+            shown = ", ".join(theirs[:_SHOWN]) + (", ..." if len(theirs) > _SHOWN else "")
             raise ConfigurationError(
-                f"The {self.label} has tables of another system ({', '.join(sorted(ours))}). Name another database."
+                f"The {self.label} has tables of another system ({shown}), which would be lost. Name another database."
             )
+
+    def _theirs(self, connection: Connection) -> set[str]:
+        """The tables that are none of this database's, or not known to be, and would not be left alone."""
+        present = set(inspect(connection).get_table_names())
+        others = self._not_ours(present)
+        if {MADE_FIRST, self.database.landmark} <= present:
+            # A later version has tables that are not known here.
+            return others if not self._on_server and revision_is_known(connection, self.database) else set()
+        if UNFINISHED_COPY not in present:
+            return others if MADE_FIRST in present else others | (present & set(self.database.metadata.tables))
+        # A copy was let begin here, and what tells whose the tables are may be gone already.
+        marked_for = connection.scalar(text(f"SELECT note FROM {UNFINISHED_COPY} LIMIT 1"))  # noqa: S608
+        return set() if marked_for == self.database.name else others
+
+    def _not_ours(self, present: set[str]) -> set[str]:
+        return present - {*self.database.metadata.tables, "alembic_version", UNFINISHED_COPY}
 
     @contextmanager
     def _if_readable(self) -> Iterator[None]:
@@ -212,6 +252,23 @@ class Target:
         except DatabaseUnreachableError:
             if self._on_server or not _is_usable(self._path):
                 raise
+
+
+def refuse_same(targets: Sequence[Target], sources: Sequence[Engine] = ()) -> None:
+    """Raise ConfigurationError for a target that is the other one, or any of the sources."""
+    for number, target in enumerate(targets):
+        for source in sources:
+            if same_database(target.engine.url, source.url):
+                raise ConfigurationError(
+                    f"The target {database_label(target.engine.url)} is the source of the "
+                    f"{database_of(source).name}. Name another database."
+                )
+        for other in targets[:number]:
+            if same_database(target.engine.url, other.engine.url):
+                raise ConfigurationError(
+                    f"The {other.label} is to be the {target.database.name} as well. Name a database of its own for "
+                    "each."
+                )
 
 
 def refuse_filled(tracker: Target, qc: Target, advice: str) -> None:

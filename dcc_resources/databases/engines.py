@@ -6,6 +6,7 @@ message made here holds a password or a statement's parameters.
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import sys
 from pathlib import Path
@@ -29,6 +30,8 @@ BUSY_SECONDS: Final = 30.0
 LISTED_BYTES: Final = 1 << 20
 """How long the text may be that a statement makes of a group of rows (`number_lists.listed`); the rest is cut off."""
 
+_MYSQL_PORT = 3306
+_THIS_MACHINE = frozenset({"localhost", "127.0.0.1", "::1"})
 _CONNECT_SECONDS = 10
 _ANSWER_SECONDS = 300
 _SESSION = (
@@ -114,6 +117,19 @@ def database_label(url: URL) -> str:
     user = f"{url.username}@" if url.username else ""
     port = f":{url.port}" if url.port else ""
     return f"{url.get_backend_name()}://{user}{url.host or 'localhost'}{port}/{url.database or ''}"
+
+
+def same_database(one: URL, other: URL) -> bool:
+    """Whether two URLs name one database, whoever logs in there: by the file, or by server, port and name."""
+    return _identity(one) == _identity(other)
+
+
+def _identity(url: URL) -> tuple[str, ...]:
+    if url.get_backend_name() == "sqlite":
+        return ("sqlite", os.path.realpath(Path(str(url.database)).expanduser()))
+    host = (url.host or "localhost").lower()
+    server = "localhost" if host in _THIS_MACHINE else host
+    return ("server", server, str(url.port or _MYSQL_PORT), str(url.database))
 
 
 def _open_sqlite(url: URL, database: Database) -> Engine:
