@@ -53,7 +53,8 @@ class StagedFile:
 def list_files(staging: Path, copy_to: Path | None, told: Told) -> Iterator[StagedFile]:
     """Every archive and document in staging, in order; each copied below `copy_to` if that is given.
 
-    A file that goes while it is read is left out. `told` hears of how many files there were so far.
+    A file that goes while it is read is left out. `told` hears of how many files there were so far. Raises BackupError
+    for a file or a folder that cannot be read.
     """
     number = 0
     for path in _paths(staging):
@@ -66,7 +67,7 @@ def list_files(staging: Path, copy_to: Path | None, told: Told) -> Iterator[Stag
 
 def _paths(staging: Path) -> Iterator[Path]:
     for action in Action:
-        for folder, folders, names in os.walk(staging / action):
+        for folder, folders, names in os.walk(staging / action, onerror=_refuse_unread):
             here = Path(folder)
             if here == staging / action:
                 folders[:] = sorted(name for name in folders if name.endswith(_CONTENTS) and not name.startswith("."))
@@ -74,6 +75,15 @@ def _paths(staging: Path) -> Iterator[Path]:
             else:
                 folders.sort()
             yield from (here / name for name in sorted(names))
+
+
+def _refuse_unread(error: OSError) -> None:
+    # A folder may be removed while it is looked at, or may not have been made yet.
+    if not isinstance(error, FileNotFoundError):
+        folder = error.filename or "A folder in staging"
+        raise BackupError(
+            f"{folder} could not be read: {error.strerror}. Check that it is a directory, its permissions and the disk."
+        ) from error
 
 
 def _take(staging: Path, path: Path, copy_to: Path | None) -> StagedFile | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import signal
@@ -210,6 +211,30 @@ def test_a_row_of_a_set_that_was_changed_is_found_out(healthy_copy: Inspected, t
     (made.directory / "manifest.json").write_text(manifest)
     with pytest.raises(BackupError, match=r"qc\.db is damaged: measurement \(\d+ rows, \d+ there\)"):
         verify_backup(made.directory)
+
+
+def test_staging_that_cannot_be_listed_is_not_taken_for_empty(
+    healthy_copy: Inspected, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    wrong = healthy_copy.settings.model_copy(update={"staging": tmp_path / "file"})
+    with pytest.raises(BackupError, match=r"file/add could not be read: Not a directory\."):
+        make_backup(healthy_copy.tracker, healthy_copy.qc, wrong, tmp_path / "sets")
+    list_folder, fault = os.scandir, [errno.EIO]
+
+    def failing(path: Any) -> Any:
+        if str(path).endswith(".contents"):
+            raise OSError(fault[0], os.strerror(fault[0]), str(path))
+        return list_folder(path)
+
+    monkeypatch.setattr(os, "scandir", failing)
+    with pytest.raises(BackupError, match=r"\.contents could not be read: Input/output error\."):
+        make_backup(healthy_copy.tracker, healthy_copy.qc, healthy_copy.settings, tmp_path / "sets")
+    assert sets_in(tmp_path / "sets") == []
+    # One that has gone meanwhile is no fault.
+    fault[0] = errno.ENOENT
+    made = make_backup(healthy_copy.tracker, healthy_copy.qc, healthy_copy.settings, tmp_path / "sets")
+    assert made.manifest.staging.files > 0
 
 
 def test_links_and_what_is_unfinished_in_staging_are_left_out(healthy_copy: Inspected, tmp_path: Path) -> None:
