@@ -15,7 +15,14 @@ from dcc_resources.backups.database_files import disk_errors, open_file, remove_
 from dcc_resources.backups.manifest import STAGING_FILES, DatabaseOfSet, Manifest, find_set, read_manifest
 from dcc_resources.backups.rows import Progress, differences, no_progress
 from dcc_resources.backups.secrets import LEFT_OUT_KEY
-from dcc_resources.backups.staged_files import StagingReport, compare_staging
+from dcc_resources.backups.staged_files import (
+    StagingReport,
+    Told,
+    check_copies,
+    discard_prepared,
+    prepare_staging,
+    put_back,
+)
 from dcc_resources.backups.targets import Target, refuse_filled, refuse_same, taking_effect
 from dcc_resources.backups.verifying import check_files
 from dcc_resources.databases.description import Database
@@ -72,20 +79,24 @@ def restore_backup(
         refuse_filled(of_tracker, of_qc, advice)
     of_tracker.refuse_session()
     check_files(found, manifest, on_progress)
+    staged = _Staged(found, manifest, settings.staging_directory, on_progress)
+    staged.check()
     with disk_errors(BackupError, "The backup could not be restored", _AGAIN):
-        for target in targets:
-            target.begin()
         try:
+            staging = staged.prepare()
+            for target in targets:
+                target.begin()
             _fill(of_qc, found, manifest.qc, on_progress)
             _fill(of_tracker, found, manifest.tracker, on_progress)
             with of_tracker.being_filled() as engine, writing(engine) as connection:
                 ended = end_session_of_copy(connection)
                 without = connection.scalars(select(FileSource.id).where(FileSource.accesskey == LEFT_OUT_KEY)).all()
             with taking_effect(of_tracker, of_qc):
-                staging = _restore_staging(found, manifest, settings, on_progress)
+                staged.put_back()
         finally:
             for target in targets:
                 target.discard()
+            staged.discard()
     return RestoreReport(found, manifest, ended, tuple(without), staging)
 
 
@@ -140,10 +151,35 @@ def _upgrade(path: Path, database: Database) -> None:
     without_log(path)
 
 
-def _restore_staging(directory: Path, manifest: Manifest, settings: Settings, on_progress: Progress) -> StagingReport:
-    copies = directory / STAGING_FILES if manifest.staging.copied else None
-    index = directory / manifest.staging.index.name
-    files = manifest.staging.files
-    return compare_staging(
-        index, settings.staging_directory, copies, lambda number: on_progress("staged files", number, files)
-    )
+@dataclass(frozen=True, slots=True)
+class _Staged:
+    """The staged files of a set on their way into staging; what may fail of that comes before the databases."""
+
+    directory: Path
+    manifest: Manifest
+    staging: Path
+    on_progress: Progress
+
+    @property
+    def _index(self) -> Path:
+        return self.directory / self.manifest.staging.index.name
+
+    @property
+    def _copies(self) -> Path | None:
+        return self.directory / STAGING_FILES if self.manifest.staging.copied else None
+
+    def check(self) -> None:
+        if self._copies is not None:
+            check_copies(self._index, self._copies, self._told("staged files checked"))
+
+    def prepare(self) -> StagingReport:
+        return prepare_staging(self._index, self.staging, self._copies, self._told("staged files"))
+
+    def put_back(self) -> None:
+        put_back(self._index, self.staging)
+
+    def discard(self) -> None:
+        discard_prepared(self.staging)
+
+    def _told(self, what: str) -> Told:
+        return lambda number: self.on_progress(what, number, self.manifest.staging.files)

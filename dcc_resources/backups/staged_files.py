@@ -13,7 +13,6 @@ import os
 import shutil
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final
@@ -25,6 +24,7 @@ from dcc_resources.naming import Action
 Told = Callable[[int], None]
 _CONTENTS: Final = ".contents"
 _UNFINISHED: Final = (".part", ".part.json")
+_PREPARED: Final = ".restored"
 _PRIVATE: Final = 0o600
 _PRIVATE_FOLDER: Final = 0o700
 
@@ -167,19 +167,20 @@ class StagingReport:
     archives_missing: int = 0
 
 
-def compare_staging(index: Path, staging: Path, copies: Path | None, told: Told) -> StagingReport:
-    """Compare what a set lists with what is in staging; where the set has `copies`, put back what is not the same.
+def prepare_staging(index: Path, staging: Path, copies: Path | None, told: Told) -> StagingReport:
+    """Compare what a set lists with what is in staging; what `put_back` will have done is in the report.
 
-    Raises BackupError for a copy that is damaged, or when staging cannot be written to.
+    Where the set has `copies`, those of what is not the same are brought into staging, beside what is there. Raises
+    BackupError for a copy that is damaged, or when staging cannot be written to.
     """
+    discard_prepared(staging)
     report = StagingReport()
     for number, file in enumerate(read_index(index), start=1):
-        place = staging / file.path
-        present = _md5_of(place)
+        present = _md5_of(staging / file.path)
         if present == file.md5:
             report.same += 1
         elif copies is not None:
-            _put_back(copies / file.path, staging, file)
+            _prepare(copies / file.path, staging, file)
             report.put_back += 1
         else:
             report.different += present is not None
@@ -187,6 +188,24 @@ def compare_staging(index: Path, staging: Path, copies: Path | None, told: Told)
             report.archives_missing += file.is_archive
         told(number)
     return report
+
+
+def put_back(index: Path, staging: Path) -> None:
+    """Have what was prepared take its place in staging. Raises BackupError when that cannot be written to."""
+    prepared = staging / _PREPARED
+    if not prepared.exists():
+        return
+    for file in read_index(index):
+        try:
+            if (prepared / file.path).exists():
+                (prepared / file.path).replace(_place(staging, PurePosixPath(file.path)))
+        except OSError as error:
+            raise _not_put_back(staging, file, error) from error
+
+
+def discard_prepared(staging: Path) -> None:
+    """Remove what was prepared and did not take its place, also by a restoration that was killed."""
+    shutil.rmtree(staging / _PREPARED, ignore_errors=True)
 
 
 def _md5_of(path: Path) -> str | None:
@@ -201,27 +220,25 @@ def _no_link(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
 
 
-def _put_back(copy: Path, staging: Path, file: StagedFile) -> None:
-    place = staging / file.path
-    temporary = place.with_name(f".{place.name[:200]}.restored")
+def _prepare(copy: Path, staging: Path, file: StagedFile) -> None:
     try:
-        _place(staging, PurePosixPath(file.path))
-        temporary.unlink(missing_ok=True)
-        with open(copy, "rb", opener=_no_link) as source, open(temporary, "xb", opener=_private) as target:
+        place = _place(staging / _PREPARED, PurePosixPath(file.path))
+        with open(copy, "rb", opener=_no_link) as source, open(place, "xb", opener=_private) as target:
             shutil.copyfileobj(source, target, 1 << 20)
             target.flush()
             os.fsync(target.fileno())
-        if _md5_of(temporary) != file.md5:
+        if _md5_of(place) != file.md5:
             raise BackupError(f"{copy} is damaged: it has not the MD5 that the set says. Use another backup.")
-        os.utime(temporary, ns=(file.modified_ns, file.modified_ns))
-        temporary.replace(place)
+        os.utime(place, ns=(file.modified_ns, file.modified_ns))
     except OSError as error:
-        raise BackupError(
-            f"{place} could not be put back: {error.strerror}. Check staging and its disk, then restore again."
-        ) from error
-    finally:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
+        raise _not_put_back(staging, file, error) from error
+
+
+def _not_put_back(staging: Path, file: StagedFile, error: OSError) -> BackupError:
+    return BackupError(
+        f"{staging / file.path} could not be put back: {error.strerror}. Check staging and its disk, then restore "
+        "again."
+    )
 
 
 def check_copies(index: Path, copies: Path, told: Told) -> None:

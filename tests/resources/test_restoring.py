@@ -32,6 +32,7 @@ from dcc_resources.errors import (
     StorageNotEmptyError,
     StorageUnfinishedError,
 )
+from dcc_resources.naming import Action
 from dcc_resources.qc_database.database import init_qc_database
 from dcc_resources.sessions import open_session
 from dcc_resources.settings import Settings
@@ -184,12 +185,18 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "a database cut off": lambda found: os.truncate(found / "tracker.db", 8_192),
     "a database missing": lambda found: (found / "qc.db").unlink(),
     "the index": lambda found: _damage_byte(found / "staging.jsonl.gz"),
+    "a byte of a staged copy": lambda found: _damage_byte(_copy_in(found)),
+    "a staged copy missing": lambda found: _copy_in(found).unlink(),
     "no manifest": lambda found: (found / "manifest.json").unlink(),
     "half a manifest": lambda found: os.truncate(found / "manifest.json", 300),
     "a manifest that names another file": lambda found: _rewrite(found, lambda said: _outside(said)),
     "a manifest of a later format": lambda found: _rewrite(found, lambda said: said.update(format_version=99)),
     "a manifest of a later schema": lambda found: _rewrite(found, lambda said: said["qc"].update(revision="0999")),
 }
+
+
+def _copy_in(found: Path) -> Path:
+    return min((found / "staging").glob("*/*.zip"))
 
 
 def _rewrite(found: Path, change: Callable[[dict[str, Any]], object]) -> None:
@@ -211,6 +218,29 @@ def test_a_damaged_or_newer_set_is_refused_before_anything_is_written(
     with pytest.raises(BackupError, match=r"[Uu]se another backup|dcc backup has made|Use the version of"):
         restore_backup(backup_set, store.tracker, store.qc, store.settings)
     assert not store.settings.home.exists()
+
+
+@pytest.mark.parametrize("kind", BOTH_KINDS)
+def test_what_is_there_is_kept_when_staged_files_cannot_be_put_back(
+    kind: str, backup_set: Path, healthy_copy: Inspected, new_store: MakeStore
+) -> None:
+    store = new_store(kind).init()
+    seed_centre(store.tracker, "Old")
+    copy, staging = _copy_in(backup_set), store.settings.staging_directory
+    whole = copy.read_bytes()
+    _damage_byte(copy)
+    staging.parent.mkdir(exist_ok=True)
+    staging.write_text("no directory")
+    for reason in (f"{copy} is missing or damaged", "could not be put back: Not a directory"):
+        with pytest.raises(BackupError, match=reason):
+            restore_backup(backup_set, store.tracker, store.qc, store.settings, replace=True)
+        assert usable(store)
+        assert [row[1] for row in content(store.tracker)["centre"]] == ["Old"]
+        copy.write_bytes(whole)
+    staging.unlink()
+    restore_backup(backup_set, store.tracker, store.qc, store.settings, replace=True)
+    assert restored(store, healthy_copy)
+    assert {path.name for path in staging.iterdir()} <= set(Action)
 
 
 def test_a_listed_file_outside_staging_is_neither_read_nor_written(
