@@ -51,11 +51,13 @@ def backup(
     \b
     JSON: {"directory", "created", "platform_version", "seconds", "with_secrets", "session" (the
       one that was active, or null), "tracker", "qc", "staging": {"files", "bytes", "copied"},
-      "removed"}; tracker and qc are {"schema", "rows", "bytes"}; "removed" lists the older
-      backups removed, and is missing with --verify
+      "removed", "not_removed"}; tracker and qc are {"schema", "rows", "bytes"}; "removed" lists
+      the older backups removed, "not_removed" those of which something is still there, as
+      {"directory", "reason"}; both are missing with --verify
 
-    Exit codes: 0; 1 a row cannot be backed up; 2 the directory cannot be written, or a backup is damaged (--verify); 3
-    another backup is written there; 4 a database cannot be reached.
+    Exit codes: 0; 1 a row cannot be backed up, or the backup was made and an older one could not be removed; 2 the
+    directory cannot be written, or a backup is damaged (--verify); 3 another backup is written there; 4 a database
+    cannot be reached.
     """
     from dcc_resources.backups.making import Wanted, make_backup
     from dcc_resources.backups.manifest import find_set
@@ -78,15 +80,20 @@ def backup(
     with _engines(settings) as (tracker, qc), _progress_shown() as on_progress:
         report = make_backup(tracker, qc, settings, place, wanted, on_progress=on_progress)
     _show_backup(report, as_json=as_json)
+    if report.not_removed:
+        raise click.exceptions.Exit(1)
 
 
 def _show_backup(report: BackupReport, *, as_json: bool) -> None:
     if as_json:
-        echo_json(_manifest_json(report.directory, report.manifest) | {"removed": report.removed})
+        told = _manifest_json(report.directory, report.manifest)
+        echo_json(told | {"removed": report.removed, "not_removed": report.not_removed})
         return
     click.echo(f"Backed up to {printable(report.directory)}: {_told(report.manifest)}.")
     if report.removed:
         click.echo(f"Removed {count_of(len(report.removed), 'older backup')}.")
+    for old in report.not_removed:
+        warn(f"The older backup {old.directory} could not be removed: {old.reason}. Remove what is left of it.")
     if report.manifest.with_secrets:
         click.echo("The access keys of file sources are in it: keep it where only you can read it.", err=True)
 

@@ -58,12 +58,21 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
+class NotRemoved:
+    """An older set of which something is still there, and why."""
+
+    directory: Path
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class BackupReport:
-    """A set that was made: where, what it says of itself, and which older sets were removed."""
+    """A set that was made: where, what it says of itself, which older sets were removed, and which could not be."""
 
     directory: Path
     manifest: Manifest
     removed: tuple[Path, ...]
+    not_removed: tuple[NotRemoved, ...] = ()
 
 
 def make_backup(
@@ -78,23 +87,33 @@ def make_backup(
     """Make a set in `directory`, of both databases as they are at one moment and of staging as it is after that.
 
     Sessions go on meanwhile. The databases may have an older schema. The set gets its name when it is whole and on the
-    disk; what a killed backup left is removed. Raises BackupError when it cannot be written, BackupActiveError while
-    another one writes there, the `outdated` or `unreachable` error of a database, CopyFailedError.
+    disk; what a killed backup left is removed. An older set that cannot be removed is in the report. Raises
+    BackupError when it cannot be written, BackupActiveError while another one writes there, the `outdated` or
+    `unreachable` error of a database, CopyFailedError.
     """
     asked = wanted or Wanted()
-    with _alone_in(directory), _disk_errors(directory):
-        unfinished = directory / _UNFINISHED
+    with _alone_in(directory):
+        with _disk_errors(directory):
+            made, manifest = _make_set(tracker, qc, settings, directory, asked, on_progress)
+        removed, not_removed = _remove_old(directory, made, asked.keep)
+        return BackupReport(made, manifest, removed, not_removed)
+
+
+def _make_set(
+    tracker: Engine, qc: Engine, settings: Settings, directory: Path, wanted: Wanted, on_progress: Progress
+) -> tuple[Path, Manifest]:
+    unfinished = directory / _UNFINISHED
+    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished.mkdir(mode=_PRIVATE_FOLDER)
+    try:
+        manifest = _write_set(tracker, qc, settings, unfinished, wanted, on_progress)
+        made = _named(directory, manifest)
+        unfinished.rename(made)
+        fsync(directory)
+    except BaseException:
         shutil.rmtree(unfinished, ignore_errors=True)
-        unfinished.mkdir(mode=_PRIVATE_FOLDER)
-        try:
-            manifest = _write_set(tracker, qc, settings, unfinished, asked, on_progress)
-            made = _named(directory, manifest)
-            unfinished.rename(made)
-            fsync(directory)
-        except BaseException:
-            shutil.rmtree(unfinished, ignore_errors=True)
-            raise
-        return BackupReport(made, manifest, _remove_old(directory, made, asked.keep))
+        raise
+    return made, manifest
 
 
 def _write_set(
@@ -153,15 +172,20 @@ def _named(directory: Path, manifest: Manifest) -> Path:
     return path
 
 
-def _remove_old(directory: Path, made: Path, keep: int | None) -> tuple[Path, ...]:
+def _remove_old(directory: Path, made: Path, keep: int | None) -> tuple[tuple[Path, ...], tuple[NotRemoved, ...]]:
     if keep is None:
-        return ()
-    old = [path for path in sets_in(directory) if path != made][: -(keep - 1) or None]
-    for path in old:
-        # Without its manifest it is no set any more, should the removal break off.
-        (path / MANIFEST).unlink()
-        shutil.rmtree(path)
-    return tuple(old)
+        return (), ()
+    removed, not_removed = [], []
+    for path in [path for path in sets_in(directory) if path != made][: -(keep - 1) or None]:
+        try:
+            # Without its manifest it is no set any more, should the removal break off.
+            (path / MANIFEST).unlink()
+            shutil.rmtree(path)
+        except OSError as error:
+            not_removed.append(NotRemoved(path, error.strerror or str(error)))
+        else:
+            removed.append(path)
+    return tuple(removed), tuple(not_removed)
 
 
 @contextmanager

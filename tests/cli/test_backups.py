@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -59,6 +62,28 @@ def test_what_is_said_of_a_backup_and_a_restoration(dcc: Dcc) -> None:
     assert dcc.json("centre", "list")
     done = dcc("restore", sets, "--replace", "--yes")
     assert done.stdout.startswith("Restored ")
+
+
+@only_sqlite
+def test_an_older_backup_that_cannot_be_removed_is_said_and_the_new_one_told(
+    dcc: Dcc, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sets = dcc.root / "sets"
+    first, remove = dcc.json("backup", sets)["directory"], shutil.rmtree
+
+    def failing(path: Path, **named: Any) -> None:
+        if str(path) == first:
+            raise PermissionError(errno.EPERM, "Operation not permitted", first)
+        remove(path, **named)
+
+    monkeypatch.setattr(shutil, "rmtree", failing)
+    second = dcc("backup", sets, "--keep", 1, exit_code=1)
+    assert second.stdout.startswith(f"Backed up to {sets}/dcc-")
+    assert f"The older backup {first} could not be removed: Operation not permitted. Remove what" in second.stderr
+    (Path(first) / "manifest.json").write_text("{}")
+    told = dcc.json("backup", sets, "--keep", 2, exit_code=1)
+    assert told["removed"] == []
+    assert told["not_removed"] == [{"directory": first, "reason": "Operation not permitted"}]
 
 
 @only_sqlite
