@@ -10,6 +10,7 @@ import signal
 import sqlite3
 import stat
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,20 @@ def test_secrets_are_in_a_set_only_as_access_keys_and_not_at_all_without_secrets
     with target.tracker.connect() as connection:
         keys = connection.exec_driver_sql("SELECT accesskey FROM file_source ORDER BY id").scalars().all()
     assert keys == ["env:LEFT_OUT_OF_BACKUP", "env:HARWELL", ""]
+
+
+def test_what_only_looks_like_a_reference_is_left_out_as_a_secret(new_store: MakeStore, tmp_path: Path) -> None:
+    store = new_store("sqlite").init()
+    centre = seed_centre(store.tracker)
+    references = ["env:A", "file:/a/Key:", "key:/a", "key:/a?passphrase=env:A", "key:/a?passphrase=file:/b"]
+    secrets = [f"Key:{SECRET}", f"ENV:{SECRET}", f"File:{SECRET}", f"key:/a?passphrase={SECRET}", f" env:{SECRET}"]
+    for accesskey in [*references, *secrets]:
+        seed_source(store.tracker, centre, protocol="sftp", accesskey=accesskey)
+    made = make_backup(store.tracker, store.qc, store.settings, tmp_path / "sets", Wanted(with_secrets=False))
+    with closing(sqlite3.connect(made.directory / "tracker.db")) as file:
+        kept = [key for (key,) in file.execute("SELECT accesskey FROM file_source ORDER BY id")]
+    assert kept == [*references, *["env:LEFT_OUT_OF_BACKUP"] * len(secrets)]
+    assert SECRET.encode() not in (made.directory / "tracker.db").read_bytes()
 
 
 @only_mariadb
