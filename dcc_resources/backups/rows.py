@@ -172,6 +172,9 @@ def last_ids(connection: Connection, database: Database) -> dict[str, int]:
     if connection.dialect.name not in MYSQL_FAMILY:
         found = connection.exec_driver_sql("SELECT name, seq FROM sqlite_sequence").all()
     else:
+        if not getattr(connection.dialect, "is_mariadb", False):
+            # MySQL answers with what it looked up a day ago at most.
+            connection.exec_driver_sql("SET SESSION information_schema_stats_expiry = 0")
         found = connection.exec_driver_sql(
             "SELECT table_name, auto_increment - 1 FROM information_schema.tables "
             "WHERE table_schema = DATABASE() AND auto_increment IS NOT NULL"
