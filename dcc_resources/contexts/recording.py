@@ -115,7 +115,7 @@ def _after(row: Row[Any] | None, change: Change) -> tuple[ContextEvent | None, d
         raise InternalFaultError(
             f"The data context {row and row.id} would have {after[0]} measurements. Report this as a fault."
         )
-    event = what_happened(before, after)
+    event = what_happened(before, after, some_went=any(number < 0 for number in change.parts.values()))
     if event is None:
         return None, {}
     data_state = after_data(ContextState.NO_DATA if row is None else ContextState(row.data_state), event)

@@ -17,16 +17,16 @@ SETTLED: Final = (ContextState.QC_DONE, ContextState.NO_DATA)
 _PRECEDENCE: Final = {state: place for place, state in enumerate(ContextState)}
 
 
-def what_happened(before: tuple[int, int], after: tuple[int, int]) -> ContextEvent | None:
+def what_happened(before: tuple[int, int], after: tuple[int, int], *, some_went: bool) -> ContextEvent | None:
     """What became of data, by the number of measurements and the sum of their fingerprints; None if they are the same.
 
-    Data that were replaced by more count as added to, by fewer as removed.
+    Data of which some went while others came have changed, unless they are fewer than before: these were removed.
     """
     if after == before:
         return None
-    if after[0] == before[0]:
-        return ContextEvent.DATA_CHANGED
-    return ContextEvent.DATA_ADDED if after[0] > before[0] else ContextEvent.DATA_REMOVED
+    if after[0] < before[0]:
+        return ContextEvent.DATA_REMOVED
+    return ContextEvent.DATA_CHANGED if some_went or after[0] == before[0] else ContextEvent.DATA_ADDED
 
 
 def after_data(data_state: ContextState, event: ContextEvent) -> ContextState:

@@ -154,6 +154,16 @@ def test_the_state_is_the_worst_that_happened_since_somebody_was_done(
     assert state == after
 
 
+def test_what_went_is_not_hidden_by_what_came_at_the_same_time(qc_database: Engine) -> None:
+    submit(qc_database, Action.ADD, experiment("E1", value="1"), experiment("E2", value="2"))
+    build_contexts(qc_database)
+    set_state(qc_database, ContextState.QC_DONE)
+    submit(qc_database, Action.DELETE, experiment("E1", value="1"))
+    submit(qc_database, Action.ADD, experiment("E3", value="3"), experiment("E4", value="4"))
+    build_contexts(qc_database)
+    assert states_of(qc_database) == {("", ""): (3, "datachanged")}
+
+
 def test_history_tells_every_change_with_its_document(qc_database: Engine) -> None:
     first = submit(qc_database, Action.ADD, experiment("E1", value="1")).document_id
     build_contexts(qc_database)
