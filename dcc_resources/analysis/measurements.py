@@ -29,6 +29,7 @@ from dcc_resources.qc_database.models import (
     ProcedureRun,
     Specimen,
 )
+from dcc_resources.qc_database.versions import same_text
 from dcc_resources.qc_database.vocabulary import EntityKind, Validity
 
 __all__ = ["MeasurementFilter", "iterate_measurements", "load_measurements"]
@@ -200,7 +201,7 @@ class _Joined:
         statement = select(*columns).select_from(self.measurement).join(_RUN, _RUN.c.id == own.procedure_run_id)
         for kind, table in _OWNERS.items():
             statement = statement.outerjoin(table, (_RUN.c.owner_kind == kind.value) & (table.c.id == _RUN.c.owner_id))
-        same_animal = (_SPECIMEN.c.centre == own.centre) & (_SPECIMEN.c.specimen_id == own.specimen_id)
+        same_animal = (_SPECIMEN.c.centre == own.centre) & same_text(_SPECIMEN.c.specimen_id, own.specimen_id)
         statement = statement.outerjoin(_SPECIMEN, same_animal & is_specimen_current)
         statement = statement.join(_DOCUMENT, _DOCUMENT.c.id == _RUN.c.document_id)
         if past is None:

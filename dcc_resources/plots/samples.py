@@ -30,6 +30,7 @@ from dcc_resources.qc_database.models import (
     ReferenceSnapshot,
     Specimen,
 )
+from dcc_resources.qc_database.versions import same_text
 from dcc_resources.qc_database.vocabulary import EntityKind, MeasurementType, Validity
 
 MOST_VALUES: Final = 20_000
@@ -195,7 +196,7 @@ def _values(wanted: ColumnElement[bool]) -> Select[Any]:
     )
     for kind, table in _OWNERS.items():
         statement = statement.outerjoin(table, and_(_RUN.c.owner_kind == kind.value, table.c.id == _RUN.c.owner_id))
-    same_animal = (_SPECIMEN.c.centre == own.centre) & (_SPECIMEN.c.specimen_id == own.specimen_id)
+    same_animal = (_SPECIMEN.c.centre == own.centre) & same_text(_SPECIMEN.c.specimen_id, own.specimen_id)
     statement = statement.outerjoin(_SPECIMEN, same_animal & _SPECIMEN.c.is_current)
     owners = _OWNERS.values()
     return statement.where(

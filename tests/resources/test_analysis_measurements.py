@@ -16,7 +16,7 @@ from dcc_resources.analysis.columns import COLUMNS, PANDAS_TYPES
 from dcc_resources.analysis.measurements import MeasurementFilter, iterate_measurements, load_measurements
 from dcc_resources.errors import ConfigurationError, NotFoundError
 from dcc_resources.naming import Action
-from tests.resources.analysis_data import ANIMALS, FIRST_DAY, WEEKS, WEIGHT, fill
+from tests.resources.analysis_data import ANIMALS, FIRST_DAY, WEEKS, WEIGHT, animal, fill
 from tests.resources.qc_documents import apply, line
 from tests.resources.qc_documents import experiment as plain_experiment
 
@@ -98,6 +98,17 @@ def test_only_what_was_judged_valid_comes_unless_more_is_wanted(filled: Engine) 
     apply(filled, Action.ADD, plain_experiment("new", ("H1",)), centre="H")
     assert len(load_measurements(filled)) == len(valid)
     assert load_measurements(filled, ALL)["is_valid"].isna().sum() == 1
+
+
+def test_an_animal_whose_name_ends_in_blanks_is_another_animal(filled: Engine) -> None:
+    there = len(load_measurements(filled, ALL))
+    apply(filled, Action.ADD, animal("H", 3)._replace(specimen_id="H3 ", colony_id="C2"), centre="H")
+    apply(filled, Action.ADD, plain_experiment("of the other", ("H3 ",)), centre="H")
+    assert len(load_measurements(filled, ALL)) == there + 1
+    for past in (None, 10):
+        found = load_measurements(filled, MeasurementFilter(centre="H", only_valid=False, as_of_document=past))
+        assert set(found["colony_id"][found["specimen_id"] == "H3"]) == {"C1"}
+        assert found["colony_id"][found["specimen_id"] == "H3 "].tolist() == ["C2"]
 
 
 def test_any_past_can_be_asked_for(filled: Engine) -> None:

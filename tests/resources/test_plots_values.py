@@ -39,6 +39,7 @@ from tests.resources.plot_data import (
     weighed,
 )
 from tests.resources.qc_contexts import submit
+from tests.resources.qc_documents import specimen
 
 
 def taken_of(connection: Connection, parameter_id: str = WEIGHT, **options: object) -> Taken:
@@ -78,6 +79,17 @@ def test_only_current_valid_numbers_in_one_unit_are_drawn(qc_database: Engine) -
     assert sorted(numbers)[-1] == 25
     assert 20.1 not in numbers
     assert taken.other_units == {"kg": 1}
+
+
+def test_an_animal_whose_name_ends_in_blanks_is_another_animal(qc_database: Engine) -> None:
+    submit(qc_database, Action.ADD, specimen("A1", gender="female"), specimen("A1 ", gender="male"))
+    submit(qc_database, Action.ADD, weighed("A1", "20"), weighed("A1 ", "25", day=FIRST_DAY.replace(day=3)))
+    with qc_database.connect() as connection:
+        values = sample_of_centre(connection, WEIGHT, "H").values
+    assert [(value.specimen_id, value.number, value.gender) for value in values] == [
+        ("A1", 20, "female"),
+        ("A1 ", 25, "male"),
+    ]
 
 
 def test_other_centres_stand_beside_the_one_that_is_meant(qc_database: Engine) -> None:

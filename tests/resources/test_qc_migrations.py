@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import Column, Connection, Engine, MetaData, insert, text
+from sqlalchemy import Column, Connection, Engine, MetaData, insert, inspect, text
 
 from dcc_resources.databases.schema import init_database
 from dcc_resources.qc_database.database import QC_DATABASE, init_qc_database, open_qc_database
@@ -19,18 +19,25 @@ from dcc_resources.qc_database.migrations import HEAD, REVISIONS, VERSIONS
 from dcc_resources.qc_database.models import QcBase
 from dcc_resources.settings import Settings
 from dcc_resources.tracker.models import utc_now
+from tests.databases import only_mariadb
 
 JUDGED = [None, True, False]
 """What the rules may have said of an entity."""
 ENTITIES = ("specimen", "experiment", "line", "housing")
 
 
+def _make(engine: Engine, revisions: Sequence[str], folder: Path) -> None:
+    """A QC database as the version of the platform made it whose revisions these were."""
+    for revision in revisions:
+        shutil.copy(next(VERSIONS.glob(f"{revision}_*.py")), folder)
+    init_database(engine, replace(QC_DATABASE, revisions=tuple(revisions), versions=folder))
+
+
 @pytest.fixture
 def first(qc_settings: Settings, tmp_path: Path) -> Iterator[Engine]:
     """A QC database as the first version of the platform made it, with entities that were judged in all ways."""
     engine = open_qc_database(qc_settings)
-    shutil.copy(VERSIONS / "0001_initial.py", tmp_path)
-    init_database(engine, replace(QC_DATABASE, revisions=REVISIONS[:1], versions=tmp_path))
+    _make(engine, REVISIONS[:1], tmp_path)
     with engine.begin() as connection:
         _fill(connection)
     yield engine
@@ -56,6 +63,11 @@ def _value(column: Column[Any], number: int) -> object:
     return "x" if column.type.python_type is str else number
 
 
+def _views(engine: Engine) -> dict[str, str | None]:
+    inspector = inspect(engine)
+    return {name: inspector.get_view_definition(name) for name in inspector.get_view_names()}
+
+
 @pytest.mark.parametrize("broken_off", [False, True])
 def test_what_the_rules_said_of_entities_is_kept_when_it_becomes_a_number(first: Engine, broken_off: bool) -> None:
     """Also where an upgrade broke off half-way, as it can on MariaDB."""
@@ -75,3 +87,22 @@ def test_what_the_rules_said_of_entities_is_kept_when_it_becomes_a_number(first:
         for view in ("current_specimen", "current_experiment"):
             said = connection.execute(text(f"SELECT is_valid FROM {view} ORDER BY id")).scalars().all()
             assert said == JUDGED, view
+
+
+@only_mariadb
+@pytest.mark.parametrize("broken_off", [False, True])
+def test_the_view_of_measurements_tells_animals_by_all_of_their_names(
+    qc_settings: Settings, tmp_path: Path, broken_off: bool
+) -> None:
+    """Also where an upgrade broke off between dropping it and making it anew."""
+    engine = open_qc_database(qc_settings)
+    _make(engine, REVISIONS[:2], tmp_path)
+    before = _views(engine)
+    if broken_off:
+        with engine.begin() as connection:
+            connection.execute(text("DROP VIEW current_measurement"))
+    assert init_qc_database(engine).from_revision == "0002"
+    changed = {name: query for name, query in _views(engine).items() if query != before[name]}
+    assert list(changed) == ["current_measurement"]
+    assert "length(s.specimen_id)" in str(changed["current_measurement"]).replace("`", "").lower()
+    engine.dispose()

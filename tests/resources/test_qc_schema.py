@@ -26,7 +26,7 @@ from dcc_resources.qc_database.database import (
     run_writing,
     writing,
 )
-from dcc_resources.qc_database.migrations import HEAD
+from dcc_resources.qc_database.migrations import HEAD, REVISIONS
 from dcc_resources.qc_database.models import QcBase
 from dcc_resources.settings import Settings
 from dcc_resources.tracker.database import init_tracker, open_tracker
@@ -149,8 +149,8 @@ def test_a_database_that_is_missing_or_of_another_version_is_refused(
         require_current(engine)
     init_qc_database(engine)
     with monkeypatch.context() as patched:
-        patched.setattr(database, "QC_DATABASE", replace(QC_DATABASE, revisions=("0001", "0002", "0003")))
-        with pytest.raises(QcDatabaseOutdatedError, match=r"The QC database .*0002.*0003.*dcc init"):
+        patched.setattr(database, "QC_DATABASE", replace(QC_DATABASE, revisions=(*REVISIONS, "9998")))
+        with pytest.raises(QcDatabaseOutdatedError, match=rf"The QC database .*{HEAD}.*9998.*dcc init"):
             require_current(engine)
     with engine.begin() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
@@ -317,6 +317,13 @@ class TestViews:
         query = "SELECT specimen_id, value FROM current_metadata ORDER BY id"
         assert [row["specimen_id"] for row in _rows(seeded, query)] == ["m1", None, None, None]
 
+    def test_an_animal_whose_name_ends_in_blanks_is_another_animal(self, seeded: Engine) -> None:
+        with writing(seeded) as connection:
+            other = _specimen(3, specimen_id="m1 ", colony_id="MBLANK", is_current=True)
+            connection.execute(insert(models.Specimen), other)
+        query = "SELECT id, colony_id FROM current_measurement WHERE id IN (1, 4) ORDER BY id"
+        assert [tuple(row.values()) for row in _rows(seeded, query)] == [(1, "MABC"), (4, "MLINE")]
+
     @pytest.mark.parametrize("column", ["parameter_id", "specimen_id"])
     def test_the_measurements_of_a_parameter_or_specimen_are_found_by_an_index(
         self, seeded: Engine, column: str
@@ -332,6 +339,7 @@ class TestViews:
             keys = {row["table"]: row["key"] for row in _rows(seeded, f"EXPLAIN {query}")}
             assert keys["m"] == index
             assert keys["r"] == keys["e"] == "PRIMARY"
+            assert keys["s"] == "ix_specimen_centre_specimen_id_is_current"
 
 
 @pytest.fixture
