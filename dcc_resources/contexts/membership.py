@@ -26,7 +26,7 @@ from sqlalchemy import (
 )
 
 from dcc_resources.contexts.given_runs import Given, of_runs
-from dcc_resources.contexts.touched import same_length
+from dcc_resources.contexts.touched import own_strain, same_length
 from dcc_resources.databases.number_lists import (
     as_json,
     listed,
@@ -116,7 +116,7 @@ def genotype_of(specimen: Any) -> ColumnElement[str]:
 
 def strain_of(specimen: Any, colony: Any) -> ColumnElement[str]:
     """The strain of a row of `specimen` with what is known of its colony."""
-    return func.coalesce(func.nullif(func.rtrim(specimen.c.strain_id), UNKNOWN), _known(colony.c.strain_id))
+    return func.coalesce(own_strain(specimen), _known(colony.c.strain_id))
 
 
 def of_snapshot(colony: Any, colony_id: ColumnElement[Any], colonies: int | ColumnElement[Any]) -> ColumnElement[bool]:

@@ -262,7 +262,7 @@ def runs_by_colony(connection: Connection) -> list[int]:
     line = Line.__table__
     of_line = and_(_RUN.c.owner_kind == EntityKind.LINE.value, _RUN.c.owner_id == line.c.id)
     lines = select(_RUN.c.id).select_from(line).join(_RUN, of_line).where(line.c.is_current)
-    unnamed = _SPECIMEN.c.strain_id.is_(None) & _SPECIMEN.c.is_current
+    unnamed = own_strain(_SPECIMEN).is_(None) & _SPECIMEN.c.is_current
     about = _experiments_about(select(_RUN.c.id).select_from(_SPECIMEN)).where(unnamed)
     return sorted(set(connection.scalars(union_all(lines, about))))
 
@@ -286,6 +286,11 @@ def _experiments_about(of_specimens: Select[Any]) -> Select[Any]:
     )
     named = and_(_NAMED.c.specimen_id == _SPECIMEN.c.specimen_id, same_length(_NAMED, _SPECIMEN))
     return of_specimens.join(_NAMED, named).join(_EXPERIMENT, there).join(_RUN, owned)
+
+
+def own_strain(specimen: Any) -> ColumnElement[str | None]:
+    """The strain that a specimen itself names; null where that is nothing but blanks, as where it is missing."""
+    return func.nullif(func.rtrim(specimen.c.strain_id), "")
 
 
 def same_length(one: Any, other: Any) -> ColumnElement[bool]:

@@ -198,6 +198,17 @@ def test_strains_follow_the_reference_data_of_colonies(qc_database: Engine) -> N
     assert_contexts_are_right(qc_database)
 
 
+def test_a_strain_of_nothing_but_blanks_is_that_of_the_colony(qc_database: Engine) -> None:
+    submit(qc_database, Action.ADD, specimen("S1", strain_id=""), specimen("S2", strain_id="  "))
+    submit(qc_database, Action.ADD, experiment("E1", ["S1"]), experiment("E2", ["S2"]))
+    know_colonies(qc_database, C1="MGI:1")
+    build_contexts(qc_database)
+    assert states_of(qc_database) == {("C1", "MGI:1"): (2, "dataadded")}
+    know_colonies(qc_database, C1="MGI:2")
+    build_contexts(qc_database)
+    assert states_of(qc_database) == {("C1", "MGI:1"): (0, "dataremoved"), ("C1", "MGI:2"): (2, "dataadded")}
+
+
 def test_a_build_tells_what_it_came_to(qc_database: Engine) -> None:
     submit(qc_database, Action.ADD, experiment("E1", value="1"), experiment("E2", value="2"), line("C1"))
     submit(qc_database, Action.ADD, experiment("E1"), centre="J")
