@@ -92,9 +92,11 @@ def count_weeks(qc: Connection, centre: str, key: ZipKey | None) -> Weeks | None
     if not days:
         return None
     last = _monday(max(new or days))
-    first = max(_monday(min(days)), last - (MOST_WEEKS - 1) * _WEEK)
+    # Nothing is taken from the last week: a date may be of the first year that there is.
+    drawn = min((last - _monday(min(days))) // _WEEK + 1, MOST_WEEKS)
+    first = last - (drawn - 1) * _WEEK
     all_of, new_of = _by_week(days), _by_week(new)
-    weeks = [first + number * _WEEK for number in range((last - first) // _WEEK + 1)]
+    weeks = [first + number * _WEEK for number in range(drawn)]
     counted = tuple(Week(week, all_of.get(week, 0) - new_of.get(week, 0), new_of.get(week, 0)) for week in weeks)
     inside = sum(week.earlier + week.new for week in counted)
     return Weeks(centre, key, counted, sum(days.values()) - inside)

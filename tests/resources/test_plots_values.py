@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from datetime import timedelta
+from datetime import date, timedelta
 
 import numpy as np
 import pytest
@@ -240,6 +240,19 @@ def test_experiments_are_counted_by_week(qc_database: Engine) -> None:
         for day, number in zip((1, 8, 15, 22), weights, strict=True)
     ]
     assert (counted.outside, len(later.weeks), later.outside) == (0, MOST_WEEKS, 1)
+
+
+def test_experiments_of_the_first_and_last_days_of_the_calendar_are_counted(qc_database: Engine) -> None:
+    submit_new(qc_database, weighed("A1", "21", day=date.min), weighed("A2", "21", day=date(1, 3, 1)))
+    with qc_database.connect() as connection:
+        first = count_weeks(connection, "H", NEW)
+    submit(qc_database, Action.ADD, weighed("A1", "21", day=date.max))
+    with qc_database.connect() as connection:
+        last = count_weeks(connection, "H", None)
+    assert first is not None
+    assert last is not None
+    assert (first.weeks[0].first, first.weeks[0].new, first.weeks[-1].new, first.outside) == (date.min, 1, 1, 0)
+    assert (len(last.weeks), last.weeks[-1].earlier, last.outside) == (MOST_WEEKS, 1, 2)
 
 
 @only_sqlite
