@@ -34,6 +34,8 @@ MOST_REPORTS: Final = 200
 MOST_SECONDS: Final = 120.0
 """For which a session goes on making reports; one that was begun is finished."""
 _MOST_PICTURES: Final = 4
+_MOST_IN_A_ROW: Final = 5
+"""Reports that cannot be made, one after the other, until what they have in common is taken for the reason."""
 _SUFFIXES: Final = (".html", ".json")
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,150}")
 _DAY_SECONDS: Final = 86_400
@@ -80,60 +82,82 @@ def json_text(report: Report, catalogue: Catalogue) -> str:
 def write_reports(tracker: Engine, settings: Settings, session_id: int) -> list[str]:
     """Keep the reports of a session that has ended, as DCC_SUBMISSION_REPORTS says; sentences on what came of it.
 
-    At most `MOST_REPORTS`, and for `MOST_SECONDS`; what is left out is said. Raises nothing: what the session did
-    stands, with or without reports, also where a DCC's own template meets a fault.
+    At most `MOST_REPORTS`, and for `MOST_SECONDS`; what is left out is said, and one that cannot be made costs no
+    other. Raises nothing: what the session did stands, with or without reports, also where a DCC's own template meets
+    a fault.
     """
     if settings.submission_reports == "none":
         return []
     try:
-        written, wanted = _write_all(tracker, settings, session_id)
-    except (DccError, SQLAlchemyError, OSError) as error:
-        what = str(error) if isinstance(error, DccError) else f"a database or disk failed ({type(error).__name__})"
-        log.warning("Submission reports of session %s were not all kept: %s", session_id, what)
-        return [f"The submission reports of session {session_id} were not all kept: {what}"]
+        written, wanted, faults = _write_all(tracker, settings, session_id)
     except Exception as error:
-        log.exception("Submission reports of session %s met a fault", session_id)
-        return [
-            f"The submission reports of session {session_id} were not all kept: {type(error).__name__}. Look at the "
-            "templates in DCC_TEMPLATES_DIRECTORY, if any; else it is a fault of the platform: report it with the log."
-        ]
-    if not wanted:
-        return []
-    left = wanted - written
-    more = f"; {left:,} more on demand: dcc report" if left else ""
-    return [f"Kept {written:,} submission reports in {reports_directory(settings)}{more}."]
+        written, wanted, faults = 0, 0, [_tell(session_id, error)]
+    said = []
+    if written or (wanted and not faults):
+        left = wanted - written - len(faults)
+        more = f"; {left:,} more on demand: dcc report" if left else ""
+        said.append(f"Kept {written:,} submission reports in {reports_directory(settings)}{more}.")
+    if faults:
+        others = f" {len(faults) - 1:,} more failed; see the log." if len(faults) > 1 else ""
+        said.append(f"The submission reports of session {session_id} were not all kept: {faults[0]}{others}")
+    return said
 
 
-def _write_all(tracker: Engine, settings: Settings, session_id: int) -> tuple[int, int]:
-    """Write the reports that a session is to keep; how many were written, and how many there would be."""
+def _tell(session_id: int, error: Exception, key: ZipKey | None = None) -> str:
+    """Log why reports, or that of a zip action, are not kept; the same as a sentence."""
+    of_zip = f"{key}: " if key is not None else ""
+    if isinstance(error, DccError | SQLAlchemyError | OSError):
+        is_known = isinstance(error, DccError)
+        what = of_zip + (str(error) if is_known else f"a database or disk failed ({type(error).__name__}).")
+        log.warning("Submission reports of session %s were not all kept: %s", session_id, what)
+        return what
+    log.error("Submission reports of session %s met a fault: %s", session_id, key or "all", exc_info=error)
+    return (
+        f"{of_zip}{type(error).__name__}. Look at the templates in DCC_TEMPLATES_DIRECTORY, if any; else it is a fault "
+        "of the platform: report it with the log."
+    )
+
+
+def _write_all(tracker: Engine, settings: Settings, session_id: int) -> tuple[int, int, list[str]]:
+    """Write the reports that a session is to keep; how many were written, how many there would be, and what failed."""
+    began = time.monotonic()
+    keys = _wanted(tracker, settings, session_id)
+    written = in_a_row = 0
+    faults: list[str] = []
+    if not keys:
+        return 0, 0, faults
+    with qc_at_hand(settings) as (qc, missing), tracker.connect() as connection:
+        for key in keys[:MOST_REPORTS]:
+            if time.monotonic() - began > MOST_SECONDS or in_a_row == _MOST_IN_A_ROW:
+                break
+            try:
+                _write(connection, qc, missing, key, settings)
+                written += 1
+                in_a_row = 0
+            except Exception as error:
+                faults.append(_tell(session_id, error, key))
+                in_a_row += 1
+            # What is read for the next one is as it is then, and no transaction is open for minutes.
+            for read in (connection, qc):
+                if read is not None:
+                    read.rollback()
+    return written, len(keys), faults
+
+
+def _write(tracker: Connection, qc: Connection | None, missing: str | None, key: ZipKey, settings: Settings) -> None:
     from dcc_resources.languages import load_catalogue
     from dcc_resources.submission_reports.audience import language_of_zip
     from dcc_resources.submission_reports.collecting import collect_submission
     from dcc_resources.submission_reports.page import render_html
 
-    began = time.monotonic()
-    keys = _wanted(tracker, settings, session_id)
-    written = 0
-    if not keys:
-        return 0, 0
-    with qc_at_hand(settings) as (qc, missing), tracker.connect() as connection:
-        for key in keys[:MOST_REPORTS]:
-            if time.monotonic() - began > MOST_SECONDS:
-                break
-            catalogue = load_catalogue(language_of_zip(connection, key), settings)
-            report = collect_submission(
-                connection, qc, key, settings, catalogue=catalogue, most_pictures=_MOST_PICTURES, qc_missing=missing
-            )
-            page = report_path(settings, key)
-            make_reports_directory(page.parent)
-            write_page(page, render_html(report, catalogue, settings))
-            write_page(page.with_suffix(".json"), json_text(report, catalogue))
-            written += 1
-            # What is read for the next one is as it is then, and no transaction is open for minutes.
-            for read in (connection, qc):
-                if read is not None:
-                    read.rollback()
-    return written, len(keys)
+    catalogue = load_catalogue(language_of_zip(tracker, key), settings)
+    report = collect_submission(
+        tracker, qc, key, settings, catalogue=catalogue, most_pictures=_MOST_PICTURES, qc_missing=missing
+    )
+    page = report_path(settings, key)
+    make_reports_directory(page.parent)
+    write_page(page, render_html(report, catalogue, settings))
+    write_page(page.with_suffix(".json"), json_text(report, catalogue))
 
 
 def make_reports_directory(directory: Path) -> None:

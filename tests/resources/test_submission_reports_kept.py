@@ -8,6 +8,7 @@ import os
 import time
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import Engine, insert, select
@@ -22,7 +23,7 @@ from dcc_resources.qc_database.vocabulary import Severity
 from dcc_resources.retention.cleaning import clean, look_over
 from dcc_resources.retention.rules import Policy
 from dcc_resources.settings import Settings
-from dcc_resources.submission_reports import kept
+from dcc_resources.submission_reports import collecting, kept
 from dcc_resources.submission_reports.collecting import MOST_CAUSES, collect_submission
 from dcc_resources.submission_reports.kept import (
     qc_at_hand,
@@ -101,6 +102,49 @@ def test_reports_that_cannot_be_kept_fail_no_session(desk: Desk, caplog: pytest.
     assert "were not all kept" in said
     assert "cannot be made" in said
     assert "were not all kept" in caplog.text
+
+
+def test_a_report_that_cannot_be_made_costs_no_other(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    write_reports(desk.data.tracker, desk.data.settings, 1)
+    every = kept_files(desk)
+    bad = ZipKey(Action.ADD, UNREADABLE.partition("/")[2])
+    page = report_path(desk.data.settings, bad)
+    for name in every:
+        (desk.data.settings.home / "reports" / name).unlink()
+
+    def collect(*given: Any, **options: Any) -> SubmissionReport:
+        if given[2] == bad:
+            raise OverflowError("date value out of range")
+        return collect_submission(*given, **options)
+
+    monkeypatch.setattr(collecting, "collect_submission", collect)
+    kept_others, said = write_reports(desk.data.tracker, desk.data.settings, 1)
+    assert set(every) - set(kept_files(desk)) == {f"add/{page.name}", f"add/{page.with_suffix('.json').name}"}
+    assert kept_others.startswith(f"Kept {len(every) // 2 - 1} submission reports in ")
+    assert "on demand" not in kept_others
+    assert f"were not all kept: {bad}: OverflowError. " in said
+    assert "date value out of range" in caplog.text
+
+
+def test_reports_of_which_none_can_be_made_are_not_all_tried(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(kept, "_MOST_IN_A_ROW", 2)
+    tried: list[ZipKey] = []
+
+    def collect(*given: Any, **_options: Any) -> SubmissionReport:
+        tried.append(given[2])
+        raise ConfigurationError("No.")
+
+    monkeypatch.setattr(collecting, "collect_submission", collect)
+    (said,) = write_reports(desk.data.tracker, desk.data.settings, 1)
+    assert len(tried) == 2
+    assert said == (
+        f"The submission reports of session 1 were not all kept: {tried[0]}: No. 1 more failed; see the log."
+    )
+    assert f"{tried[1]}: No." in caplog.text
 
 
 def test_a_template_of_a_dcc_s_own_that_meets_a_fault_fails_no_session(
