@@ -123,9 +123,16 @@ class _Reading:
         value = answer.get(name)
         if value is None:
             return None
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        if isinstance(value, bool) or not isinstance(value, int | float):
             raise self.fault(address, f"{name} is {value!r}, which is no number")
-        return float(value)
+        try:
+            number = float(value)
+        except OverflowError as error:
+            digits = len(str(abs(value)))
+            raise self.fault(address, f"{name} has {digits:,} digits, which is more than is held") from error
+        if not math.isfinite(number):
+            raise self.fault(address, f"{name} is {value!r}, which is no number")
+        return number
 
     def in_use(self, address: str, answer: _Answer) -> bool:
         active = self.flag(address, answer, "isActive", otherwise=True)

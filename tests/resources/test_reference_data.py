@@ -140,6 +140,7 @@ def _set(address: str, name: str, value: object) -> Change:
         (_set("parameter/1", "isRequired", "yes"), "isRequired is 'yes'"),
         (_set("parameter/1", "qcMin", "low"), "qcMin is 'low'"),
         (_set("parameter/1", "qcMin", float("nan")), "qcMin is nan"),
+        (_set("parameter/1", "qcMax", -(10**400)), "qcMax has 401 digits"),
         (_set("parameter/1", "unit", 99), "unit is 99"),
         (_set("option/1", "name", " "), "name is ' '"),
         (_set("paramontologyoption/2", "ontologyTermId", None), "ontologyTermId"),

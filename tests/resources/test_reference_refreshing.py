@@ -228,6 +228,10 @@ def test_answers_that_name_what_is_not_there_or_have_another_shape_change_nothin
     answers["procedure/3"]["parameterCollection"] = {"1": 2}
     server.pages |= api_pages(answers)
     assert "parameterCollection is no list" in one(qc_database, from_server, "impress").message
+    answers["procedure/3"]["parameterCollection"] = [1, 2]
+    answers["parameter/1"]["qcMax"] = 10**400
+    server.pages |= api_pages(answers)
+    assert "qcMax has 401 digits" in one(qc_database, from_server, "impress").message
     assert in_use(qc_database) == ids
 
 
