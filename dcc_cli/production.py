@@ -62,6 +62,7 @@ def _require_production(settings: Settings) -> tuple[URL, URL, URL]:
     from sqlalchemy.exc import ArgumentError
 
     from dcc_resources.databases.columns import MYSQL_FAMILY
+    from dcc_resources.databases.grants import server_of
 
     urls: list[URL] = []
     for variable, name, secret in (
@@ -80,7 +81,7 @@ def _require_production(settings: Settings) -> tuple[URL, URL, URL]:
                 f"mysql://user:password@host/{name}."
             )
         urls.append(url)
-    if len({(url.host, url.port, url.database) for url in urls}) < len(urls):
+    if len({(server_of(url), url.database) for url in urls}) < len(urls):
         raise ConfigurationError(
             "DCC_TRACKER_URL, DCC_QC_URL and DCC_DAGSTER_URL name the same database twice. Name three databases; they "
             "may be on one server."

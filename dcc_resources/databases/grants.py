@@ -42,12 +42,12 @@ def grant_statements(tracker: URL, qc: URL, dagster: URL, client_host: str = "%"
     servers come under a comment that names the server.
     """
     databases = {"tracker": tracker, "qc": qc, "dagster": dagster}
-    servers = list(dict.fromkeys(_server(url) for url in databases.values()))
+    servers = list(dict.fromkeys(server_of(url) for url in databases.values()))
     lines: list[str] = []
     for server in servers:
         if len(servers) > 1:
             lines += [f"-- On the server {server}:", ""]
-        here = {kind: url for kind, url in databases.items() if _server(url) == server}
+        here = {kind: url for kind, url in databases.items() if server_of(url) == server}
         lines += _statements(here, client_host)
     lines += [
         "-- The accounts are locked. Give each that is used a password of its own:",
@@ -74,8 +74,9 @@ def _statements(databases: Mapping[str, URL], client_host: str) -> Iterator[str]
         yield ""
 
 
-def _server(url: URL) -> str:
-    return f"{url.host or 'localhost'}:{url.port or 3306}"
+def server_of(url: URL) -> str:
+    """The server of a database, by name and port: the same however a URL spells it."""
+    return f"{(url.host or 'localhost').lower()}:{url.port or 3306}"
 
 
 def _user(name: str, host: str) -> str:

@@ -192,6 +192,10 @@ def test_production_needs_three_databases_on_a_server(bare_dcc: Dcc, missing: st
     bare_dcc.environment[missing] = "mysql://dcc:secret@127.0.0.1:1/dcc_qc_url"
     if missing != "DCC_QC_URL":
         assert "the same database twice" in bare_dcc.error("init", "--production", exit_code=2)
+        bare_dcc.environment["DCC_QC_URL"] = "mariadb://dcc:secret@DB.example.org/one"
+        for same in ("mysql://dcc:secret@db.example.org:3306/one", "mariadb://other:secret@db.example.org/one"):
+            bare_dcc.environment[missing] = same
+            assert "the same database twice" in bare_dcc.error("init", "--production", exit_code=2)
     assert not (Path(bare_dcc.environment["DCC_HOME"]) / "dagster").exists()
 
 
