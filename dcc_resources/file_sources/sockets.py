@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import queue
 import socket
 import threading
@@ -29,7 +30,12 @@ def open_socket(label: str, endpoint: Endpoint, timeout: float) -> socket.socket
         remaining = deadline - time.monotonic()
         if remaining <= 0:
             break
-        attempt = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            attempt = socket.socket(family, socket.SOCK_STREAM)
+        except OSError as error:
+            # A kernel without IPv6, or too many open files. What another address answered says more.
+            failure = failure or error
+            continue
         try:
             attempt.settimeout(remaining / (len(addresses) - index))
             attempt.connect(address)
@@ -47,6 +53,11 @@ def open_socket(label: str, endpoint: Endpoint, timeout: float) -> socket.socket
         raise SourceTimeoutError(
             f"{label}: no connection to {where} within {timeout:g} seconds. Check the host name and port, that the "
             "server is up and that no firewall stands between; DCC_CONNECT_TIMEOUT sets the limit."
+        ) from failure
+    if failure.errno in {errno.EMFILE, errno.ENFILE}:
+        raise SourceUnreachableError(
+            f"{label}: no connection to {where} ({failure.strerror}). "
+            "Raise the limit of open files of the machine on which this runs (ulimit -n)."
         ) from failure
     raise SourceUnreachableError(
         f"{label}: no connection to {where} ({failure.strerror or failure}). "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import errno
 import ftplib
 import hmac
 import os
@@ -11,13 +12,19 @@ import socket
 import subprocess
 from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
-from dcc_resources.errors import ConfigurationError, ListingFailedError, TransferFailedError
+from dcc_resources.errors import (
+    ConfigurationError,
+    ListingFailedError,
+    SourceUnreachableError,
+    TransferFailedError,
+)
 from dcc_resources.file_sources import listing
 from dcc_resources.file_sources.access import Endpoint, parse_hostname, resolve_accesskey
 from dcc_resources.file_sources.base import ActionListing, Block, ListedFile
@@ -28,14 +35,76 @@ from dcc_resources.file_sources.host_keys import HostKey, known_host_keys
 from dcc_resources.file_sources.listing import Entry, EntryKind, gather
 from dcc_resources.file_sources.md5_sidecar import parse_md5
 from dcc_resources.file_sources.remote_names import join_base, printable, raw
+from dcc_resources.file_sources.sockets import open_socket
 from dcc_resources.naming import Action
 from dcc_resources.redaction import redact
 from dcc_resources.settings import load_settings
+from tests.ports import free_port
 from tests.servers import server_program
 
 MD5 = "d41d8cd98f00b204e9800998ecf8427e"
 OTHER_MD5 = "0cc175b9c0f1b6a831c399e269772661"
 KEY = "ssh-ed25519 " + base64.b64encode(b"\0\0\0\x0bssh-ed25519" + b"\0\0\0\x20" + b"k" * 32).decode()
+
+
+class TestSockets:
+    """What this machine cannot open is one address less, and never a fault of the platform."""
+
+    @pytest.fixture
+    def resolved(self, monkeypatch: pytest.MonkeyPatch) -> list[tuple[socket.AddressFamily, int]]:
+        """What the host's name resolves to: families, each with the port on this machine."""
+        found: list[tuple[socket.AddressFamily, int]] = []
+        hosts = {socket.AF_INET: "127.0.0.1", socket.AF_INET6: "::1"}
+
+        def look_up(*_: object, **_named: object) -> list[tuple[object, ...]]:
+            return [(family, socket.SOCK_STREAM, 6, "", (hosts[family], port)) for family, port in found]
+
+        monkeypatch.setattr(socket, "getaddrinfo", look_up)
+        return found
+
+    @pytest.fixture
+    def without_ipv6(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        class Socket(socket.socket):
+            def __init__(self, family: int = -1, *more: Any, **named: Any) -> None:
+                if family == socket.AF_INET6:
+                    raise OSError(errno.EAFNOSUPPORT, os.strerror(errno.EAFNOSUPPORT))
+                super().__init__(family, *more, **named)
+
+        monkeypatch.setattr(socket, "socket", Socket)
+
+    @pytest.mark.usefixtures("without_ipv6")
+    def test_without_ipv6_the_other_address_is_taken(self, resolved: list[tuple[socket.AddressFamily, int]]) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            port = listener.getsockname()[1]
+            resolved += [(socket.AF_INET6, port), (socket.AF_INET, port)]
+            open_socket("source", Endpoint("both", port), 2.0).close()
+
+    @pytest.mark.usefixtures("without_ipv6")
+    @pytest.mark.parametrize("families", [[socket.AF_INET6, socket.AF_INET], [socket.AF_INET, socket.AF_INET6]])
+    def test_what_the_other_address_answers_is_what_is_told(
+        self, families: list[socket.AddressFamily], resolved: list[tuple[socket.AddressFamily, int]]
+    ) -> None:
+        port = free_port()
+        resolved += [(family, port) for family in families]
+        with pytest.raises(SourceUnreachableError, match=rf"source: no connection to both port {port} \(Connection"):
+            open_socket("source", Endpoint("both", port), 2.0)
+
+    @pytest.mark.usefixtures("without_ipv6")
+    def test_where_there_is_no_other_address(self, resolved: list[tuple[socket.AddressFamily, int]]) -> None:
+        resolved += [(socket.AF_INET6, 22)]
+        with pytest.raises(SourceUnreachableError, match=r"no connection to six port 22 \(Address family"):
+            open_socket("source", Endpoint("six", 22), 2.0)
+
+    def test_too_many_open_files(
+        self, resolved: list[tuple[socket.AddressFamily, int]], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def refuse(*_: object) -> None:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+        resolved += [(socket.AF_INET, 22)]
+        monkeypatch.setattr(socket, "socket", refuse)
+        with pytest.raises(SourceUnreachableError, match=r"\(Too many open files\)\. Raise the limit of open files"):
+            open_socket("source", Endpoint("host", 22), 2.0)
 
 
 class TestHostNames:

@@ -10,6 +10,10 @@ SENTENCES: Final = (
     # Connections.
     mark("{source}: no connection to {server} ({cause}). Check the host name and port, and that the server is up."),
     mark(
+        "{source}: no connection to {server} ({cause}). Raise the limit of open files of the machine on which this "
+        "runs (ulimit -n)."
+    ),
+    mark(
         "{source}: no connection to {server} within {number} seconds. Check the host name and port, that the server is "
         "up and that no firewall stands between; DCC_CONNECT_TIMEOUT sets the limit."
     ),
@@ -170,6 +174,7 @@ PARTS: Final = (
     mark("Broken pipe"),
     mark("No route to host"),
     mark("Network is unreachable"),
+    mark("Too many open files"),
     mark("Permission denied"),
     mark("No such file or directory"),
     mark("Input/output error"),
