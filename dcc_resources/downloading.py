@@ -31,6 +31,7 @@ from dcc_resources.receiving import Received, Transfer, origin_of, receive
 from dcc_resources.reserve import Reserve
 from dcc_resources.segmented_download import Helpers, Segment
 from dcc_resources.settings import Settings
+from dcc_resources.source_connections import FurtherRefused, SourceConnections
 from dcc_resources.staging import Staging
 from dcc_resources.tracker.reference import Phase
 from dcc_resources.transfer_queue import TransferQueue
@@ -126,7 +127,7 @@ class SourceDownloads:
         self._stopping = threading.Event()
         self._given_up: SourceError | None = None
         self._failures_in_a_row = 0
-        self._connections = 0
+        self._connections = SourceConnections(address.label, lambda: connect(address, settings))
         self._counting = threading.Lock()
 
     def put(self, transfer: Transfer) -> None:
@@ -145,8 +146,15 @@ class SourceDownloads:
                 name = f"download {self.address.id}.{len(self._threads) + 1}"
                 work = in_log_context(self._work)
                 thread = threading.Thread(target=work, args=(len(self._threads),), name=name, daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError as error:
+                    # The machine has no more threads: those that are there do all of it.
+                    if not self._threads:
+                        raise
+                    progress.info("%s is asked by %d threads only: %s", self.address.label, len(self._threads), error)
+                    return
                 self._threads.append(thread)
-                thread.start()
 
     def give_up(self, reason: SourceError) -> None:
         """Carry out no more of what is queued: each transfer breaks with `reason` at once."""
@@ -173,6 +181,7 @@ class SourceDownloads:
         """End the threads; transfers under way break off where they are, to be resumed by a later session."""
         self._stopping.set()
         self._transfers.stop()
+        self._connections.stop()
         self._reserve.call()
 
     def join(self, timeout: float) -> None:
@@ -190,26 +199,27 @@ class SourceDownloads:
         connection: Connection | None = None
         used = 0.0
         while (item := self._transfers.take(worker)) is not None and not self._stopping.is_set():
-            if self._given_up is not None:
-                if isinstance(item, Transfer):
-                    self._tell(Broke(item, self._given_up, connecting=True))
+            if self._breaks_at_once(item):
                 continue
             with self._place_for(item) as place, logging_about(zip_action=item.key):
-                if place is None:
+                if place is None or self._stopping.is_set() or self._breaks_at_once(item):
                     continue
-                connection = self._fresh(connection, used)
-                if connection is None and self._connections:
-                    connection = self._further()
-                    if connection is None and self._connections:
-                        if isinstance(item, Transfer):
-                            self._transfers.put_back(item)
-                        return
-                if isinstance(item, Segment):
-                    connection = self._help(item, connection, place)
-                else:
+                try:
+                    connection = self._connected(item, self._fresh(connection, used))
+                except FurtherRefused:
+                    if isinstance(item, Transfer):
+                        self._transfers.put_back(item)
+                    return
+                if connection is not None:
                     connection = self._carry_out(worker, item, connection, place)
             used = time.monotonic()
         self._closed(connection)
+
+    def _breaks_at_once(self, item: Transfer | Segment) -> bool:
+        """Whether the source is given up, which is then told of a transfer."""
+        if self._given_up is not None and isinstance(item, Transfer):
+            self._tell(Broke(item, self._given_up, connecting=True))
+        return self.given_up
 
     def _place_for(self, item: Transfer | Segment) -> AbstractContextManager[Place | None]:
         return self._allowance.spare_place() if isinstance(item, Segment) else self._allowance.place()
@@ -221,10 +231,48 @@ class SourceDownloads:
         self._closed(connection)
         return None
 
-    def _help(self, segment: Segment, connection: Connection | None, place: Place) -> Connection | None:
-        """Fetch a segment, if it is still to be had; where that fails, the thread that fetches the archive goes on."""
-        if connection is None or not segment.take_up():
+    def _connected(self, item: Transfer | Segment, connection: Connection | None) -> Connection | None:
+        """The connection, or one that is made for an item; None where it cannot be made, which has been told then.
+
+        Raises FurtherRefused where others have to do without it.
+        """
+        if connection is not None:
             return connection
+        if isinstance(item, Segment) and not self._connections.any_open:
+            # Without the connection that fetches the archive nobody waits for the segment.
+            return None
+        try:
+            return self._connections.open()
+        except FurtherRefused:
+            raise
+        except Exception as error:
+            if isinstance(item, Segment):
+                progress.info("A segment is left to the first connection to %s: %s", self.address.label, error)
+            else:
+                self._tell(Started(item))
+                self._broke(item, error, connecting=True)
+            return None
+
+    def _closed(self, connection: Connection | None) -> None:
+        if connection is not None:
+            self._connections.close(connection)
+
+    def _carry_out(
+        self, worker: int, item: Transfer | Segment, connection: Connection, place: Place
+    ) -> Connection | None:
+        """Do what an item asks for, whose turn has come; returns the connection if it can serve for the next."""
+        if isinstance(item, Segment):
+            goes_on = self._help(item, connection, place)
+        else:
+            goes_on = self._fetch(worker, item, connection, place)
+        if goes_on:
+            return connection
+        # Where a transfer broke off, the server may still be sending.
+        self._closed(connection)
+        return None
+
+    def _help(self, segment: Segment, connection: Connection, place: Place) -> bool:
+        """Fetch a segment, if it is still to be had; where that fails, the thread that fetches the archive goes on."""
 
         def on_bytes(received: int) -> None:
             if self._stopping.is_set():
@@ -232,34 +280,12 @@ class SourceDownloads:
             place.received = received
 
         try:
-            segment.fetch(connection, on_bytes, self._pace)
+            if segment.take_up():
+                segment.fetch(connection, on_bytes, self._pace)
         except Exception as error:  # whatever it is, nothing is lost by it
             progress.info("A segment is left to the first connection to %s: %s", self.address.label, error)
-            self._closed(connection)
-            return None
-        return connection
-
-    def _further(self) -> Connection | None:
-        """A connection beside others; None where the server takes no more of them, which is no fault of anybody."""
-        if self._stopping.is_set():
-            return None
-        try:
-            return self._connected()
-        except SourceError as error:
-            progress.info("%s is asked for no further connection: %s", self.address.label, error)
-            return None
-
-    def _connected(self) -> Connection:
-        connection = connect(self.address, self._settings)
-        with self._counting:
-            self._connections += 1
-        return connection
-
-    def _closed(self, connection: Connection | None) -> None:
-        if connection is not None:
-            connection.close()
-            with self._counting:
-                self._connections -= 1
+            return False
+        return True
 
     def _look_ahead(self, worker: int, transfer: Transfer, connection: Connection) -> None:
         """Tell a connection that can make use of it what comes after a transfer."""
@@ -274,15 +300,8 @@ class SourceDownloads:
         offset = self._staging.resumable(key, origin_of(hosting))
         return Upcoming(key.action, key.file_name, hosting.size_bytes, offset, hosting.has_md5)
 
-    def _carry_out(
-        self, worker: int, transfer: Transfer, connection: Connection | None, place: Place
-    ) -> Connection | None:
-        """Carry out one transfer, whose turn has come; returns the connection if it can serve for the next."""
-        if self._stopping.is_set():
-            return connection
-        if self._given_up is not None:
-            self._tell(Broke(transfer, self._given_up, connecting=True))
-            return connection
+    def _fetch(self, worker: int, transfer: Transfer, connection: Connection, place: Place) -> bool:
+        """Carry out one transfer; whether it has arrived."""
 
         def on_bytes(received: int) -> None:
             if self._stopping.is_set():
@@ -291,11 +310,7 @@ class SourceDownloads:
             self._tell(Progressed(transfer, received))
 
         self._tell(Started(transfer))
-        connecting = connection is None
         try:
-            if connection is None:
-                connection = self._connected()
-                connecting = False
             self._look_ahead(worker, transfer, connection)
             received = receive(
                 connection,
@@ -307,16 +322,17 @@ class SourceDownloads:
                 helpers=self._helpers,
             )
         except Stopped:
-            pass
-        except Exception as error:  # whatever it is, the coordinator must hear of it: nobody else waits for the thread
-            progress.info("A download failed: %s", error)
-            self._note_failure(error, connecting)
-            self._tell(Broke(transfer, error, connecting and isinstance(error, SourceError)))
-        else:
-            self._failures_in_a_row = 0
-            self._reserve.note_fetched(worker)
-            self._tell(Arrived(transfer, received))
-            return connection
-        # Where a transfer broke off, the server may still be sending.
-        self._closed(connection)
-        return None
+            return False
+        except Exception as error:
+            self._broke(transfer, error, connecting=False)
+            return False
+        self._failures_in_a_row = 0
+        self._reserve.note_fetched(worker)
+        self._tell(Arrived(transfer, received))
+        return True
+
+    def _broke(self, transfer: Transfer, error: Exception, connecting: bool) -> None:
+        # Whatever it is, the coordinator must hear of it: nobody else waits for the thread.
+        progress.info("A download failed: %s", error)
+        self._note_failure(error, connecting)
+        self._tell(Broke(transfer, error, connecting and isinstance(error, SourceError)))

@@ -84,6 +84,127 @@ class TestSourceThreads:
         assert not source.given_up
         assert len(sources.connections) == 1
 
+    def test_whichever_of_two_is_let_in_by_a_server_that_takes_one(self, sources: Sources) -> None:
+        """Both threads connect at once: the one that is refused, first or last, has no say in what is refused."""
+        lot = threading.Lock()
+        refused = threading.Event()
+
+        def make(_source_id: int) -> FakeConnection:
+            if lot.acquire(blocking=False):
+                assert refused.wait(PATIENCE)
+                # The other thread has been told by now, and nobody has a connection yet.
+                time.sleep(0.05)
+                return FakeConnection()
+            refused.set()
+            raise LoginRefusedError("530 Sorry, the maximum number of clients for this user are already connected.")
+
+        sources.make = make
+        source = sources.asked(6)
+        assert all(isinstance(end, Arrived) for end in sources.ends(6))
+        assert not source.given_up
+        assert len(sources.connections) == 1
+
+    def test_where_all_are_refused_the_source_is_given_up(self, sources: Sources) -> None:
+        together = threading.Barrier(2)
+        refusal = LoginRefusedError("530 Login incorrect.")
+
+        def refuse(_source_id: int) -> FakeConnection:
+            together.wait(PATIENCE)
+            raise refusal
+
+        sources.make = refuse
+        source = sources.asked(6)
+        ends = sources.ends(6)
+        assert {end.error for end in ends if isinstance(end, Broke)} == {refusal}
+        assert len({end.transfer for end in ends}) == 6
+        assert source.given_up
+
+    def test_who_waits_whether_another_is_let_in_ends_with_the_session(self, sources: Sources) -> None:
+        lot = threading.Lock()
+        refused, stopped = threading.Event(), threading.Event()
+
+        def make(_source_id: int) -> FakeConnection:
+            if lot.acquire(blocking=False):
+                assert stopped.wait(PATIENCE)
+                return FakeConnection()
+            refused.set()
+            raise LoginRefusedError("530")
+
+        sources.make = make
+        source = sources.asked(2)
+        assert refused.wait(PATIENCE)
+        source.stop()
+        sources.wait_until(lambda: sum(thread.is_alive() for thread in source._threads) == 1)
+        stopped.set()
+        source.join(PATIENCE)
+        assert not any(isinstance(sources.messages.get(), Broke) for _ in range(sources.messages.qsize()))
+
+    @pytest.mark.parametrize("fault", [OSError(24, "Too many open files"), RuntimeError("can't start new thread")])
+    def test_a_further_connection_that_meets_a_fault_costs_nothing(self, fault: Exception, sources: Sources) -> None:
+        def make(_source_id: int) -> FakeConnection:
+            if sources.connections:
+                raise fault
+            return FakeConnection()
+
+        sources.make = make
+        sources.go.clear()
+        source = sources.source()
+        first, *others = transfers_of(4)
+        source.put(first)
+        sources.wait_until(lambda: sources.under_way.get(1) == 1)
+        for transfer in others:
+            source.put(transfer)
+        sources.wait_until(lambda: sum(thread.is_alive() for thread in source._threads) == 1)
+        sources.go.set()
+        assert {end.transfer for end in sources.ends(4) if isinstance(end, Arrived)} == {first, *others}
+
+    def test_the_only_connection_that_meets_a_fault_is_told_and_is_no_failure_of_the_source(
+        self, sources: Sources
+    ) -> None:
+        sources.settings = sources.settings.model_copy(update={"downloads_per_source": 1})
+        fault = RuntimeError("can't start new thread")
+        faults = iter([fault])
+
+        def make(_source_id: int) -> FakeConnection:
+            for error in faults:
+                raise error
+            return FakeConnection()
+
+        sources.make = make
+        source = sources.source()
+        first, second = transfers_of(2)
+        source.put(first)
+        source.put(second)
+        broke, arrived = sources.ends(2)
+        assert broke == Broke(first, fault, connecting=False)
+        assert isinstance(arrived, Arrived)
+
+    def test_a_connection_that_cannot_even_be_closed_costs_no_transfer(
+        self, sources: Sources, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        class Clinging(FakeConnection):
+            def close(self) -> None:
+                raise OSError("no")
+
+        monkeypatch.setattr(downloading, "_FRESH_SECONDS", 0.0)
+        sources.settings = sources.settings.model_copy(update={"downloads_per_source": 1})
+        sources.make = lambda _source_id: Clinging()
+        sources.asked(3)
+        assert all(isinstance(end, Arrived) for end in sources.ends(3))
+        assert len(sources.connections) == 3
+
+    def test_threads_that_the_machine_does_not_give_are_done_without(
+        self, sources: Sources, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def refuse(_thread: threading.Thread) -> None:
+            raise RuntimeError("can't start new thread")
+
+        source = sources.asked(1)
+        monkeypatch.setattr(threading.Thread, "start", refuse)
+        for transfer in transfers_of(4)[1:]:
+            source.put(transfer)
+        assert all(isinstance(end, Arrived) for end in sources.ends(4))
+
     def test_a_connection_that_can_is_told_what_comes_next(self, sources: Sources) -> None:
         class LookingAhead(FakeConnection):
             def __init__(self) -> None:
