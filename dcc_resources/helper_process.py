@@ -18,12 +18,12 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from queue import Queue
+from queue import Queue, SimpleQueue
 from threading import Thread
 from typing import IO, Any, Final, Protocol, cast
 
 from dcc_resources.errors import DccError, HelperEndedError, InternalFaultError
-from dcc_resources.log_context import log_context, logging_about
+from dcc_resources.log_context import in_log_context, log_context, logging_about
 from dcc_resources.logging_setup import plan_from_environment, start_logging
 from dcc_resources.process_protection import environment_without_secrets, forbid_core_dumps
 
@@ -87,6 +87,45 @@ class Helper:
         with suppress(BrokenPipeError):
             self._out.close()
         self._in.close()
+
+
+class Postbox:
+    """Messages to a `helper`, sent by a thread of their own.
+
+    So whoever has one never waits for the process, which takes none while nobody takes its answers. Raises RuntimeError
+    where there is no thread to be had; then the process has been ended.
+    """
+
+    def __init__(self, helper: Helper) -> None:
+        self.helper = helper
+        self._waiting: SimpleQueue[object] = SimpleQueue()
+        self._sender = Thread(target=in_log_context(self._send_all), name="messages", daemon=True)
+        try:
+            self._sender.start()
+        except RuntimeError:
+            helper.close()
+            raise
+
+    def post(self, message: object) -> None:
+        """Have a message sent after those before it; it is not None."""
+        self._waiting.put(message)
+
+    def close(self) -> None:
+        """End the thread and the process, whatever it does."""
+        # One that is sending goes on when nobody is there any more to read.
+        self.helper.process.kill()
+        self._waiting.put(None)
+        self._sender.join()
+        self.helper.close()
+
+    def _send_all(self) -> None:
+        try:
+            while (message := self._waiting.get()) is not None:
+                self.helper.send(message)
+        except Exception:
+            # Without the message its answer would be waited for without end.
+            log.exception("A process of the platform could not be given a message, and is ended")
+            self.helper.process.kill()
 
 
 def taken(kind: str, message: Any) -> Any:

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from dcc_resources import zip_checking_process
 from dcc_resources.errors import HelperEndedError
-from dcc_resources.helper_process import Helper
+from dcc_resources.helper_process import Helper, Postbox
 from dcc_resources.log_context import in_log_context
 from dcc_resources.zip_checking_process import Setup, unpacked_archive, unpacked_problems
 from dcc_resources.zip_checks import Tell
@@ -53,13 +53,13 @@ class _Piece:
 class _Process:
     """A process, if it runs, and the pieces that it has, by their numbers."""
 
-    helper: Helper | None = None
+    postbox: Postbox | None = None
     pieces: dict[int, _Piece] = field(default_factory=dict)
     size_bytes: int = 0
 
     def takes(self, piece: _Piece, most: int) -> bool:
         """Whether it may be given a piece: what may have ended another process is given to it alone."""
-        if self.helper is None:
+        if self.postbox is None:
             return False
         if not self.pieces:
             return True
@@ -127,8 +127,8 @@ class ChecksInProcesses:
             self._stopped = True
             self._waiting.clear()
             for each in self._processes:
-                if each.helper is not None:
-                    each.helper.process.kill()
+                if each.postbox is not None:
+                    each.postbox.helper.process.kill()
         for thread in self._threads:
             thread.join(_STOP_SECONDS)
 
@@ -143,18 +143,21 @@ class ChecksInProcesses:
             self._hand_out()
 
     def _hand_out(self) -> None:
-        """Give the processes what they may have; tell of what none is left for. Holds the lock."""
+        """Give the processes what they may have; tell of what none is left for.
+
+        Holds the lock, which whoever takes their answers needs too: so it waits for no process.
+        """
         while self._waiting and self._running:
             piece = self._waiting[0]
-            process = min(self._processes, key=lambda each: (each.helper is None, len(each.pieces)))
-            if process.helper is None or not process.takes(piece, self._most):
+            process = min(self._processes, key=lambda each: (each.postbox is None, len(each.pieces)))
+            if process.postbox is None or not process.takes(piece, self._most):
                 return
             self._waiting.popleft()
             number = next(self._numbers)
             process.pieces[number] = piece
             process.size_bytes += piece.size_bytes
             kind, *rest = piece.message
-            process.helper.send((kind, number, *rest))
+            process.postbox.post((kind, number, *rest))
         while self._waiting:
             self._tell_ended(self._waiting.popleft())
 
@@ -167,7 +170,7 @@ class ChecksInProcesses:
             # Such as that no process can be started: there may be others.
             log.exception("A process that checks documents could not be used")
         with self._lock:
-            process.helper = None
+            process.postbox = None
             self._running -= 1
             self._hand_out()
 
@@ -175,22 +178,22 @@ class ChecksInProcesses:
         with self._lock:
             if self._stopped or self._ended >= _MOST_ENDED:
                 return False
-        helper = Helper(_PROCESS)
-        helper.send(self._setup)
+        postbox = Postbox(Helper(_PROCESS))
+        postbox.post(self._setup)
         with self._lock:
-            process.helper = helper
+            process.postbox = postbox
             if self._stopped:
-                helper.process.kill()
+                postbox.helper.process.kill()
             self._hand_out()
         return True
 
     def _hear(self, process: _Process) -> None:
         """Hear the answers of a process until it ends."""
-        helper = process.helper
-        assert helper is not None  # noqa: S101 - for the type checker: `_begin` has set it
+        postbox = process.postbox
+        assert postbox is not None  # noqa: S101 - for the type checker: `_begin` has set it
         try:
             while True:
-                kind, answer = helper.receive_any()
+                kind, answer = postbox.helper.receive_any()
                 if kind == "raised":
                     log.error("A process that checks documents met a fault", exc_info=pickle.loads(answer))  # noqa: S301
                     break
@@ -199,9 +202,9 @@ class ChecksInProcesses:
             log.debug("A process that checks documents ended")
         finally:
             with self._lock:
-                process.helper = None
-            helper.close()
-            self._take_back(process, helper.process.returncode)
+                process.postbox = None
+            postbox.close()
+            self._take_back(process, postbox.helper.process.returncode)
 
     def _answered(self, process: _Process, kind: str, number: int, *answer: Any) -> None:
         with self._lock:

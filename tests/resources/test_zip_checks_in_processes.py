@@ -7,17 +7,26 @@ import signal
 import subprocess
 import sys
 import time
+from datetime import date
 from pathlib import Path
+from queue import SimpleQueue
+from threading import Thread
 
 import pytest
 from sqlalchemy import select
 
 from dcc_cli.demo import submissions
 from dcc_resources import zip_checking_process, zip_checks_in_processes, zip_processing
+from dcc_resources.archives import ArchiveLimits
+from dcc_resources.documents.schema_set import SchemaSet
 from dcc_resources.errors import InternalFaultError
+from dcc_resources.naming import Action, DocumentKind, DocumentName
+from dcc_resources.outcomes import ZipKey
+from dcc_resources.settings import Settings
 from dcc_resources.tracker.models import XmlLog, ZipFile, ZipLog
 from dcc_resources.zip_checks_in_processes import ChecksInProcesses
-from tests import ending_checks
+from dcc_resources.zip_jobs import TO_VALIDATE, Checked, Checker, Document, Extracted, Failed, Job
+from tests import ending_checks, wordy_checks
 from tests.ending_checks import DEADLY, FAULTY
 from tests.installations import Installation, specimens
 from tests.resources.test_crash_recovery import fill
@@ -154,6 +163,34 @@ def test_what_a_dead_session_was_done_with_is_not_validated_again(
     assert sorted(name for name, _ in installation.documents()) == sorted(
         name.replace("impc.zip", "specimen.impc.xml").removeprefix("add/") for name in keys
     )
+
+
+def test_answers_are_taken_while_a_process_takes_no_more_questions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both pipes were full: whoever gave a piece waited with the lock that the answers were waiting for."""
+    monkeypatch.setattr(zip_checks_in_processes, "_PROCESS", wordy_checks.__name__)
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    settings = Settings(home=tmp_path)
+    told: SimpleQueue[Extracted | Checked | Failed] = SimpleQueue()
+    checker = Checker(settings, SchemaSet.load(None), frozenset(), ArchiveLimits(1, 1, 1))
+    checks = ChecksInProcesses(checker, 8, told.put)
+    name = DocumentName("H.2013-10-31.1.specimen.impc.xml", "H", date(2013, 10, 31), 1, DocumentKind.SPECIMEN)
+    paths = [tmp_path / ("long" * 50) / ("names" * 40) / f"{number}.xml" for number in range(1_024)]
+    documents = [Document(name.file_name, 100, None, name, path, TO_VALIDATE) for path in paths]
+    job = Job(1, 1, ZipKey(Action.ADD, "H.2013-10-31.1.impc.zip"), "H")
+    # A daemon, and not this thread: a test that fails must end.
+    giver = Thread(target=checks.validate, args=(job, documents), daemon=True)
+    giver.start()
+    try:
+        found = [told.get(timeout=PATIENCE) for _ in documents]
+        assert all(isinstance(each, Checked) and each.problems[0].message.endswith("xx") for each in found)
+        giver.join(PATIENCE)
+    finally:
+        for each in checks._processes:
+            if each.postbox is not None:
+                each.postbox.helper.process.kill()
+        checks.stop()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has it")
