@@ -219,12 +219,15 @@ class EventRecorder:
             if not verdict.told and verdict.check not in self._planned
         }
         red = self._failing(conditional) if conditional else set()
-        return [
-            (report, verdict)
-            for report in reports
-            for verdict in report.verdicts
-            if verdict.told or verdict.check in self._planned or (verdict.check, report.partition) in red
-        ]
+        wanted = []
+        for report in reports:
+            for verdict in report.verdicts:
+                check = (verdict.check, report.partition)
+                if verdict.told or verdict.check in self._planned or check in red:
+                    wanted.append((report, verdict))
+                    # What follows in the same batch follows upon this one.
+                    (red.discard if verdict.passed else red.add)(check)
+        return wanted
 
     def _explained(self, wanted: Sequence[tuple[Report, Verdict]]) -> list[tuple[Report, Verdict]]:
         """The verdicts, those that failed with what is said beside them."""

@@ -42,6 +42,12 @@ def test_a_pass_is_stored_only_where_the_check_failed_before(dagster: Dagster) -
     assert dagster.instance.event_log_storage.get_asset_check_execution_history(CHECK, limit=10) == history
 
 
+def test_a_pass_is_stored_too_where_the_failure_is_of_the_same_batch(dagster: Dagster) -> None:
+    bad, healed = Report("one", (), (verdict(False),)), Report("one", (), (verdict(True, told=False),))
+    told(dagster, bad, healed)
+    assert dagster.checks(CHECK) == {"one": "passed"}
+
+
 def test_a_check_that_the_run_announced_gets_every_verdict(dagster: Dagster) -> None:
     reports = [Report("one", (), (verdict(True, told=False), Verdict(OTHER, True, "why", told=False)))]
     told(dagster, *reports, planned=[CHECK])
