@@ -29,6 +29,7 @@ from dcc_assets.runs import step_of
 from dcc_assets.shown_zips import read_archive
 from dcc_assets.told_causes import zips_explained
 from dcc_assets.work import PLATFORM, Platform, open_qc
+from dcc_resources.contexts.listings import newest_history
 from dcc_resources.data_outcomes import ContextsBuilt, DataOutcome, OverviewsBuilt, ZipData
 from dcc_resources.databases.columns import UtcDateTime, utc_now
 from dcc_resources.databases.transactions import run_patiently
@@ -37,7 +38,8 @@ from dcc_resources.qc_database.database import require_current
 from dcc_resources.qc_database.models import ContextHistory, DataContext
 from dcc_resources.settings import Settings
 from dcc_resources.tracker.models import ZipAction, ZipFile
-from dcc_resources.tracker.reference import ACTIONS_BY_ID, Phase
+from dcc_resources.tracker.reference import ACTIONS_BY_ID, Phase, Status
+from dcc_resources.tracker.states import State
 
 T = TypeVar("T")
 
@@ -62,9 +64,9 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Zip actions of which something changed, and centres with the newest id of `context_history` of each."""
+    """Zip actions that changed with their states, and centres with the newest id of `context_history` of each."""
 
-    keys: frozenset[ZipKey]
+    zips: Mapping[ZipKey, State]
     centres: Mapping[str, int]
 
 
@@ -81,7 +83,7 @@ class Mirror:
         self._tracker, self._qc, self._settings = tracker, qc, settings
         self._shown = read_archive(instance).horizon.shows()
         self._judged: list[ZipKey] = []
-        self._told: set[ZipKey] = set()
+        self._told: dict[ZipKey, State] = {}
         self._told_contexts: dict[str, int] = {}
         self._mark: Mark | None = None
         self.centres_shown: set[str] = set()
@@ -89,8 +91,9 @@ class Mirror:
 
     def tell(self, outcome: DataOutcome) -> None:
         """Have what a session told stored soon."""
+        if isinstance(outcome, ZipData):
+            self._note_told(outcome)
         if isinstance(outcome, ZipData) and outcome.reached is Phase.DATA:
-            self._told.add(outcome.key)
             self._judged.append(outcome.key)
             if len(self._judged) >= _JUDGED_AT_ONCE:
                 self.flush()
@@ -98,12 +101,10 @@ class Mirror:
         self.flush()
         if isinstance(outcome, ContextsBuilt):
             self.show_contexts(outcome)
-            newest = self._read(lambda _, qc: _newest_history(qc))
-            self._told_contexts.update({counts.centre: newest for counts in outcome.centres})
+            self._told_contexts.update({counts.centre: outcome.history for counts in outcome.centres})
         elif isinstance(outcome, OverviewsBuilt):
             self.show_overviews(outcome)
         else:
-            self._told.add(outcome.key)
             self._show([outcome])
 
     def flush(self) -> None:
@@ -152,7 +153,8 @@ class Mirror:
         newest, changes = self._read(
             lambda tracker, qc: (_newest(tracker, qc), changes_since(tracker, qc, mark, shown=self._shown))
         )
-        keys = changes.keys - self._told
+        # What is in another state than the one told was changed beside the session, such as by `dcc data undo`.
+        keys = {key for key, state in changes.zips.items() if self._told.get(key) != state}
         centres = {centre for centre, change in changes.centres.items() if change > self._told_contexts.get(centre, 0)}
         if keys or centres:
             self.show_all(keys, centres)
@@ -162,6 +164,17 @@ class Mirror:
         """Set the mark, once the recorder has been left: a process that is killed has left it where it was."""
         if self._mark is not None:
             write_mark(self._instance, self._mark)
+
+    def _note_told(self, outcome: ZipData) -> None:
+        """Note the state that what is told of a phase stands for: one of that phase, or the one told before.
+
+        Another one was given beside the session, and is told at the end.
+        """
+        state = State(outcome.phase, outcome.status)
+        if outcome.reached is outcome.phase:
+            self._told[outcome.key] = state
+        elif self._told.get(outcome.key) != state:
+            self._told.pop(outcome.key, None)
 
     def _recorded(self, keys: Collection[ZipKey] | None) -> Iterator[ZipData]:
         """As `recorded_data`. What was read at once is told when it is whole, so that nothing is told twice."""
@@ -233,7 +246,7 @@ def changes_since(
     `until` leaves out zip actions that changed later: by a clock that was ahead. `shown` says which are shown at all.
     """
     query = (
-        select(ZipAction.todo_id, ZipFile.file_name)
+        select(ZipAction.todo_id, ZipFile.file_name, ZipAction.phase_id, ZipAction.status_id)
         .join(ZipFile, ZipFile.id == ZipAction.zip_id)
         .where(ZipAction.phase_id >= int(Phase.UPLOAD))
     )
@@ -246,25 +259,24 @@ def changes_since(
         query = query.where(changed <= until)
     if shown is not None:
         query = query.where(shown)
-    keys = frozenset(ZipKey(ACTIONS_BY_ID[todo], name) for todo, name in tracker.execute(query))
+    zips = {
+        ZipKey(ACTIONS_BY_ID[todo], name): State(Phase(phase), Status(status))
+        for todo, name, phase, status in tracker.execute(query)
+    }
     of_contexts = (
         select(_CONTEXT.c.centre, func.max(_HISTORY.c.id))
         .join(_HISTORY, _HISTORY.c.context_id == _CONTEXT.c.id)
         .where(_HISTORY.c.id > mark.contexts)
         .group_by(_CONTEXT.c.centre)
     )
-    return Changes(keys, dict(iter(qc.execute(of_contexts))))
+    return Changes(zips, dict(iter(qc.execute(of_contexts))))
 
 
 def _newest(tracker: Connection, qc: Connection) -> Mark:
     # The clock is read first: what changes in the same second after this is found once more by the next look.
     now = utc_now()
     newest = tracker.scalar(select(func.max(ZipAction.last_update)))
-    contexts = _newest_history(qc)
+    contexts = newest_history(qc)
     if newest is None:
         return Mark("", False, contexts)
     return Mark(min(newest, now).isoformat(), newest >= now, contexts)
-
-
-def _newest_history(qc: Connection) -> int:
-    return qc.scalar(select(func.max(_HISTORY.c.id))) or 0

@@ -95,12 +95,16 @@ class ContextCounts:
 
 @dataclass(frozen=True, slots=True)
 class ContextsBuilt:
-    """What a build of the data contexts came to: an entry for each centre that it touched."""
+    """What a build of the data contexts came to: an entry for each centre that it touched.
+
+    `history` is the newest id of `context_history` that the counts take account of.
+    """
 
     centres: tuple[ContextCounts, ...]
     documents: int
     seconds: float
     finished: datetime
+    history: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,7 +71,7 @@ def look_for_changes(settings: Settings, mark: Mark) -> int:
         require_current_qc(qc)
         with tracker.connect() as asked, qc.connect() as asked_qc:
             changes = changes_since(asked, asked_qc, replace(mark, is_open=False), until=utc_now())
-        return len(changes.keys) + len(changes.centres)
+        return len(changes.zips) + len(changes.centres)
     finally:
         qc.dispose()
         tracker.dispose()

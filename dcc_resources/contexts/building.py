@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 from sqlalchemy import Connection, Engine, func, select
 
 from dcc_resources.contexts.basis import COLONIES, Basis, Build, active_basis, record_basis, recorded_basis
+from dcc_resources.contexts.listings import newest_history
 from dcc_resources.contexts.membership import (
     ContextKey,
     Member,
@@ -85,8 +86,13 @@ def build_contexts(
             break
         if on_step is not None:
             on_step()
-    counts = run_reading(qc, lambda connection: _counts(connection, total.happened), patience_seconds=patience_seconds)
-    return ContextsBuilt(counts, total.documents, time.monotonic() - started, utc_now())
+
+    def count(connection: Connection) -> tuple[tuple[ContextCounts, ...], int]:
+        return _counts(connection, total.happened), newest_history(connection)
+
+    # Of one moment: what somebody decides after the counts must not pass for counted.
+    counts, history = run_reading(qc, count, patience_seconds=patience_seconds)
+    return ContextsBuilt(counts, total.documents, time.monotonic() - started, utc_now(), history)
 
 
 def _follow_reference_data(connection: Connection) -> _Step:

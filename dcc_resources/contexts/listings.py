@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, func, select
 
 from dcc_resources.contexts.filters import ContextFilter
 from dcc_resources.qc_database.models import (
@@ -100,6 +100,11 @@ def list_history(connection: Connection, wanted: ContextFilter) -> list[HistoryE
         )
         for row in connection.execute(statement)
     ]
+
+
+def newest_history(connection: Connection) -> int:
+    """The newest id of `context_history`; 0 where nothing has happened yet."""
+    return connection.scalar(select(func.max(_HISTORY.id))) or 0
 
 
 _OVERVIEWS: Final = {

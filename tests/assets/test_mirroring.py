@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -17,6 +18,9 @@ from dcc_assets.instance import open_instance
 from dcc_assets.mirroring import Mark, read_mark, write_mark
 from dcc_assets.rebuilding import rebuild_instance
 from dcc_assets.session_runs import run_session, show_changed_data
+from dcc_resources.contexts.filters import ContextFilter
+from dcc_resources.contexts.states import mark_done
+from dcc_resources.data_outcomes import ContextsBuilt, DataOutcome, OverviewsBuilt, ZipData
 from dcc_resources.data_phases import judging_basis
 from dcc_resources.data_phases.corrections import recheck, withdraw_submission
 from dcc_resources.data_phases.settling import settle_qc
@@ -24,6 +28,7 @@ from dcc_resources.errors import DagsterStorageError
 from dcc_resources.qc_database.database import writing
 from dcc_resources.qc_database.models import DataContext, ReferenceSnapshot
 from dcc_resources.tracker.models import ZipAction
+from dcc_resources.tracker.reference import Phase
 from dcc_sensors.tracker_watch import look_for_changes
 from tests.assets.conftest import Dagster, lose_instance
 from tests.assets.test_data_session import (
@@ -252,3 +257,66 @@ def test_the_mark_is_not_set_before_everything_is_stored(
 
 def _killed(_recorder: EventRecorder, _reports: object) -> None:
     raise RuntimeError("killed")
+
+
+def _beside(reached: Callable[[DataOutcome], bool], change: Callable[[], object]) -> Callable[[DataOutcome], None]:
+    """What hears a session's outcomes, and makes a change of somebody else's at the first one that is meant."""
+    left = [change]
+
+    def hear(outcome: DataOutcome) -> None:
+        if left and reached(outcome):
+            left.pop()()
+
+    return hear
+
+
+def _overviews_built(outcome: DataOutcome) -> bool:
+    return isinstance(outcome, OverviewsBuilt)
+
+
+def _uploaded(outcome: DataOutcome) -> bool:
+    return isinstance(outcome, ZipData) and outcome.reached is Phase.UPLOAD
+
+
+@pytest.mark.parametrize("when", [_uploaded, _overviews_built])
+def test_what_is_withdrawn_while_a_session_works_is_shown_by_it(
+    data: DataInstallation, data_dagster: Dagster, when: Callable[[DataOutcome], bool]
+) -> None:
+    put_orphans(data)
+    data.put(GOOD, specimens(), experiments())
+
+    def withdraw() -> None:
+        withdraw_submission(data.tracker, data.qc, data.settings, key_of(ORPHANS), author="w", reason="A mistake.")
+
+    run_session(data.settings, data.tracker, data_dagster.instance, on_data=_beside(when, withdraw))
+
+    assert data.states()[ORPHANS] == "upload cancelled"
+    assert data_dagster.checks(UPLOAD_CHECK) == {ORPHANS: "failed"}
+    assert data_dagster.checks(EXPERIMENT_CHECK).get(ORPHANS) != "failed"
+
+
+def test_quality_control_that_is_done_right_after_a_build_is_shown_by_the_session(
+    data: DataInstallation, data_dagster: Dagster
+) -> None:
+    data.put(GOOD, specimens(), experiments())
+
+    def finish() -> None:
+        mark_done(data.qc, ContextFilter(), author="wrangler", reason="Looked at.")
+
+    built = _beside(lambda outcome: isinstance(outcome, ContextsBuilt), finish)
+    run_session(data.settings, data.tracker, data_dagster.instance, on_data=built)
+
+    assert metadata(data_dagster, "contexts", "H")["states"][0]["state"] == "qcdone"
+
+
+@one_database
+def test_what_a_session_told_is_not_told_again_at_its_end(data: DataInstallation, data_dagster: Dagster) -> None:
+    run(data, data_dagster)
+    data.put(GOOD, specimens(), experiments())
+    put_orphans(data)
+    run(data, data_dagster)
+    told = {
+        asset: len(data_dagster.instance.fetch_materializations(AssetKey(asset), limit=100).records)
+        for asset in (*DATA_ASSETS, "contexts")
+    }
+    assert told == {"uploaded_data": 2, "data_integrity": 1, "qc": 1, "contexts": 1}
