@@ -183,7 +183,9 @@ class EventRecorder:
             self._error = error
 
     def _write(self, told: Sequence[Report]) -> None:
-        reports = [*self._recalled(told), *told]
+        new = self._new_partitions(told)
+        to_recall = [partition for of_set in new.values() for partition, whole in of_set.items() if not whole]
+        reports = [*(self._recall(to_recall) if to_recall else ()), *told]
         self._store(
             self._materialisation(report, materialised) for report in reports for materialised in report.materialised
         )
@@ -194,22 +196,24 @@ class EventRecorder:
             self._evaluation(report, verdict, targets.get((verdict.check.asset_key, report.partition)))
             for report, verdict in wanted
         )
+        # At last: one that is there is not recalled again, so all that was recalled must be stored.
+        for name, partitions in new.items():
+            self._instance.add_dynamic_partitions(name, list(partitions))
 
-    def _recalled(self, reports: Sequence[Report]) -> Iterable[Report]:
-        """Add partitions that are not there; what is to be told of them beside the reports."""
+    def _new_partitions(self, reports: Sequence[Report]) -> dict[str, dict[str, bool]]:
+        """The partitions that are not there, by their sets, and whether the reports tell the whole of each."""
         sets: dict[str, dict[str, bool]] = {}
         for report in reports:
             if report.partitions is not None:
                 of_set = sets.setdefault(report.partitions, {})
                 of_set[report.partition] = report.whole or of_set.get(report.partition, False)
-        to_recall: list[str] = []
+        new: dict[str, dict[str, bool]] = {}
         for name, told_whole in sets.items():
             there = self._instance.get_existing_dynamic_partitions(name, list(told_whole))
-            absent = [partition for partition in told_whole if partition not in there]
+            absent = {partition: whole for partition, whole in told_whole.items() if partition not in there}
             if absent:
-                self._instance.add_dynamic_partitions(name, absent)
-            to_recall += [partition for partition in absent if not told_whole[partition]]
-        return self._recall(to_recall) if to_recall else ()
+                new[name] = absent
+        return new
 
     def _wanted(self, reports: Sequence[Report]) -> list[tuple[Report, Verdict]]:
         conditional = {

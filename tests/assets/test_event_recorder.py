@@ -2,9 +2,11 @@
 
 import logging
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 import pytest
-from dagster import AssetCheckKey, AssetKey, DagsterInstance, EventLogEntry
+from dagster import AssetCheckKey, AssetKey, DagsterInstance, DynamicPartitionsDefinition, EventLogEntry
+from dagster._core.storage.partition_status_cache import get_and_update_asset_status_cache_value
 
 from dcc_assets import event_recorder
 from dcc_assets.event_recorder import EventRecorder, Materialised, Report, Step, Verdict
@@ -168,3 +170,77 @@ def test_an_explanation_that_fails_holds_up_nothing(dagster: Dagster, caplog: py
         recorder.tell(Report("bad", (), (verdict(False),), None, "zips"))
     assert dagster.checks(CHECK) == {"bad": "failed"}
     assert "no such thing" in caplog.text
+
+
+ZIPS = DynamicPartitionsDefinition(name="zips")
+EARLY = AssetKey("zip_actions")
+
+
+def recalled(partitions: Sequence[str]) -> list[Report]:
+    """All there is of partitions that had been archived."""
+    return [Report(name, (Materialised(EARLY, {}),), (verdict(False),), partitions="zips") for name in partitions]
+
+
+def tell_of_an_archived_one(dagster: Dagster, partition: str) -> None:
+    with EventRecorder(dagster.instance, STEP, recall=recalled) as recorder:
+        recorder.tell(Report(partition, (Materialised(ASSET, {}),), partitions="zips"))
+
+
+def test_what_was_archived_is_shown_whole_wherever_its_showing_was_broken_off(
+    dagster: Dagster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage, stored = dagster.instance.event_log_storage, dagster.instance.event_log_storage.store_event_batch
+    left = 0
+
+    def store(events: Sequence[EventLogEntry]) -> None:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise OSError("broken off")
+        stored(events)
+
+    monkeypatch.setattr(storage, "store_event_batch", store)
+    names = [f"broken off after {writes} writes" for writes in range(5)]
+    for writes, name in enumerate(names):
+        left = writes
+        with suppress(DagsterStorageError):
+            tell_of_an_archived_one(dagster, name)
+        left = 100
+        tell_of_an_archived_one(dagster, name)
+
+    assert set(dagster.instance.get_dynamic_partitions("zips")) == set(names)
+    assert dagster.materialised("zip_actions") == set(names)
+    assert dagster.checks(CHECK) == dict.fromkeys(names, "failed")
+
+
+def test_what_could_not_be_recalled_is_recalled_the_next_time(dagster: Dagster) -> None:
+    def refuse(_partitions: Sequence[str]) -> list[Report]:
+        raise OSError("the tracker is away")
+
+    with pytest.raises(DagsterStorageError), EventRecorder(dagster.instance, STEP, recall=refuse) as recorder:
+        recorder.tell(Report("one", (Materialised(ASSET, {}),), partitions="zips"))
+    tell_of_an_archived_one(dagster, "one")
+    assert dagster.materialised("zip_actions") == {"one"}
+
+
+def test_pages_count_what_was_archived_though_they_are_looked_at_while_it_is_shown(
+    dagster: Dagster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a page found out it keeps, and asks for newer events alone, but not where partitions came."""
+    add = dagster.instance.add_dynamic_partitions
+
+    def counted() -> set[str]:
+        kept = get_and_update_asset_status_cache_value(dagster.instance, EARLY, ZIPS)
+        return (
+            set() if kept is None else set(kept.deserialize_materialized_partition_subsets(ZIPS).get_partition_keys())
+        )
+
+    def look_and_add(name: str, partitions: Sequence[str]) -> None:
+        counted()
+        add(name, partitions)
+
+    tell_of_an_archived_one(dagster, "one")
+    assert counted() == {"one"}
+    monkeypatch.setattr(dagster.instance, "add_dynamic_partitions", look_and_add)
+    tell_of_an_archived_one(dagster, "two")
+    assert counted() == {"one", "two"}
