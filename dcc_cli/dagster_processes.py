@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Final
@@ -29,6 +29,7 @@ _ALONE_SECONDS: Final = 10.0
 _STOP_SECONDS: Final = 20.0
 _POLL_SECONDS: Final = 0.25
 _LOCK_FILE: Final = "daemon.lock"
+_STOPPING: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 class _StopRequested(BaseException):
@@ -40,11 +41,11 @@ def stop_signals() -> Iterator[None]:
     """End the block quietly on SIGINT and SIGTERM; further ones do not disturb the end."""
 
     def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the signature of a handler
-        for ignored in (signal.SIGINT, signal.SIGTERM):
+        for ignored in _STOPPING:
             signal.signal(ignored, signal.SIG_IGN)
         raise _StopRequested
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, stop) for number in _STOPPING}
     try:
         yield
     except _StopRequested:
@@ -52,6 +53,22 @@ def stop_signals() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def _stopped_later() -> Iterator[None]:
+    """Have SIGINT and SIGTERM act at the end of the block, not within it.
+
+    They are not blocked: a process that is started would inherit that.
+    """
+    noted: list[int] = []
+    with ExitStack() as before:
+        for number in _STOPPING:
+            before.callback(signal.signal, number, signal.getsignal(number))
+            signal.signal(number, lambda caught, _frame: noted.append(caught))
+        yield
+    if noted:
+        signal.raise_signal(noted[0])
 
 
 @contextmanager
@@ -113,18 +130,30 @@ def running(
         **dagster_environment(settings),
         "PYTHONWARNINGS": ",".join(filter(None, (os.environ.get("PYTHONWARNINGS"), _UNWANTED_ADVICE))),
     }
-    process = subprocess.Popen(
-        [sys.executable, "-m", module, *arguments],
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=sys.stderr.fileno(),
-        start_new_session=True,
-        pass_fds=tuple(keep),
-    )
+    process = None
+    before = {}
     try:
-        yield process
+        try:
+            # A stop in between would leave a process that nobody knows of, and that holds the lock.
+            with _stopped_later():
+                process = subprocess.Popen(
+                    [sys.executable, "-m", module, *arguments],
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=sys.stderr.fileno(),
+                    start_new_session=True,
+                    pass_fds=tuple(keep),
+                )
+            yield process
+        finally:
+            # Whatever is asked meanwhile, it is stopped to the end; also if that comes right before this.
+            for number in _STOPPING:
+                before[number] = signal.signal(number, signal.SIG_IGN)
     finally:
-        _stop(process)
+        if process is not None:
+            _stop(process)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def wait_until(process: subprocess.Popen[bytes], is_up: Callable[[], bool]) -> None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dcc_cli import dagster_processes
 from dcc_cli.context import settings_from_environment
+from dcc_resources.errors import InternalFaultError
 
 ENDS = "time.sleep(0.5); note(str(child.poll())); child.kill()"
 STAYS = "time.sleep(600)"
@@ -57,3 +62,73 @@ def test_one_that_does_not_end_when_it_is_asked_is_ended_with_its_own_ones(
     monkeypatch.setattr(dagster_processes, "_ALONE_SECONDS", 0.2)
     monkeypatch.setattr(dagster_processes, "_STOP_SECONDS", 0.5)
     assert stop(tmp_path, monkeypatch, STAYS) == "up"
+
+
+def start_module(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a module that only stays, and settings in the environment."""
+    (folder / "stays.py").write_text(STAYS.replace("time", "__import__('time')", 1))
+    monkeypatch.setenv("PYTHONPATH", str(folder))
+    monkeypatch.setenv("DCC_HOME", str(folder))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stop_while_a_process_is_started_leaves_none_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    start_module(tmp_path, monkeypatch)
+    started: list[subprocess.Popen[bytes]] = []
+    popen = subprocess.Popen
+
+    def start(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
+        started.append(popen(*arguments, **options))
+        os.kill(os.getpid(), number)
+        return started[0]
+
+    monkeypatch.setattr(subprocess, "Popen", start)
+    entered = []
+    with dagster_processes.stop_signals(), dagster_processes.running(settings_from_environment(), "stays", []):
+        entered.append(True)
+    assert not entered
+    left = [process.poll() is None for process in started]
+    started[0].kill()
+    assert left == [False]
+    assert signal.getsignal(number) not in {signal.SIG_IGN, None}
+
+
+def test_a_stop_while_a_process_is_being_stopped_does_not_cut_that_short(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start_module(tmp_path, monkeypatch)
+    stop_process = dagster_processes._stop
+
+    def asked_again(process: subprocess.Popen[bytes]) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        stop_process(process)
+
+    monkeypatch.setattr(dagster_processes, "_stop", asked_again)
+    started: list[subprocess.Popen[bytes]] = []
+
+    def fail() -> None:
+        with (
+            dagster_processes.stop_signals(),
+            dagster_processes.running(settings_from_environment(), "stays", []) as one,
+        ):
+            started.append(one)
+            raise InternalFaultError("It did not answer.")
+
+    with pytest.raises(InternalFaultError):
+        fail()
+    assert started[0].returncode is not None
+
+
+def test_what_is_started_can_be_stopped_by_signals_and_so_can_we_afterwards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start_module(tmp_path, monkeypatch)
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    with dagster_processes.running(settings_from_environment(), "stays", []) as process:
+        status = dict(line.split(":", 1) for line in Path(f"/proc/{process.pid}/status").read_text().splitlines())
+        both = (1 << signal.SIGINT - 1) | (1 << signal.SIGTERM - 1)
+        assert int(status["SigBlk"], 16) & both == 0
+        assert int(status["SigIgn"], 16) & both == 0
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
