@@ -108,6 +108,9 @@ class SftpConnection(BlockwiseConnection):
         except TimeoutError:
             raise
         except OSError:
+            # After the connection's end every link seems broken, and its archive would be taken for gone.
+            if not self._client.is_open or not self._connection.transport.is_active():
+                raise
             return None
         return Entry(link.name, _kind(target.st_mode), target.st_size, target.st_mtime)
 

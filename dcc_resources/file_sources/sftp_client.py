@@ -83,6 +83,12 @@ class SftpClient(paramiko.SFTPClient):
     _request: Callable[..., _Answer]
     _write_all: Callable[[bytes], None]
 
+    @property
+    def is_open(self) -> bool:
+        """Whether one can still ask; when not, paramiko raises what it raises for a server's refusal, OSError."""
+        channel = self.get_channel()
+        return channel is not None and not channel.closed
+
     def entries(self, path: bytes) -> Iterator[ListedName]:
         """A directory's entries with their attributes; links not followed."""
         kind, message = self._request(CMD_OPENDIR, path)

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from paramiko import SFTPAttributes
 from pydantic import SecretStr
 
 from dcc_resources.errors import (
@@ -29,6 +30,7 @@ from dcc_resources.errors import (
 from dcc_resources.file_sources import ssh_transport
 from dcc_resources.file_sources.base import ActionListing, SourceAddress, SourceProtocol
 from dcc_resources.file_sources.connect import connect
+from dcc_resources.file_sources.sftp import SftpConnection
 from dcc_resources.naming import Action
 from dcc_resources.settings import Settings
 from tests.ports import free_port
@@ -389,6 +391,39 @@ class TestTransfersThatBreakOff:
             share.put(f"add/H.2013-10-31.{number}.impc.zip")
         with within(10), pytest.raises((SourceUnreachableError, ListingFailedError)):
             list_add(share.address(), source_settings)
+
+    @pytest.mark.parametrize("ended", ["connection", "channel", "time"])
+    def test_a_connection_that_ends_among_links_is_not_taken_for_broken_links(
+        self, ended: str, sftp_server: Share, source_settings: Settings, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Their archives would be taken for gone."""
+        sftp_server.put("H.zip", b"x")
+        for number in range(5):
+            link = sftp_server.root / f"add/H.2013-10-31.{number}.impc.zip"
+            link.parent.mkdir(exist_ok=True)
+            link.symlink_to(sftp_server.root / "H.zip")
+        if ended == "time":
+            source_settings = source_settings.model_copy(update={"list_timeout": 0.5})
+        with connect(sftp_server.address(), source_settings) as connection:
+            assert isinstance(connection, SftpConnection)
+            client, asked = connection._client, []
+            stat, channel = client.stat, client.get_channel()
+            assert channel is not None
+
+            def stat_twice(path: bytes) -> SFTPAttributes:
+                asked.append(path)
+                if len(asked) == 3 and ended == "connection":
+                    connection.close()
+                elif len(asked) == 3 and ended == "channel":
+                    channel.close()
+                while len(asked) == 3 and not channel.closed:
+                    time.sleep(0.02)
+                return stat(path)
+
+            monkeypatch.setattr(client, "stat", stat_twice)
+            expected = {"connection": SourceUnreachableError, "channel": ListingFailedError, "time": SourceTimeoutError}
+            with within(5), pytest.raises(expected[ended]):
+                connection.list_action(Action.ADD)
 
 
 class TestCertificates:
