@@ -223,12 +223,13 @@ class HttpConnection(Connection):
             return FileMissingError(
                 f"{self._label}: {doing} failed: it is not there ({answer.phrase}). Check whether it was moved."
             )
-        if answer.status == 401 or (answer.status == 403 and failed is ListingFailedError):
-            index = ", and that the server makes index pages of directories" if failed is ListingFailedError else ""
+        if answer.status in (401, 403) and failed is ListingFailedError:
             return LoginRefusedError(
-                f"{self._label}: {doing} was refused ({answer.phrase}). Check the user name and password{index}."
+                f"{self._label}: {doing} was refused ({answer.phrase}). Check the user name and password, and that the "
+                "server makes index pages of directories."
             )
-        if answer.status == 403:
+        if answer.status in (401, 403):
+            # The login was accepted before: one file must not cost the source all the others.
             return failed(
                 f"{self._label}: {doing} failed: the server does not let this user read it ({answer.phrase}). "
                 "Ask the centre to correct the permissions."

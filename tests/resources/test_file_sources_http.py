@@ -445,8 +445,10 @@ def test_a_directory_that_may_not_be_listed_is_a_refused_login(
         opened().list_action(Action.ADD)
 
 
-def test_a_file_that_may_not_be_read_is_a_failed_transfer(server: WebServer, opened: Opener) -> None:
-    server.pages[f"/data/add/{NAME}"] = (403, {}, b"")
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_file_that_may_not_be_read_is_a_failed_transfer(server: WebServer, opened: Opener, status: int) -> None:
+    """No refused login, for which a source is given up: the login was accepted before."""
+    server.pages[f"/data/add/{NAME}"] = (status, {}, b"")
     with pytest.raises(TransferFailedError, match="permissions"):
         fetched(opened())
 
