@@ -34,7 +34,8 @@ class FaultyFtpServer:
     does not know (`MLSD`, `REST`). For a command in `faulty_commands` the data connection is closed after `cut_after`
     bytes (as if that were all, with `claim_success`), left open without another byte after `stall_after`, or sends
     `bytes_per_second`. `size_error` is added to the sizes it tells. With `refuse_login` no password is right;
-    `repeat_password` has the refusal hold it. `list_lines` is what it answers to LIST. `silent` never greets.
+    `repeat_password` has the refusal hold it. `list_lines` is what it answers to LIST. `replies` are what it answers to
+    single commands, by command and file name (`MDTM H.zip`). `silent` never greets.
     """
 
     username = _USERNAME
@@ -55,6 +56,7 @@ class FaultyFtpServer:
         refuse_login: bool = False,
         repeat_password: bool = False,
         list_lines: bytes | None = None,
+        replies: Mapping[str, str] | None = None,
         silent: bool = False,
         host: str = "127.0.0.1",
     ) -> None:
@@ -119,6 +121,13 @@ class FaultyFtpServer:
                     self.on_connect()
                 else:
                     super().handle()
+
+            def process_command(self, cmd: str, *args: Any, **kwargs: Any) -> None:
+                reply = (replies or {}).get(f"{cmd} {Path(args[0]).name}") if args else None
+                if reply is None:
+                    super().process_command(cmd, *args, **kwargs)
+                else:
+                    self.respond(reply)
 
             def ftp_LIST(self, path: str) -> Any:  # noqa: N802
                 if list_lines is None:

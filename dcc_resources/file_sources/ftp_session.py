@@ -189,14 +189,14 @@ class FtpSession(ftplib.FTP_TLS):
 
     def size_of(self, path: str) -> int | None:
         """Size of a regular file, links followed; None if there is none."""
-        with contextlib.suppress(ftplib.error_perm, ftplib.error_reply):
+        with _nothing_told():
             self.use_type("I")
             return self.size(path)
         return None
 
     def time_of(self, path: str) -> int | None:
         """When a file was modified, in seconds since 1970; None if the server does not tell."""
-        with contextlib.suppress(ftplib.error_perm, ftplib.error_reply):
+        with _nothing_told():
             return parse_time(self.voidcmd(f"MDTM {path}")[4:].strip())
         return None
 
@@ -232,3 +232,16 @@ class FtpSession(ftplib.FTP_TLS):
             self.data.close()
         with contextlib.suppress(OSError):
             self.close()
+
+
+@contextlib.contextmanager
+def _nothing_told() -> Iterator[None]:
+    """Go on after a refusal to tell something of one file; but one by which the server ends the session is raised."""
+    try:
+        yield
+    except (ftplib.error_perm, ftplib.error_reply):
+        pass
+    except ftplib.error_temp as error:
+        # One that goes, or is locked, meanwhile must not cost the listing of the others.
+        if str(error).startswith("421"):
+            raise

@@ -392,6 +392,25 @@ class TestFtpServersWithoutExtensions:
         with connect(share.address(), source_settings) as connection:
             assert fetch(connection, NAME, len(content), offset=777_777) == content[777_777:]
 
+    @pytest.mark.parametrize("command", ["MDTM", "SIZE"])
+    @pytest.mark.parametrize("code", [421, 450])
+    def test_a_file_that_goes_meanwhile_costs_no_listing_but_the_end_of_the_session_does(
+        self, code: int, command: str, faulty_ftp_server: Callable[..., Share], source_settings: Settings
+    ) -> None:
+        lines = f"-rw-r--r-- 1 u g 17 Oct 31 2013 {NAME}\r\nlrwxrwxrwx 1 u g 3 Oct 31 2013 one.zip -> {NAME}\r\n"
+        replies = {f"{command} one.zip": f"{code} Not now."}
+        share = faulty_ftp_server(without=["MLSD"], list_lines=lines.encode(), replies=replies)
+        share.put(f"add/{NAME}", b"x" * 17)
+        share.put("add/one.zip", b"x" * 17)
+        with connect(share.address(), source_settings) as connection:
+            if code == 421:
+                with pytest.raises(ListingFailedError, match="421 Not now"):
+                    connection.list_action(Action.ADD)
+                return
+            listed = [(file.name, file.modified) for file in connection.list_action(Action.ADD).zips]
+        known, asked = (NAME, 1_400_000_000), [("one.zip", None)] if command == "MDTM" else []
+        assert listed == [known, *asked]
+
     def test_a_listing_of_unknown_form_is_a_fault_and_not_an_empty_directory(
         self, faulty_ftp_server: Callable[..., Share], source_settings: Settings
     ) -> None:
