@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 import time
@@ -25,6 +26,9 @@ from dcc_resources.naming import Action
 from dcc_resources.settings import Settings
 
 _BLOCK = 256 * 1024
+
+# Not what a link can be at fault for, but the disk, as a mounted one that is away.
+_DISK_FAULTS = (errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.ENOTCONN, errno.EHOSTDOWN)
 
 
 def open_local(address: SourceAddress, settings: Settings) -> LocalConnection:
@@ -78,7 +82,7 @@ class LocalConnection(BlockwiseConnection):
             ) from error
 
     def close(self) -> None:
-        """Nothing needs closing; see `Connection.close`."""
+        """Nothing needs closing; see `Connection.close`. A read that the disk does not answer goes on."""
 
     def _entries(self, entries: Iterator[os.DirEntry[str]]) -> Iterator[Entry]:
         deadline = time.monotonic() + self._list_timeout
@@ -96,11 +100,16 @@ class LocalConnection(BlockwiseConnection):
         path = directory / os.fsdecode(link.name)
         try:
             return _entry(link.name, path.stat()) if self._inside(path) else None
-        except OSError:
+        except OSError as error:
+            if error.errno in _DISK_FAULTS:
+                raise
             return None
 
     def _inside(self, path: Path) -> bool:
-        return path.resolve().is_relative_to(self._base)
+        try:
+            return path.resolve().is_relative_to(self._base)
+        except RuntimeError:  # links in a circle
+            return False
 
     def _blocks(self, action: Action, name: str, offset: int, size: int | None) -> Generator[bytes, None, None]:
         path = self._base / action / os.fsdecode(raw(name))

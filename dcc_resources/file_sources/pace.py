@@ -34,8 +34,9 @@ class Pace:
     def kept(self, received: Callable[[], int], close: Callable[[], object]) -> Iterator[None]:
         """Watch what is done within; `received` tells the bytes so far.
 
-        Where the pace is not kept, `close`, called from another thread, must end it. Raises TimeoutError then, with
-        the reason. After it nothing is closed any more.
+        Where the pace is not kept, `close`, called from another thread, must end it; what no `close` ends, as a read
+        from a disk that does not answer, goes on for as long as that lasts. Raises TimeoutError then, with the reason.
+        After it nothing is closed any more.
         """
         watched = _Watched(self, received, close)
         _WATCHER.add(watched)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import shutil
@@ -111,6 +112,33 @@ def test_a_link_counts_as_the_file_that_it_leads_to(any_share: Share, source_set
         content = fetch(connection, "linked.zip", 1234, action=Action.EDIT)
     assert [(file.name, file.size_bytes) for file in listing.zips] == [("linked.zip", 1234)]
     assert content == b"x" * 1234
+
+
+def test_links_in_a_circle_are_ignored(any_share: Share, source_settings: Settings) -> None:
+    any_share.put(f"add/{NAME}", b"x")
+    (any_share.root / "add/one.zip").symlink_to("other.zip")
+    (any_share.root / "add/other.zip").symlink_to("one.zip")
+    with connect(any_share.address(), source_settings) as connection:
+        assert [file.name for file in connection.list_action(Action.ADD).zips] == [NAME]
+
+
+def test_a_disk_that_goes_away_among_links_is_not_taken_for_broken_links(
+    local_folder: Share, source_settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    local_folder.put("H.zip", b"x")
+    (local_folder.root / "add").mkdir()
+    (local_folder.root / "add" / NAME).symlink_to("../H.zip")
+    stat = Path.stat
+
+    def stale(path: Path, **how: bool) -> os.stat_result:
+        if path.name == NAME:
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+        return stat(path, **how)
+
+    with connect(local_folder.address(), source_settings) as connection:
+        monkeypatch.setattr(Path, "stat", stale)
+        with pytest.raises(ListingFailedError, match="Stale file handle"):
+            connection.list_action(Action.ADD)
 
 
 def test_a_link_out_of_a_local_folder_is_not_followed(local_folder: Share, source_settings: Settings) -> None:
