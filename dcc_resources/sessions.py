@@ -36,7 +36,9 @@ T = TypeVar("T")
 SUCCESS = 0
 UNFINISHED = -1
 _TASK_FAILED = 1
+_RENEWALS = 6  # in the time of a lease
 _COMMENT_LENGTH = 256
+_RENEWAL = update(SessionLock).values(heartbeat=func.current_timestamp())
 _LOCK = select(SessionLock.__table__, func.current_timestamp().label("now"))
 
 
@@ -50,6 +52,7 @@ class Session:
     _tracker: Engine = field(repr=False)
     _settings: Settings = field(repr=False)
     _renewed: float = field(repr=False)
+    _noting: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _lost: threading.Event = field(default_factory=threading.Event, repr=False)
     _handed_over: bool = False
     _dead: tuple[int, str] | None = field(default=None, repr=False)
@@ -68,17 +71,30 @@ class Session:
     def write(self, work: Callable[[Connection], T]) -> T:
         """Do `work` in a write transaction that no other session can come before: the lease is held until its end.
 
-        Raises SessionLostError, before anything is written, if the lease went to someone else while the database was
-        away; else as `run_writing`.
+        However long it takes, it renews the lease with its commit. Raises SessionLostError, before anything is
+        written, if the lease went to someone else while the database was away; else as `run_writing`.
         """
 
-        def fenced(connection: Connection) -> T:
+        def fenced(connection: Connection) -> tuple[T, float]:
             held = select(SessionLock.id).where(SessionLock.holder == self.holder).with_for_update()
             if connection.scalar(held) is None:
                 raise self._lost_error()
-            return work(connection)
+            result = work(connection)
+            now = time.monotonic()
+            if now - self._renewed < self._settings.lease_timeout / _RENEWALS:
+                return result, self._renewed
+            # Meanwhile nobody else could renew it.
+            connection.execute(_RENEWAL.where(SessionLock.holder == self.holder))
+            return result, now
 
-        return self._write(fenced)
+        result, renewed = self._write(fenced)
+        self._note_renewal(renewed)
+        return result
+
+    def _note_renewal(self, at: float) -> None:
+        """Note that the lease was renewed, not before `at`; one that was noted before may have been later."""
+        with self._noting:
+            self._renewed = max(self._renewed, at)
 
     def hand_over(self) -> None:
         """Leave the session open when this process is done with it, for a later run to resume."""
@@ -86,15 +102,7 @@ class Session:
 
     def start_task(self, phase: Phase, comment: str) -> int:
         """Record that a task begins; returns its id."""
-        now = utc_now()
-        row = {
-            "session_id": self.id,
-            "phase_id": int(phase),
-            "comment": comment[:_COMMENT_LENGTH],
-            "start_time": now,
-            "status": UNFINISHED,
-            "created": now,
-        }
+        row = {"session_id": self.id, "phase_id": int(phase), "comment": comment[:_COMMENT_LENGTH], **_begun()}
         return self.write(lambda connection: insert_rows(connection, SessionTask.__table__, [row])[0])
 
     def finish_task(self, task_id: int, *, failed: bool) -> None:
@@ -150,6 +158,11 @@ def _hold(session: Session, tracker: Engine, settings: Settings) -> Iterator[Ses
     try:
         yield session
         session.check()
+        if not session._handed_over:
+            # While the lease is renewed, for it may take longer.
+            session.notices += _clean_staging(tracker, settings, session)
+            if session._lost.is_set():
+                raise session._lost_error()
         completed = True
     except Exception as error:
         failure = error
@@ -158,8 +171,6 @@ def _hold(session: Session, tracker: Engine, settings: Settings) -> Iterator[Ses
         stop.set()
         beat.join()
         if not session._lost.is_set():
-            if completed and not session._handed_over:
-                session.notices += _clean_staging(tracker, settings, session)
             _release(session, completed)
             # Whoever interrupts a session does not want to wait for a mail server.
             ended = failure is not None or (completed and not session._handed_over)
@@ -331,17 +342,19 @@ def _acquire(
 
 
 def _new_session(connection: Connection) -> int:
+    return insert_rows(connection, CrawlingSession.__table__, [_begun()])[0]
+
+
+def _begun() -> dict[str, object]:
     now = utc_now()
-    row = {"start_time": now, "status": UNFINISHED, "created": now}
-    return insert_rows(connection, CrawlingSession.__table__, [row])[0]
+    return {"start_time": now, "status": UNFINISHED, "created": now}
 
 
 def _alive(lock: Row[Any], settings: Settings) -> bool:
     if Process(lock.host, lock.pid, lock.pid_started).is_gone:
         return False
     now = lock.now if isinstance(lock.now, datetime) else datetime.fromisoformat(lock.now)
-    silent: timedelta = now.replace(tzinfo=None) - lock.heartbeat
-    return silent < timedelta(seconds=settings.lease_timeout)
+    return bool(now.replace(tzinfo=None) - lock.heartbeat < timedelta(seconds=settings.lease_timeout))
 
 
 def _finish(connection: Connection, session_id: int, *, completed: bool) -> None:
@@ -372,13 +385,11 @@ def _release(session: Session, completed: bool) -> None:
 
 
 def _keep_alive(session: Session, stop: threading.Event) -> None:
-    timeout = session._settings.lease_timeout
-    renewal = update(SessionLock).where(SessionLock.holder == session.holder).values(heartbeat=func.current_timestamp())
-    while not stop.wait(timeout / 6):
+    while not stop.wait(session._settings.lease_timeout / _RENEWALS):
         began = time.monotonic()
         try:
             with writing(session._tracker) as connection:
-                held = connection.execute(renewal).rowcount > 0
+                held = connection.execute(_RENEWAL.where(SessionLock.holder == session.holder)).rowcount > 0
         except Exception as error:
             # The database may come back before the lease runs out; if not, `Session.check` tells.
             log.warning("Session %s could not renew its lock: %s", session.id, error)
@@ -386,4 +397,4 @@ def _keep_alive(session: Session, stop: threading.Event) -> None:
         if not held:
             session._lost.set()
             return
-        session._renewed = began
+        session._note_renewal(began)

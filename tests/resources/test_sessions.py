@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, Row, make_url, select, update
+from sqlalchemy import Connection, Engine, Row, make_url, select, update
+from sqlalchemy.exc import IntegrityError
 
 from dcc_resources import processes, sessions
 from dcc_resources.errors import SessionActiveError, SessionLostError, SourceUnreachableError
@@ -330,6 +331,78 @@ class TestLease:
             first = _lock(tracker).heartbeat
             _wait_until(lambda: _lock(tracker).heartbeat > first + timedelta(seconds=1))
             session.check()
+
+    def test_a_write_that_takes_longer_than_the_lease_renews_it(self, tracker: Engine, settings: Settings) -> None:
+        """It holds the lock all the while, against the renewals too."""
+        with open_session(tracker, settings) as session:
+
+            def take_long(connection: Connection) -> None:
+                session._renewed -= 61
+                connection.execute(update(SessionLock).values(heartbeat=utc_now() - timedelta(seconds=61)))
+
+            session.write(take_long)
+            session.check()
+            with pytest.raises(SessionActiveError), open_session(tracker, settings):
+                pytest.fail("taken over from a holder that is alive")
+
+    def test_a_write_that_is_rolled_back_renews_nothing(self, tracker: Engine, settings: Settings) -> None:
+        with open_session(tracker, settings) as session:
+
+            def take_long(connection: Connection) -> None:
+                session._renewed -= 61
+                connection.execute(update(CrawlingSession).values(status=None))
+
+            with pytest.raises(IntegrityError):
+                session.write(take_long)
+            assert _is_lost(session)
+            session.write(lambda connection: None)
+            session.check()
+
+    def test_a_renewal_that_came_late_takes_nothing_back(self, tracker: Engine, settings: Settings) -> None:
+        """One that began before a write, and waited for its end."""
+        with open_session(tracker, settings) as session:
+            renewed = session._renewed
+            session._note_renewal(renewed - 61)
+            assert session._renewed == renewed
+
+    def test_it_is_renewed_while_staging_is_cleaned(
+        self, tracker: Engine, settings: Settings, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def clean_slowly(*_: object) -> tuple[str, ...]:
+            silent = utc_now() - timedelta(seconds=61)
+            _change_lock(tracker, heartbeat=silent)
+            _wait_until(lambda: _lock(tracker).heartbeat > silent + timedelta(seconds=1))
+            return ("cleaned",)
+
+        monkeypatch.setattr(sessions, "_clean_staging", clean_slowly)
+        with open_session(tracker, _leased(settings, 2.5)) as session:
+            pass
+        assert session.notices == ("cleaned",)
+        assert _session_row(tracker, session.id).status == sessions.SUCCESS
+
+    def test_one_lost_while_staging_is_cleaned_is_told(
+        self, tracker: Engine, settings: Settings, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def clean_slowly(*_: object) -> tuple[str, ...]:
+            _change_lock(tracker, holder="another")
+            _wait_until(session._lost.is_set)
+            return ()
+
+        monkeypatch.setattr(sessions, "_clean_staging", clean_slowly)
+        with pytest.raises(SessionLostError), open_session(tracker, _leased(settings, 2.5)) as session:
+            pass
+        assert _lock(tracker).holder == "another"
+
+    def test_who_interrupts_the_cleaning_of_staging_gives_the_lock_back(
+        self, tracker: Engine, settings: Settings, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def interrupted(*_: object) -> tuple[str, ...]:
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(sessions, "_clean_staging", interrupted)
+        with pytest.raises(KeyboardInterrupt), open_session(tracker, settings):
+            pass
+        assert _lock(tracker).holder is None
 
     def test_a_session_that_lost_its_lock_stops_and_leaves_all_to_the_other(
         self, tracker: Engine, settings: Settings
