@@ -26,7 +26,7 @@ _SHOW_CODES = (0, 1)
 _ANY = (0, 1, 4)
 _STATUS = Step("dcc status", "how far everything is")
 _CRAWL = Step("dcc crawl", "a session goes on from here")
-_CONTEXTS = Step("dcc qc contexts --state dataadded", "what waits for quality control")
+_CONTEXTS = Step("dcc qc contexts --waiting", "what waits for quality control")
 _WAIVERS = Step("dcc rules waivers", "all waivers, with who gave them and why")
 _CENTRES = Step("dcc centre list", "all centres")
 _SOURCES = Step("dcc source list", "all file sources")
@@ -59,7 +59,7 @@ NEXT: Final[Mapping[str, tuple[Step, ...]]] = {
         Step("dcc zips --status failed", "which archives failed", needs="failed"),
         Step("dcc source test {down}", "why its last crawl failed"),
         Step("dcc source add", "registers a file source: it asks", needs="without_sources"),
-        Step("dcc qc contexts --state dataadded", "what waits for quality control", needs="waits_for_qc"),
+        _CONTEXTS._replace(needs="waits_for_qc"),
         Step("dcc crawl", "collects what is new"),
     ),
     "zips": (

@@ -35,7 +35,10 @@ _HEADERS = ("centre", "pipeline", "genotype", "strain", "procedure", "parameter"
 def _filtered(command: F) -> F:
     """The options that say which contexts are meant."""
     states = click.Choice([state.value for state in ContextState])
-    command = click.option("--state", type=states, help="Only in this state.")(command)
+    command = click.option("--waiting", is_flag=True, help="Only those that wait: neither qcdone nor nodata.")(command)
+    command = click.option(
+        "--state", "states", type=states, multiple=True, help="Only in this state; may be given several times."
+    )(command)
     for name, text in reversed(_FILTERS):
         command = click.option(name, help=text)(command)
     return command
@@ -66,12 +69,13 @@ def qc() -> None:
 @qc.command()
 @_filtered
 @json_option
-def contexts(as_json: bool, **given: str | None) -> None:
+def contexts(as_json: bool, **given: Any) -> None:
     """List data contexts.
 
     \b
-    Example:
-      dcc qc contexts --centre H --state datachanged
+    Examples:
+      dcc qc contexts --waiting
+      dcc qc contexts --centre H --state datachanged --state dataremoved
 
     \b
     JSON: a list of {"centre", "pipeline", "genotype", "strain", "procedure", "parameter",
@@ -94,7 +98,7 @@ def contexts(as_json: bool, **given: str | None) -> None:
 
 @qc.command()
 @_deciding
-def done(reason: str, every: bool, as_json: bool, **given: str | None) -> None:
+def done(reason: str, every: bool, as_json: bool, **given: Any) -> None:
     """Say that the data of contexts are in order.
 
     They are qcdone then, or nodata where there are no data any more, until a document changes something again. Contexts
@@ -122,7 +126,7 @@ def done(reason: str, every: bool, as_json: bool, **given: str | None) -> None:
 
 @qc.command("reopen")
 @_deciding
-def reopen_contexts(reason: str, every: bool, as_json: bool, **given: str | None) -> None:
+def reopen_contexts(reason: str, every: bool, as_json: bool, **given: Any) -> None:
     """Have contexts looked at again that somebody was done with.
 
     They are dataadded then, or dataremoved where there are no data. The tracker follows.
@@ -144,7 +148,7 @@ def reopen_contexts(reason: str, every: bool, as_json: bool, **given: str | None
 @qc.command()
 @_deciding
 @click.option("--resolve", is_flag=True, help="Resolve all open issues of these contexts instead.")
-def issue(reason: str, every: bool, resolve: bool, as_json: bool, **given: str | None) -> None:
+def issue(reason: str, every: bool, resolve: bool, as_json: bool, **given: Any) -> None:
     """Say that something is wrong with the data of contexts.
 
     They have issues then, whatever documents change, until all are resolved; the history tells what documents did
@@ -173,7 +177,7 @@ def issue(reason: str, every: bool, resolve: bool, as_json: bool, **given: str |
 @qc.command()
 @_filtered
 @json_option
-def history(as_json: bool, **given: str | None) -> None:
+def history(as_json: bool, **given: Any) -> None:
     """Tell what happened to data contexts, oldest first.
 
     \b
@@ -261,20 +265,28 @@ def recount(reason: str, as_json: bool) -> None:
 qc.add_command(plot)
 
 
-def _filter_of(given: dict[str, str | None]) -> ContextFilter:
-    """The contexts that the options mean. Raises NotFoundError for a centre that is not registered."""
+def _filter_of(given: dict[str, Any]) -> ContextFilter:
+    """The contexts that the options mean. Raises NotFoundError for a centre that is not registered.
+
+    Raises ConfigurationError when both states and what waits are asked for.
+    """
     from dcc_resources.contexts.filters import ContextFilter
+    from dcc_resources.contexts.transitions import WAITING
     from dcc_resources.tracker.queries import require_centre
 
     centre = given["centre"]
     if centre is not None:
         with open_tracker(settings_from_environment()) as tracker, tracker.connect() as connection:
             require_centre(connection, centre)
-    state = given.pop("state")
-    return ContextFilter(state=ContextState(state) if state else None, **given)
+    states = tuple(map(ContextState, given.pop("states")))
+    if given.pop("waiting"):
+        if states:
+            raise ConfigurationError("Give --state or --waiting, not both: --waiting is all but qcdone and nodata.")
+        states = WAITING
+    return ContextFilter(states=states, **given)
 
 
-def _decide(decide: Callable[..., Decided], given: dict[str, str | None], every: bool, reason: str) -> Decided:
+def _decide(decide: Callable[..., Decided], given: dict[str, Any], every: bool, reason: str) -> Decided:
     """Decide about the contexts that the options mean, and have the tracker follow."""
     from dcc_resources.data_phases.settling import settle_qc
 

@@ -14,6 +14,9 @@ from dcc_resources.qc_database.vocabulary import ContextEvent, ContextState
 SETTLED: Final = (ContextState.QC_DONE, ContextState.NO_DATA)
 """The states of a context that nobody need look at."""
 
+WAITING: Final = tuple(state for state in ContextState if state not in SETTLED)
+"""The states of a context that waits for somebody to look at it."""
+
 _PRECEDENCE: Final = {state: place for place, state in enumerate(ContextState)}
 
 

@@ -85,7 +85,7 @@ def test_a_context_has_issues_until_all_are_resolved_whatever_documents_do(two_c
     change(two_contexts, Action.EDIT, "2")
     assert shown(two_contexts)["C1"] == ("hasissues", 2)
     assert mark_done(two_contexts, COLONY, **WHO) == Decided(0, left=1)
-    has_issues = ContextFilter(state=ContextState.HAS_ISSUES)
+    has_issues = ContextFilter(states=[ContextState.HAS_ISSUES])
     assert resolve_issues(two_contexts, has_issues, author="three", reason="submitted again") == Decided(1)
     assert shown(two_contexts) == {"": ("dataadded", 0), "C1": ("datachanged", 0)}
     assert events(two_contexts) == [
@@ -124,12 +124,12 @@ def test_each_part_of_a_filter_chooses(two_contexts: Engine) -> None:
     submit(two_contexts, Action.ADD, line("C1", procedure_id="IMPC_BWT_001"), centre="J")
     build_contexts(two_contexts)
 
-    def number(**given: str) -> int:
+    def number(**given: str | tuple[ContextState]) -> int:
         with two_contexts.connect() as connection:
             return len(list_contexts(connection, ContextFilter(**given)))  # type: ignore[arg-type]
 
     assert (number(), number(centre="J"), number(genotype=""), number(genotype="C1")) == (3, 1, 1, 2)
     assert (number(procedure="IMPC_BWT_001"), number(parameter="IMPC_CBC_001_001")) == (1, 2)
-    assert (number(pipeline="IMPC_001"), number(strain="MGI:1"), number(state="dataadded")) == (3, 0, 3)
+    assert (number(pipeline="IMPC_001"), number(strain="MGI:1"), number(states=(ContextState.DATA_ADDED,))) == (3, 0, 3)
     assert ALL.means_all
     assert not COLONY.means_all
