@@ -105,7 +105,7 @@ class SessionReport:
                 self.problems.append(_data_problem(key, document))
             elif outcome.reached is Phase.UPLOAD and document.held:
                 self.problems.append(_held_problem(key, document))
-            if outcome.reached is Phase.UPLOAD and document.late and not document.held:
+            if outcome.reached is Phase.UPLOAD and document.late and document.status is Status.DONE:
                 self.notes.append({"zip": key, "document": document.file_name, "kind": "late", "message": _LATE})
             if outcome.reached is Phase.DATA and document.cleared:
                 message = f"{count_of(document.cleared, 'finding')} of earlier sessions cleared."

@@ -100,6 +100,11 @@ class DocumentReport:
         """Whether the centre has something to correct in it."""
         return self.status is Status.FAILED
 
+    @property
+    def without_effect(self) -> bool:
+        """Whether the upload refused all of it, or it was withdrawn."""
+        return self.phase is Phase.UPLOAD and self.status in (Status.FAILED, Status.CANCELLED)
+
 
 @dataclass(frozen=True, slots=True)
 class EntityCount:

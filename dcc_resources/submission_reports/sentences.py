@@ -74,7 +74,8 @@ def whole_reasons(report: SubmissionReport) -> tuple[Reason, ...]:
 def notes(report: SubmissionReport, catalogue: Catalogue) -> list[str]:
     """What else there is to know of a submission, a sentence each."""
     documents = report.documents
-    late, repeated = sum(one.late for one in documents), sum(one.repeated for one in documents)
+    late = sum(one.late and not one.without_effect for one in documents)
+    repeated = sum(one.repeated for one in documents)
     said = []
     if report.held and report.outcome is not Outcome.HELD:
         said.append(

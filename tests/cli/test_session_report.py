@@ -88,6 +88,12 @@ def test_what_is_held_asks_to_be_confirmed_and_what_is_late_is_noted() -> None:
     assert report.as_json(1)["notes"] == [{**report.notes[0], "kind": "late", "zip": str(KEY), "document": NAME}]
 
 
+def test_a_late_document_that_was_refused_is_not_said_to_be_applied() -> None:
+    report = SessionReport()
+    report.add_data(told(document(Phase.UPLOAD, Status.FAILED, late=True, reason="No."), reached=Phase.UPLOAD))
+    assert lines_of(report) == [f"failed  {KEY}: {NAME} at upload: No."]
+
+
 def test_findings_that_hold_no_more_are_noted() -> None:
     report = SessionReport()
     report.add_data(told(document(Phase.DATA, Status.DONE, cleared=6), reached=Phase.DATA))

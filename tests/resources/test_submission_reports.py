@@ -22,7 +22,7 @@ from dcc_resources.submission_reports.collecting import collect_centre, collect_
 from dcc_resources.submission_reports.model import Accepted, Outcome, Standing, Tone, ZipLine
 from dcc_resources.submission_reports.page import render_html
 from dcc_resources.submission_reports.plain_text import render_text
-from dcc_resources.submission_reports.sentences import next_of_line
+from dcc_resources.submission_reports.sentences import next_of_line, notes
 from dcc_resources.tracker.crawls import list_sessions
 from dcc_resources.tracker.reference import Phase, Status
 from dcc_resources.tracker.stories import Reason
@@ -228,6 +228,15 @@ def test_what_a_document_went_through_is_noted_beside_it(desk: Desk) -> None:
     assert "Documents that were not taken at all" in said
     assert "at fault" not in said
     assert "at fault" in desk.page(world.WITH_FINDINGS).section("next")
+
+
+@pytest.mark.parametrize("status", [Status.FAILED, Status.CANCELLED])
+def test_a_late_document_without_effect_is_not_said_to_be_taken(desk: Desk, status: Status) -> None:
+    report = desk.report(world.LATE)
+    (late,) = report.documents
+    refused = replace(report, documents=(replace(late, phase=Phase.UPLOAD, status=status),))
+    assert "all the same" in " ".join(notes(report, desk.catalogue()))
+    assert notes(refused, desk.catalogue()) == []
 
 
 def test_what_centres_wrote_is_shown_and_does_nothing(desk: Desk) -> None:
