@@ -128,10 +128,10 @@ def _rules(_: str) -> Iterable[str]:
 
 
 def _explained(_: str) -> Iterable[str]:
+    from dcc_resources.causes.rule_faces import ALL_FACES
     from dcc_resources.error_advice import explanations
-    from dcc_resources.integrity.catalogue import CATALOGUE
 
-    return [*(entry.id for entry in explanations()), *CATALOGUE]
+    return dict.fromkeys([*(entry.id for entry in explanations()), *ALL_FACES])
 
 
 def _asked(question: Callable[[Connection], list[str]]) -> list[str]:

@@ -120,7 +120,9 @@ _FACES_OF_UPLOADS: Final[Mapping[str, tuple[Face, ...]]] = {
 RULE_FACES: Final[Mapping[str, tuple[Face, ...]]] = {**FACES_OF_ANIMALS, **FACES_OF_PROCEDURES, **_FACES_OF_UPLOADS}
 """Of every rule its faces; the last of each takes what none of the others does."""
 
-_ALL_FACES: Final[Mapping[str, tuple[Face, ...]]] = {**RULE_FACES, **ERROR_FACES}
+ALL_FACES: Final[Mapping[str, tuple[Face, ...]]] = {**RULE_FACES, **ERROR_FACES}
+"""The faces of every rule and error: its keys are the ids that causes have."""
+
 _UNKNOWN_FACES: Final = (
     Face(
         mark("A rule that this version does not know found something"),
@@ -132,7 +134,7 @@ _UNKNOWN_FACES: Final = (
 
 def faces_of(kind: str) -> tuple[Face, ...]:
     """The faces of a rule or error; of a rule that is gone, whose findings are there, one that says so."""
-    return _ALL_FACES.get(kind, _UNKNOWN_FACES)
+    return ALL_FACES.get(kind, _UNKNOWN_FACES)
 
 
 NEEDING_MESSAGE: Final = tuple(

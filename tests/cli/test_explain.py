@@ -37,6 +37,12 @@ def test_rules_are_explained_too(bare_dcc: Dcc, rule: str) -> None:
     assert CATALOGUE[entry["id"]].severity in entry["meaning"]
 
 
+def test_what_crawls_notice_is_explained(bare_dcc: Dcc) -> None:
+    result = bare_dcc("explain", "listing:changed")
+    assert "Archives have changed under names that were taken before." in result.stdout
+    assert "findings" not in result.stderr
+
+
 def test_without_an_id_all_errors_are_listed(bare_dcc: Dcc) -> None:
     assert {entry["id"] for entry in bare_dcc.json("explain")} == IDS - {errors.DccError.error_id()}
     listed = bare_dcc("explain").stdout
