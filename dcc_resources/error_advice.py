@@ -141,7 +141,8 @@ SECTIONS: Final = (
                 "that to be there."
             ),
             "source-unreachable": (
-                "Nothing at first: every session tries again. If it lasts, ask whether the server moved."
+                "Nothing at first: every session tries again. If it lasts, ask whether the server moved. Of a folder "
+                "of this machine: correct the base path with `dcc source change ID`, or mount its disk."
             ),
             "source-timeout": "Nothing at first. A server that is always slow: raise the limit that the message names.",
             "login-refused": (

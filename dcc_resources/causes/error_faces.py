@@ -27,9 +27,20 @@ _EXPORT: Final = mark(
     "Correct the export, and submit the documents again in a new archive. `dcc validate` tells what is wrong before."
 )
 _NEW_ARCHIVE: Final = mark("Make the archive anew, and upload it under a new name.")
-_RENAME: Final = mark("Rename the file, and upload it again.")
+_RENAME: Final = mark(
+    "Rename the file: an archive is then uploaded again, and a document is submitted in a new archive."
+)
 _WAIT: Final = mark("Nothing need be done: every session tries again. If it lasts, ask whoever runs the server.")
 _SERVER: Final = mark("Correct how the source is reached: `dcc source test` goes through the connection step by step.")
+_FOLDER: Final = mark(
+    "Correct the base path with `dcc source change`, or see that its disk is mounted: every session tries again."
+)
+_NO_FOLDER: Final = re.compile(
+    r".*: (?:the folder .* cannot be reached \(.*\)\. Check the base path, and that the disk is mounted\."
+    r"|.* is no folder\. Check the base path\.|the folder .* is gone\. Check that the disk is mounted\.)",
+    re.DOTALL,
+)
+"""What is said of a source that is a folder of this machine, and is not there (`file_sources.local`)."""
 
 
 def _schema(text: str) -> re.Pattern[str]:
@@ -188,8 +199,9 @@ _FACES: Final[Mapping[type[errors.DccError], tuple[Face, ...]]] = {
     errors.SourceMisconfiguredError: _one(
         mark("The address or access key of {value} cannot be used as it stands"), _SERVER, Actor.DCC, _BY_SOURCE
     ),
-    errors.SourceUnreachableError: _one(
-        mark("The server of {value} could not be connected to"), _WAIT, Actor.NOBODY, _BY_SOURCE
+    errors.SourceUnreachableError: (
+        Face(mark("The folder of {value} cannot be reached"), _FOLDER, Actor.DCC, _BY_SOURCE, _NO_FOLDER),
+        Face(mark("The server of {value} could not be connected to"), _WAIT, Actor.NOBODY, _BY_SOURCE),
     ),
     errors.SourceTimeoutError: _one(
         mark("The server of {value} did not answer in time"), _WAIT, Actor.NOBODY, _BY_SOURCE

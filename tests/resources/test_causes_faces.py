@@ -56,6 +56,26 @@ def test_an_error_without_faces_is_grouped_as_the_one_that_it_is_of() -> None:
     assert kind_of("NoErrorOfThisVersion") == "dcc"
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "H, file://localhost: the folder /srv/a cannot be reached (it is not there). Check the base path, and that the "
+        "disk is mounted.",
+        "H, file://localhost: /srv/a is no folder. Check the base path.",
+        "H, file://localhost: the folder /srv/a is gone. Check that the disk is mounted.",
+    ],
+)
+def test_a_folder_that_is_not_there_is_for_those_who_set_the_base_path(said: str) -> None:
+    kind = kind_of("SourceUnreachableError")
+    assert face_among(faces_of(kind), "H, file://localhost", said)[1].acts is Actor.DCC
+    assert face_among(faces_of(kind), "H, sftp://x", "H: connection refused.")[1].acts is Actor.NOBODY
+
+
+def test_a_document_of_a_bad_name_goes_into_a_new_archive() -> None:
+    said = "'a.xml' does not follow the pattern. Rename the document and submit it in a new archive."
+    assert "a document is submitted in a new archive" in face_among(faces_of("bad-file-name"), None, said)[1].remedy
+
+
 def test_titles_and_remedies_name_only_what_findings_of_one_cause_share() -> None:
     for kind, face in FACES:
         assert fields_of(face.title) | fields_of(face.remedy) <= set(face.by), kind
