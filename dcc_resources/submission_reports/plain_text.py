@@ -15,6 +15,7 @@ from dcc_resources.submission_reports.model import (
     Accepted,
     CentreReport,
     DocumentReport,
+    EntityCount,
     Report,
     SessionReport,
     SourceReport,
@@ -91,7 +92,7 @@ def _centre(report: CentreReport, catalogue: Catalogue) -> Iterator[str]:
     yield from _cause_lines(report.causes, report.causes_total, catalogue, tell_zip=True)
     yield from _zip_lines(report.zips, report.zips_total, catalogue)
     yield from _accepted_lines(report.accepted, catalogue)
-    yield from _source_lines(report.sources, catalogue)
+    yield from _source_lines(report, catalogue)
     yield from _more(report.sources_total - len(report.sources), catalogue)
 
 
@@ -104,7 +105,7 @@ def _session(report: SessionReport, catalogue: Catalogue) -> Iterator[str]:
     yield from _outcome_lines(report, catalogue)
     yield from _cause_lines(report.causes, report.causes_total, catalogue, tell_zip=True)
     yield from _zip_lines(report.zips, report.zips_total, catalogue)
-    yield from _source_lines(report.sources, catalogue)
+    yield from _source_lines(report, catalogue)
     yield from _more(report.sources_total - len(report.sources), catalogue)
 
 
@@ -161,12 +162,24 @@ def _accepted_lines(accepted: Accepted | None, catalogue: Catalogue) -> Iterator
             accepted=catalogue.number(one.accepted),
             submitted=catalogue.number(one.named),
         )
-        yield from _wrapped(text, 2)
+        also = [catalogue.text(words, number=catalogue.number(count)) for count, words in _else_of(one) if count]
+        yield from _wrapped("; ".join([text, *also]), 2)
     for procedure in accepted.procedures[:_MOST_PROCEDURES]:
         name = f"{procedure.name} ({procedure.procedure})" if procedure.name else procedure.procedure
         count = catalogue.plural("one measurement", "{number} measurements", procedure.accepted)
         yield from _wrapped(f"{name}: {count}", 2)
     yield from _more(accepted.procedures_total - min(len(accepted.procedures), _MOST_PROCEDURES), catalogue)
+
+
+def _else_of(one: EntityCount) -> tuple[tuple[int, str], ...]:
+    """What became of what does not count as accepted, and of what was there before."""
+    return (
+        (one.faulty, mark("{number} at fault")),
+        (one.refused, mark("{number} not taken")),
+        (one.unchecked, mark("{number} not checked yet")),
+        (one.superseded, mark("{number} replaced or deleted since")),
+        (one.ended, mark("{number} of the earlier ones replaced or deleted")),
+    )
 
 
 def _zip_lines(zips: tuple[ZipLine, ...], total: int, catalogue: Catalogue) -> Iterator[str]:
@@ -185,16 +198,18 @@ def _zip_lines(zips: tuple[ZipLine, ...], total: int, catalogue: Catalogue) -> I
     yield from _more(total - min(len(zips), _MOST_ZIPS), catalogue)
 
 
-def _source_lines(sources: tuple[SourceReport, ...], catalogue: Catalogue) -> Iterator[str]:
+def _source_lines(report: CentreReport | SessionReport, catalogue: Catalogue) -> Iterator[str]:
+    sources: tuple[SourceReport, ...] = report.sources
     if not sources:
         return
+    told = {cause.example.message for cause in report.causes[:_MOST_CAUSES]}
     yield from _title(catalogue.text("The sources"))
     for source in sources:
         visited = catalogue.text("It was never visited.")
         if source.crawl is not None:
             visited = sentences.crawl_sentence(catalogue, source.crawl)
         yield from _wrapped(f"{catalogue.text('Source {number}', number=source.source)} ({source.label}): {visited}", 2)
-        if source.crawl is not None and source.crawl.error is not None:
+        if source.crawl is not None and source.crawl.error is not None and source.crawl.error.message not in told:
             yield from _wrapped(catalogue.recorded(source.crawl.error.message), 4)
         for row in source.not_taken[:_MOST_CAUSES]:
             entry = "" if row.entry is None else f"{row.entry}: "

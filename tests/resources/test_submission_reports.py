@@ -16,10 +16,10 @@ from dcc_resources.causes.collecting import worst_first
 from dcc_resources.crawling import crawl_file_sources
 from dcc_resources.errors import NotFoundError
 from dcc_resources.naming import Action
-from dcc_resources.outcomes import ZipKey
+from dcc_resources.outcomes import Problem, ZipKey
 from dcc_resources.sessions import open_session
 from dcc_resources.submission_reports.collecting import collect_centre, collect_session
-from dcc_resources.submission_reports.model import Accepted, Outcome, Standing, Tone, ZipLine
+from dcc_resources.submission_reports.model import Accepted, EntityCount, Outcome, Standing, Tone, ZipLine
 from dcc_resources.submission_reports.page import render_html
 from dcc_resources.submission_reports.plain_text import render_text
 from dcc_resources.submission_reports.sentences import next_of_line, notes
@@ -237,6 +237,27 @@ def test_a_late_document_without_effect_is_not_said_to_be_taken(desk: Desk, stat
     refused = replace(report, documents=(replace(late, phase=Phase.UPLOAD, status=status),))
     assert "all the same" in " ".join(notes(report, desk.catalogue()))
     assert notes(refused, desk.catalogue()) == []
+
+
+def test_the_terminal_tells_what_became_of_what_is_not_accepted(desk: Desk) -> None:
+    deleted = EntityCount("specimen", 24, 0, 0, 0, 0, 0, 24)
+    edited = EntityCount("experiment", 1200, 1190, 1, 2, 3, 4, 0)
+    report = replace(desk.report(world.GOOD), accepted=Accepted(entities=(deleted, edited)))
+    text = " ".join(render_text(report, desk.catalogue()).split())
+    assert "Animals: 0 of 24; 24 of the earlier ones replaced or deleted Experiments:" in text
+    told = "2 at fault; 4 not taken; 1 not checked yet; 3 replaced or deleted since"
+    assert f"Experiments: 1,190 of 1,200; {told}" in text
+
+
+def test_the_terminal_tells_the_trouble_of_a_source_once(desk: Desk) -> None:
+    report = collect_centre(desk.tracker, desk.qc, "H", desk.data.settings, most_pictures=0)
+    cause, source = report.causes[0], report.sources[0]
+    assert source.crawl is not None
+    broken = replace(source, crawl=replace(source.crawl, error=Problem("SourceUnreachableError", "It is away.")))
+    known = replace(cause, example=replace(cause.example, message="It is away."))
+    for causes in ((known,), ()):
+        text = render_text(replace(report, causes=causes, sources=(broken,)), desk.catalogue())
+        assert text.count("It is away.") == 1
 
 
 def test_what_centres_wrote_is_shown_and_does_nothing(desk: Desk) -> None:
