@@ -28,8 +28,8 @@ def explain(error_or_rule: str | None, as_json: bool) -> None:
     """Explain the error or rule ID, and what to do about it.
 
     The id of an error stands in brackets before its message, that of a rule before what it found, that of a cause
-    before it in `dcc data causes`; an error's name in the tracker will do too. Without ID, all errors are listed; the rules
-    are in `dcc rules list`.
+    before it in `dcc data causes`; an error's name in the tracker will do too. Without ID, all errors are listed; the
+    rules are in `dcc rules list`.
 
     \b
     Examples:
