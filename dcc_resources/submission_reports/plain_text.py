@@ -209,9 +209,13 @@ def _source_lines(report: CentreReport | SessionReport, catalogue: Catalogue) ->
         if source.crawl is not None:
             visited = sentences.crawl_sentence(catalogue, source.crawl)
         yield from _wrapped(f"{catalogue.text('Source {number}', number=source.source)} ({source.label}): {visited}", 2)
-        if source.crawl is not None and source.crawl.error is not None and source.crawl.error.message not in told:
-            yield from _wrapped(catalogue.recorded(source.crawl.error.message), 4)
+        if source.crawl is not None and source.crawl.error is not None:
+            if source.crawl.error.message not in told:
+                yield from _wrapped(catalogue.recorded(source.crawl.error.message), 4)
+            told.add(source.crawl.error.message)
         for row in source.not_taken[:_MOST_CAUSES]:
+            if row.entry is None and row.recorded in told:
+                continue
             entry = "" if row.entry is None else f"{row.entry}: "
             yield from _wrapped(entry + sentences.not_taken_reason(catalogue, row), 4)
         yield from _more(source.not_taken_total - min(len(source.not_taken), _MOST_CAUSES), catalogue, 4)

@@ -13,6 +13,7 @@ import pytest
 
 from dcc_resources.causes.cause import Actor
 from dcc_resources.causes.collecting import worst_first
+from dcc_resources.causes.why import NotTaken, Why
 from dcc_resources.crawling import crawl_file_sources
 from dcc_resources.errors import NotFoundError
 from dcc_resources.naming import Action
@@ -254,6 +255,8 @@ def test_the_terminal_tells_the_trouble_of_a_source_once(desk: Desk) -> None:
     cause, source = report.causes[0], report.sources[0]
     assert source.crawl is not None
     broken = replace(source, crawl=replace(source.crawl, error=Problem("SourceUnreachableError", "It is away.")))
+    why = NotTaken(None, Why.CRAWL_FAILED, Actor.DCC, "The last crawl could not list it:", recorded="It is away.")
+    broken = replace(broken, not_taken=(why,), not_taken_total=1)
     known = replace(cause, example=replace(cause.example, message="It is away."))
     for causes in ((known,), ()):
         text = render_text(replace(report, causes=causes, sources=(broken,)), desk.catalogue())
