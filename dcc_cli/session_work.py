@@ -121,9 +121,16 @@ def process_again(
 ) -> tuple[int | None, Notices]:
     """Re-open zip actions in the user's name and process them, as a session; returns as `crawl_and_process`.
 
-    Raises what it raises, NotFoundError for a zip action that is not known, ConfigurationError for one whose name is
-    refused.
+    Raises what it raises, NotFoundError for a zip action that is not known or hosted, ConfigurationError for one whose
+    name is refused; of these no session remains, unless things changed at the very moment.
     """
+    from dcc_resources.tracker.database import run_reading
+    from dcc_resources.tracker.retries import require_retriable
+
+    # A session that broke off counts as an outage, of which people are told; a wrong name is none.
+    run_reading(
+        tracker, lambda connection: require_retriable(connection, keys), patience_seconds=settings.database_retry
+    )
     instance, away = _open_dagster(settings)
     if instance is not None:
         from dcc_assets.session_runs import run_zip_actions

@@ -16,7 +16,7 @@ from sqlalchemy import Connection, Engine, select
 
 from dcc_resources.archives import ArchiveLimits
 from dcc_resources.documents.schema_set import SchemaSet
-from dcc_resources.errors import InternalFaultError, NotFoundError
+from dcc_resources.errors import InternalFaultError
 from dcc_resources.file_sources.base import SourceAddress
 from dcc_resources.outcomes import ZipKey, ZipOutcome
 from dcc_resources.process_memory import give_back_freed_memory
@@ -32,11 +32,11 @@ from dcc_resources.tracker.download_plan import (
     load_interrupted,
     load_waiting,
     reopen_failed_downloads,
-    reopen_named,
     sources_to_use,
 )
 from dcc_resources.tracker.models import Centre
 from dcc_resources.tracker.reference import Phase
+from dcc_resources.tracker.retries import not_hosted, reopen_named
 from dcc_resources.tracker.source_statistics import record_conduct
 from dcc_resources.tracker.sources import load_addresses
 from dcc_resources.zip_coordination import Coordinator
@@ -145,7 +145,10 @@ def _take_up(
         cancel_orphans(connection)
         sources = sources_to_use(connection, session.id)
         if keys is not None:
-            return _hosted_plans(load_waiting(connection, sources, reopen_named(connection, keys, requested_by)), keys)
+            plans = load_waiting(connection, sources, reopen_named(connection, keys, requested_by))
+            for missing in sorted(set(keys) - {plan.key for plan in plans}):
+                raise not_hosted(connection, missing)
+            return plans
         if broken:
             reason = "The archive is not in staging any more."
             progress.reopen(connection, broken, requested_by=f"session {session.id}", reason=reason)
@@ -170,16 +173,6 @@ def _surroundings(connection: Connection, work: Work) -> tuple[dict[int, SourceA
     """The file sources that the work has to do with, by id, and the codes of all centres."""
     addresses = load_addresses(connection, ids=work.source_ids(), only_crawlable=False)
     return {address.id: address for address in addresses}, frozenset(connection.scalars(select(Centre.short_name)))
-
-
-def _hosted_plans(plans: list[PlannedZip], keys: Sequence[ZipKey]) -> list[PlannedZip]:
-    missing = sorted(set(keys) - {plan.key for plan in plans})
-    if missing:
-        raise NotFoundError(
-            f"No available file source hosts {missing[0]} at present. See where it was with `dcc show {missing[0]}`, "
-            "and the sources with `dcc source list`; then crawl, and try again."
-        )
-    return plans
 
 
 def _raise_first(faults: Iterable[InternalFaultError]) -> None:

@@ -12,11 +12,10 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, Row, Select, and_, case, exists, func, or_, select
 from sqlalchemy.orm import aliased
 
-from dcc_resources.errors import ConfigurationError, NotFoundError
 from dcc_resources.outcomes import Problem, ZipKey
 from dcc_resources.receiving import Hosting
 from dcc_resources.tracker import progress
-from dcc_resources.tracker.known_hostings import NOT_ARRIVED, REFUSED
+from dcc_resources.tracker.known_hostings import NOT_ARRIVED
 from dcc_resources.tracker.models import (
     AnException,
     Centre,
@@ -31,7 +30,7 @@ from dcc_resources.tracker.models import (
     ZipDownload,
     ZipFile,
 )
-from dcc_resources.tracker.reference import ACTION_IDS, ACTIONS_BY_ID, Phase, Status
+from dcc_resources.tracker.reference import ACTIONS_BY_ID, Phase, Status
 from dcc_resources.tracker.sources import SourceState
 from dcc_resources.tracker.states import WAITING, State
 
@@ -106,7 +105,7 @@ def cancel_orphans(connection: Connection) -> int:
 
 def reopen_failed_downloads(connection: Connection, sources: set[int] | None) -> int:
     """The retry policy: what failed to arrive is tried again from the sources of this session. Returns how many."""
-    query = _hosted(select(ZipAction.id).distinct(), sources).where(_NOT_ARRIVED)
+    query = hosted(select(ZipAction.id).distinct(), sources).where(_NOT_ARRIVED)
     failed = list(connection.scalars(query))
     if failed:
         progress.reopen(
@@ -118,29 +117,6 @@ def reopen_failed_downloads(connection: Connection, sources: set[int] | None) ->
 def count_not_arrived(connection: Connection) -> int:
     """How many zip actions no file source has delivered yet, after having been tried."""
     return connection.scalar(select(func.count()).select_from(ZipAction).where(_NOT_ARRIVED)) or 0
-
-
-def reopen_named(connection: Connection, keys: Sequence[ZipKey], requested_by: str) -> list[int]:
-    """Re-open zip actions that a person wants processed again; returns their ids.
-
-    Raises NotFoundError for one that the tracker does not know, ConfigurationError for one whose name is refused.
-    """
-    ids = []
-    for key in keys:
-        row = connection.execute(
-            select(ZipAction.id, ZipAction.phase_id, ZipAction.status_id)
-            .join(ZipFile, ZipFile.id == ZipAction.zip_id)
-            .where(ZipFile.file_name == key.file_name, ZipAction.todo_id == ACTION_IDS[key.action])
-        ).one_or_none()
-        if row is None:
-            raise NotFoundError(f"The tracker knows no {key}. Look for it with: dcc zips")
-        if (row.phase_id, row.status_id) == REFUSED:
-            raise ConfigurationError(
-                f"{key} is refused for its name and cannot be processed. See the reason with: dcc show {key}"
-            )
-        ids.append(row.id)
-    progress.reopen(connection, ids, requested_by=requested_by, reason="Processing was asked for again.")
-    return ids
 
 
 def load_waiting(
@@ -276,7 +252,7 @@ def _plan_query(sources: set[int] | None) -> Select[*tuple[Any, ...]]:
         failed_before.label("failed_before"),
     )
     return (
-        _hosted(columns, sources)
+        hosted(columns, sources)
         .outerjoin(Centre, Centre.id == ZipFile.centre_id)
         .outerjoin(FileSourceStatistics, FileSourceStatistics.file_source_id == FileSource.id)
         .order_by(
@@ -292,7 +268,7 @@ def _plan_query(sources: set[int] | None) -> Select[*tuple[Any, ...]]:
     )
 
 
-def _hosted(query: Select[*tuple[Any, ...]], sources: set[int] | None) -> Select[*tuple[Any, ...]]:
+def hosted(query: Select[*tuple[Any, ...]], sources: set[int] | None) -> Select[*tuple[Any, ...]]:
     """Join the live hostings: at available sources of active centres, not gone, and in `sources` if given."""
     query = (
         query.select_from(ZipAction)

@@ -225,6 +225,28 @@ def test_what_cannot_be_retried_is_refused(dcc: Dcc) -> None:
     assert dcc.json("show", GOOD)["reopenings"] == []
 
 
+def test_what_cannot_be_retried_makes_no_session_and_no_alarm(dcc: Dcc) -> None:
+    folder = dcc.add_folder()
+    folder.put(GOOD)
+    folder.put("add/H 1; x.zip", b"x")
+    dcc("crawl", exit_code=1)
+    dcc.environment["DCC_NOTIFY_LOG"] = "true"
+    assert "knows no add/Typo.zip" in dcc.error("retry", "add/Typo.zip", exit_code=2)
+    assert "dcc show 'add/H 1; x.zip'" in dcc.error("retry", "add/H 1; x.zip", exit_code=2)
+    dcc("centre", "deactivate", "H")
+    said = dcc.error("retry", GOOD, exit_code=2)
+    assert f"No available file source hosts {GOOD}" in said
+    assert "centre H, not active (`dcc centre activate H`)" in said
+    dcc("centre", "activate", "H")
+    dcc("source", "set-state", 1, "maintenance")
+    assert "dcc source set-state 1 available" in dcc.error("retry", GOOD, exit_code=2)
+    dcc("source", "set-state", 1, "available")
+    (folder.path / GOOD).unlink()
+    dcc("crawl", exit_code=0)
+    assert "file source 1 does not list it any more" in dcc.error("retry", GOOD, exit_code=2)
+    assert [session["id"] for session in dcc.json("sessions")] == [2, 1]
+
+
 @only_sqlite
 def test_a_session_through_dagster_gives_the_same_report(dcc: Dcc) -> None:
     folder = dcc.add_folder()

@@ -18,7 +18,6 @@ from dcc_resources.tracker.download_plan import (
     load_interrupted,
     load_waiting,
     reopen_failed_downloads,
-    reopen_named,
     sources_to_use,
 )
 from dcc_resources.tracker.models import (
@@ -36,6 +35,7 @@ from dcc_resources.tracker.models import (
 )
 from dcc_resources.tracker.progress import Proposal, Subject
 from dcc_resources.tracker.reference import Phase, Status
+from dcc_resources.tracker.retries import reopen_named
 from dcc_resources.tracker.states import WAITING, State
 from tests.databases import (
     TO_VALIDATE,

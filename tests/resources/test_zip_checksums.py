@@ -17,8 +17,8 @@ from dcc_resources.file_sources.local import LocalConnection
 from dcc_resources.naming import Action
 from dcc_resources.outcomes import ZipKey
 from dcc_resources.tracker.database import writing
-from dcc_resources.tracker.download_plan import reopen_named
 from dcc_resources.tracker.models import Reopening, ZipFile, ZipLog
+from dcc_resources.tracker.retries import reopen_named
 from tests.databases import only_sqlite
 from tests.installations import Folder, Installation, specimens
 from tests.resources.test_crash_recovery import run_dying

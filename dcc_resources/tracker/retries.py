@@ -1,0 +1,95 @@
+"""Zip actions that a person names to be processed again: whether that can be, why not, and their re-opening."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from datetime import datetime
+
+from sqlalchemy import Connection, select
+
+from dcc_resources.errors import ConfigurationError, NotFoundError
+from dcc_resources.outcomes import ZipKey
+from dcc_resources.tracker import progress
+from dcc_resources.tracker.download_plan import hosted
+from dcc_resources.tracker.known_hostings import REFUSED
+from dcc_resources.tracker.models import Centre, FileSource, FileSourceHasZip, ResourceStateRow, ZipAction, ZipFile
+from dcc_resources.tracker.reference import ACTION_IDS
+from dcc_resources.tracker.sources import SourceState
+
+_MOST_TOLD = 3
+
+
+def require_retriable(connection: Connection, keys: Sequence[ZipKey]) -> None:
+    """See that zip actions can be processed again now; changes nothing.
+
+    Raises NotFoundError for one that the tracker does not know or that no available file source hosts,
+    ConfigurationError for one whose name is refused.
+    """
+    for key in keys:
+        za_id = _id_of(connection, key)
+        if connection.scalar(hosted(select(ZipAction.id), None).where(ZipAction.id == za_id).limit(1)) is None:
+            raise not_hosted(connection, key)
+
+
+def reopen_named(connection: Connection, keys: Sequence[ZipKey], requested_by: str) -> list[int]:
+    """Re-open zip actions that a person wants processed again; returns their ids.
+
+    Raises NotFoundError for one that the tracker does not know, ConfigurationError for one whose name is refused.
+    """
+    ids = [_id_of(connection, key) for key in keys]
+    progress.reopen(connection, ids, requested_by=requested_by, reason="Processing was asked for again.")
+    return ids
+
+
+def not_hosted(connection: Connection, key: ZipKey) -> NotFoundError:
+    """The error that no file source offers a zip action at present, with what became of those that did."""
+    query = (
+        select(
+            FileSource.id,
+            FileSourceHasZip.gone_since,
+            ResourceStateRow.short_name.label("state"),
+            Centre.short_name.label("centre"),
+            Centre.is_active,
+        )
+        .join(FileSourceHasZip, FileSourceHasZip.file_source_id == FileSource.id)
+        .join(ResourceStateRow, ResourceStateRow.id == FileSource.state_id)
+        .join(Centre, Centre.id == FileSource.centre_id)
+        .where(FileSourceHasZip.za_id == _id_of(connection, key))
+        .order_by(FileSource.id)
+    )
+    told = dict.fromkeys(_why_not(*row) for row in connection.execute(query))
+    why = "; ".join(list(told)[:_MOST_TOLD]) or "none ever did"
+    return NotFoundError(
+        f"No available file source hosts {key} at present: {why}. See where it was with "
+        f"`dcc show {shlex.quote(str(key))}`, and the sources with `dcc source list`; then crawl, and try again."
+    )
+
+
+def _id_of(connection: Connection, key: ZipKey) -> int:
+    row = connection.execute(
+        select(ZipAction.id, ZipAction.phase_id, ZipAction.status_id)
+        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+        .where(ZipFile.file_name == key.file_name, ZipAction.todo_id == ACTION_IDS[key.action])
+    ).one_or_none()
+    if row is None:
+        raise NotFoundError(f"The tracker knows no {key}. Look for it with: dcc zips")
+    if (row.phase_id, row.status_id) == REFUSED:
+        raise ConfigurationError(
+            f"{key} is refused for its name and cannot be processed. See the reason with: "
+            f"dcc show {shlex.quote(str(key))}"
+        )
+    za_id: int = row.id
+    return za_id
+
+
+def _why_not(source_id: int, gone_since: datetime | None, state: str, centre: str, is_active: bool) -> str:
+    if state == SourceState.REMOVED:
+        return f"file source {source_id} is removed"
+    if not is_active:
+        return f"file source {source_id} is of centre {centre}, not active (`dcc centre activate {centre}`)"
+    if state != SourceState.AVAILABLE:
+        return f"file source {source_id} is in the state {state} (`dcc source set-state {source_id} available`)"
+    if gone_since is not None:
+        return f"file source {source_id} does not list it any more"
+    return f"file source {source_id} could not be listed in this session"
