@@ -8,7 +8,7 @@ import click
 
 from dcc_cli.context import json_option, open_tracker, settings_from_environment
 from dcc_cli.numbers_given import ID
-from dcc_cli.output import echo_json, echo_table
+from dcc_cli.output import echo_json, echo_table, warn
 from dcc_resources.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Engine
 
     from dcc_resources.causes.why import NotTaken
+    from dcc_resources.crawling import SourceListing
     from dcc_resources.languages import Catalogue
     from dcc_resources.settings import Settings
 
@@ -29,7 +30,10 @@ _WHY = "why it was not taken"
 @click.option("--look", is_flag=True, help="List the source now, to name entries that are ignored.")
 @click.option("--language", metavar="CODE", help="Such as de; DCC_LANGUAGE unless given.")
 @json_option
-def why(source_id: int | None, centre: str | None, look: bool, language: str | None, as_json: bool) -> None:
+@click.pass_context
+def why(
+    ctx: click.Context, source_id: int | None, centre: str | None, look: bool, language: str | None, as_json: bool
+) -> None:
     """Say what was not taken from file source ID, and why.
 
     Without ID, of all. A crawl takes archives whose names conform and that are not known. This says what kept it from
@@ -46,9 +50,10 @@ def why(source_id: int | None, centre: str | None, look: bool, language: str | N
     \b
     JSON: a list of {"source", "entry" (null: the source as a whole), "why", "reason", "acts", "number"}
 
-    Exit codes: 0, whatever is told; 2 there is no such source or centre; 4 --look could not reach it.
+    Exit codes: 0, whatever is told; 2 there is no such source or centre; 4 --look could not reach one of them, all else
+    is told.
     """
-    from dcc_resources.causes.why import why_not_taken
+    from dcc_resources.causes.why import ignored_entries, why_not_taken
     from dcc_resources.languages import load_catalogue
 
     if source_id is not None and centre is not None:
@@ -56,16 +61,22 @@ def why(source_id: int | None, centre: str | None, look: bool, language: str | N
     settings = settings_from_environment()
     catalogue = load_catalogue(language, settings)
     told: list[tuple[int, NotTaken]] = []
+    exit_code = 0
     with open_tracker(settings) as tracker:
         for each in _sources(tracker, source_id, centre):
             with tracker.connect() as connection:
                 told += [(each, row) for row in why_not_taken(connection, each)]
             if look:
-                told += [(each, row) for row in _ignored(tracker, settings, each)]
+                listing = _listing(tracker, settings, each)
+                told += [(each, row) for row in ignored_entries(listing.listings)]
+                if listing.error is not None:
+                    warn(str(listing.error))
+                    exit_code = exit_code if listing.listings else max(exit_code, listing.error.exit_code)
     if as_json:
         echo_json([_as_json(number, row, catalogue) for number, row in told])
     else:
         _print(told, catalogue)
+    ctx.exit(exit_code)
 
 
 def _sources(tracker: Engine, source_id: int | None, centre: str | None) -> list[int]:
@@ -81,17 +92,13 @@ def _sources(tracker: Engine, source_id: int | None, centre: str | None) -> list
     return [entry.id for entry in entries if centre in (None, entry.centre) and entry.state != "removed"]
 
 
-def _ignored(tracker: Engine, settings: Settings, source_id: int) -> list[NotTaken]:
-    from dcc_resources.causes.why import ignored_entries
+def _listing(tracker: Engine, settings: Settings, source_id: int) -> SourceListing:
     from dcc_resources.crawling import list_source
     from dcc_resources.tracker.sources import load_addresses
 
     with tracker.connect() as connection:
         (address,) = load_addresses(connection, ids=[source_id], only_crawlable=False)
-    listing = list_source(address, settings)
-    if listing.error is not None and not listing.listings:
-        raise listing.error
-    return ignored_entries(listing.listings)
+    return list_source(address, settings)
 
 
 def _as_json(source: int, row: NotTaken, catalogue: Catalogue) -> dict[str, object]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
 
 import pytest
 
@@ -92,3 +94,15 @@ def test_a_source_says_why_archives_were_not_taken(dcc: Dcc, refused: str, folde
     assert dcc("source", "why").stdout == said
     assert "not both" in dcc.error("source", "why", "1", "--centre", "H", exit_code=2)
     assert "no file source" in dcc.error("source", "why", "99", exit_code=2).lower()
+
+
+def test_a_source_that_cannot_be_listed_is_warned_of_and_all_else_told(dcc: Dcc, refused: str, folder: Folder) -> None:
+    (folder.path / "add" / "notes.txt").write_text("Notes.")
+    lost = dcc.add_folder("lost")
+    shutil.rmtree(lost.path)
+    result = dcc("source", "why", "--look", "--json", exit_code=4)
+    told = json.loads(result.stdout)
+    assert [each["entry"] for each in told if each["why"] == "ignored"] == ["add/notes.txt"]
+    assert lost.source_id in [each["source"] for each in told]
+    assert str(lost.path) in result.stderr
+    assert "notes.txt" in dcc("source", "why", "--look", exit_code=4).stdout
