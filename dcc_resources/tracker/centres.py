@@ -14,6 +14,7 @@ from sqlalchemy import Connection, func, select, update
 from sqlalchemy.exc import IntegrityError
 
 from dcc_resources.errors import ConfigurationError, NotFoundError
+from dcc_resources.mail_addresses import parse_addresses
 from dcc_resources.settings import LANGUAGE_CODE
 from dcc_resources.tracker.database import insert_rows
 from dcc_resources.tracker.models import (
@@ -92,6 +93,7 @@ def check_new_centre(connection: Connection, centre: NewCentre) -> dict[str, obj
     require_fit("full name", full_name, 128)
     require_fit("iMits name", centre.imits_name, 32)
     require_fit("e-mail address", centre.email, 128)
+    _require_addresses(centre.email)
     require_fit("phone number", centre.phone, 14)
     require_fit("address", centre.address, 256)
     if connection.scalar(select(Centre.id).where(Centre.short_name == centre.short_name)) is not None:
@@ -168,6 +170,7 @@ def change_centre(
     require_fit("full name", full_name, 128)
     require_fit("iMits name", imits_name, 32)
     require_fit("e-mail address", email, 128)
+    _require_addresses(email)
     require_fit("phone number", phone, 14)
     require_fit("address", address, 256)
     optional = {"imits_name": imits_name, "phone": phone, "address": address, "language": _language(language)}
@@ -198,3 +201,12 @@ def _language(code: str | None) -> str | None:
     if code and not _LANGUAGE.fullmatch(code):
         raise ConfigurationError(f"{code!r} is no code of a language. Give one such as en, de or pt_BR.")
     return code
+
+
+def _require_addresses(email: str | None) -> None:
+    try:
+        addresses = parse_addresses(email or "")
+    except ValueError as error:
+        raise ConfigurationError(f"Nobody can be written to at {email!r}: {error}.") from None
+    if email and not addresses:
+        raise ConfigurationError(f"{email!r} holds no e-mail address. Write name@host, or leave it empty.")

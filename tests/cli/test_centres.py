@@ -70,3 +70,13 @@ def test_a_change_that_cannot_be_made_is_refused_with_what_to_do(dcc: Dcc) -> No
     assert "Name one that there is (de, en)" in dcc.error("centre", "change", "H", "--language", "dk", exit_code=2)
     assert "no catalogue of the language fr" in dcc.error("centre", "add", "Ics", "--language", "fr", exit_code=2)
     assert "full name" in dcc.error("centre", "change", "H", "--name", "", exit_code=2)
+
+
+@only_sqlite
+def test_what_is_no_email_address_is_refused(dcc: Dcc) -> None:
+    for command in (("add", "Ics"), ("change", "H")):
+        for text in ("nonsense", "a@b.example, nonsense"):
+            assert "'nonsense' is no e-mail address" in dcc.error("centre", *command, "--email", text, exit_code=2)
+        assert "holds no e-mail address" in dcc.error("centre", *command, "--email", ",", exit_code=2)
+    assert dcc.json("centre", "change", "H", "--email", "a@b, c@d.example")["email"] == "a@b, c@d.example"
+    assert dcc.json("centre", "change", "H", "--email", "")["email"] == ""
