@@ -73,6 +73,13 @@ def clean(
     SessionLostError, CleaningError when something cannot be removed, and TrackerUnreachableError; what was removed
     before stays so, and what could not be recorded is put back.
     """
+    if session is None:
+        # Old reports go below although nothing of staging does.
+        run_writing(
+            tracker,
+            lambda connection: refuse_beside_session(connection, settings),
+            patience_seconds=settings.database_retry,
+        )
     cleaned = Cleaned()
     going = [one for one in decisions if _goes(one, unknown)]
     for start in range(0, len(going), _AT_ONCE):

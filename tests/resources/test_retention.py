@@ -282,6 +282,8 @@ def test_nothing_is_removed_beside_a_session(through: DataInstallation) -> None:
     before = through.base.staged()
     with open_session(through.tracker, through.settings), pytest.raises(SessionActiveError, match="is active"):
         _clean(through)
+    with open_session(through.tracker, through.settings), pytest.raises(SessionActiveError, match="is active"):
+        clean(through.tracker, through.settings, AT_ONCE, [])
     assert through.base.staged() == before
 
 
