@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -131,17 +130,18 @@ def _print_counts(counts: Iterable[FindingCount]) -> None:
 
 
 def _print_each(records: Iterable[FindingRecord], total: int) -> None:
-    printed: Counter[str] = Counter()
+    printed, heading = 0, ""
     for record in records:
         name = f"{record.zip_action}/{record.zip_file}: {record.file_name}"
-        if not printed[name]:
+        # A document may come again after another one, such as when its archive was processed twice.
+        if name != heading:
             click.echo(("\n" if printed else "") + click.style(printable(name), bold=True))
-        printed[name] += 1
+        printed, heading = printed + 1, name
         place = "" if record.line is None else f"line {record.line}: "
         colour = "red" if record.severity in (Severity.ERROR, Severity.FATAL) and record.is_active else None
         rule = click.style(f"{record.rule} {record.severity.value}", fg=colour)
         click.echo(f"  {rule}{_standing(record)}  {place}{printable(record.message)}")
-    left = total - printed.total()
+    left = total - printed
     if left > 0:
         click.echo(f"\n... and {count_of(left, 'more finding')}. --limit says how many to print.")
 
