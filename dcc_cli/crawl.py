@@ -14,6 +14,7 @@ from dcc_cli.notifications import telling_when_tracker_is_away
 from dcc_cli.numbers_given import ID
 from dcc_cli.output import echo_json, printable, warn
 from dcc_cli.session_display import SessionDisplay, session_display
+from dcc_cli.session_report import problem_lines
 from dcc_cli.session_work import Listeners, Notices, crawl_and_process, process_again, sources_to_crawl
 from dcc_cli.suggestions import know
 from dcc_resources.errors import DatabaseUnreachableError
@@ -91,11 +92,13 @@ def crawl(
                    of earlier sessions hold no more)
       problems     a list of {"source", "zip", "document", "phase", "kind", "message", "line",
                    "column", "errors"}, null where it has none; of a document the first error,
-                   `errors` says how many there are; of kind `held` what waits to be confirmed
+                   `errors` says how many there are; of kind `held` what waits to be confirmed,
+                   of kind `unmended` a zip action of which documents were judged again while
+                   others, told of by an earlier session, keep it failed
 
-    Exit codes: 0 all well; 1 a zip action failed or waits to be confirmed, or the crawl found something amiss (a
-    refused name, a changed zip, an unreadable directory); 2 wrong use, or a database is not initialised; 3 another
-    session is active; 4 a file source (the others were crawled) or a database could not be reached, after which
+    Exit codes: 0 all well; 1 a zip action failed, stays failed or waits to be confirmed, or the crawl found something
+    amiss (a refused name, a changed zip, an unreadable directory); 2 wrong use, or a database is not initialised; 3
+    another session is active; 4 a file source (the others were crawled) or a database could not be reached, after which
     what was done until then is printed all the same; 130 interrupted: the next session goes on.
     """
     settings = settings_from_environment(downloaders=downloaders, workers=workers, max_retries=max_retries, until=until)
@@ -186,6 +189,7 @@ def _conclude(
     broken_off: DatabaseUnreachableError | None = None,
 ) -> None:
     report = display.report
+    unmended = report.conclude()
     know(
         problem=next((problem["zip"] for problem in report.problems if problem["zip"]), None),
         down=next((crawl["id"] for crawl in report.crawls if crawl["error"]), None),
@@ -194,6 +198,8 @@ def _conclude(
         reason = () if broken_off is None else (f"The session broke off: {broken_off}",)
         echo_json(display.report.as_json(session_id, (*notices, *reason)))
         return
+    for line in problem_lines(unmended):
+        click.echo(line)
     for notice in notices:
         click.echo(printable(notice))
     ended = "" if broken_off is None else " broke off"

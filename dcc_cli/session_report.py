@@ -21,6 +21,7 @@ State = tuple[Phase, Status]
 
 DATA_PROBLEMS = 1
 SOURCE_FAILED = "failed"
+UNMENDED = "unmended"
 
 _CRAWL_FIELDS = (
     "label",
@@ -42,9 +43,9 @@ class SessionReport:
     """Gathers what a session reports; made at its start.
 
     `problems` has an entry for each source that could not be (wholly) listed, finding, refused name, failed zip
-    action, document with errors and document that waits to be confirmed, in the order in which they turned up. `notes`
-    are what a wrangler should know and nobody has to mend. `data` counts what was uploaded, `contexts` how the data
-    contexts changed.
+    action, document with errors and document that waits to be confirmed, in the order in which they turned up;
+    `conclude`, at the session's end, adds what is left. `notes` are what a wrangler should know and nobody has to mend.
+    `data` counts what was uploaded, `contexts` how the data contexts changed.
     """
 
     crawls: list[dict[str, object]] = field(default_factory=list)
@@ -114,6 +115,20 @@ class SessionReport:
     def _documents_of(self, key: str) -> dict[str, State]:
         return self.documents.setdefault(key, {})
 
+    def conclude(self) -> list[dict[str, object]]:
+        """Add, and return, a problem for each zip action that stands failed and that nothing was told against.
+
+        Documents of it were judged again and are well now, or no worse, while others keep it where it was.
+        """
+        told = {problem["zip"] for problem in self.problems}
+        kept = [
+            _problem(Problem(UNMENDED, _UNMENDED.format(key=key)), zip_action=key, phase=phase)
+            for key, (phase, status) in self.zips.items()
+            if status is Status.FAILED and key not in told
+        ]
+        self.problems.extend(kept)
+        return kept
+
     @property
     def exit_code(self) -> int:
         """4 when a source could not be reached, else 1 when there were problems, else 0."""
@@ -159,6 +174,7 @@ _COLOURS = {Status.DONE: "green", Status.FAILED: "red"}
 _LATE = (
     "Newer documents of the centre had been uploaded before it. It was applied all the same; see that that is meant."
 )
+_UNMENDED = "It had failed before and has not been mended: other documents of it keep it there. See `dcc show {key}`."
 _COUNTED_AGAINST = (Severity.ERROR, Severity.FATAL)
 
 

@@ -67,6 +67,28 @@ def test_a_document_that_failed_earlier_is_not_told_of_twice() -> None:
     assert report.problems == []
 
 
+def test_a_zip_action_that_other_documents_keep_failed_is_told_of_at_the_end() -> None:
+    """One of two faulty documents is judged again, since its fault was waived, and is well."""
+    report = SessionReport()
+    well = document(Phase.DATA, Status.DONE, cleared=1)
+    report.add_data(ZipData(KEY, "H", Phase.DATA, Phase.DATA, Status.FAILED, (well,), 0.1, MOMENT))
+    assert report.conclude() == report.problems
+    (line, _note) = lines_of(report)
+    assert line.startswith(f"failed  {KEY} at data: ")
+    assert f"dcc show {KEY}" in line
+    assert report.exit_code == 1
+    assert report.conclude() == []
+
+
+def test_what_was_told_of_a_zip_action_is_all_that_is_told_at_the_end() -> None:
+    report = SessionReport()
+    report.add_data(told(document(Phase.DATA, Status.FAILED), reached=Phase.DATA))
+    assert (report.conclude(), len(report.problems)) == ([], 1)
+    report = SessionReport()
+    report.add_data(told(document(Phase.QC, Status.PENDING), reached=Phase.QC))
+    assert (report.conclude(), report.exit_code) == ([], 0)
+
+
 def test_an_upload_that_failed_says_why() -> None:
     report = SessionReport()
     report.add_data(told(document(Phase.UPLOAD, Status.FAILED, reason="It cannot be read."), reached=Phase.UPLOAD))
