@@ -52,7 +52,8 @@ def add(
 
     JSON: the centre, as one of `dcc centre list --json`.
 
-    Exit codes: 0 registered; 2 the code is not one or is registered already, or there is no such language.
+    Exit codes: 0 registered; 2 the code is not one or is registered already, the e-mail address is none, or there
+    is no such language.
     """
     from dcc_resources.tracker import centres
     from dcc_resources.tracker.database import writing
