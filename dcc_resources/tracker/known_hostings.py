@@ -181,6 +181,12 @@ def change_message(address: SourceAddress, key: ZipKey, entry: KnownHosting, fil
         then = "It has not been downloaded yet; the new content is."
     elif entry.state == REFUSED:
         then = "Its name was refused."
+    elif entry.state.phase >= Phase.UPLOAD and entry.state.status is not Status.CANCELLED:
+        # Otherwise the new documents would bring in what is there already, and fail for that.
+        then = (
+            "What was downloaded before stands, with its data. If the new content is meant, withdraw these with "
+            f"`dcc data undo`, then take it with: dcc retry {key}"
+        )
     else:
         then = f"What was downloaded before stands. If the new content is meant, take it with: dcc retry {key}"
     return (

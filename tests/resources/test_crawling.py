@@ -13,11 +13,12 @@ from pydantic import SecretStr
 from sqlalchemy import select
 
 from dcc_resources.crawling import crawl_file_sources, list_source
-from dcc_resources.file_sources.base import ActionListing, SourceAddress, SourceProtocol
+from dcc_resources.file_sources.base import ActionListing, ListedFile, SourceAddress, SourceProtocol
 from dcc_resources.file_sources.local import LocalConnection
 from dcc_resources.naming import Action
 from dcc_resources.outcomes import ZipKey
 from dcc_resources.sessions import Session, open_session
+from dcc_resources.tracker.known_hostings import KnownHosting, change_message
 from dcc_resources.tracker.listings import ListingRecorder
 from dcc_resources.tracker.models import (
     Centre,
@@ -30,8 +31,9 @@ from dcc_resources.tracker.models import (
     ZipFile,
     utc_now,
 )
-from dcc_resources.tracker.reference import Phase
+from dcc_resources.tracker.reference import Phase, Status
 from dcc_resources.tracker.sources import load_addresses
+from dcc_resources.tracker.states import State
 from tests.installations import Folder, Installation, SessionResult
 from tests.sent_statements import sent_statements
 
@@ -130,6 +132,30 @@ def test_a_changed_file_under_a_known_name_is_reported_and_not_taken(installatio
     with installation.tracker.connect() as connection:
         (message,) = connection.scalars(select(CrawlFinding.message))
     assert f"dcc retry add/{FIRST}" in message
+    assert "dcc data undo" not in message
+
+
+@pytest.mark.parametrize(
+    ("state", "undo"),
+    [
+        (State(Phase.XSD, Status.FAILED), False),
+        (State(Phase.UPLOAD, Status.DONE), True),
+        (State(Phase.DATA, Status.FAILED), True),
+        (State(Phase.QC, Status.DONE), True),
+        (State(Phase.UPLOAD, Status.CANCELLED), False),
+    ],
+    ids=str,
+)
+def test_data_that_were_taken_over_are_to_be_withdrawn_before_changed_content_is_taken(
+    state: State, undo: bool
+) -> None:
+    """A retry alone would bring in what is there already, and fail for that."""
+    address = SourceAddress(1, "H", SourceProtocol.FILE, "", "", SecretStr(""), "/data")
+    known = KnownHosting(1, 1, 1, 100, 0, has_md5=False, gone=False, state=state)
+    listed = ListedFile(FIRST, 200, 1, has_md5=False)
+    message = change_message(address, ZipKey(Action.ADD, FIRST), known, listed)
+    assert ("dcc data undo" in message) == undo
+    assert message.endswith(f"take it with: dcc retry add/{FIRST}")
 
 
 def test_an_archive_that_is_gone_is_noticed_and_never_downloaded(installation: Installation) -> None:

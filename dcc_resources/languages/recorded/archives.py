@@ -126,6 +126,11 @@ SENTENCES: Final = (
         "{same_archive}"
     ),
     mark(
+        "{archive} has changed on {source}: it was {size}, modified {modified}, and is {new_size}, modified "
+        "{new_modified}. What was downloaded before stands, with its data. If the new content is meant, withdraw these "
+        "with `dcc data undo`, then take it with: dcc retry {same_archive}"
+    ),
+    mark(
         "{archive} is {size} on {source} but {new_size} where it was listed before. Only the copy of the preferred "
         "source is taken. Ask the centre which one is right."
     ),
