@@ -209,7 +209,7 @@ class Target:
             if inspect(connection).has_table(UNFINISHED_COPY):
                 return
             connection.exec_driver_sql(_MARK)
-            connection.exec_driver_sql(f"INSERT INTO {UNFINISHED_COPY} VALUES ('{self.database.name}')")  # noqa: S608
+            connection.execute(text(f"INSERT INTO {UNFINISHED_COPY} VALUES (:note)"), {"note": self.database.name})  # noqa: S608
             try:
                 self._refuse_session(connection)
             except SessionActiveError:
