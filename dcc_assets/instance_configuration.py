@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any, Final
 
 import yaml  # type: ignore[import-untyped]
 
 from dcc_resources.errors import ConfigurationError, DagsterStorageError
-from dcc_resources.private_files import PRIVATE_FILE, close_to_others, make_directory, open_new
+from dcc_resources.private_files import PRIVATE_FILE, close_to_others, in_place_of, make_directory
 from dcc_resources.settings import Settings
 
 CONFIGURATION_FILE: Final = "dagster.yaml"
@@ -106,10 +105,8 @@ def write_configuration(settings: Settings, *, replace: bool = False) -> Path | 
             kept = path.with_name(f"{path.name}.before")
             path.replace(kept)
         storage = _SQLITE if settings.dagster_url is None else _DATABASE
-        draft = path.with_name(f".{path.name}.{os.getpid()}")
-        with os.fdopen(open_new(draft, PRIVATE_FILE), "w", encoding="utf-8") as file:
-            file.write(_BEGINNING + storage + _END)
-        draft.replace(path)
+        with in_place_of(path, PRIVATE_FILE) as draft:
+            draft.write_text(_BEGINNING + storage + _END, "utf-8")
     except OSError as error:
         raise DagsterStorageError(
             f"The directory of the Dagster instance, {path.parent}, could not be made ({error}). See to the "

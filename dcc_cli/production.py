@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -62,7 +63,7 @@ def _require_production(settings: Settings) -> tuple[URL, URL, URL]:
     from sqlalchemy.exc import ArgumentError
 
     from dcc_resources.databases.columns import MYSQL_FAMILY
-    from dcc_resources.databases.grants import server_of
+    from dcc_resources.databases.engines import same_database
 
     urls: list[URL] = []
     for variable, name, secret in (
@@ -81,7 +82,7 @@ def _require_production(settings: Settings) -> tuple[URL, URL, URL]:
                 f"mysql://user:password@host/{name}."
             )
         urls.append(url)
-    if len({(server_of(url), url.database) for url in urls}) < len(urls):
+    if any(same_database(one, other) for one, other in combinations(urls, 2)):
         raise ConfigurationError(
             "DCC_TRACKER_URL, DCC_QC_URL and DCC_DAGSTER_URL name the same database twice. Name three databases; they "
             "may be on one server."

@@ -5,8 +5,6 @@ To add a channel, write a `ReportChannel` and a function that makes it from the 
 
 from __future__ import annotations
 
-import contextlib
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from email.message import EmailMessage
@@ -18,7 +16,7 @@ from typing import Protocol
 from dcc_resources.errors import ConfigurationError, ReportNotSentError
 from dcc_resources.mail_addresses import MailServer, parse_smtp_url
 from dcc_resources.mail_transport import MailTransport, Wording, sender_of
-from dcc_resources.private_files import SHARED_DIRECTORY, SHARED_FILE, make_directory, open_new
+from dcc_resources.private_files import SHARED_DIRECTORY, SHARED_FILE, in_place_of, make_directory
 from dcc_resources.settings import Settings
 
 _WORDING = Wording("The report", "DCC_SMTP_URL, DCC_REPORT_TO and DCC_REPORT_FROM", ReportNotSentError)
@@ -88,16 +86,12 @@ class DirectoryChannel:
     def send(self, report: Report) -> str:
         """Write a report; see `ReportChannel.send`."""
         path = self._directory / f"session-{report.session_id:06}.txt"
-        # Whole or not at all, for others may be watching the directory.
-        unfinished = path.with_name(f".{path.name}.{os.getpid()}")
         try:
             make_directory(self._directory, SHARED_DIRECTORY)
-            with os.fdopen(open_new(unfinished, SHARED_FILE), "w", encoding="utf-8", errors="backslashreplace") as file:
-                file.write(f"{report.subject}\n\n{report.text}")
-            unfinished.replace(path)
+            # Whole or not at all, for others may be watching the directory.
+            with in_place_of(path, SHARED_FILE) as part:
+                part.write_text(f"{report.subject}\n\n{report.text}", "utf-8", errors="backslashreplace")
         except (OSError, ConfigurationError) as error:
-            with contextlib.suppress(OSError):
-                unfinished.unlink()
             reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error).rstrip(".")
             raise ReportNotSentError(
                 f"The report of session {report.session_id} could not be written to {path} ({reason}). "

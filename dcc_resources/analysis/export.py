@@ -110,8 +110,9 @@ def export_measurements(
         summaries = _summarise(connection, wanted)
         paths = {partition: path_of(partition, format_) for partition in summaries}
         try:
-            standing = {one for one, path in paths.items() if _stands(directory / path, manifest, path, summaries[one])}
-            changed = [one for one in paths if one not in standing]
+            changed = [
+                one for one, path in paths.items() if not _stands(directory / path, manifest, path, summaries[one])
+            ]
             removed = _make_way(directory, manifest, paths.values(), [paths[one] for one in changed])
             export = _Export(connection, directory, manifest, wanted, on_progress)
             export.write({one: (paths[one], summaries[one]) for one in changed})

@@ -31,7 +31,7 @@ LISTED_BYTES: Final = 1 << 20
 """How long the text may be that a statement makes of a group of rows (`number_lists.listed`); the rest is cut off."""
 
 _MYSQL_PORT = 3306
-_THIS_MACHINE = frozenset({"localhost", "127.0.0.1", "::1"})
+_THIS_MACHINE = frozenset({"127.0.0.1", "::1"})
 _CONNECT_SECONDS = 10
 _ANSWER_SECONDS = 300
 _SESSION = (
@@ -127,9 +127,13 @@ def same_database(one: URL, other: URL) -> bool:
 def _identity(url: URL) -> tuple[str, ...]:
     if url.get_backend_name() == "sqlite":
         return ("sqlite", os.path.realpath(Path(str(url.database)).expanduser()))
-    host = (url.host or "localhost").lower()
-    server = "localhost" if host in _THIS_MACHINE else host
-    return ("server", server, str(url.port or _MYSQL_PORT), str(url.database))
+    server = server_of(url.set(host="localhost") if url.host in _THIS_MACHINE else url)
+    return ("server", server, str(url.database))
+
+
+def server_of(url: URL) -> str:
+    """The server of a database, by name and port, which a URL may leave out or spell in other letters."""
+    return f"{(url.host or 'localhost').lower()}:{url.port or _MYSQL_PORT}"
 
 
 def _open_sqlite(url: URL, database: Database) -> Engine:

@@ -11,6 +11,8 @@ from typing import Final
 
 from sqlalchemy import URL
 
+from dcc_resources.databases.engines import server_of
+
 _READ: Final = "SELECT"
 _WRITE: Final = "SELECT, INSERT, UPDATE, DELETE"
 _DEFINE: Final = f"{_WRITE}, CREATE, ALTER, DROP, INDEX, REFERENCES, CREATE VIEW, SHOW VIEW"
@@ -72,11 +74,6 @@ def _statements(databases: Mapping[str, URL], client_host: str) -> Iterator[str]
         for database, right in rights.items():
             yield f"GRANT {right} ON {_pattern(str(database))}.* TO {user};"
         yield ""
-
-
-def server_of(url: URL) -> str:
-    """The server of a database, by name and port: the same however a URL spells it."""
-    return f"{(url.host or 'localhost').lower()}:{url.port or 3306}"
 
 
 def _user(name: str, host: str) -> str:

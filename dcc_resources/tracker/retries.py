@@ -13,11 +13,13 @@ from dcc_resources.outcomes import ZipKey
 from dcc_resources.tracker import progress
 from dcc_resources.tracker.download_plan import hosted
 from dcc_resources.tracker.known_hostings import REFUSED
+from dcc_resources.tracker.lineage import IDS, rows_by_id
 from dcc_resources.tracker.models import Centre, FileSource, FileSourceHasZip, ResourceStateRow, ZipAction, ZipFile
 from dcc_resources.tracker.reference import ACTION_IDS
 from dcc_resources.tracker.sources import SourceState
 
 _MOST_TOLD = 3
+_HOSTED = hosted(select(ZipAction.id).distinct(), None).where(ZipAction.id.in_(IDS))
 
 
 def require_retriable(connection: Connection, keys: Sequence[ZipKey]) -> None:
@@ -26,9 +28,10 @@ def require_retriable(connection: Connection, keys: Sequence[ZipKey]) -> None:
     Raises NotFoundError for one that the tracker does not know or that no available file source hosts,
     ConfigurationError for one whose name is refused.
     """
-    for key in keys:
-        za_id = _id_of(connection, key)
-        if connection.scalar(hosted(select(ZipAction.id), None).where(ZipAction.id == za_id).limit(1)) is None:
+    ids = {key: _id_of(connection, key) for key in keys}
+    there = {za_id for (za_id,) in rows_by_id(connection, _HOSTED, ids.values())}
+    for key, za_id in ids.items():
+        if za_id not in there:
             raise not_hosted(connection, key)
 
 
