@@ -172,3 +172,9 @@ def installation(tracker: Engine, settings: Settings, tmp_path: Path) -> Install
     made = Installation(tracker, quick, tmp_path)
     made.add_centre("H", "J")
     return made
+
+
+@pytest.fixture
+def folder(installation: Installation) -> Folder:
+    """The folder of centre H, served as a file source."""
+    return installation.add_folder()

@@ -92,11 +92,6 @@ def html_of(message: EmailMessage) -> str:
     return content
 
 
-@pytest.fixture
-def folder(installation: Installation) -> Folder:
-    return installation.add_folder("H")
-
-
 def test_a_centre_is_told_what_came_through_and_what_did_not_in_one_message(
     installation: Installation, folder: Folder, mail_server: Starter
 ) -> None:

@@ -31,20 +31,26 @@ def states(tracker: Engine) -> list[str]:
         return list(connection.scalars(select(NotificationRow.state).order_by(NotificationRow.id)))
 
 
-def test_of_many_who_want_to_tell_the_same_one_does(tracker: Engine) -> None:
-    """Each in a thread of its own, with connections of its own, all at once."""
+def claimed_at_once(tracker: Engine, channel: str, recipient: str) -> list[Claim]:
+    """What four threads get who all claim the same at once."""
     claims: list[Claim] = []
     ready = threading.Barrier(4)
 
     def tell() -> None:
         ready.wait(30)
-        claims.append(Ledger(tracker).claim(ITEMS, "mail", "a@b"))
+        claims.append(Ledger(tracker).claim(ITEMS, channel, recipient))
 
     threads = [threading.Thread(target=tell) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(60)
+    return claims
+
+
+def test_of_many_who_want_to_tell_the_same_one_does(tracker: Engine) -> None:
+    """Each in a thread of its own, with connections of its own, all at once."""
+    claims = claimed_at_once(tracker, "mail", "a@b")
     assert sorted(len(claim.items) for claim in claims) == [0, 0, 0, len(ITEMS)]
     (won,) = [claim for claim in claims if claim.items]
     assert Ledger(tracker).begin(won)
@@ -165,18 +171,7 @@ def test_of_many_who_send_a_message_again_one_does(tracker: Engine) -> None:
     """Also when the one that had it before has died over it: its id is no proof then that nobody else has it."""
     message_id = failed(Ledger(tracker), ITEMS)
     for _ in range(2):
-        claims: list[Claim] = []
-        ready = threading.Barrier(4)
-
-        def tell(claims: list[Claim] = claims, ready: threading.Barrier = ready) -> None:
-            ready.wait(30)
-            claims.append(Ledger(tracker).claim(ITEMS, "webhook", "hook"))
-
-        threads = [threading.Thread(target=tell) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(60)
+        claims = claimed_at_once(tracker, "webhook", "hook")
         assert sorted(len(claim.items) for claim in claims) == [0, 0, 0, len(ITEMS)]
         assert [claim.message_id for claim in claims if claim.items] == [message_id]
         age(tracker)

@@ -29,12 +29,6 @@ BEFORE_THE_CHECKSUM = "before a checksum is taken"
 
 
 @pytest.fixture
-def folder(installation: Installation) -> Folder:
-    """The folder of centre H, served as a file source."""
-    return installation.add_folder()
-
-
-@pytest.fixture
 def hashed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The files of which a checksum was taken, by name."""
     names: list[str] = []

@@ -25,15 +25,7 @@ from dcc_resources.zip_jobs import Checker
 from tests.installations import Folder, Installation, specimens
 
 NAME = "H.2013-10-31.1.impc.zip"
-PATIENCE = 30.0
 KEY = f"add/{NAME}"
-SPECIMENS = "H.2013-10-31.1.specimen.impc.xml"
-
-
-@pytest.fixture
-def folder(installation: Installation) -> Folder:
-    """The folder of centre H, served as a file source."""
-    return installation.add_folder()
 
 
 def test_a_full_disk_costs_only_what_does_not_fit_and_the_next_session_goes_on(

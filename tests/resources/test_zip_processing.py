@@ -34,15 +34,8 @@ from tests.installations import Folder, Installation, experiments, specimens
 from tests.served_sources import logged
 
 NAME = "H.2013-10-31.1.impc.zip"
-PATIENCE = 30.0
 KEY = f"add/{NAME}"
 SPECIMENS = "H.2013-10-31.1.specimen.impc.xml"
-
-
-@pytest.fixture
-def folder(installation: Installation) -> Folder:
-    """The folder of centre H, served as a file source."""
-    return installation.add_folder()
 
 
 def test_a_good_zip_ends_as_validated_with_its_documents_in_staging(installation: Installation, folder: Folder) -> None:

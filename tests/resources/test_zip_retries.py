@@ -41,12 +41,6 @@ SPECIMENS = "H.2013-10-31.1.specimen.impc.xml"
 
 
 @pytest.fixture
-def folder(installation: Installation) -> Folder:
-    """The folder of centre H, served as a file source."""
-    return installation.add_folder()
-
-
-@pytest.fixture
 def broken_fetch(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     """Folders (by name) whose next so many transfers break off half-way."""
     breaks: dict[str, int] = {}
