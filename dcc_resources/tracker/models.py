@@ -12,11 +12,13 @@ from __future__ import annotations
 from dcc_resources.databases.columns import MESSAGE_BYTES, MYSQL_FAMILY, utc_now
 from dcc_resources.tracker.base import Base
 from dcc_resources.tracker.own_models import (
+    BadCopy,
     CrawlFinding,
     DocumentReopening,
     FileSourceStatistics,
     HostKey,
     NotificationRow,
+    PublishedChecksum,
     Reopening,
     SessionLock,
     SourceCrawlRow,
@@ -48,6 +50,7 @@ __all__ = [
     "MESSAGE_BYTES",
     "MYSQL_FAMILY",
     "AnException",
+    "BadCopy",
     "Base",
     "Centre",
     "CrawlFinding",
@@ -61,6 +64,7 @@ __all__ = [
     "PhaseRow",
     "ProcessingTypeRow",
     "ProtocolRow",
+    "PublishedChecksum",
     "Reopening",
     "ResourceStateRow",
     "SessionLock",

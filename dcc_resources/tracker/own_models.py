@@ -11,6 +11,7 @@ from dcc_resources.databases.columns import (
     BIG,
     DOUBLE,
     INT,
+    SIGNED_BIG,
     SMALL,
     LastUpdated,
     Message,
@@ -40,10 +41,14 @@ class Reopening(Base):
 
     `last_download_id` is its latest download at the time, null without any: the state of that and of earlier ones
     does not concern the zip action any more. No foreign key, since it stays true when that download is gone.
+    `fell_back` is when the archive could not be fetched, so that the zip action took back the state of its last
+    attempt that had the bytes; such a re-opening does not count.
     """
 
     __tablename__ = "reopening"
-    __table_args__ = table_options(Index(None, "za_id"), Index(None, "from_phase_id"), Index(None, "from_status_id"))
+    __table_args__ = table_options(
+        Index(None, "za_id"), Index(None, "from_phase_id"), Index(None, "from_status_id"), Index(None, "fell_back")
+    )
 
     id: Mapped[int] = big_id()
     za_id: Mapped[int] = big_reference("zip_action.id", "CASCADE")
@@ -52,6 +57,43 @@ class Reopening(Base):
     from_phase_id: Mapped[int] = small_reference("phase.id", "RESTRICT")
     from_status_id: Mapped[int] = small_reference("a_status.id", "RESTRICT")
     last_download_id: Mapped[int | None] = mapped_column(BIG)
+    created: Mapped[datetime]
+    fell_back: Mapped[datetime | None]
+
+
+class BadCopy(Base):
+    """Additive: a copy of an archive that a file source delivered and that was bad.
+
+    `size_bytes` and `modified` are as listed when it was fetched: while the listing says the same, it is not fetched
+    again. `md5` is that of what arrived; `reason` is one of `dcc_resources.tracker.bad_copies.Reason`.
+    """
+
+    __tablename__ = "bad_copy"
+    __table_args__ = table_options(UniqueConstraint("hosting_id"))
+
+    id: Mapped[int] = big_id()
+    hosting_id: Mapped[int] = big_reference("file_source_has_zip.id", "CASCADE")
+    size_bytes: Mapped[int | None] = mapped_column(BIG)
+    modified: Mapped[int | None] = mapped_column(SIGNED_BIG)
+    md5: Mapped[str] = mapped_column(CHAR(32))
+    reason: Mapped[str] = mapped_column(String(16))
+    created: Mapped[datetime]
+
+
+class PublishedChecksum(Base):
+    """Additive: the MD5 that a centre published beside an archive on a file source of its own, as last read.
+
+    `size_bytes` and `modified` are those of the archive as it was listed then.
+    """
+
+    __tablename__ = "published_checksum"
+    __table_args__ = table_options(UniqueConstraint("hosting_id"))
+
+    id: Mapped[int] = big_id()
+    hosting_id: Mapped[int] = big_reference("file_source_has_zip.id", "CASCADE")
+    size_bytes: Mapped[int | None] = mapped_column(BIG)
+    modified: Mapped[int | None] = mapped_column(SIGNED_BIG)
+    md5: Mapped[str] = mapped_column(CHAR(32))
     created: Mapped[datetime]
 
 

@@ -177,7 +177,10 @@ class FileSourceHasZip(LastUpdated, Base):
 
 
 class ZipDownload(LastUpdated, Base):
-    """One attempt to download an archive from one file source, and what became of what it brought."""
+    """One attempt to download an archive from one file source, and what became of what it brought.
+
+    Additive: `listed_size_bytes` and `listed_modified` as the archive was listed when it was asked for.
+    """
 
     __tablename__ = "zip_download"
     __table_args__ = table_options(Index(None, "zf_id"), Index(None, "phase_id", "status_id"), Index(None, "status_id"))
@@ -189,6 +192,8 @@ class ZipDownload(LastUpdated, Base):
     downloaded_size_bytes: Mapped[int] = mapped_column(BIG, default=0, server_default=text("0"))
     phase_id: Mapped[int] = small_reference("phase.id", "RESTRICT")
     status_id: Mapped[int] = small_reference("a_status.id", "RESTRICT")
+    listed_size_bytes: Mapped[int | None] = mapped_column(BIG)
+    listed_modified: Mapped[int | None] = mapped_column(SIGNED_BIG)
 
 
 class XmlFile(LastUpdated, Base):

@@ -59,7 +59,8 @@ SEED_TABLES = {
     ),
     "zip_download": (
         BIG,
-        f"zf_id {BIG} nn | request datetime nn | received datetime nn | downloaded_size_bytes {BIG} nn | {STATE}",
+        f"zf_id {BIG} nn | request datetime nn | received datetime nn | downloaded_size_bytes {BIG} nn | {STATE} | "
+        f"listed_size_bytes {BIG} | listed_modified bigint(20)",
     ),
     "xml_file": (BIG, f"zip_id {BIG} nn | fname varchar(128) nn | {ZIP_FACTS} | {STATE}"),
     "an_exception": (SMALL, "short_name varchar(64) nn | description text"),
