@@ -18,6 +18,7 @@ from dcc_resources.errors import ArchiveRemovedError
 from dcc_resources.file_sources.base import SourceAddress
 from dcc_resources.outcomes import DocumentOutcome, Problem, SourceCrawl, ZipKey, ZipOutcome, source_partition
 from dcc_resources.tracker.crawls import latest_crawls
+from dcc_resources.tracker.lineage import LATEST
 from dcc_resources.tracker.models import (
     AnException,
     FileSourceHasZip,
@@ -126,7 +127,7 @@ def _latest_attempts(connection: Connection, ids: Sequence[int]) -> dict[int, Ro
     latest = (
         select(
             FileSourceHasZip.za_id,
-            func.max(ZipDownload.id).label("download_id"),
+            LATEST.label("download_id"),
             func.count(ZipDownload.id).label("attempts"),
         )
         .join(ZipDownload, ZipDownload.zf_id == FileSourceHasZip.id)

@@ -6,11 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from sqlalchemy import ColumnElement, Connection, Subquery, and_, func, or_, select, true
+from sqlalchemy import ColumnElement, Connection, Subquery, and_, or_, select, true
 
 from dcc_resources.naming import Action
 from dcc_resources.outcomes import ZipKey
 from dcc_resources.qc_database.models import Document
+from dcc_resources.tracker.lineage import LATEST
 from dcc_resources.tracker.models import Centre, FileSource, FileSourceHasZip, XmlFile, ZipAction, ZipDownload, ZipFile
 from dcc_resources.tracker.reference import ACTION_IDS, ACTIONS_BY_ID, Phase, Status
 
@@ -66,7 +67,7 @@ def faulty_zips(connection: Connection, scope: Scope) -> FaultyZips:
 def latest_downloads_of(condition: ColumnElement[bool]) -> Subquery:
     """The latest download of each zip action that a condition is for: columns `za_id` and `download_id`."""
     return (
-        select(FileSourceHasZip.za_id, func.max(ZipDownload.id).label("download_id"))
+        select(FileSourceHasZip.za_id, LATEST.label("download_id"))
         .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
         .join(ZipAction, ZipAction.id == FileSourceHasZip.za_id)
         .join(ZipFile, ZipFile.id == ZipAction.zip_id)

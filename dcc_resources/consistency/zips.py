@@ -143,7 +143,10 @@ def _which(connection: Connection, download_id: int) -> str:
 def nothing_twice(connection: Connection) -> Iterator[Inconsistency]:
     """C7."""
     reopened: Subquery = (
-        select(Reopening.za_id, func.max(Reopening.last_download_id).label("last")).group_by(Reopening.za_id).subquery()
+        select(Reopening.za_id, func.max(Reopening.last_download_id).label("last"))
+        .where(Reopening.fell_back.is_(None))
+        .group_by(Reopening.za_id)
+        .subquery()
     )
     arrived = (
         _NAMED.join(FileSourceHasZip, FileSourceHasZip.za_id == ZipAction.id)

@@ -19,7 +19,7 @@ from dcc_resources.databases.listed_rows import many_rows_of
 from dcc_resources.errors import BadFileNameError
 from dcc_resources.naming import Action, DocumentKind, DocumentName, NamingConvention
 from dcc_resources.outcomes import ZipKey
-from dcc_resources.tracker.lineage import IDS, rows_by_id
+from dcc_resources.tracker.lineage import IDS, brought, rows_by_id
 from dcc_resources.tracker.models import Centre, FileSourceHasZip, Reopening, XmlFile, ZipAction, ZipDownload, ZipFile
 from dcc_resources.tracker.reference import ACTIONS_BY_ID, Phase, Status
 from dcc_resources.tracker.states import State
@@ -168,12 +168,20 @@ def _current(*columns: Any) -> Select[*tuple[Any, ...]]:
     later = (
         select(_LaterDownload.id)
         .join(_LaterHosting, _LaterHosting.id == _LaterDownload.zf_id)
-        .where(_LaterHosting.za_id == FileSourceHasZip.za_id, _LaterDownload.id > ZipDownload.id)
+        .where(
+            _LaterHosting.za_id == FileSourceHasZip.za_id,
+            _LaterDownload.id > ZipDownload.id,
+            brought(_LaterDownload),
+        )
         .correlate(FileSourceHasZip, ZipDownload)
     )
     reopened = (
         select(Reopening.id)
-        .where(Reopening.za_id == FileSourceHasZip.za_id, Reopening.last_download_id >= ZipDownload.id)
+        .where(
+            Reopening.za_id == FileSourceHasZip.za_id,
+            Reopening.last_download_id >= ZipDownload.id,
+            Reopening.fell_back.is_(None),
+        )
         .correlate(FileSourceHasZip, ZipDownload)
     )
     return (

@@ -14,6 +14,7 @@ from dcc_resources.outcomes import HELD, UNCHECKED_MARK, WARNING_MARK, ZipKey
 from dcc_resources.submission_reports.model import Outcome, Tone, ZipLine
 from dcc_resources.submission_reports.outcomes import is_faulty, outcome_of, tone_of
 from dcc_resources.tracker.crawls import SessionEntry
+from dcc_resources.tracker.lineage import LATEST
 from dcc_resources.tracker.models import (
     AnException,
     Centre,
@@ -103,7 +104,7 @@ def _line(row: Any, states: Iterable[StateCount], *, held: bool, waits: bool) ->
 def _latest(wanted: Any) -> Subquery:
     """The latest download of each of these zip actions: columns `za_id` and `download_id`."""
     return (
-        select(FileSourceHasZip.za_id, func.max(ZipDownload.id).label("download_id"))
+        select(FileSourceHasZip.za_id, LATEST.label("download_id"))
         .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
         .where(FileSourceHasZip.za_id.in_(wanted))
         .group_by(FileSourceHasZip.za_id)

@@ -16,6 +16,7 @@ from dcc_resources.outcomes import Problem, ZipKey
 from dcc_resources.receiving import Hosting
 from dcc_resources.tracker import progress
 from dcc_resources.tracker.known_hostings import NOT_ARRIVED
+from dcc_resources.tracker.lineage import LATEST
 from dcc_resources.tracker.models import (
     AnException,
     Centre,
@@ -156,7 +157,7 @@ def load_interrupted(connection: Connection) -> list[InterruptedZip]:
         .where(unchecked)
     )
     latest = (
-        select(func.max(ZipDownload.id))
+        select(LATEST)
         .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
         .join(ZipAction, ZipAction.id == FileSourceHasZip.za_id)
         .where(

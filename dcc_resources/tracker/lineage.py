@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import BindParameter, Connection, Select, bindparam, func, select
+from sqlalchemy import BindParameter, ColumnElement, Connection, Select, and_, bindparam, case, func, not_, select
 
 from dcc_resources.databases.listed_rows import rows_of
 from dcc_resources.tracker.models import FileSourceHasZip, Reopening, XmlFile, ZipDownload
+from dcc_resources.tracker.reference import Phase, Status
 
 _CHUNK: Final = 500
 
@@ -30,15 +31,42 @@ _LINEAGE_OF = (
     .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
     .where(XmlFile.id.in_(IDS))
 )
+
+
+def brought(download: Any = ZipDownload) -> ColumnElement[bool]:
+    """Condition on a download: it had the bytes of an archive, and was not given up before they were judged."""
+    given_up = and_(download.status_id == int(Status.CANCELLED), download.phase_id <= int(Phase.XSD))
+    return and_(download.phase_id > int(Phase.DOWNLOAD), not_(given_up))
+
+
+_FETCHED_NOTHING: Final = and_(
+    ZipDownload.phase_id == int(Phase.DOWNLOAD),
+    ZipDownload.status_id.in_([int(Status.CANCELLED), int(Status.FAILED)]),
+)
+LATEST: Final = case(
+    (
+        func.max(ZipDownload.id) == func.max(case((_FETCHED_NOTHING, ZipDownload.id))),
+        func.coalesce(func.max(case((brought(), ZipDownload.id))), func.max(ZipDownload.id)),
+    ),
+    else_=func.max(ZipDownload.id),
+)
+"""The latest download of a group; where that fetched nothing, the last one that had the bytes, if there is one."""
+
 _LATEST_DOWNLOADS = (
     select(
         FileSourceHasZip.za_id,
-        func.max(ZipDownload.id),
+        LATEST,
         select(func.max(Reopening.last_download_id))
-        .where(Reopening.za_id == FileSourceHasZip.za_id)
+        .where(Reopening.za_id == FileSourceHasZip.za_id, Reopening.fell_back.is_(None))
         .correlate(FileSourceHasZip)
         .scalar_subquery(),
     )
+    .join(ZipDownload, ZipDownload.zf_id == FileSourceHasZip.id)
+    .where(FileSourceHasZip.za_id.in_(IDS))
+    .group_by(FileSourceHasZip.za_id)
+)
+_LAST_ATTEMPTS = (
+    select(FileSourceHasZip.za_id, func.max(ZipDownload.id))
     .join(ZipDownload, ZipDownload.zf_id == FileSourceHasZip.id)
     .where(FileSourceHasZip.za_id.in_(IDS))
     .group_by(FileSourceHasZip.za_id)
@@ -80,6 +108,14 @@ def find_lineage(connection: Connection, download_ids: Iterable[int], document_i
 
 
 def latest_downloads(connection: Connection, za_ids: Iterable[int]) -> Iterator[tuple[int, int, int]]:
-    """Of each zip action with downloads: its id, its latest download, and the last one before its re-opening, or 0."""
+    """Of each zip action with downloads: its id, its latest download, and the last one before its re-opening, or 0.
+
+    An attempt that fetched nothing is not the latest where an earlier one had the bytes.
+    """
     for za_id, latest, before_reopening in rows_by_id(connection, _LATEST_DOWNLOADS, za_ids):
         yield za_id, latest, before_reopening or 0
+
+
+def last_attempts(connection: Connection, za_ids: Iterable[int]) -> dict[int, int]:
+    """The last download of each zip action with downloads, whatever it brought."""
+    return dict(rows_by_id(connection, _LAST_ATTEMPTS, za_ids))

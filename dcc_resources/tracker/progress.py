@@ -13,6 +13,8 @@ tracker shows this as follows:
   failed attempt that another source or try follows is recorded on its `zip_download` alone (`Proposal.promote`).
 - A retry, asked for by a person or the retry policy, sets it back to (zip_name, done) with a row in `reopening`, and
   makes a new `zip_download`. Downloads from before a re-opening do not concern the zip action any more.
+- A retry that cannot have the bytes wipes nothing: the zip action falls back to the state of its last download that
+  had them, which `reopening.fell_back` notes, and that re-opening does not count any more.
 
 Documents go back, or away from a failure, only by `reopen_documents`, with a row in `document_reopening`: when what was
 found wrong with them has healed, or is to be looked at anew, when they were withdrawn, or when quality control was
@@ -31,11 +33,20 @@ from datetime import date, datetime
 from enum import Enum
 from typing import Final, NamedTuple
 
-from sqlalchemy import Connection, bindparam, select, update
+from sqlalchemy import Connection, bindparam, func, select, update
 
 from dcc_resources.naming import Action
 from dcc_resources.tracker.database import insert_rows
-from dcc_resources.tracker.lineage import IDS, actions_of, chunks, find_lineage, latest_downloads, rows_by_id
+from dcc_resources.tracker.lineage import (
+    IDS,
+    actions_of,
+    brought,
+    chunks,
+    find_lineage,
+    last_attempts,
+    latest_downloads,
+    rows_by_id,
+)
 from dcc_resources.tracker.models import (
     DocumentReopening,
     FileSourceHasZip,
@@ -188,6 +199,28 @@ def report(connection: Connection, proposals: Sequence[Proposal]) -> dict[tuple[
     }
 
 
+def conclude(connection: Connection, za_ids: Collection[int]) -> None:
+    """No attempt follows for these zip actions: each takes the state of its latest download that had the bytes.
+
+    One that was re-opened since then falls back to it. One of which no download had any bytes stays as it is.
+    """
+    actions = _lock_actions(connection, za_ids)
+    latest = {za_id: (download, before) for za_id, download, before in latest_downloads(connection, actions)}
+    states = _read_states(connection, ZipDownload, {download for download, _ in latest.values()})
+    taken, back = {}, {}
+    for za_id, (download, before) in latest.items():
+        if states[download].phase is Phase.DOWNLOAD:
+            continue
+        if download > before:
+            taken[za_id] = states[download]
+        elif actions[za_id] == WAITING:
+            back[za_id] = states[download]
+    _apply(connection, ZipAction, actions, taken)
+    _write_states(connection, ZipAction, back)
+    for ids in chunks(back):
+        connection.execute(_FELL_BACK, {"ids": ids, "now": utc_now()})
+
+
 def reopen(connection: Connection, za_ids: Collection[int], requested_by: str, reason: str) -> None:
     """Set zip actions back to waiting for download, with a row in `reopening` for each; nothing is deleted.
 
@@ -197,7 +230,7 @@ def reopen(connection: Connection, za_ids: Collection[int], requested_by: str, r
     actions = _lock_actions(connection, za_ids)
     if not actions:
         return
-    latest = {za_id: download_id for za_id, download_id, _ in latest_downloads(connection, actions)}
+    latest = last_attempts(connection, actions)
     insert_rows(
         connection,
         Reopening,
@@ -293,6 +326,20 @@ _WRITE = {
     model: update(model).where(model.id.in_(IDS)).values(phase_id=bindparam("phase"), status_id=bindparam("status"))
     for model in (ZipAction, ZipDownload, XmlFile)
 }
+_FELL_BACK = (
+    update(Reopening)
+    .where(
+        Reopening.za_id.in_(IDS),
+        Reopening.fell_back.is_(None),
+        Reopening.last_download_id
+        >= select(func.max(ZipDownload.id))
+        .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
+        .where(FileSourceHasZip.za_id == Reopening.za_id, brought())
+        .correlate(Reopening)
+        .scalar_subquery(),
+    )
+    .values(fell_back=bindparam("now"))
+)
 _CANCEL = (
     update(ZipDownload)
     .where(ZipDownload.id.in_(IDS), ZipDownload.status_id.in_(bindparam("unfinished", expanding=True)))

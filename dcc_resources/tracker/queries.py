@@ -15,6 +15,7 @@ from sqlalchemy import ColumnElement, Connection, Select, Subquery, and_, exists
 from dcc_resources.errors import NotFoundError
 from dcc_resources.naming import Action
 from dcc_resources.outcomes import HELD, ZipKey
+from dcc_resources.tracker.lineage import LATEST
 from dcc_resources.tracker.models import (
     AnException,
     Centre,
@@ -87,7 +88,7 @@ def count_documents(connection: Connection) -> list[StateCount]:
 def latest_downloads() -> Subquery:
     """Each zip action's latest download: columns `za_id` and `download_id`."""
     return (
-        select(FileSourceHasZip.za_id, func.max(ZipDownload.id).label("download_id"))
+        select(FileSourceHasZip.za_id, LATEST.label("download_id"))
         .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
         .group_by(FileSourceHasZip.za_id)
         .subquery("latest_download")

@@ -405,12 +405,23 @@ class _Model:
                 found = self.documents[ours[number]]
                 found[number] = advance(found[number], new)
         last = {(proposal.subject, proposal.id): proposal.promote for proposal in proposals}
+        upwards = set()
         for download, found in self.documents.items():
             promoted = [number for number in found if last.get((Subject.XML_FILE, number))]
             if promoted and (state := roll_up(found.values())):
                 self.downloads[download] = advance(self.downloads[download], state)
-            if download == max(self.downloads) and last.get((Subject.ZIP_DOWNLOAD, download), bool(promoted)):
-                self.action = advance(self.action, self.downloads[download])
+            if last.get((Subject.ZIP_DOWNLOAD, download), bool(promoted)):
+                upwards.add(download)
+        if (latest := self.latest()) in upwards:
+            self.action = advance(self.action, self.downloads[latest])
+
+    def latest(self) -> int:
+        """The later download; where that fetched nothing, the earlier one, if that had the bytes."""
+        earlier, later = sorted(self.downloads)
+        fetched_nothing = self.downloads[later] in {NOT_DOWNLOADED, State(Phase.DOWNLOAD, Status.CANCELLED)}
+        phase, status = self.downloads[earlier]
+        brought = phase > Phase.DOWNLOAD and not (status is Status.CANCELLED and phase <= Phase.XSD)
+        return earlier if fetched_nothing and brought else later
 
 
 @pytest.fixture(scope="module")
