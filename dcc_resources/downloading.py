@@ -68,6 +68,14 @@ class Progressed:
 
 
 @dataclass(frozen=True, slots=True)
+class Published:
+    """This MD5 lies beside the copy that a transfer is for."""
+
+    transfer: Transfer
+    md5: str
+
+
+@dataclass(frozen=True, slots=True)
 class Arrived:
     """A transfer brought the archive."""
 
@@ -84,7 +92,7 @@ class Broke:
     connecting: bool
 
 
-DownloadMessage = Started | Progressed | Arrived | Broke
+DownloadMessage = Started | Progressed | Published | Arrived | Broke
 
 
 def _can_look_ahead(connection: Connection) -> TypeGuard[LooksAhead]:
@@ -298,7 +306,7 @@ class SourceDownloads:
     def _upcoming(self, transfer: Transfer) -> Upcoming:
         key, hosting = transfer.key, transfer.hosting
         offset = self._staging.resumable(key, origin_of(hosting))
-        return Upcoming(key.action, key.file_name, hosting.size_bytes, offset, hosting.has_md5)
+        return Upcoming(key.action, key.file_name, hosting.size_bytes, offset, transfer.reads_after)
 
     def _fetch(self, worker: int, transfer: Transfer, connection: Connection, place: Place) -> bool:
         """Carry out one transfer; whether it has arrived."""
@@ -320,6 +328,7 @@ class SourceDownloads:
                 pace=self._pace,
                 most_unsized=self._settings.max_unsized_bytes,
                 helpers=self._helpers,
+                on_published=lambda md5: self._tell(Published(transfer, md5)),
             )
         except Stopped:
             return False

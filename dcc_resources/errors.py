@@ -219,6 +219,11 @@ class SizeMismatchError(TransferFailedError):
 class ChecksumMismatchError(TransferFailedError):
     """The file received has not the checksum that the centre published beside it."""
 
+    received: str | None = None
+    """The MD5 of what arrived; None where the copy was known to be bad and was not fetched."""
+    is_resumed = False
+    """Whether what arrived was put together from two attempts."""
+
 
 class ReferenceUnreachableError(UnreachableError):
     """A source of reference data could not be reached."""

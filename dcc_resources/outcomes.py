@@ -95,7 +95,8 @@ class ZipOutcome:
     `seconds` is from the request of the last download to the last validation, `transfer_seconds` of these what the
     transfer took (None when nothing was transferred); `source` the label of the file source that delivered and
     `source_partition` its partition (None when none did), `attempts` the download attempts made. `downloaded`: bytes
-    arrived with the right size and checksum; `extracted`: the archive's documents are in staging.
+    arrived with the right size and checksum; `extracted`: the archive's documents are in staging. `kept`: no source
+    delivered it this time, and the state is that of the last attempt that had the bytes.
     """
 
     key: ZipKey
@@ -114,6 +115,7 @@ class ZipOutcome:
     reasons: tuple[Problem, ...] = ()
     transfer_seconds: float | None = None
     source_partition: str | None = None
+    kept: bool = False
 
     @property
     def succeeded(self) -> bool:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 
 from dcc_resources.checksums import md5_of
@@ -20,12 +21,28 @@ from dcc_resources.staging import Origin, Staging, disk_errors
 _MOST_UNSIZED = 4 * 1024 * 1024 * 1024
 
 
+class Fault(StrEnum):
+    """What is wrong with a bad copy of an archive: it cannot be opened, or its MD5 is not the one published."""
+
+    DAMAGED = "damaged"
+    CHECKSUM = "checksum"
+
+
+@dataclass(frozen=True, slots=True)
+class KnownBad:
+    """A copy of an archive that was bad, with the MD5 of what arrived; its source lists it as it did then."""
+
+    md5: str
+    fault: Fault
+
+
 @dataclass(frozen=True, slots=True)
 class Hosting:
     """A zip action at one file source: a row of `file_source_has_zip` with what was listed there.
 
     `failed_before`: an earlier download from there failed, so that the next one counts as a retry; an archive that
-    arrived and was bad does not.
+    arrived and was bad does not. `own`: the source is one of the centre that the archive is named for. `bad`: the copy
+    there is known to be bad.
     """
 
     id: int
@@ -34,15 +51,50 @@ class Hosting:
     modified: int | None
     has_md5: bool
     failed_before: bool = False
+    own: bool = field(default=False, compare=False)
+    bad: KnownBad | None = field(default=None, compare=False)
+
+    def may_be_right(self, published: str | None) -> bool:
+        """Whether a copy that is known to be bad may come right without a change: its checksum was wrong.
+
+        `published` is the MD5 of the archive's own centre, which counts in place of one beside another centre's copy.
+        """
+        if self.bad is None or self.bad.fault is not Fault.CHECKSUM:
+            return False
+        bound = None if self.own and self.has_md5 else published
+        return bound in {None, self.bad.md5}
 
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """One download attempt: a row of `zip_download` that is to be carried out."""
+    """One download attempt: a row of `zip_download` that is to be carried out.
+
+    `published`: the MD5 that the archive's own centre published, which counts in place of one beside this copy.
+    `checksum_first`: the checksum beside the copy is read before the archive, since other copies depend on it.
+    """
 
     download_id: int
     key: ZipKey
     hosting: Hosting
+    published: str | None = None
+    checksum_first: bool = False
+
+    @property
+    def known_bad(self) -> str | None:
+        """The MD5 of the copy, if it is known to be another than was published: not fetched while that is so."""
+        bad = self.hosting.bad
+        return bad.md5 if bad is not None and bad.fault is Fault.CHECKSUM else None
+
+    @property
+    def reads_first(self) -> bool:
+        """Whether the checksum beside the copy is read before the archive."""
+        own = self.published is None and self.hosting.has_md5
+        return own and (self.checksum_first or self.known_bad is not None)
+
+    @property
+    def reads_after(self) -> bool:
+        """Whether the checksum beside the copy is read after the archive."""
+        return self.published is None and self.hosting.has_md5 and not self.reads_first
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,16 +126,26 @@ def receive(
     pace: Pace | None = None,
     most_unsized: int = _MOST_UNSIZED,
     helpers: Helpers | None = None,
+    on_published: Callable[[str], object] = lambda _: None,
 ) -> Received:
     """Fetch an archive into staging, going on where an earlier attempt broke off, and check what arrived.
 
     `on_bytes` is told the bytes received so far, about once a second. `most_unsized` bytes are taken of an archive
-    whose size is not known; `helpers` may fetch segments of a large one. Raises SizeMismatchError and
-    ChecksumMismatchError (the part is dropped then), any SourceError of the connection and SourceTimeoutError where
-    `pace` is not kept (the part is kept), and DiskFullError.
+    whose size is not known; `helpers` may fetch segments of a large one; `on_published` is told the MD5 that lies
+    beside the copy. Raises SizeMismatchError and ChecksumMismatchError (the part is dropped then), any SourceError of
+    the connection and SourceTimeoutError where `pace` is not kept (the part is kept), and DiskFullError.
     """
     key, hosting = transfer.key, transfer.hosting
     began = time.monotonic()
+
+    def read_published() -> str | None:
+        found = connection.read_md5(key.action, key.file_name)
+        if found is not None:
+            on_published(found)
+        return found
+
+    published = read_published() if transfer.reads_first else transfer.published
+    _refuse_known_bad(transfer, published)
     origin = origin_of(hosting)
     with disk_errors(key):
         staging.prepare(key)
@@ -105,7 +167,9 @@ def receive(
                     with _kept(pace or Pace(), sink, fetch):
                         fetch.into(sink, lambda: on_received(sink.received))
                 sink.end()
-                md5 = _checked_md5(connection, key, staging.part(key)) if hosting.has_md5 else None
+                if transfer.reads_after:
+                    published = read_published()
+                md5 = None if published is None else _checked_md5(key, staging.part(key), published, offset > 0)
         except (SizeMismatchError, ChecksumMismatchError):
             staging.drop_part(key)
             raise
@@ -125,15 +189,23 @@ def _kept(pace: Pace, sink: DownloadSink, fetch: SegmentedFetch) -> Iterator[Non
         ) from error
 
 
-def _checked_md5(connection: Connection, key: ZipKey, part: Path) -> str | None:
-    """The MD5 of an archive, which is the one published beside it; None where there is none after all."""
-    published = connection.read_md5(key.action, key.file_name)
-    if published is None:
-        return None
+def _refuse_known_bad(transfer: Transfer, published: str | None) -> None:
+    """Raise ChecksumMismatchError for a copy that is known to be bad, while another checksum is published."""
+    if transfer.known_bad is not None and published not in {None, transfer.known_bad}:
+        raise ChecksumMismatchError(
+            f"{transfer.key} is listed as it was when its MD5 was {transfer.known_bad}, and the centre still publishes "
+            f"{published}. It is not fetched again. The centre must correct the file or its .md5."
+        )
+
+
+def _checked_md5(key: ZipKey, part: Path, published: str, is_resumed: bool) -> str:
+    """The MD5 of an archive, which is the one published."""
     received = md5_of(part)
     if published != received:
-        raise ChecksumMismatchError(
-            f"{key}: what arrived has the MD5 {received}, the centre published {published}. The file is fetched anew; "
-            "if this happens again, the centre must correct the file or its .md5."
+        error = ChecksumMismatchError(
+            f"{key}: what arrived has the MD5 {received}, the centre published {published}. This copy is not fetched "
+            "again until it changes. The centre must correct the file or its .md5."
         )
+        error.received, error.is_resumed = received, is_resumed
+        raise error
     return received

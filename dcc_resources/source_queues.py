@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 
 from dcc_resources.downloading import MOST_QUEUED, Broke, SourceDownloads
-from dcc_resources.errors import SourceError
+from dcc_resources.errors import ChecksumMismatchError, SourceError
 from dcc_resources.file_sources.base import SourceAddress
 from dcc_resources.receiving import Hosting, Received, Transfer
 from dcc_resources.tracker.source_statistics import Conduct
@@ -62,8 +62,10 @@ class SourceQueue:
             self.conduct.seconds += received.seconds
 
     def note_failure(self, message: Broke) -> None:
-        """An attempt failed."""
+        """An attempt failed; one that was not made, for the copy is known to be bad, is no failure."""
         self._queued -= 1
+        if isinstance(message.error, ChecksumMismatchError) and message.error.received is None:
+            return
         if isinstance(message.error, SourceError) and not self.given_up:
             self.conduct.failures += 1
             self.given_up = self._downloads.given_up

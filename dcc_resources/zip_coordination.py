@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 
-from dcc_resources.downloading import Arrived, Broke, DownloadMessage, Progressed, Started
+from dcc_resources.downloading import Arrived, Broke, DownloadMessage, Progressed, Published, Started
 from dcc_resources.errors import (
     ArchiveError,
     ChecksumMismatchError,
@@ -27,7 +27,7 @@ from dcc_resources.errors import (
 from dcc_resources.file_sources.base import SourceAddress
 from dcc_resources.log_context import logging_about, progress_log
 from dcc_resources.outcomes import Problem, ZipOutcome
-from dcc_resources.receiving import Transfer
+from dcc_resources.receiving import Fault
 from dcc_resources.sessions import Session
 from dcc_resources.settings import Settings
 from dcc_resources.staging import Staging
@@ -51,6 +51,8 @@ _STOP_SECONDS = 5.0
 DOWNLOADING = State(Phase.DOWNLOAD, Status.RUNNING)
 NOT_DOWNLOADED = State(Phase.DOWNLOAD, Status.FAILED)
 WRONG_CHECKSUM = State(Phase.ZIP_MD5, Status.FAILED)
+NOT_FETCHED = State(Phase.DOWNLOAD, Status.CANCELLED)
+PIECED_TOGETHER = State(Phase.UNZIP, Status.CANCELLED)
 EXTRACTING = State(Phase.UNZIP, Status.RUNNING)
 EXTRACTED = State(Phase.UNZIP, Status.DONE)
 NOT_EXTRACTED = State(Phase.UNZIP, Status.FAILED)
@@ -148,6 +150,10 @@ class Coordinator:
                 self._started(message)
             case Progressed():
                 self._batch.progressed[message.transfer.download_id] = message.received
+            case Published():
+                hosting = message.transfer.hosting
+                self._transferring[message.transfer.download_id].note_published(hosting, message.md5)
+                self._batch.published.append((hosting, message.md5))
             case Arrived():
                 self._arrived(message)
             case Broke():
@@ -165,9 +171,18 @@ class Coordinator:
             return
         if job.download_id is not None and job.last_failure is not None:
             self._batch.propose(Subject.ZIP_DOWNLOAD, job.download_id, job.last_failure)
-            self._finish(job)
+            self._end_without(job)
         else:
             self._leave(job)
+
+    def _end_without(self, job: Job) -> None:
+        """No attempt follows one that had no archive: staging's copy serves, or an earlier attempt decides."""
+        if job.staged is not None:
+            self._batch.staged.append(job)
+            return
+        self._tell_of_all(job)
+        self._batch.concluded.append(job.za_id)
+        self._finish(job)
 
     def _begin_attempts(self) -> None:
         """Request downloads, no more of them than what has arrived is checked."""
@@ -201,10 +216,9 @@ class Coordinator:
         job = self._transferring.pop(number)
         self._attempts.sources[hosting.source_id].note_failure(message)
         self._log_reason(job, error)
-        job.failed_hostings.add(hosting.id)
-        if isinstance(error, FileMissingError):
-            job.lost_hostings.add(hosting.id)
-        job.last_failure = WRONG_CHECKSUM if isinstance(error, ChecksumMismatchError) else NOT_DOWNLOADED
+        job.last_failure = self._failure_of(job, error)
+        if job.last_failure != NOT_FETCHED:
+            job.failed_hostings.add(hosting.id)
         self._batch.received[number] = utc_now()
         if isinstance(error, DiskFullError):
             # What is as large has no room either: it is left to the next session.
@@ -215,7 +229,30 @@ class Coordinator:
             goes_on = self._attempts.plan(job)
         self._batch.propose(Subject.ZIP_DOWNLOAD, number, job.last_failure, promote=not goes_on)
         if not goes_on:
-            self._finish(job)
+            self._end_without(job)
+
+    def _failure_of(self, job: Job, error: Exception) -> State:
+        """The state of an attempt that failed; what that says of the copy at its source is noted."""
+        hosting = job.hosting
+        if hosting is None:
+            return NOT_DOWNLOADED
+        if isinstance(error, FileMissingError):
+            job.lost_hostings.add(hosting.id)
+        if not isinstance(error, ChecksumMismatchError):
+            return NOT_DOWNLOADED
+        if error.received is None:
+            job.lost_hostings.add(hosting.id)
+            return NOT_FETCHED
+        if error.is_resumed:
+            job.try_again_first()
+            return NOT_DOWNLOADED
+        self._note_bad(job, error.received, Fault.CHECKSUM)
+        return WRONG_CHECKSUM
+
+    def _note_bad(self, job: Job, md5: str, fault: Fault) -> None:
+        known = len(job.found_bad)
+        job.note_bad(md5, fault)
+        self._batch.bad_copies.extend(job.found_bad[known:])
 
     def _extract(self, job: Job) -> None:
         self._unchecked += 1
@@ -256,6 +293,13 @@ class Coordinator:
             return
         if message.md5 is not None:
             self._note_md5(job, message.md5)
+        if isinstance(error, CorruptArchiveError) and message.md5 is not None:
+            self._note_bad(job, message.md5, Fault.DAMAGED)
+            if self._attempts.plan(job):
+                self._batch.propose(Subject.ZIP_DOWNLOAD, number, NOT_EXTRACTED, promote=False)
+                self._drop(job, NOT_EXTRACTED)
+                return
+            self._tell_of_all(job)
         if isinstance(error, ArchiveError):
             self._batch.propose(Subject.ZIP_DOWNLOAD, number, NOT_EXTRACTED)
         else:
@@ -278,13 +322,33 @@ class Coordinator:
 
     def _fetch_anew(self, job: Job) -> None:
         """An archive put together from two attempts is bad: before the centre is blamed, fetch it in one piece."""
-        self._unchecked -= 1
-        self._batch.propose(Subject.ZIP_DOWNLOAD, job.download_id or 0, NOT_EXTRACTED, promote=False)
-        job.last_failure = NOT_DOWNLOADED
-        job.downloaded, job.resumed = False, False
-        self._staging.archive(job.key).unlink(missing_ok=True)
+        self._batch.propose(Subject.ZIP_DOWNLOAD, job.download_id or 0, PIECED_TOGETHER, promote=False)
+        self._drop(job, NOT_DOWNLOADED)
         job.try_again_first()
         self._plan_or_leave(job)
+
+    def _drop(self, job: Job, failure: State) -> None:
+        """Do without the archive that arrived, which is bad; another attempt follows."""
+        self._unchecked -= 1
+        job.last_failure = failure
+        job.downloaded, job.resumed = False, False
+        self._staging.archive(job.key).unlink(missing_ok=True)
+
+    def _tell_of_all(self, job: Job) -> None:
+        """Where several copies were bad, name them in one reason, which stands beside that of the last one."""
+        if len(job.found_bad) < 2 or job.download_id is None:
+            return
+        copies = "; ".join(
+            f"file source {found.hosting.source_id} (MD5 {found.md5}, {_FAULTS[found.fault]})"
+            for found in job.found_bad
+        )
+        problem = Problem(
+            job.reasons[-1].kind,
+            f"{job.key} is bad at {len(job.found_bad)} file sources: {copies}. Make it anew, and upload it under a new "
+            "name.",
+        )
+        job.reasons.append(problem)
+        self._batch.problems.append((job.download_id, problem))
 
     def _log_reason(self, job: Job, error: Exception) -> None:
         if not isinstance(error, DccError):
@@ -302,6 +366,14 @@ class Coordinator:
         if job.download_id is not None:
             self._batch.problems.append((job.download_id, problem))
 
+    def _take_from_staging(self, job: Job, download_id: int) -> None:
+        """Go on with the copy in staging, now that no source has delivered the archive."""
+        assert job.staged is not None  # noqa: S101 - for the type checker
+        job.download_id, job.hosting, job.source_id = download_id, job.staged.hosting, job.staged.hosting.source_id
+        job.size_bytes, job.md5, job.staged = job.staged.size_bytes, job.staged.md5, None
+        job.downloaded = True
+        self._extract(job)
+
     def _finish(self, job: Job) -> None:
         """The job is at its end in this session; its outcome is yielded with the next commit."""
         del self._unfinished[job.za_id]
@@ -313,8 +385,12 @@ class Coordinator:
 
     def _leave(self, job: Job) -> None:
         """Let a job go on waiting for the next session."""
+        if job.staged is not None:
+            self._batch.staged.append(job)
+            return
         del self._unfinished[job.za_id]
         self.not_downloaded += 1
+        self._batch.concluded.append(job.za_id)
 
     def _commit(self) -> Iterator[ZipOutcome]:
         finished, states = self._write_batch()
@@ -337,8 +413,13 @@ class Coordinator:
         for (job, hosting), number in zip(batch.downloads, written.download_ids, strict=True):
             job.download_id, job.source_id, job.hosting = number, hosting.source_id, hosting
             self._transferring[number] = job
-            self._attempts.sources[hosting.source_id].put(Transfer(number, job.key, hosting))
+            self._attempts.sources[hosting.source_id].put(job.transfer(number, hosting))
+        for job, number in zip(batch.staged, written.staged_ids, strict=True):
+            self._take_from_staging(job, number)
         return deque(batch.finished), written.states
+
+
+_FAULTS = {Fault.DAMAGED: "damaged", Fault.CHECKSUM: "not the MD5 published"}
 
 
 def _checks(checker: Checker, workers: int, messages: queue.SimpleQueue[Message], *, are_many: bool) -> Checks:

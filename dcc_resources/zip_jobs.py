@@ -19,12 +19,14 @@ from dcc_resources.errors import ArchiveError, BadFileNameError, MemberIgnoredEr
 from dcc_resources.file_sources.base import SourceAddress
 from dcc_resources.naming import DocumentName
 from dcc_resources.outcomes import DocumentOutcome, Problem, ZipKey, ZipOutcome, source_partition
-from dcc_resources.receiving import Hosting
+from dcc_resources.receiving import Fault, Hosting, Transfer
 from dcc_resources.settings import Settings
+from dcc_resources.tracker.bad_copies import FoundBad, is_settled
 from dcc_resources.tracker.download_plan import InterruptedZip, KnownDocument, PlannedZip
 from dcc_resources.tracker.known_hostings import stored_name
 from dcc_resources.tracker.models import utc_now
 from dcc_resources.tracker.reference import Phase, Status
+from dcc_resources.tracker.staged_copies import StagedCopy
 from dcc_resources.tracker.states import State
 
 REFUSED_BY_NAME = State(Phase.XML_NAME, Status.FAILED)
@@ -57,6 +59,8 @@ class Job:
     """A zip action being processed, and all that this session knows of it.
 
     `doubtful`: its archive was left in staging before its MD5 was known. The machine may have lost some of it.
+    `bad_md5s` are the checksums of bad copies, by hosting; `published` is the MD5 that the archive's own centre
+    published; `staged` the copy in staging to make do with where no source can be reached.
     """
 
     za_id: int
@@ -83,17 +87,26 @@ class Job:
     reasons: list[Problem] = field(default_factory=list)
     failed_hostings: set[int] = field(default_factory=set)
     lost_hostings: set[int] = field(default_factory=set)
+    hostings: tuple[Hosting, ...] = ()
+    others: tuple[Hosting, ...] = ()
+    max_retries: int = 0
+    published: str | None = None
+    bad_md5s: dict[int, str] = field(default_factory=dict)
+    found_bad: list[FoundBad] = field(default_factory=list)
+    heard_published: bool = False
+    staged: StagedCopy | None = None
 
     @classmethod
     def planned(cls, plan: PlannedZip, max_retries: int) -> Job:
         """A job that begins with a download: each hosting in order of preference, `max_retries` times over again."""
-        rounds = ((turn, hosting) for turn in range(max_retries + 1) for hosting in plan.hostings)
-        return cls(plan.za_id, plan.zip_id, plan.key, plan.centre, untried=rounds)
+        job = cls(plan.za_id, plan.zip_id, plan.key, plan.centre)
+        job.may_fetch(plan, max_retries)
+        return job
 
     @classmethod
-    def taken_up(cls, interrupted: InterruptedZip) -> Job:
-        """A job that goes on with an archive in staging."""
-        return cls(
+    def taken_up(cls, interrupted: InterruptedZip, plan: PlannedZip | None = None, max_retries: int = 0) -> Job:
+        """A job that goes on with an archive in staging; if that is damaged, with a download as planned."""
+        job = cls(
             interrupted.za_id,
             interrupted.zip_id,
             interrupted.key,
@@ -103,13 +116,65 @@ class Job:
             size_bytes=interrupted.size_bytes,
             md5=interrupted.md5,
             doubtful=interrupted.md5 is None,
+            hosting=interrupted.hosting,
             downloaded=True,
             known_documents=interrupted.documents,
         )
+        if plan is not None:
+            job.may_fetch(plan, max_retries)
+        return job
+
+    def may_fetch(self, plan: PlannedZip, max_retries: int) -> None:
+        """Take in where the archive may be fetched from: each hosting in turn, `max_retries` times over again."""
+        self.hostings, self.others, self.published = plan.hostings, plan.others, plan.published
+        self.bad_md5s = {hosting.id: hosting.bad.md5 for hosting in plan.bad if hosting.bad is not None}
+        self.max_retries = max_retries
+        self._begin_rounds()
+
+    def _begin_rounds(self) -> None:
+        hostings = self.hostings
+        self.untried = ((turn, hosting) for turn in range(self.max_retries + 1) for hosting in hostings)
+
+    def transfer(self, download_id: int, hosting: Hosting) -> Transfer:
+        """The attempt to fetch the archive from there."""
+        is_producer = hosting.own and hosting.has_md5
+        others = len(self.hostings) + len(self.others) > 1
+        return Transfer(
+            download_id,
+            self.key,
+            hosting,
+            published=None if is_producer else self.published,
+            checksum_first=is_producer and others,
+        )
+
+    def note_published(self, hosting: Hosting, md5: str) -> None:
+        """Note the MD5 beside a copy: the first that the archive's own centre published counts for other copies."""
+        if hosting.own and not self.heard_published:
+            self.published, self.heard_published = md5, True
+
+    def note_bad(self, md5: str, fault: Fault) -> None:
+        """Note that the copy of the latest hosting is bad: it is not fetched again, and any other may be tried.
+
+        None is tried any more where the centre is to blame: two sources delivered the same, or what it published.
+        """
+        if self.hosting is None:
+            return
+        self.found_bad.append(FoundBad(self.hosting, md5, fault))
+        self.bad_md5s[self.hosting.id] = md5
+        self.lost_hostings.add(self.hosting.id)
+        if is_settled(self.bad_md5s, self.published):
+            self.untried = iter(())
+            return
+        self.hostings, self.others = (*self.hostings, *self.others), ()
+        self._begin_rounds()
 
     def next_hosting(self) -> tuple[int, Hosting] | None:
         """The hosting to try next, with how many times it was tried before; None when there is none left."""
-        return next(((turn, hosting) for turn, hosting in self.untried if hosting.id not in self.lost_hostings), None)
+        return next(((turn, hosting) for turn, hosting in self.untried if self._is_of_use(hosting)), None)
+
+    def _is_of_use(self, hosting: Hosting) -> bool:
+        is_bad = hosting.bad is not None and not hosting.may_be_right(self.published)
+        return hosting.id not in self.lost_hostings and not is_bad
 
     def try_again_first(self) -> None:
         """Let the latest hosting be the next one too."""
@@ -173,7 +238,12 @@ class Job:
             reasons=tuple(self.reasons),
             transfer_seconds=self.transfer_seconds,
             source_partition=None if source is None else source_partition(source.centre, source.id),
+            kept=self._keeps(state),
         )
+
+    def _keeps(self, state: State) -> bool:
+        """Whether nothing was fetched, and `state` is that of an earlier attempt that had the bytes."""
+        return not self.downloaded and not self.found_bad and state.phase > Phase.ZIP_NAME
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,15 +1,16 @@
 """Downloading, extracting and validating zip actions, all overlapping (seed 000 section 4, figures 4 and 5).
 
 A failed attempt is followed by the next file source in order of preference, then by further rounds after a delay; it
-is promoted to the zip action only when no attempt follows it in the session. An archive that arrived with the size and
-checksum of its source and cannot be read is the centre's to mend: no other source is tried.
+is promoted to the zip action only when no attempt follows it in the session. An archive that is damaged, or has not the
+MD5 that its centre published, is tried at its other sources, and not again at that one until it changes there. The
+centre is to blame when two sources delivered the same, or no source has another copy.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from sqlalchemy import Connection, Engine, select
@@ -30,15 +31,17 @@ from dcc_resources.tracker.download_plan import (
     PlannedZip,
     cancel_orphans,
     load_interrupted,
+    load_plans,
     load_waiting,
     reopen_failed_downloads,
     sources_to_use,
 )
 from dcc_resources.tracker.models import Centre
 from dcc_resources.tracker.reference import Phase
-from dcc_resources.tracker.retries import not_hosted, reopen_named
+from dcc_resources.tracker.retries import not_to_be_had, reopen_named, staged_of
 from dcc_resources.tracker.source_statistics import record_conduct
 from dcc_resources.tracker.sources import load_addresses
+from dcc_resources.tracker.staged_copies import StagedCopy, begin_from_staging
 from dcc_resources.zip_coordination import Coordinator
 from dcc_resources.zip_jobs import Checker, Job
 
@@ -52,22 +55,33 @@ _MUCH: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a session has to process: archives to take up from staging, and archives to download."""
+    """What a session has to process: archives to take up from staging, and archives to download.
+
+    By zip action, `staged` are copies to make do with where no source delivers; `further` says where archives from
+    staging that prove damaged are hosted.
+    """
 
     interrupted: tuple[InterruptedZip, ...]
     planned: tuple[PlannedZip, ...]
+    staged: dict[int, StagedCopy] = field(default_factory=dict)
+    further: dict[int, PlannedZip] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.interrupted) + len(self.planned)
 
     def jobs(self, max_retries: int) -> Iterator[Job]:
         """A job for each, those taken up first."""
-        yield from (Job.taken_up(interrupted) for interrupted in self.interrupted)
-        yield from (Job.planned(plan, max_retries) for plan in self.planned)
+        for interrupted in self.interrupted:
+            yield Job.taken_up(interrupted, self.further.get(interrupted.za_id), max_retries)
+        for plan in self.planned:
+            job = Job.planned(plan, max_retries)
+            job.staged = self.staged.get(plan.za_id)
+            yield job
 
     def source_ids(self) -> list[int]:
         """The file sources that have to do with it."""
-        ids = {hosting.source_id for plan in self.planned for hosting in plan.hostings}
+        plans = (*self.planned, *self.further.values())
+        ids = {hosting.source_id for plan in plans for hosting in (*plan.hostings, *plan.others)}
         return sorted(ids | {interrupted.source_id for interrupted in self.interrupted})
 
 
@@ -132,30 +146,72 @@ def _take_up(
     requested_by: str,
 ) -> Work:
     """Find the work; what a dead session left is put right on the way."""
+    if keys is not None:
+        copies = run_reading(
+            tracker, lambda connection: staged_of(connection, keys), patience_seconds=settings.database_retry
+        )
+        whole_copies = {one.za_id: one for one in copies if staging.holds(one.key, one.size_bytes, one.md5)}
+        return session.write(lambda connection: _take_up_named(connection, session, keys, requested_by, whole_copies))
     whole: list[InterruptedZip] = []
     broken: list[int] = []
-    if keys is None:
-        for left in run_reading(tracker, load_interrupted, patience_seconds=settings.database_retry):
-            if staging.holds(left.key, left.size_bytes, left.md5):
-                whole.append(left)
-            else:
-                broken.append(left.za_id)
+    for left in run_reading(tracker, load_interrupted, patience_seconds=settings.database_retry):
+        if staging.holds(left.key, left.size_bytes, left.md5):
+            whole.append(left)
+        else:
+            broken.append(left.za_id)
 
-    def take_up(connection: Connection) -> list[PlannedZip]:
-        cancel_orphans(connection)
-        sources = sources_to_use(connection, session.id)
-        if keys is not None:
-            plans = load_waiting(connection, sources, reopen_named(connection, keys, requested_by))
-            for missing in sorted(set(keys) - {plan.key for plan in plans}):
-                raise not_hosted(connection, missing)
-            return plans
+    def take_up(connection: Connection) -> Work:
         if broken:
             reason = "The archive is not in staging any more."
             progress.reopen(connection, broken, requested_by=f"session {session.id}", reason=reason)
+        reopened = cancel_orphans(connection).reopened
+        sources = sources_to_use(connection, session.id)
         reopen_failed_downloads(connection, sources)
-        return load_waiting(connection, sources)
+        planned = load_waiting(connection, sources)
+        # A dead session had re-opened them, and they cannot be had now.
+        if stranded := reopened.difference(plan.za_id for plan in planned):
+            progress.conclude(connection, stranded)
+        further = {plan.za_id: plan for plan in load_plans(connection, sources, [one.za_id for one in whole])}
+        return Work(tuple(whole), tuple(planned), further=further)
 
-    return Work(tuple(whole), tuple(session.write(take_up)))
+    return session.write(take_up)
+
+
+def _take_up_named(
+    connection: Connection,
+    session: Session,
+    keys: Sequence[ZipKey],
+    requested_by: str,
+    copies: Mapping[int, StagedCopy],
+) -> Work:
+    """Re-open zip actions that a person names; one whose source has what staging has is not fetched again."""
+    cancel_orphans(connection)
+    sources = sources_to_use(connection, session.id)
+    plans = load_waiting(connection, sources, reopen_named(connection, keys, requested_by), by_name=True)
+    for missing in sorted(set(keys) - {plan.key for plan in plans}):
+        raise not_to_be_had(connection, missing)
+    here = {plan.za_id: plan for plan in plans if plan.za_id in copies and copies[plan.za_id].unchanged}
+    numbers = begin_from_staging(connection, [copies[za_id] for za_id in here])
+    taken = [
+        _from_staging(plan, copies[plan.za_id], number) for plan, number in zip(here.values(), numbers, strict=True)
+    ]
+    planned = tuple(plan for plan in plans if plan.za_id not in here)
+    return Work(tuple(taken), planned, staged=dict(copies), further=here)
+
+
+def _from_staging(plan: PlannedZip, copy: StagedCopy, download_id: int) -> InterruptedZip:
+    return InterruptedZip(
+        plan.za_id,
+        plan.zip_id,
+        plan.key,
+        plan.centre,
+        download_id,
+        copy.hosting.source_id,
+        copy.size_bytes,
+        copy.md5,
+        {},
+        copy.hosting,
+    )
 
 
 def _plan_anew(session: Session, za_ids: Sequence[int]) -> list[PlannedZip]:

@@ -16,6 +16,7 @@ from dcc_resources import errors
 from dcc_resources.outcomes import Problem
 from dcc_resources.receiving import Hosting
 from dcc_resources.tracker import progress
+from dcc_resources.tracker.bad_copies import FoundBad, record_bad_copies, record_published
 from dcc_resources.tracker.database import exception_id, insert_rows
 from dcc_resources.tracker.lineage import chunks
 from dcc_resources.tracker.models import (
@@ -30,6 +31,7 @@ from dcc_resources.tracker.models import (
 )
 from dcc_resources.tracker.progress import NewDocument, Proposal, Subject
 from dcc_resources.tracker.reference import Phase, Status
+from dcc_resources.tracker.staged_copies import begin_from_staging
 from dcc_resources.tracker.states import State
 from dcc_resources.zip_jobs import Document, Job
 
@@ -43,13 +45,15 @@ class Written:
     download_ids: list[int]
     document_ids: list[list[int]]
     states: dict[int, State]
+    staged_ids: list[int]
 
 
 @dataclass
 class Batch:
     """Facts to be written together. All times are in UTC.
 
-    `arrived`: the jobs, by zip action, of whose archives the size is new, or the MD5.
+    `arrived`: the jobs, by zip action, of whose archives the size is new, or the MD5. `concluded`: the zip actions for
+    which no attempt follows, and the last one had no bytes. `staged`: the jobs that make do with the copy in staging.
     """
 
     proposals: dict[tuple[Subject, int], Proposal] = field(default_factory=dict)
@@ -61,6 +65,10 @@ class Batch:
     extracted: list[Job] = field(default_factory=list)
     checked: list[Document] = field(default_factory=list)
     downloads: list[tuple[Job, Hosting]] = field(default_factory=list)
+    bad_copies: list[FoundBad] = field(default_factory=list)
+    published: list[tuple[Hosting, str]] = field(default_factory=list)
+    concluded: list[int] = field(default_factory=list)
+    staged: list[Job] = field(default_factory=list)
     finished: list[Job] = field(default_factory=list)
 
     def propose(self, subject: Subject, number: int, state: State, *, promote: bool = True) -> None:
@@ -76,7 +84,16 @@ class Batch:
         self._write_downloads(connection)
         document_ids = self._write_documents(connection)
         self._log_problems(connection)
-        return Written(self._add_downloads(connection), document_ids, self._load_states(connection))
+        record_bad_copies(connection, self.bad_copies)
+        record_published(connection, self.published)
+        if self.concluded:
+            progress.conclude(connection, self.concluded)
+        return Written(
+            self._add_downloads(connection),
+            document_ids,
+            self._load_states(connection),
+            begin_from_staging(connection, [job.staged for job in self.staged if job.staged]),
+        )
 
     def _write_downloads(self, connection: Connection) -> None:
         if self.requested:
@@ -168,7 +185,11 @@ class Batch:
                 retries,
             )
         hostings = [hosting.id for _, hosting in self.downloads]
-        return progress.add_downloads(connection, hostings, utc_now())
+        listed = [
+            {"listed_size_bytes": hosting.size_bytes, "listed_modified": hosting.modified}
+            for _, hosting in self.downloads
+        ]
+        return progress.add_downloads(connection, hostings, utc_now(), more=listed)
 
     def _load_states(self, connection: Connection) -> dict[int, State]:
         query = select(ZipAction.id, ZipAction.phase_id, ZipAction.status_id)

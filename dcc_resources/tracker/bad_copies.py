@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, and_, bindparam, delete, or_, select
 
-from dcc_resources.receiving import Hosting
+from dcc_resources.receiving import Fault, Hosting
 from dcc_resources.tracker.database import insert_rows
 from dcc_resources.tracker.lineage import IDS, chunks, rows_by_id
 from dcc_resources.tracker.models import (
@@ -53,16 +53,24 @@ _PUBLISHED: Final = (
 
 
 class FoundBad(NamedTuple):
-    """A copy that has just proved bad: where, its MD5, and why (`damaged` or `checksum`)."""
+    """A copy that has just proved bad: where, its MD5, and what is wrong with it."""
 
     hosting: Hosting
     md5: str
-    reason: str
+    fault: Fault
+
+
+def is_settled(md5s: Mapping[int, str], published: str | None) -> bool:
+    """Whether the centre is to blame for bad copies with these checksums, by hosting: no other source is tried.
+
+    Two sources delivered the same, or one of them what the centre published.
+    """
+    return len(set(md5s.values())) < len(md5s) or published in md5s.values()
 
 
 def record_bad_copies(connection: Connection, found: Iterable[FoundBad]) -> None:
     """Remember bad copies as they are listed; of each hosting the last one."""
-    _replace(connection, BadCopy, {one.hosting.id: _row(one.hosting, one.md5, reason=one.reason) for one in found})
+    _replace(connection, BadCopy, {one.hosting.id: _row(one.hosting, one.md5, reason=one.fault.value) for one in found})
 
 
 def record_published(connection: Connection, published: Iterable[tuple[Hosting, str]]) -> None:

@@ -5,24 +5,40 @@ Seed 000 section 4; existing_system_defects rows 3, 4, 5, 38 and 42.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, Row, Select, and_, case, exists, func, or_, select
+from sqlalchemy import (
+    Connection,
+    Row,
+    Select,
+    and_,
+    case,
+    exists,
+    func,
+    literal,
+    or_,
+    select,
+    union,
+    union_all,
+)
 from sqlalchemy.orm import aliased
 
 from dcc_resources.outcomes import Problem, ZipKey
-from dcc_resources.receiving import Hosting
+from dcc_resources.receiving import Fault, Hosting, KnownBad
 from dcc_resources.tracker import progress
+from dcc_resources.tracker.bad_copies import is_settled, published_checksums
 from dcc_resources.tracker.known_hostings import NOT_ARRIVED
 from dcc_resources.tracker.lineage import LATEST
 from dcc_resources.tracker.models import (
     AnException,
+    BadCopy,
     Centre,
     FileSource,
     FileSourceHasZip,
     FileSourceStatistics,
+    Reopening,
     ResourceStateRow,
     SourceCrawlRow,
     XmlFile,
@@ -44,13 +60,21 @@ _NOT_ARRIVED = or_(
 
 @dataclass(frozen=True, slots=True)
 class PlannedZip:
-    """A zip action that waits to be downloaded, with the file sources that host it, best first."""
+    """A zip action that waits to be downloaded, with the file sources that host it, best first.
+
+    `others` list another size than the preferred source: another file, which is of use only when the preferred copy
+    proves bad. `bad` are known to be bad and not fetched. `published` is the MD5 that the archive's own centre
+    published, as last known.
+    """
 
     za_id: int
     zip_id: int
     key: ZipKey
     centre: str | None
     hostings: tuple[Hosting, ...]
+    others: tuple[Hosting, ...] = ()
+    bad: tuple[Hosting, ...] = ()
+    published: str | None = None
 
 
 class KnownDocument(NamedTuple):
@@ -65,7 +89,8 @@ class KnownDocument(NamedTuple):
 class InterruptedZip:
     """A zip action whose archive had arrived when its session died, to be taken up from staging.
 
-    `documents` are those that were recorded, by file name; `size_bytes` and `md5` are of the archive as it arrived.
+    `documents` are those that were recorded, by file name; `size_bytes` and `md5` are of the archive as it arrived;
+    `hosting` is as it was listed when that was asked for.
     """
 
     za_id: int
@@ -77,6 +102,15 @@ class InterruptedZip:
     size_bytes: int
     md5: str | None
     documents: dict[str, KnownDocument]
+    hosting: Hosting | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class LeftBehind:
+    """What a dead session left: how many downloads were cancelled, and zip actions that it had re-opened."""
+
+    cancelled: int
+    reopened: frozenset[int]
 
 
 def sources_to_use(connection: Connection, session_id: int) -> set[int] | None:
@@ -89,25 +123,27 @@ def sources_to_use(connection: Connection, session_id: int) -> set[int] | None:
     return {source_id for source_id, outcome in rows if outcome != "failed"}
 
 
-def cancel_orphans(connection: Connection) -> int:
-    """Cancel the downloads that a dead session left pending or running; returns how many.
+def cancel_orphans(connection: Connection) -> LeftBehind:
+    """Cancel the downloads that a dead session left pending or running.
 
-    For the holder of the session lock only: no other download can be alive.
+    Tells also which zip actions wait, re-opened, that had the bytes before. For the holder of the session lock only: no
+    other download can be alive.
     """
-    query = select(ZipDownload.id).where(
-        ZipDownload.phase_id == int(Phase.DOWNLOAD),
-        ZipDownload.status_id.in_([int(Status.PENDING), int(Status.RUNNING)]),
-    )
-    orphans = list(connection.scalars(query))
+    rows = connection.execute(_LEFT_BEHIND).all()
+    orphans = [number for number, is_orphan in rows if is_orphan]
     if orphans:
         progress.cancel_downloads(connection, orphans)
-    return len(orphans)
+    return LeftBehind(len(orphans), frozenset(number for number, is_orphan in rows if not is_orphan))
 
 
 def reopen_failed_downloads(connection: Connection, sources: set[int] | None) -> int:
-    """The retry policy: what failed to arrive is tried again from the sources of this session. Returns how many."""
-    query = hosted(select(ZipAction.id).distinct(), sources).where(_NOT_ARRIVED)
-    failed = list(connection.scalars(query))
+    """The retry policy: what failed to arrive is tried again from the sources of this session. Returns how many.
+
+    That is also what was asked for again and could not be fetched, and what is damaged at one source, where another
+    one has a copy that is not known to be bad.
+    """
+    query = _plan_query(sources).join(_DUE, _DUE.c.id == ZipAction.id)
+    failed = [plan.za_id for plan in _plans(connection, connection.execute(query))]
     if failed:
         progress.reopen(
             connection, failed, requested_by="retry policy", reason="The download failed in an earlier session."
@@ -121,24 +157,33 @@ def count_not_arrived(connection: Connection) -> int:
 
 
 def load_waiting(
-    connection: Connection, sources: set[int] | None, za_ids: Sequence[int] | None = None
+    connection: Connection, sources: set[int] | None, za_ids: Sequence[int] | None = None, *, by_name: bool = False
 ) -> list[PlannedZip]:
     """The zip actions that wait for download, oldest first, each with its hostings in order of preference.
 
     Preferred are the producing centre's own sources, then those with the fewest failures, then the fastest measured;
-    ties go to the older source. A source that lists another size than a preferred one hosts another file: it is
-    left out. `sources` and `za_ids` leave out all others.
+    ties go to the older source. Copies known to be bad are left out while they are listed as they were, and with them
+    zip actions that no other source has; `by_name` (a person asks for them) takes those whose source tells no time,
+    which may have changed. `sources` and `za_ids` leave out all others.
     """
-    rows: list[Row[Any]] = []
     query = _plan_query(sources).where(
         ZipAction.phase_id == int(WAITING.phase), ZipAction.status_id == int(WAITING.status)
     )
     if za_ids is None:
-        rows.extend(connection.execute(query))
-    else:
-        for start in range(0, len(za_ids), _CHUNK):
-            rows.extend(connection.execute(query.where(ZipAction.id.in_(za_ids[start : start + _CHUNK]))))
-    return _planned(rows)
+        return _plans(connection, connection.execute(query), by_name=by_name)
+    return _plans(connection, _rows_of(connection, query, za_ids), by_name=by_name)
+
+
+def load_plans(
+    connection: Connection, sources: set[int] | None, za_ids: Sequence[int], *, by_name: bool = False
+) -> list[PlannedZip]:
+    """As `load_waiting`, in whatever state the zip actions are."""
+    return _plans(connection, _rows_of(connection, _plan_query(sources), za_ids), by_name=by_name)
+
+
+def _rows_of(connection: Connection, query: Select[*tuple[Any, ...]], za_ids: Sequence[int]) -> Iterator[Row[Any]]:
+    for start in range(0, len(za_ids), _CHUNK):
+        yield from connection.execute(query.where(ZipAction.id.in_(za_ids[start : start + _CHUNK])))
 
 
 def load_interrupted(connection: Connection) -> list[InterruptedZip]:
@@ -178,7 +223,11 @@ def load_interrupted(connection: Connection) -> list[InterruptedZip]:
             Centre.short_name.label("centre"),
             ZipDownload.id.label("download_id"),
             ZipDownload.downloaded_size_bytes,
+            ZipDownload.listed_size_bytes,
+            ZipDownload.listed_modified,
+            FileSourceHasZip.id.label("hosting_id"),
             FileSourceHasZip.file_source_id,
+            FileSourceHasZip.has_md5,
             ZipFile.content_md5,
         )
         .join(FileSourceHasZip, FileSourceHasZip.za_id == ZipAction.id)
@@ -199,6 +248,13 @@ def load_interrupted(connection: Connection) -> list[InterruptedZip]:
             size_bytes=row.downloaded_size_bytes,
             md5=row.content_md5,
             documents=_documents(connection, row.download_id),
+            hosting=Hosting(
+                row.hosting_id,
+                row.file_source_id,
+                row.listed_size_bytes,
+                row.listed_modified,
+                bool(row.has_md5),
+            ),
         )
         for row in connection.execute(query).all()
     ]
@@ -251,9 +307,15 @@ def _plan_query(sources: set[int] | None) -> Select[*tuple[Any, ...]]:
         FileSourceHasZip.modified,
         FileSourceHasZip.has_md5,
         failed_before.label("failed_before"),
+        (FileSource.centre_id == ZipFile.centre_id).label("own"),
+        BadCopy.size_bytes.label("bad_size"),
+        BadCopy.modified.label("bad_modified"),
+        BadCopy.md5.label("bad_md5"),
+        BadCopy.reason.label("bad_reason"),
     )
     return (
         hosted(columns, sources)
+        .outerjoin(BadCopy, BadCopy.hosting_id == FileSourceHasZip.id)
         .outerjoin(Centre, Centre.id == ZipFile.centre_id)
         .outerjoin(FileSourceStatistics, FileSourceStatistics.file_source_id == FileSource.id)
         .order_by(
@@ -287,28 +349,75 @@ def hosted(query: Select[*tuple[Any, ...]], sources: set[int] | None) -> Select[
     return query if sources is None else query.where(FileSource.id.in_(sources))
 
 
-def _planned(rows: Iterable[Row[Any]]) -> list[PlannedZip]:
-    """Gather the rows of `_plan_query`: one PlannedZip for each zip action, in the rows' order."""
-    plans: dict[int, PlannedZip] = {}
+def _plans(connection: Connection, rows: Iterable[Row[Any]], *, by_name: bool = False) -> list[PlannedZip]:
+    """Gather the rows of `_plan_query`: a PlannedZip for each zip action that can be fetched, in the rows' order."""
+    known: dict[int, tuple[Row[Any], list[Hosting]]] = {}
     for row in rows:
-        hosting = Hosting(
-            id=row.hosting_id,
-            source_id=row.file_source_id,
-            size_bytes=row.size_bytes,
-            modified=row.modified,
-            has_md5=bool(row.has_md5),
-            failed_before=bool(row.failed_before),
-        )
-        plan = plans.get(row.id)
-        if plan is None:
-            key = ZipKey(ACTIONS_BY_ID[row.todo_id], row.file_name)
-            plans[row.id] = PlannedZip(row.id, row.zip_id, key, row.centre, (hosting,))
-        elif _same_size(hosting, plan.hostings):
-            plans[row.id] = replace(plan, hostings=(*plan.hostings, hosting))
-    return list(plans.values())
+        known.setdefault(row.id, (row, []))[1].append(_hosting(row, by_name))
+    unbound = [za_id for za_id, (_, hostings) in known.items() if not all(one.own and one.has_md5 for one in hostings)]
+    published = published_checksums(connection, unbound) if unbound else {}
+    plans = (_plan(row, hostings, published.get(za_id)) for za_id, (row, hostings) in known.items())
+    return [plan for plan in plans if plan.hostings]
+
+
+def _hosting(row: Row[Any], by_name: bool) -> Hosting:
+    same = (row.bad_size, row.bad_modified) == (row.size_bytes, row.modified)
+    is_bad = row.bad_md5 is not None and same and not (by_name and row.modified is None)
+    return Hosting(
+        id=row.hosting_id,
+        source_id=row.file_source_id,
+        size_bytes=row.size_bytes,
+        modified=row.modified,
+        has_md5=bool(row.has_md5),
+        failed_before=bool(row.failed_before),
+        own=bool(row.own),
+        bad=KnownBad(row.bad_md5, Fault(row.bad_reason)) if is_bad else None,
+    )
+
+
+def _plan(row: Row[Any], hostings: Sequence[Hosting], published: str | None) -> PlannedZip:
+    plan = PlannedZip(
+        row.id, row.zip_id, ZipKey(ACTIONS_BY_ID[row.todo_id], row.file_name), row.centre, (), published=published
+    )
+    bad = tuple(hosting for hosting in hostings if hosting.bad is not None)
+    if bad:
+        settled = is_settled({hosting.id: hosting.bad.md5 for hosting in bad if hosting.bad}, published)
+        wanted = (one for one in hostings if (one.may_be_right(published) if one.bad else not settled))
+        return replace(plan, hostings=tuple(wanted), bad=bad)
+    same: list[Hosting] = []
+    for hosting in hostings:
+        if _same_size(hosting, same):
+            same.append(hosting)
+    return replace(plan, hostings=tuple(same), others=tuple(one for one in hostings if one not in same))
 
 
 def _same_size(hosting: Hosting, preferred: Iterable[Hosting]) -> bool:
     """Whether a hosting may be of the same file as the preferred ones; a source need not tell its size."""
     known = {other.size_bytes for other in preferred} - {None}
     return hosting.size_bytes is None or not known or hosting.size_bytes in known
+
+
+_LEFT_BEHIND: Final = union_all(
+    select(ZipDownload.id, literal(1)).where(
+        ZipDownload.phase_id == int(Phase.DOWNLOAD),
+        ZipDownload.status_id.in_([int(Status.PENDING), int(Status.RUNNING)]),
+    ),
+    select(ZipAction.id, literal(0)).where(
+        ZipAction.phase_id == int(WAITING.phase),
+        ZipAction.status_id == int(WAITING.status),
+        exists().where(Reopening.za_id == ZipAction.id, Reopening.fell_back.is_(None)),
+    ),
+)
+_Newer = aliased(Reopening)
+_DUE: Final = union(
+    select(ZipAction.id).where(_NOT_ARRIVED),
+    select(Reopening.za_id).where(
+        Reopening.fell_back.is_not(None),
+        ~exists().where(_Newer.za_id == Reopening.za_id, _Newer.id > Reopening.id),
+    ),
+    select(FileSourceHasZip.za_id)
+    .join(BadCopy, BadCopy.hosting_id == FileSourceHasZip.id)
+    .join(ZipAction, ZipAction.id == FileSourceHasZip.za_id)
+    .where(ZipAction.phase_id == int(Phase.UNZIP), ZipAction.status_id == int(Status.FAILED)),
+).subquery("due")
+"""What the retry policy looks at: no session costs a statement more for it."""

@@ -65,7 +65,7 @@ class BadCopy(Base):
     """Additive: a copy of an archive that a file source delivered and that was bad.
 
     `size_bytes` and `modified` are as listed when it was fetched: while the listing says the same, it is not fetched
-    again. `md5` is that of what arrived; `reason` is one of `dcc_resources.tracker.bad_copies.Reason`.
+    again. `md5` is that of what arrived; `reason` is one of `dcc_resources.receiving.Fault`.
     """
 
     __tablename__ = "bad_copy"

@@ -116,14 +116,22 @@ def add_zip_actions(connection: Connection, rows: Sequence[NewZipAction]) -> lis
 
 
 def add_downloads(
-    connection: Connection, hosting_ids: Sequence[int], requested: datetime, state: State = REQUESTED
+    connection: Connection,
+    hosting_ids: Sequence[int],
+    requested: datetime,
+    state: State = REQUESTED,
+    *,
+    more: Sequence[Mapping[str, object]] = (),
 ) -> list[int]:
     """Add an attempt to download from each hosting (`file_source_has_zip.id`), and promote; their ids, in order.
 
-    `requested` is in UTC. `received`, which may not be null, starts out the same.
+    `requested` is in UTC. `received`, which may not be null, starts out the same. `more` are further columns of each.
     """
     times = {"request": requested, "received": requested} | _columns(state)
-    ids = insert_rows(connection, ZipDownload, [{"zf_id": hosting_id} | times for hosting_id in hosting_ids])
+    rows = [{"zf_id": hosting_id} | times for hosting_id in hosting_ids]
+    if more:
+        rows = [row | dict(columns) for row, columns in zip(rows, more, strict=True)]
+    ids = insert_rows(connection, ZipDownload, rows)
     report(connection, [Proposal(Subject.ZIP_DOWNLOAD, download_id, state) for download_id in ids])
     return ids
 

@@ -10,29 +10,43 @@ from sqlalchemy import Connection, select
 
 from dcc_resources.errors import ConfigurationError, NotFoundError
 from dcc_resources.outcomes import ZipKey
+from dcc_resources.receiving import Fault
 from dcc_resources.tracker import progress
-from dcc_resources.tracker.download_plan import hosted
+from dcc_resources.tracker.download_plan import hosted, load_plans
 from dcc_resources.tracker.known_hostings import REFUSED
-from dcc_resources.tracker.lineage import IDS, rows_by_id
-from dcc_resources.tracker.models import Centre, FileSource, FileSourceHasZip, ResourceStateRow, ZipAction, ZipFile
+from dcc_resources.tracker.models import (
+    BadCopy,
+    Centre,
+    FileSource,
+    FileSourceHasZip,
+    ResourceStateRow,
+    ZipAction,
+    ZipFile,
+)
 from dcc_resources.tracker.reference import ACTION_IDS
 from dcc_resources.tracker.sources import SourceState
+from dcc_resources.tracker.staged_copies import StagedCopy, staged_copies
 
 _MOST_TOLD = 3
-_HOSTED = hosted(select(ZipAction.id).distinct(), None).where(ZipAction.id.in_(IDS))
+_FAULTS = {Fault.DAMAGED: "damaged", Fault.CHECKSUM: "not what the published MD5 says"}
 
 
 def require_retriable(connection: Connection, keys: Sequence[ZipKey]) -> None:
     """See that zip actions can be processed again now; changes nothing.
 
     Raises NotFoundError for one that the tracker does not know or that no available file source hosts,
-    ConfigurationError for one whose name is refused.
+    ConfigurationError for one whose name is refused or of which only copies known to be bad are there.
     """
     ids = {key: _id_of(connection, key) for key in keys}
-    there = {za_id for (za_id,) in rows_by_id(connection, _HOSTED, ids.values())}
+    there = {plan.za_id for plan in load_plans(connection, None, list(ids.values()), by_name=True)}
     for key, za_id in ids.items():
         if za_id not in there:
-            raise not_hosted(connection, key)
+            raise not_to_be_had(connection, key)
+
+
+def staged_of(connection: Connection, keys: Sequence[ZipKey]) -> list[StagedCopy]:
+    """What staging may hold of these zip actions; raises as `reopen_named`."""
+    return staged_copies(connection, [_id_of(connection, key) for key in keys])
 
 
 def reopen_named(connection: Connection, keys: Sequence[ZipKey], requested_by: str) -> list[int]:
@@ -43,6 +57,28 @@ def reopen_named(connection: Connection, keys: Sequence[ZipKey], requested_by: s
     ids = [_id_of(connection, key) for key in keys]
     progress.reopen(connection, ids, requested_by=requested_by, reason="Processing was asked for again.")
     return ids
+
+
+def not_to_be_had(connection: Connection, key: ZipKey) -> ConfigurationError:
+    """The error that a zip action cannot be fetched: no source offers it, or only copies known to be bad."""
+    query = (
+        hosted(select(FileSource.id, BadCopy.md5, BadCopy.reason, BadCopy.created, FileSourceHasZip.modified), None)
+        .join(BadCopy, BadCopy.hosting_id == FileSourceHasZip.id)
+        .where(ZipAction.id == _id_of(connection, key))
+        .order_by(FileSource.id)
+    )
+    bad = connection.execute(query).all()
+    if not bad:
+        return not_hosted(connection, key)
+    copies = "; ".join(
+        f"the one at file source {row.id} was {_FAULTS[Fault(row.reason)]} (MD5 {row.md5}, fetched "
+        f"{row.created:%Y-%m-%d %H:%M} UTC)"
+        for row in bad[:_MOST_TOLD]
+    )
+    return ConfigurationError(
+        f"{key} was not fetched again: its copies are bad and listed as they were then: {copies}. Ask the centre for "
+        "an archive that is whole. When it lies there, `dcc crawl` takes it."
+    )
 
 
 def not_hosted(connection: Connection, key: ZipKey) -> NotFoundError:

@@ -284,14 +284,14 @@ class TestOrphans:
         failed = _fail(tracker, zips[2])
         extracting = seed_download(tracker, zips[3].hosting_id, EXTRACTING)
         with writing(tracker) as connection:
-            assert cancel_orphans(connection) == 2
+            assert cancel_orphans(connection).cancelled == 2
         assert _state(tracker, ZipDownload, pending) == State(Phase.DOWNLOAD, Status.CANCELLED)
         assert _state(tracker, ZipDownload, running) == State(Phase.DOWNLOAD, Status.CANCELLED)
         assert _state(tracker, ZipDownload, failed) == NOT_DOWNLOADED
         assert _state(tracker, ZipDownload, extracting) == EXTRACTING
         assert [plan.za_id for plan in _plans(tracker)] == [zips[0].za_id, zips[1].za_id]
         with writing(tracker) as connection:
-            assert cancel_orphans(connection) == 0
+            assert cancel_orphans(connection).cancelled == 0
 
 
 class TestRetryPolicy:

@@ -87,9 +87,14 @@ SENTENCES: Final = (
     ),
     # Of downloads.
     mark(
-        "{archive}: what arrived has the MD5 {received}, the centre published {published}. The file is fetched anew; "
-        "if this happens again, the centre must correct the file or its .md5."
+        "{archive}: what arrived has the MD5 {received}, the centre published {published}. This copy is not fetched "
+        "again until it changes. The centre must correct the file or its .md5."
     ),
+    mark(
+        "{archive} is listed as it was when its MD5 was {received}, and the centre still publishes {published}. It is "
+        "not fetched again. The centre must correct the file or its .md5."
+    ),
+    mark("{archive} is bad at {count} file sources: {copies}. Make it anew, and upload it under a new name."),
     mark("{archive} has the MD5 {found}, its .md5 says {published}. Correct the file or its .md5 before the upload."),
     mark(
         "{archive}: {received} bytes arrived where {listed} were listed. The file is fetched anew; if this happens "
