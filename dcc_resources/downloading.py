@@ -306,7 +306,7 @@ class SourceDownloads:
     def _upcoming(self, transfer: Transfer) -> Upcoming:
         key, hosting = transfer.key, transfer.hosting
         offset = self._staging.resumable(key, origin_of(hosting))
-        return Upcoming(key.action, key.file_name, hosting.size_bytes, offset, transfer.reads_after)
+        return Upcoming(key.action, key.file_name, hosting.size_bytes, offset, transfer.reads_checksum)
 
     def _fetch(self, worker: int, transfer: Transfer, connection: Connection, place: Place) -> bool:
         """Carry out one transfer; whether it has arrived."""

@@ -70,14 +70,12 @@ class Transfer:
     """One download attempt: a row of `zip_download` that is to be carried out.
 
     `published`: the MD5 that the archive's own centre published, which counts in place of one beside this copy.
-    `checksum_first`: the checksum beside the copy is read before the archive, since other copies depend on it.
     """
 
     download_id: int
     key: ZipKey
     hosting: Hosting
     published: str | None = None
-    checksum_first: bool = False
 
     @property
     def known_bad(self) -> str | None:
@@ -86,15 +84,9 @@ class Transfer:
         return bad.md5 if bad is not None and bad.fault is Fault.CHECKSUM else None
 
     @property
-    def reads_first(self) -> bool:
-        """Whether the checksum beside the copy is read before the archive."""
-        own = self.published is None and self.hosting.has_md5
-        return own and (self.checksum_first or self.known_bad is not None)
-
-    @property
-    def reads_after(self) -> bool:
-        """Whether the checksum beside the copy is read after the archive."""
-        return self.published is None and self.hosting.has_md5 and not self.reads_first
+    def reads_checksum(self) -> bool:
+        """Whether the checksum beside the copy is read, before the archive: other copies may depend on it."""
+        return self.published is None and self.hosting.has_md5
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,14 +129,11 @@ def receive(
     """
     key, hosting = transfer.key, transfer.hosting
     began = time.monotonic()
-
-    def read_published() -> str | None:
-        found = connection.read_md5(key.action, key.file_name)
-        if found is not None:
-            on_published(found)
-        return found
-
-    published = read_published() if transfer.reads_first else transfer.published
+    published = transfer.published
+    if transfer.reads_checksum:
+        published = connection.read_md5(key.action, key.file_name)
+        if published is not None:
+            on_published(published)
     _refuse_known_bad(transfer, published)
     origin = origin_of(hosting)
     with disk_errors(key):
@@ -167,8 +156,6 @@ def receive(
                     with _kept(pace or Pace(), sink, fetch):
                         fetch.into(sink, lambda: on_received(sink.received))
                 sink.end()
-                if transfer.reads_after:
-                    published = read_published()
                 md5 = None if published is None else _checked_md5(key, staging.part(key), published, offset > 0)
         except (SizeMismatchError, ChecksumMismatchError):
             staging.drop_part(key)

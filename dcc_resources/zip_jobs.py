@@ -129,23 +129,15 @@ class Job:
         self.hostings, self.others, self.published = plan.hostings, plan.others, plan.published
         self.bad_md5s = {hosting.id: hosting.bad.md5 for hosting in plan.bad if hosting.bad is not None}
         self.max_retries = max_retries
-        self._begin_rounds()
+        self.untried = self._rounds(plan.hostings)
 
-    def _begin_rounds(self) -> None:
-        hostings = self.hostings
-        self.untried = ((turn, hosting) for turn in range(self.max_retries + 1) for hosting in hostings)
+    def _rounds(self, hostings: tuple[Hosting, ...]) -> Iterator[tuple[int, Hosting]]:
+        return ((turn, hosting) for turn in range(self.max_retries + 1) for hosting in hostings)
 
     def transfer(self, download_id: int, hosting: Hosting) -> Transfer:
         """The attempt to fetch the archive from there."""
         is_producer = hosting.own and hosting.has_md5
-        others = len(self.hostings) + len(self.others) > 1
-        return Transfer(
-            download_id,
-            self.key,
-            hosting,
-            published=None if is_producer else self.published,
-            checksum_first=is_producer and others,
-        )
+        return Transfer(download_id, self.key, hosting, None if is_producer else self.published)
 
     def note_published(self, hosting: Hosting, md5: str) -> None:
         """Note the MD5 beside a copy: the first that the archive's own centre published counts for other copies."""
@@ -165,8 +157,9 @@ class Job:
         if is_settled(self.bad_md5s, self.published):
             self.untried = iter(())
             return
+        further = [*self.untried, *self._rounds(self.others)]
         self.hostings, self.others = (*self.hostings, *self.others), ()
-        self._begin_rounds()
+        self.untried = iter(sorted(further, key=lambda one: one[0]))
 
     def next_hosting(self) -> tuple[int, Hosting] | None:
         """The hosting to try next, with how many times it was tried before; None when there is none left."""

@@ -93,7 +93,7 @@ class ActionListing:
 
 @dataclass(frozen=True, slots=True)
 class Upcoming:
-    """A file that will be fetched, from `offset` on; with `has_md5`, its checksum will be read after it."""
+    """A file that will be fetched, from `offset` on; with `has_md5`, its checksum will be read before it."""
 
     action: Action
     name: str

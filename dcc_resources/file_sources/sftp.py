@@ -86,9 +86,9 @@ class SftpConnection(BlockwiseConnection):
         """Tell what will be asked for next; see `LooksAhead.announce`."""
         parts = []
         for file in upcoming:
-            parts.append(FilePart(self._path(file.action, file.name), file.offset, file.size))
             if file.has_md5:
                 parts.append(FilePart(self._path(file.action, sidecar(file.name)), 0, MAX_SIDECAR_BYTES))
+            parts.append(FilePart(self._path(file.action, file.name), file.offset, file.size))
         self._files.announce(parts)
 
     def close(self) -> None:

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, select
 from dcc_resources.outcomes import ZipKey
 from dcc_resources.receiving import Hosting
 from dcc_resources.tracker import progress
-from dcc_resources.tracker.lineage import IDS, latest_downloads, rows_by_id
+from dcc_resources.tracker.lineage import IDS, chunks, latest_downloads
 from dcc_resources.tracker.models import (
     BadCopy,
     FileSourceHasZip,
@@ -93,7 +93,7 @@ def staged_copies(connection: Connection, za_ids: Iterable[int]) -> list[StagedC
     """
     latest = [download for _, download, _ in latest_downloads(connection, za_ids)]
     copies = []
-    for row in rows_by_id(connection, _STAGED, latest):
+    for row in (row for ids in chunks(latest) for row in connection.execute(_STAGED, {"ids": ids})):
         listed, present = (row.listed_size_bytes, row.listed_modified), (row.size_bytes, row.modified)
         if any(None not in pair and pair[0] != pair[1] for pair in zip(listed, present, strict=True)):
             continue
