@@ -71,7 +71,9 @@ def process(
         ) as recorder:
             show_unshown(context.instance, recorder, work.tracker, work.settings)
             for outcome in work.process(keys):
-                recorder.tell(report(outcome, staging))
+                # Of one that could not be fetched what is shown of its last attempt stays right.
+                if not outcome.kept:
+                    recorder.tell(report(outcome, staging))
         note_shown(context.instance, work.tracker, work.settings)
         if work.hands_over and data_is_due(work.tracker, work.settings):
             work.session.hand_over()

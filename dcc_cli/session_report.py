@@ -80,6 +80,11 @@ class SessionReport:
         self.zips[key] = _state(outcome.phase, outcome.status)
         self._documents_of(key).update((one.file_name, _state(one.phase, one.status)) for one in outcome.documents)
         self.received += (outcome.size_bytes or 0) if outcome.downloaded and outcome.attempts else 0
+        if outcome.kept:
+            message = f"{_main_reason(outcome).message} What its last attempt came to stays: {outcome.phase.short_name}"
+            fault = Problem(_main_reason(outcome).kind, f"{message} {outcome.status.short_name}.")
+            self.problems.append(_problem(fault, zip_action=key, phase=Phase.DOWNLOAD))
+            return
         if outcome.failed:
             failed = [document for document in outcome.documents if document.status is Status.FAILED]
             if not failed or outcome.reasons:

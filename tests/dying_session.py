@@ -16,6 +16,8 @@ from typing import Any
 
 from dcc_resources import crawling, download_sink, downloading, zip_processing
 from dcc_resources.crawling import crawl_file_sources
+from dcc_resources.naming import Action
+from dcc_resources.outcomes import ZipKey
 from dcc_resources.sessions import open_session
 from dcc_resources.settings import load_settings
 from dcc_resources.staging import Staging
@@ -131,6 +133,17 @@ def main(point: str) -> None:
     with open_session(tracker, settings) as session:
         list(crawl_file_sources(tracker, settings, session))
         list(process_zip_actions(tracker, settings, session))
+
+
+def retry(point_and_key: str) -> None:
+    """Process a zip action of the installation again, and die: `<point>|<action>/<name>`."""
+    point, _, key = point_and_key.partition("|")
+    POINTS[point]()
+    settings = load_settings()
+    tracker = open_tracker(settings)
+    action, _, name = key.partition("/")
+    with open_session(tracker, settings) as session:
+        list(process_zip_actions(tracker, settings, session, [ZipKey(Action(action), name)]))
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ from dcc_resources.tracker.crawls import CrawlEntry, latest_crawls, list_session
 from dcc_resources.tracker.models import utc_now
 from dcc_resources.tracker.queries import StateCount
 from dcc_resources.tracker.registry import SourceEntry, list_sources
-from dcc_resources.tracker.stories import zip_story
+from dcc_resources.tracker.stories import latest_of, zip_story
 
 if TYPE_CHECKING:
     from dcc_resources.languages import Catalogue
@@ -79,7 +79,7 @@ def collect_submission(
     language of `catalogue`, by default that of the settings; `most_pictures` 0: none. Raises NotFoundError.
     """
     story = zip_story(tracker, key, with_documents=False)
-    latest = story.downloads[-1] if story.downloads else None
+    latest = latest_of(story.downloads)
     states = () if latest is None else count_states(tracker, latest.id)
     held = latest is not None and count_held(tracker, latest.id) > 0
     accepted = None if qc is None else accepted_of_zip(qc, key, most=MOST_PROCEDURES)

@@ -141,7 +141,7 @@ def zip_story(connection: Connection, key: ZipKey, *, with_documents: bool = Tru
     za_id = row[0]
     hosts = _hosts(connection, za_id)
     downloads = _downloads(connection, za_id, with_documents)
-    latest = downloads[-1] if downloads else None
+    latest = latest_of(downloads)
     noted = _action_reasons(connection, za_id)
     removals = [reason for reason in noted if reason.kind == ArchiveRemovedError.short_name()]
     reasons = [*(reason for reason in noted if reason not in removals), *(latest.reasons if latest else ())]
@@ -164,6 +164,18 @@ def zip_story(connection: Connection, key: ZipKey, *, with_documents: bool = Tru
         findings=tuple(zip_findings(connection, za_id)),
         removals=tuple(removals),
     )
+
+
+def latest_of(downloads: Sequence[DownloadStory]) -> DownloadStory | None:
+    """The latest of a zip action's downloads; where that fetched nothing, the last one that had the bytes, if any."""
+    if not downloads or downloads[-1].phase > Phase.DOWNLOAD or downloads[-1].status < Status.CANCELLED:
+        return downloads[-1] if downloads else None
+    given_up = (Phase.ZIP_MD5, Phase.UNZIP, Phase.XML_NAME, Phase.XSD)
+    for download in reversed(downloads):
+        is_given_up = download.status is Status.CANCELLED and download.phase in given_up
+        if download.phase > Phase.DOWNLOAD and not is_given_up:
+            return download
+    return downloads[-1]
 
 
 def require_zip_action(connection: Connection, key: ZipKey) -> None:
