@@ -405,7 +405,12 @@ _LEFT_BEHIND: Final = union_all(
     select(ZipAction.id, literal(0)).where(
         ZipAction.phase_id == int(WAITING.phase),
         ZipAction.status_id == int(WAITING.status),
-        exists().where(Reopening.za_id == ZipAction.id, Reopening.fell_back.is_(None)),
+        exists().where(
+            Reopening.za_id == ZipAction.id,
+            Reopening.fell_back.is_(None),
+            # What a crawl re-opens has changed: what it came to before is not true of it any more.
+            Reopening.requested_by != "crawl",
+        ),
     ),
 )
 _Newer = aliased(Reopening)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -133,6 +134,32 @@ def test_it_keeps_to_its_folder_and_shows_no_password(
     for password in passwords:
         assert password not in ended.stdout + ended.stderr
         assert password.encode() not in tracker
+
+
+def test_its_archives_can_be_processed_again_when_its_servers_are_stopped(
+    demonstration: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    """Staging has them, and their sources list what was fetched from there."""
+    folder, _ = demonstration
+    wait_until_alone(folder)
+    copied = tmp_path / "copied"
+    shutil.copytree(folder, copied)
+    key = "add/H.2013-11-04.3.impc.zip"
+    before = told_by(copied, "show", key)
+    ended = subprocess.run(
+        [DCC, "retry", key, "--json"],
+        cwd=copied,
+        env=environment() | {"DCC_HOME": str(copied / ".demo" / "home")},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert ended.returncode == 1, ended.stdout + ended.stderr
+    after = told_by(copied, "show", key)
+    assert (after["phase"], after["status"]) == ("xsd", "failed") == (before["phase"], before["status"])
+    errors = [[len(one["errors"]) for one in told["documents"]] for told in (before, after)]
+    assert errors[0] == errors[1] != []
+    assert [download["status"] for download in after["downloads"]] == ["failed", "failed"]
 
 
 def test_it_leaves_no_process_behind(demonstration: tuple[Path, subprocess.CompletedProcess[str]]) -> None:

@@ -286,9 +286,9 @@ def test_a_source_that_is_not_visited_says_so(data: DataInstallation, catalogue:
 def test_an_archive_that_changed_after_it_was_taken_is_a_cause_until_it_is_fetched_anew(
     data: DataInstallation, catalogue: Catalogue
 ) -> None:
-    data.folder.put(BROKEN, b"no archive")
+    data.put(BROKEN, specimens(stem="2013-11-02.3"))
     data.folder.put(SCHEMA, b"no archive either")
-    data.validate()
+    data.run()
     data.folder.put(BROKEN, b"another one", modified=1_500_000_000)
     data.validate()
     noticed = causes(data, causes_of_zip, key_of(BROKEN))["listing:changed"]
