@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,11 +76,19 @@ class ServedPage:
 
 
 @contextmanager
-def served_page(home: Path, *options: str, **settings: str) -> Iterator[ServedPage]:
-    """A `dcc ui` in this home, which is made; it crawls by no schedule."""
+def served_page(
+    home: Path,
+    *options: str,
+    commands: Sequence[Sequence[str]] = (),
+    prepare: Callable[[], None] = lambda: None,
+    **settings: str,
+) -> Iterator[ServedPage]:
+    """A `dcc ui` in this home, which is made, with commands of `dcc`, and prepared; it crawls by no schedule."""
     environment = {name: value for name, value in clean(os.environ).items() if not name.startswith("COVERAGE")}
     environment |= {"DCC_HOME": str(home), "DCC_CRAWL_INTERVAL": NEVER, "DCC_MIN_FREE_BYTES": "0", **settings}
-    subprocess.run([PROGRAM, "init"], env=environment, check=True, capture_output=True)
+    for command in [["init"], *commands]:
+        subprocess.run([PROGRAM, *command], env=environment, check=True, capture_output=True, stdin=subprocess.DEVNULL)
+    prepare()
     port = free_port()
     with ui_process([PROGRAM, "ui", "--port", str(port), *options], environment) as printed:
         yield ServedPage(port, printed)
