@@ -171,7 +171,7 @@ class PlatformWebserver(DagsterWebserver[Any, Any]):
         """
         if request.method == "GET" and "text/html" not in request.headers.get("Accept", ""):
             return refused(_NO_QUERY_IN_ADDRESS)
-        answer: Response = await super().graphql_http_endpoint(request)  # type: ignore[no-untyped-call]
+        answer: Response = await super().graphql_http_endpoint(request)
         return answer
 
     def build_routes(self) -> list[BaseRoute]:

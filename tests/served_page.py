@@ -13,7 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.browsing import ui_process
+from selenium.webdriver.remote.webdriver import WebDriver
+from selenium.webdriver.support.wait import WebDriverWait
+
+from tests.browsing import SEEN_SECONDS, click, see, ui_process, wait_for
 from tests.cli.conftest import clean
 from tests.ports import free_port
 
@@ -92,3 +95,16 @@ def served_page(
     port = free_port()
     with ui_process([PROGRAM, "ui", "--port", str(port), *options], environment) as printed:
         yield ServedPage(port, printed)
+
+
+def launch_and_reload(browser: WebDriver, url: str, page: ServedPage) -> None:
+    """Launch a run from the page in a browser, follow it to its end, and load the code location anew."""
+    before = len(page.state()["runs"])
+    see(browser, f"{url}/locations/dcc/jobs/show_changes/playground", "Launch Run")
+    click(browser, "//button[.//*[text()='Launch Run']][not(@disabled)]")
+    WebDriverWait(browser, SEEN_SECONDS).until(lambda window: "/runs/" in window.current_url)
+    wait_for(browser, "RUN_SUCCESS")
+    assert len(page.state()["runs"]) > before
+    see(browser, f"{url}/locations", "dcc", "Loaded")
+    click(browser, "//button[.//*[text()='Reload']]")
+    wait_for(browser, "Loaded")

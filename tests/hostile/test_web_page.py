@@ -9,7 +9,6 @@ import json
 import socket
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -20,8 +19,8 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 from websockets.typing import Origin, Subprotocol
 
-from tests.browsing import REBOUND, SEEN_SECONDS, click, see, wait_for
-from tests.served_page import JSON, ServedPage, served_page
+from tests.browsing import REBOUND, SEEN_SECONDS, see
+from tests.served_page import JSON, ServedPage, launch_and_reload, served_page
 from tests.web_server import WebServer
 
 LAUNCH = (
@@ -254,17 +253,4 @@ def test_a_name_that_was_bound_anew_reads_nothing(browser: WebDriver, page: Serv
 @pytest.mark.servers
 def test_the_page_itself_works_in_a_browser(browser: WebDriver, page: ServedPage) -> None:
     """A run is launched from it and followed to its end by a subscription; the code location is loaded anew."""
-    use(browser, page.url, page)
-
-
-def use(browser: WebDriver, url: str, page: ServedPage) -> None:
-    before = len(page.state()["runs"])
-    see(browser, f"{url}/locations/dcc/jobs/show_changes/playground", "Launch Run")
-    click(browser, "//button[.//*[text()='Launch Run']][not(@disabled)]")
-    WebDriverWait(browser, SEEN_SECONDS).until(lambda window: "/runs/" in window.current_url)
-    wait_for(browser, "RUN_SUCCESS")
-    runs: list[Any] = page.state()["runs"]
-    assert len(runs) > before
-    see(browser, f"{url}/locations", "dcc", "Loaded")
-    click(browser, "//button[.//*[text()='Reload']]")
-    wait_for(browser, "Loaded")
+    launch_and_reload(browser, page.url, page)
