@@ -68,8 +68,9 @@ def ui(host: str, port: int, without_daemon: bool, read_only: bool) -> None:
     home = _prepare(settings, needs_tracker=not read_only)
     _require_free(host, port)
     if not is_loopback(host):
+        served = _served_as(host, settings)
         click.echo(_warning(host, settings), err=True)
-        settings = _served_as(host, settings)
+        settings = served
     arguments = ["--host", host, "--port", str(port), "--workspace", str(write_workspace(home))]
     arguments += ["--log-level", "warning", *log_format()]
     with stop_signals(), ExitStack() as stack:
@@ -135,9 +136,11 @@ def _served_as(host: str, settings: Settings) -> Settings:
     if is_any_address(host):
         return settings
     try:
-        parse_hosts(host)
+        hosts = parse_hosts(host)
     except ValueError as error:
         raise ConfigurationError(f"--host: {error}.") from error
+    if len(hosts) != 1:
+        raise ConfigurationError("--host: name one address to serve on, such as 127.0.0.1.")
     return settings.model_copy(update={"ui_hosts": ",".join(filter(None, (settings.ui_hosts, host)))})
 
 
