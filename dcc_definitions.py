@@ -9,6 +9,7 @@ from dcc_resources.process_memory import keep_freed_memory_together
 from dcc_resources.process_protection import forbid_core_dumps
 from dcc_sensors.automation import automation_definitions
 from dcc_sensors.notifications import notification_automation
+from dcc_sensors.overdue_watch import overdue_automation
 from dcc_sensors.reference_watch import reference_automation
 
 # Dagster loads this into each process that works for it.
@@ -21,4 +22,5 @@ defs = Definitions.merge(
     automation_definitions(),
     reference_automation(),
     notification_automation(),
+    overdue_automation(),
 )

@@ -47,6 +47,15 @@ _CHECKS: Final = {
 _JOB: Final = "show_overdue"
 
 
+def read_overdue(tracker: Engine, settings: Settings) -> list[Report]:
+    """What there is to say at this moment, with one verdict in each. Raises TrackerUnreachableError."""
+    return run_reading(
+        tracker,
+        lambda connection: list(overdue_reports(connection, settings, utc_now())),
+        patience_seconds=settings.database_retry,
+    )
+
+
 def tell_overdue(
     instance: DagsterInstance,
     recorder: EventRecorder,
@@ -114,11 +123,7 @@ def _look(
     instance: DagsterInstance, tracker: Engine, settings: Settings, wanted: Callable[[AssetCheckKey, str], bool]
 ) -> _Changes:
     told = _told(instance)
-    reports = run_reading(
-        tracker,
-        lambda connection: list(overdue_reports(connection, settings, utc_now())),
-        patience_seconds=settings.database_retry,
-    )
+    reports = read_overdue(tracker, settings)
     changes = _Changes([], {name: {} for name in _CHECKS})
     for report in reports:
         check, digest = report.verdicts[0].check, _digest(report)
@@ -162,7 +167,13 @@ def _crawled(source: CrawledSource, settings: Settings, now: datetime) -> Verdic
         if source.is_tried
         else {"Who acts": "the DCC", "What to do": "No session has crawled it: see `dcc doctor`, then `dcc crawl`."}
     )
-    facts: Metadata = {"reason": said, "hours": _hours(source.since, now), **metadata, **advice}
+    facts: Metadata = {
+        "reason": said,
+        "since": _minute(source.since),
+        "hours": _hours(source.since, now),
+        **metadata,
+        **advice,
+    }
     severity = AssetCheckSeverity.WARN if source.is_tried else AssetCheckSeverity.ERROR
     return Verdict(CRAWLED_LATELY, False, said, facts, severity=severity)
 
@@ -176,6 +187,7 @@ def _heard(centre: HeardCentre, settings: Settings, now: datetime) -> Verdict:
     said = f"{centre.centre} has submitted {when}; centres count as silent after {within} (DCC_CENTRE_SILENT_DAYS)."
     facts: Metadata = {
         "reason": said,
+        "since": _minute(centre.since),
         "days": (now - centre.since).days,
         "Who acts": "the DCC",
         "What to do": "Ask the centre whether it is to submit anything; `dcc centre deactivate` if it is not.",
@@ -199,6 +211,7 @@ def _through(centre: str, late: LateCentre | None, settings: Settings, now: date
     rows = [_late_row(one, now) for one in late.zips]
     facts: Metadata = {
         "reason": said,
+        "since": _minute(late.zips[0].since),
         "waiting": late.waiting,
         "failed": late.failed,
         "Who acts": "the DCC for what waits, the centre for what failed" if late.waiting else "the centre",
@@ -225,6 +238,10 @@ def _late_row(late: LateZip, now: datetime) -> tuple[str | int, ...]:
     else:
         who = "the centre" if late.status is Status.FAILED else "the DCC"
     return str(late.key), late.phase.short_name, late.status.short_name, (now - late.since).days, who
+
+
+def _minute(when: datetime) -> str:
+    return f"{when:%Y-%m-%d %H:%M} UTC"
 
 
 def _hours(since: datetime, now: datetime) -> int:

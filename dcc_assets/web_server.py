@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from http import HTTPStatus
 from typing import Any, Final
 
 import anyio
@@ -22,12 +23,14 @@ import dagster_webserver.app
 from anyio.lowlevel import RunVar
 from dagster import DagsterInstance
 from dagster_webserver.webserver import DagsterWebserver
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from dcc_assets.freshness import show_overdue
 from dcc_assets.links import PICTURES, REPORTS
+from dcc_assets.request_checks import Refusal, RequestChecks, refused
 from dcc_assets.served_reports import Answer, centre_page, centre_picture, index_page, not_there, session_page, zip_page
 from dcc_resources.errors import DccError
 from dcc_resources.naming import Action
@@ -45,6 +48,10 @@ _WATCH_SECONDS: Final = 600.0
 _MADE_AT_ONCE: Final = 2
 _LARGEST_ID: Final = 2**63 - 1
 _limiter: Final[RunVar[anyio.CapacityLimiter]] = RunVar("reports made at once")
+
+_NO_QUERY_IN_ADDRESS: Final = Refusal(
+    HTTPStatus.METHOD_NOT_ALLOWED, "GraphQL is answered by POST only. Send the query as JSON by POST."
+)
 
 HEADERS: Final = {
     "Content-Security-Policy": (
@@ -152,6 +159,20 @@ class PlatformWebserver(DagsterWebserver[Any, Any]):
         if not process_context.read_only and not os.environ.get(_BESIDE_DAEMON):
             watch = threading.Thread(target=_watch_overdue, args=(process_context.instance,), daemon=True)
             watch.start()
+
+    def build_middleware(self) -> list[Middleware]:
+        """The checks of requests before everything else."""
+        return [Middleware(RequestChecks, hosts=load_settings().page_hosts), *super().build_middleware()]
+
+    async def graphql_http_endpoint(self, request: Request) -> Response:
+        """Dagster's, without queries in addresses: another site's page could have a browser ask for any address.
+
+        GET answers with the page in which queries are written, as Dagster does for browsers.
+        """
+        if request.method == "GET" and "text/html" not in request.headers.get("Accept", ""):
+            return refused(_NO_QUERY_IN_ADDRESS)
+        answer: Response = await super().graphql_http_endpoint(request)
+        return answer
 
     def build_routes(self) -> list[BaseRoute]:
         """The reports' routes before Dagster's, the last of which answers to every path."""

@@ -128,6 +128,7 @@ def running(
     environment = {
         **os.environ,
         **dagster_environment(settings),
+        **({"DCC_UI_HOSTS": settings.ui_hosts} if settings.ui_hosts else {}),
         "PYTHONWARNINGS": ",".join(filter(None, (os.environ.get("PYTHONWARNINGS"), _UNWANTED_ADVICE))),
     }
     process = None

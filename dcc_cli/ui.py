@@ -24,6 +24,7 @@ from dcc_cli.dagster_processes import (
     write_workspace,
 )
 from dcc_resources.errors import ConfigurationError
+from dcc_resources.page_hosts import is_any_address, is_loopback, parse_hosts
 
 if TYPE_CHECKING:
     import subprocess
@@ -36,7 +37,7 @@ WEB_SERVER = "dcc_assets.web_server"
 
 
 @click.command()
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to serve on. Dagster's UI has no login.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to serve on. The UI has no login.")
 @click.option("--port", type=click.IntRange(1, 65_535), default=3000, show_default=True, help="Port to serve on.")
 @click.option("--without-daemon", is_flag=True, help="Only the pages: the daemon runs elsewhere, as dcc daemon.")
 @click.option("--read-only", is_flag=True, help="Only the pages, on which nothing can be changed or started.")
@@ -45,7 +46,10 @@ def ui(host: str, port: int, without_daemon: bool, read_only: bool) -> None:
 
     Its daemon picks up new zips. Prints the URL when the UI answers; Ctrl-C stops everything. Nothing is sent to anyone
     but the notifications that you ask for. Whoever can reach the address can use the UI: it is this machine alone
-    unless --host says otherwise.
+    unless --host says otherwise. For others, put a proxy with a login before it: deploy/nginx has one.
+
+    The UI answers to the names and addresses of this machine alone, to --host and to those in DCC_UI_HOSTS, and refuses
+    what pages of other sites ask for.
 
     With --read-only no database but Dagster's is used, for which an account that may only SELECT is enough (see
     dcc init --production).
@@ -63,6 +67,10 @@ def ui(host: str, port: int, without_daemon: bool, read_only: bool) -> None:
     settings = settings_from_environment()
     home = _prepare(settings, needs_tracker=not read_only)
     _require_free(host, port)
+    if not is_loopback(host):
+        served = _served_as(host, settings)
+        click.echo(_warning(host, settings), err=True)
+        settings = served
     arguments = ["--host", host, "--port", str(port), "--workspace", str(write_workspace(home))]
     arguments += ["--log-level", "warning", *log_format()]
     with stop_signals(), ExitStack() as stack:
@@ -108,6 +116,32 @@ def daemon() -> None:
             sys.stdout.flush()
             wait_for_end(process)
     click.echo("Stopped.", err=True)
+
+
+def _warning(host: str, settings: Settings) -> str:
+    said = (
+        f"Warning: the UI has no login, and whoever reaches {host} can use it. Serve it on 127.0.0.1 and "
+        "put a proxy with a login before it: deploy/nginx has one, docs/operations.md says how."
+    )
+    if is_any_address(host) and not settings.ui_hosts:
+        said += (
+            " It answers to no name but localhost so far: list those that it is to be asked for by in DCC_UI_HOSTS, "
+            "such as DCC_UI_HOSTS=dcc.example.org."
+        )
+    return said
+
+
+def _served_as(host: str, settings: Settings) -> Settings:
+    """The settings with the address that is served on among those that the UI answers to, unless it is every one."""
+    if is_any_address(host):
+        return settings
+    try:
+        hosts = parse_hosts(host)
+    except ValueError as error:
+        raise ConfigurationError(f"--host: {error}.") from error
+    if len(hosts) != 1:
+        raise ConfigurationError("--host: name one address to serve on, such as 127.0.0.1.")
+    return settings.model_copy(update={"ui_hosts": ",".join(filter(None, (settings.ui_hosts, host)))})
 
 
 def _prepare(settings: Settings, *, needs_tracker: bool) -> Path:

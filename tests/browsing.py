@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +26,8 @@ from tests.ports import free_port
 
 BROWSERS, DRIVERS = ("chromium", "google-chrome"), ("chromedriver",)
 SEEN_SECONDS = 60
+REBOUND = "rebound.example"
+"""A name of somebody else's that leads the browser to this machine, as names do that are bound anew (DNS rebinding)."""
 
 
 @pytest.fixture(scope="session")
@@ -39,7 +42,9 @@ def browser() -> Iterator[WebDriver]:
         pytest.skip(message)
     options = webdriver.ChromeOptions()
     options.binary_location = binary
-    for option in ("headless=new", "no-sandbox", "disable-dev-shm-usage", "disable-gpu", "window-size=1700,950"):
+    rebinding = f"host-resolver-rules=MAP {REBOUND} 127.0.0.1"
+    usual = ("headless=new", "no-sandbox", "disable-dev-shm-usage", "disable-gpu", "window-size=1700,950")
+    for option in (*usual, rebinding, "ignore-certificate-errors"):
         options.add_argument(f"--{option}")
     opened = webdriver.Chrome(options=options, service=Service(driver))
     yield opened
@@ -66,12 +71,13 @@ def served(
     installation_of_ui |= {name: value for name, value in clean(os.environ).items() if not name.startswith("COVERAGE")}
     installation_of_ui["DCC_HOME"] = str(home)
     dcc = str(Path(sys.executable).with_name("dcc"))
-    with _ui([dcc, "ui", "--port", str(port := free_port())], installation_of_ui):
+    with ui_process([dcc, "ui", "--port", str(port := free_port())], installation_of_ui):
         yield f"http://127.0.0.1:{port}"
 
 
 @contextmanager
-def _ui(command: list[str], environment: dict[str, str]) -> Iterator[None]:
+def ui_process(command: list[str], environment: dict[str, str]) -> Iterator[str]:
+    """A `dcc ui` that answers, until the block ends; what it printed by then."""
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
         assert process.stdout is not None
@@ -82,7 +88,8 @@ def _ui(command: list[str], environment: dict[str, str]) -> Iterator[None]:
                 break
         else:
             pytest.fail("".join(printed))
-        yield
+        threading.Thread(target=process.stdout.read, daemon=True).start()
+        yield "".join(printed)
     finally:
         process.terminate()
         process.wait(60)

@@ -5,25 +5,37 @@ Nothing is started by systemd or a container engine here; what can be told witho
 
 from __future__ import annotations
 
+import base64
 import fnmatch
+import http.client
 import json
 import os
 import re
 import shlex
+import shutil
+import ssl
 import stat
 import subprocess
 import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from selenium.webdriver.remote.webdriver import WebDriver
 from sqlalchemy import make_url
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
+from websockets.typing import Origin, Subprotocol
 
 from dcc_resources.databases.grants import grant_statements
 from dcc_resources.settings import Settings
 from tests.cli.conftest import clean
-from tests.servers import server_program
+from tests.ports import free_port
+from tests.served_page import ServedPage, launch_and_reload, served_page
+from tests.servers import ServerProcess, server_program
 from tests.test_documents_commands import Command, look_up
 
 DEPLOY = Path(__file__).parent.parent / "deploy"
@@ -151,11 +163,133 @@ def test_the_compose_file_is_valid_and_holds_no_secret(secrets: Path) -> None:
     )
     assert ended.returncode == 0, ended.stderr
     composed = yaml.safe_load(ended.stdout)
-    assert set(composed["services"]) == {"database", "prepare", "daemon", "web", "dcc"}
+    assert set(composed["services"]) == {"database", "prepare", "daemon", "web", "proxy", "dcc"}
     assert {Path(one["file"]).name for one in composed["secrets"].values()} == {path.name for path in secrets.iterdir()}
     for path in secrets.iterdir():
         assert path.read_text("utf-8") not in ended.stdout
     assert "mysql://" not in ended.stdout
+
+
+@dataclass(frozen=True)
+class Proxy:
+    """nginx with the configuration of deploy/nginx before a `dcc ui`, and the password of its user `dcc`."""
+
+    page: ServedPage
+    port: int
+    password: str
+    secrets: Path
+
+    @property
+    def url(self) -> str:
+        return f"https://127.0.0.1:{self.port}"
+
+    def login(self, password: str | None = None) -> dict[str, str]:
+        token = base64.b64encode(f"dcc:{password or self.password}".encode()).decode()
+        return {"Authorization": f"Basic {token}"}
+
+    def send(self, path: str, headers: Mapping[str, str], body: str | None = None) -> http.client.HTTPResponse:
+        context = ssl._create_unverified_context()
+        connection = http.client.HTTPSConnection("127.0.0.1", self.port, context=context, timeout=60)
+        connection.request("GET" if body is None else "POST", path, body, dict(headers))
+        return connection.getresponse()
+
+    def websocket(self, headers: Mapping[str, str], origin: str) -> int:
+        """The status that the opening of a WebSocket is answered with."""
+        try:
+            with connect(
+                f"wss://127.0.0.1:{self.port}/graphql",
+                ssl=ssl._create_unverified_context(),
+                origin=Origin(origin),
+                additional_headers=headers,
+                subprotocols=[Subprotocol("graphql-ws")],
+            ) as opened:
+                opened.send(json.dumps({"type": "connection_init"}))
+                assert json.loads(opened.recv(30)) == {"type": "connection_ack"}
+                return 101
+        except InvalidStatus as refused:
+            return refused.response.status_code
+
+
+def installed_proxy(folder: Path, secrets: Path, port: int, page_port: int, upstream: str) -> Path:
+    """The main file of an nginx that includes those of deploy/, changed in places and ports only."""
+    (folder / "site").mkdir(parents=True)
+    for name in ("dcc.conf", upstream):
+        text = (DEPLOY / "nginx" / name).read_text("utf-8").replace("/etc/nginx/dcc/", f"{secrets}/")
+        text = text.replace("listen 443 ", f"listen 127.0.0.1:{port} ")
+        text = re.sub(r"server (127\.0\.0\.1|web):3000;", f"server 127.0.0.1:{page_port};", text)
+        (folder / "site" / name).write_text(text, "utf-8")
+    temporary = [f"{kind}_temp_path {folder}/{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")]
+    user = "user root;" if os.geteuid() == 0 else ""
+    main = folder / "nginx.conf"
+    main.write_text(
+        f"{user} daemon off; pid {folder}/pid; error_log stderr; events {{}}\n"
+        f"http {{ access_log off; {' '.join(temporary)} include {folder}/site/*.conf; }}\n"
+    )
+    return main
+
+
+@pytest.fixture(scope="module")
+def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
+    """The proxy, with the user, password and certificate that make-secrets has made."""
+    program = server_program("nginx")
+    folder = tmp_path_factory.mktemp("proxy")
+    (folder / "make-secrets").write_bytes((DEPLOY / "make-secrets").read_bytes())
+    made = subprocess.run(["sh", folder / "make-secrets"], check=True, capture_output=True, text=True)
+    found = re.search(r"The web page's user is dcc, the password (\w+)", made.stdout)
+    assert found is not None
+    (folder / "dcc").mkdir()
+    for secret, name in (("web_certificate", "web.crt"), ("web_key", "web.key"), ("web_users", "users")):
+        shutil.copy(folder / "secrets" / secret, folder / "dcc" / name)
+    assert found[1] not in (folder / "dcc" / "users").read_text()
+    with served_page(folder / "home", DCC_UI_HOSTS="dcc.example.org") as page:
+        port = free_port()
+        main = installed_proxy(folder, folder / "dcc", port, page.port, "dcc-upstream.conf")
+        server = ServerProcess([program, "-e", "stderr", "-p", str(folder), "-c", str(main)], port, folder / "log")
+        yield Proxy(page, port, found[1], folder / "dcc")
+        server.stop()
+
+
+@pytest.mark.servers
+@pytest.mark.parametrize("upstream", ["dcc-upstream.conf", "compose-upstream.conf"])
+def test_nginx_takes_the_configuration(proxy: Proxy, tmp_path: Path, upstream: str) -> None:
+    main = installed_proxy(tmp_path, proxy.secrets, free_port(), proxy.page.port, upstream)
+    ended = subprocess.run(
+        [server_program("nginx"), "-t", "-e", "stderr", "-p", tmp_path, "-c", main], capture_output=True, text=True
+    )
+    assert (ended.returncode, "warn" in ended.stderr) == (0, False), ended.stderr
+
+
+@pytest.mark.servers
+def test_nobody_comes_past_the_proxy_without_the_login(proxy: Proxy) -> None:
+    for path in ("/", "/dcc/reports", "/graphql", "/server_info", "/report_asset_materialization/qc"):
+        for headers in ({}, proxy.login("wrong")):
+            answer = proxy.send(path, headers)
+            assert (answer.status, "Basic" in (answer.getheader("WWW-Authenticate") or "")) == (401, True)
+    assert proxy.send("/dcc/reports", proxy.login()).status == 200
+    json_type = {"Content-Type": "application/json"}
+    query = json.dumps({"query": "{ version }"})
+    assert proxy.send("/graphql", proxy.login() | json_type, query).status == 200
+    assert proxy.send("/graphql", json_type, query).status == 401
+
+
+@pytest.mark.servers
+def test_the_page_behind_the_proxy_answers_to_its_names_and_to_no_other_site(proxy: Proxy) -> None:
+    login = proxy.login()
+    named = login | {"Host": "dcc.example.org", "Origin": "https://dcc.example.org", "Content-Type": "application/json"}
+    query = json.dumps({"query": "{ version }"})
+    assert proxy.send("/graphql", named, query).status == 200
+    assert proxy.send("/graphql", named | {"Origin": "https://other.example"}, query).status == 403
+    assert proxy.send("/dcc/reports", login | {"Host": "other.example"}).status == 421
+    assert proxy.websocket(login, proxy.url) == 101
+    assert proxy.websocket({}, proxy.url) == 401
+    assert proxy.websocket(login, "https://other.example") == 403
+
+
+@pytest.mark.servers
+def test_the_page_works_in_a_browser_behind_the_proxy(browser: WebDriver, proxy: Proxy) -> None:
+    """A run is launched from it and followed to its end by a WebSocket, and the code location is loaded anew."""
+    browser.get(f"https://dcc:{proxy.password}@127.0.0.1:{proxy.port}/dcc/reports")
+    launch_and_reload(browser, proxy.url, proxy.page)
 
 
 def _services() -> dict[str, Any]:
@@ -171,10 +305,13 @@ def test_the_containers_run_commands_that_exist_locked_in_and_watched() -> None:
         assert service["security_opt"] == ["no-new-privileges:true"]
         if "command" in service:
             look_up(Command(shlex.join(["dcc", *service["command"]])))
-    assert all("healthcheck" in _services()[name] for name in ("database", "daemon", "web"))
+    assert all("healthcheck" in _services()[name] for name in ("database", "daemon", "web", "proxy"))
     (examination,) = re.findall(r"dcc doctor[^|]*", " ".join(_services()["daemon"]["healthcheck"]["test"]))
     look_up(Command(examination))
-    assert _services()["web"]["ports"] == ["127.0.0.1:3000:3000"]
+    published = {name: service["ports"] for name, service in _services().items() if "ports" in service}
+    assert published == {"proxy": ["443:443"]}
+    mounted = [volume.split(":") for volume in _services()["proxy"]["volumes"]]
+    assert all((DEPLOY / source).is_file() and mode == "ro" for source, _, mode in mounted)
     assert [one["source"] for one in _services()["web"]["secrets"]] == ["ui_dcc_dagster_url"]
 
 

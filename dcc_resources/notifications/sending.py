@@ -81,17 +81,23 @@ def notify_after_session(
 
 
 def notify_due(
-    tracker: Engine, settings: Settings, troubles: Sequence[Trouble] = (), fine: Mapping[str, str] = _NOTHING
+    tracker: Engine,
+    settings: Settings,
+    troubles: Sequence[Trouble] = (),
+    fine: Mapping[str, str] = _NOTHING,
+    *,
+    watched: str | None = None,
 ) -> Told:
     """Tell what is due: what could not be told before, sessions that ended without telling, outages. For sensors.
 
     `troubles` are outages that the tracker does not know; `fine` are names of what works, by the subjects of such.
+    Together they are all whose subjects begin with `watched`: others that are open end, since nobody expects them back.
     """
     if not settings.notifies:
         return Told()
 
     def work(round_: Round) -> None:
-        _tell_outages(round_, None, troubles, fine, dead=True)
+        _tell_outages(round_, None, troubles, fine, dead=True, watched=watched)
         _tell_sessions(round_, None)
 
     return _guarded(tracker, settings, work)
@@ -245,8 +251,9 @@ def _tell_outages(
     fine: Mapping[str, str],
     *,
     dead: bool = False,
+    watched: str | None = None,
 ) -> None:
-    """Tell what is away and what is back, dead sessions if `dead`; `fine`: what works, labels by subject."""
+    """Tell what is away and what is back, dead sessions if `dead`; `fine` and `watched`: see `notify_due`."""
     with round_.tracker.connect() as connection:
         away = [*troubles, *sources_away(connection, round_.settings, session_id)]
         if dead:
@@ -254,11 +261,16 @@ def _tell_outages(
     reported = {(channel.name, recipient) for channel, recipient in round_.recipients(Audience.REPORTED)}
     for channel, recipient in round_.recipients(Audience.WRANGLERS):
         own = [one for one in away if not one.reported or (channel.name, recipient) in reported]
-        _tell_outages_to(round_, channel, recipient, own, fine)
+        _tell_outages_to(round_, channel, recipient, own, fine, watched)
 
 
 def _tell_outages_to(
-    round_: Round, channel: Channel, recipient: str, away: Sequence[Trouble], fine: Mapping[str, str]
+    round_: Round,
+    channel: Channel,
+    recipient: str,
+    away: Sequence[Trouble],
+    fine: Mapping[str, str],
+    watched: str | None,
 ) -> None:
     ledger = round_.ledger
     told = ledger.open_outages(channel.name, recipient)
@@ -266,6 +278,9 @@ def _tell_outages_to(
         back = which_are_back(connection, told, away)
     still = {one.subject for one in away if not one.over}
     back |= {subject: label for subject, label in fine.items() if subject in told and subject not in still}
+    if watched is not None:
+        known = still | fine.keys()
+        back |= {subject: None for subject in told if subject.startswith(watched) and subject not in known}
     for subject in [subject for subject, label in back.items() if label is None]:
         if not round_.dry:
             ledger.end_outage(told[subject])

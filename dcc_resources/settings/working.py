@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, field_validator
 
+from dcc_resources.page_hosts import parse_hosts
 from dcc_resources.settings.group import MEGABYTE, AbsolutePath, SettingsGroup
 from dcc_resources.tracker.reference import Phase
 
@@ -114,6 +115,23 @@ class WorkSettings(SettingsGroup):
         le=1_000_000,
         description="Zip actions that failed which Dagster shows, likewise: its pages of checks take long for many.",
     )
+    ui_hosts: str = Field(
+        default="",
+        description="Names and addresses, between commas, that the web page is asked for by; ports do not matter. "
+        "Those of this machine alone, such as localhost, and a name or address of `dcc ui --host` are always among "
+        "them.",
+    )
+
+    @field_validator("ui_hosts")
+    @classmethod
+    def _hosts(cls, text: str) -> str:
+        parse_hosts(text)
+        return text
+
+    @property
+    def page_hosts(self) -> frozenset[str]:
+        """The names and addresses that the web page is asked for by, beside those of this machine alone."""
+        return parse_hosts(self.ui_hosts)
 
     @property
     def last_phase(self) -> Phase:

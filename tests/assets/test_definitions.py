@@ -1,13 +1,30 @@
 """The code location: what the web page's lineage shows, whatever state the installation is in."""
 
+import importlib
+import inspect
 import itertools
+import json
+import pkgutil
 import re
 from pathlib import Path
 
 import pytest
 import yaml
-from dagster import AssetCheckKey, AssetKey, DynamicPartitionsDefinition, OpDefinition
+from dagster import (
+    AssetCheckKey,
+    AssetKey,
+    AssetsDefinition,
+    Definitions,
+    DynamicPartitionsDefinition,
+    JobDefinition,
+    OpDefinition,
+    ScheduleDefinition,
+    SensorDefinition,
+)
+from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
+import dcc_assets
+import dcc_sensors
 from dcc_assets.catalogue import CHECK_OF_PHASE, CRAWLED_LATELY, REACHABLE
 from dcc_assets.data_assets import chosen_contexts, chosen_data, chosen_qc
 from dcc_assets.data_catalogue import (
@@ -22,6 +39,7 @@ from dcc_assets.jobs import LOAD_JOB, PROCESS_JOB, SHOW_JOB, asset_definitions
 from dcc_assets.session_runs import LOCATION_NAME
 from dcc_resources.errors import ConfigurationError
 from dcc_resources.integrity.catalogue import CATALOGUE
+from dcc_resources.settings import load_settings
 from tests.prepared_processes import run_in_process
 
 ROOT = Path(__file__).parent.parent.parent
@@ -42,6 +60,13 @@ JOBS = (
     "['__ASSET_JOB', 'crawl_file_sources', 'load_data', 'process_zip_actions', 'refresh_reference_data', "
     "'show_changes']"
 )
+NAMED = {
+    "sensor": (SensorDefinition,),
+    "schedule": (ScheduleDefinition,),
+    "job": (JobDefinition, UnresolvedAssetJobDefinition),
+}
+KINDS = (Definitions, AssetsDefinition, *itertools.chain(*NAMED.values()))
+"""What a code location is made of."""
 BY_CENTRE = {"contexts", "overviews"}
 
 
@@ -111,6 +136,52 @@ def test_definitions_load_without_a_tracker_and_say_which_setting_is_wrong(
     assert run_in_process(load, str(told), {"DCC_HOME": str(home)} | environment) == 0
     assert expected in told.read_text("utf-8")
     assert not home.exists()
+
+
+def test_the_code_location_has_all_that_the_modules_define(tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    assert run_in_process(compare, str(told), {"DCC_HOME": str(tmp_path / "home")}) == 0
+    defined, there = (set(names) for names in json.loads(told.read_text("utf-8")))
+    assert {"sensor overdue", "schedule crawl_schedule", "job refresh_reference_data", "asset qc"} <= defined
+    assert "check validated_documents:xsd" in defined
+    assert defined - there == set()
+    assert there - defined == set()
+
+
+def compare(told: str) -> None:
+    """What the modules of dcc_assets and dcc_sensors define, and what the code location has, as kinds and names."""
+    from dcc_definitions import defs
+
+    defined = set()
+    for package in (dcc_assets, dcc_sensors):
+        for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            for thing in vars(importlib.import_module(found.name)).values():
+                if getattr(thing, "__module__", found.name) == found.name:
+                    defined |= set(names_of(made(thing)))
+    Path(told).write_text(json.dumps([sorted(defined), sorted(names_of(defs))]), "utf-8")
+
+
+def made(thing: object) -> object:
+    """A definition, or what a function that makes one makes; None for anything else."""
+    if not inspect.isfunction(thing):
+        return thing if isinstance(thing, KINDS) else None
+    result = thing.__annotations__.get("return")
+    if getattr(result, "__name__", result) not in {kind.__name__ for kind in KINDS}:
+        return None
+    needed = [one for one in inspect.signature(thing).parameters.values() if one.default is one.empty]
+    return thing(*(load_settings() for _ in needed))
+
+
+def names_of(thing: object) -> list[str]:
+    """The kinds and names of what a definition brings into a code location."""
+    if isinstance(thing, Definitions):
+        parts = (thing.assets, thing.asset_checks, thing.jobs, thing.sensors, thing.schedules)
+        return [name for one in itertools.chain(*(part or () for part in parts)) for name in names_of(one)]
+    if isinstance(thing, AssetsDefinition):
+        checks = [f"check {key.to_user_string()}" for key in thing.check_keys]
+        return [*(f"asset {key.to_user_string()}" for key in thing.keys), *checks]
+    kind = next((word for word, kinds in NAMED.items() if isinstance(thing, kinds)), None)
+    return [] if kind is None else [f"{kind} {thing.name}"]  # type: ignore[attr-defined]
 
 
 def load(told: str) -> None:

@@ -1,0 +1,203 @@
+"""The sensor of what is overdue: its checks are made every ten minutes by the daemon, and people are told once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from dagster import AssetCheckKey, SkipReason, build_sensor_context
+from sqlalchemy import update
+
+from dcc_assets import freshness
+from dcc_assets.catalogue import CRAWLED_LATELY
+from dcc_assets.data_catalogue import HEARD_FROM, THROUGH_IN_TIME
+from dcc_assets.instance import open_instance
+from dcc_assets.session_runs import run_session
+from dcc_resources.databases.columns import utc_now
+from dcc_resources.settings import load_settings
+from dcc_resources.tracker.database import open_tracker, writing
+from dcc_resources.tracker.models import FileSource
+from dcc_resources.tracker.reference import Phase
+from dcc_resources.tracker.registry import set_source_state
+from dcc_resources.tracker.sources import SourceState
+from dcc_sensors.overdue_watch import OVERDUE_SECONDS, overdue
+from tests.assets.conftest import Dagster, set_environment
+from tests.databases import only_sqlite
+from tests.installations import Installation
+from tests.mail_server import MailServerForTests, Starter
+from tests.served_page import served_page
+
+WRANGLER = "wrangler@dcc.example"
+GOOD = "add/H.2013-10-31.1.impc.zip"
+
+After = Callable[[float], str]
+"""Has the sensor look when so many hours have passed; what it says."""
+
+
+@pytest.fixture
+def server(installation: Installation, mail_server: Starter, monkeypatch: pytest.MonkeyPatch) -> MailServerForTests:
+    server = mail_server()
+    set_environment(installation, monkeypatch)
+    monkeypatch.setenv("DCC_NOTIFY_TO", WRANGLER)
+    monkeypatch.setenv("DCC_SMTP_URL", f"smtp://127.0.0.1:{server.port}")
+    return server
+
+
+@pytest.fixture
+def after(dagster: Dagster, monkeypatch: pytest.MonkeyPatch) -> After:
+    def look(hours: float) -> str:
+        monkeypatch.setattr(freshness, "utc_now", lambda: utc_now() + timedelta(hours=hours))
+        said = overdue(build_sensor_context(instance=dagster.instance))
+        monkeypatch.setattr(freshness, "utc_now", utc_now)
+        assert isinstance(said, SkipReason)
+        assert said.skip_message is not None
+        return said.skip_message
+
+    return look
+
+
+def told(server: MailServerForTests) -> list[tuple[str, str]]:
+    """The subjects and texts of what was sent since this was asked last, and to whom: the wrangler alone."""
+    found = []
+    for envelope, message in server.received:
+        assert envelope.rcpt_tos == [WRANGLER]
+        body = message.get_body(("plain",))
+        assert body is not None
+        found.append((str(message["Subject"]), body.get_content()))
+    server.received.clear()
+    return found
+
+
+def crawl(installation: Installation, dagster: Dagster, until: Phase = Phase.ZIP_NAME) -> None:
+    run_session(installation.settings, installation.tracker, dagster.instance, until=until)
+
+
+@only_sqlite
+def test_a_source_that_no_session_crawls_is_told_once_and_so_is_that_one_does(
+    server: MailServerForTests, installation: Installation, dagster: Dagster, after: After
+) -> None:
+    installation.add_folder().put(GOOD)
+    crawl(installation, dagster)
+    assert after(0) == "The checks of what is overdue are right."
+    assert told(server) == []
+    after(25)
+    assert dagster.checks(CRAWLED_LATELY) == {"H-1": "failed"}
+    ((subject, text),) = told(server)
+    assert subject == "DCC: Outage: the check crawled_lately of H-1"
+    assert "It was last listed as a whole" in text
+    assert "Who acts: the DCC." in text
+    assert "dcc crawl" in text
+    for hours in (25, 26, 50):
+        after(hours)
+    assert told(server) == []
+    crawl(installation, dagster)
+    after(0)
+    after(0)
+    assert [subject for subject, _ in told(server)] == ["DCC: Back to normal: the check crawled_lately of H-1"]
+    after(51)
+    assert [subject for subject, _ in told(server)] == ["DCC: Outage: the check crawled_lately of H-1"]
+
+
+@only_sqlite
+def test_silent_centres_and_what_is_not_through_are_told_with_who_acts(
+    server: MailServerForTests, installation: Installation, dagster: Dagster, after: After
+) -> None:
+    installation.add_folder().put(GOOD)
+    crawl(installation, dagster)
+    after(31 * 24)
+    assert (dagster.checks(HEARD_FROM), dagster.checks(THROUGH_IN_TIME)) == ({"H": "failed"}, {"H": "failed"})
+    ((subject, text),) = told(server)
+    assert "2 more changes" in subject
+    assert "H has submitted its last new archive" in text
+    assert "Archives of H: 1 older than 3 days wait" in text
+    assert "Who acts: the DCC for what waits, the centre for what failed." in text
+
+
+@only_sqlite
+def test_what_could_not_be_sent_is_sent_later(
+    server: MailServerForTests,
+    installation: Installation,
+    dagster: Dagster,
+    after: After,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    installation.add_folder()
+    crawl(installation, dagster)
+    monkeypatch.setenv("DCC_SMTP_URL", "smtp://127.0.0.1:9")
+    assert "127.0.0.1" in after(25)
+    monkeypatch.setenv("DCC_SMTP_URL", f"smtp://127.0.0.1:{server.port}")
+    after(25)
+    assert [subject for subject, _ in told(server)] == ["DCC: Outage: the check crawled_lately of H-1"]
+
+
+@only_sqlite
+def test_a_source_out_of_use_is_neither_overdue_nor_back(
+    server: MailServerForTests, installation: Installation, dagster: Dagster, after: After
+) -> None:
+    installation.add_folder()
+    crawl(installation, dagster)
+    after(25)
+    assert len(told(server)) == 1
+    with writing(installation.tracker) as connection:
+        set_source_state(connection, 1, SourceState.MAINTENANCE)
+    after(25)
+    assert told(server) == []
+    with writing(installation.tracker) as connection:
+        set_source_state(connection, 1, SourceState.AVAILABLE)
+    after(49)
+    assert [subject for subject, _ in told(server)] == ["DCC: Outage: the check crawled_lately of H-1"]
+
+
+@only_sqlite
+def test_nobody_is_told_unless_that_is_asked_for(
+    installation: Installation, dagster: Dagster, after: After, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_environment(installation, monkeypatch)
+    installation.add_folder()
+    crawl(installation, dagster)
+    assert after(25) == "The checks of what is overdue are right."
+
+
+@pytest.mark.servers
+def test_the_daemon_evaluates_the_checks_and_tells(
+    tmp_path: Path, mail_server: Starter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the daemon of `dcc ui`: a source that was registered long ago and never crawled, of a silent centre."""
+    server, home = mail_server(), tmp_path / "home"
+    asked = {"DCC_NOTIFY_TO": WRANGLER, "DCC_SMTP_URL": f"smtp://127.0.0.1:{server.port}"}
+    commands = [
+        ["centre", "add", "H", "--name", "MRC Harwell"],
+        ["source", "add", "--centre", "H", "--protocol", "file", "--base-path", str(tmp_path)],
+    ]
+
+    def registered_long_ago() -> None:
+        monkeypatch.setenv("DCC_HOME", str(home))
+        tracker = open_tracker(load_settings())
+        with writing(tracker) as connection:
+            connection.execute(update(FileSource).values(created=utc_now() - timedelta(days=40)))
+        tracker.dispose()
+
+    with served_page(home, commands=commands, prepare=registered_long_ago, **asked) as page:
+        sensor = page.ask(
+            '{ sensorOrError(sensorSelector: {repositoryName: "__repository__", repositoryLocationName: "dcc", '
+            'sensorName: "overdue"}) { ... on Sensor { minIntervalSeconds sensorState { status } } } }'
+        )["sensorOrError"]
+        assert sensor == {"minIntervalSeconds": OVERDUE_SECONDS, "sensorState": {"status": "RUNNING"}}
+        assert OVERDUE_SECONDS == 600
+        deadline = time.monotonic() + 120
+        while not server.received and time.monotonic() < deadline:
+            time.sleep(0.5)
+    ((subject, text),) = told(server)
+    assert "the check crawled_lately of H-1" in subject
+    assert "H has submitted nothing yet" in text
+    with open_instance(load_settings()) as instance:
+        assert failed(instance, CRAWLED_LATELY, "H-1")
+        assert failed(instance, HEARD_FROM, "H")
+
+
+def failed(instance: object, check: AssetCheckKey, partition: str) -> bool:
+    records = instance.event_log_storage.get_asset_check_execution_history(check, limit=10)  # type: ignore[attr-defined]
+    return [(one.partition, one.status.value) for one in records] == [(partition, "FAILED")]
