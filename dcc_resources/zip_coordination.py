@@ -24,7 +24,7 @@ from dcc_resources.errors import (
     FileMissingError,
     InternalFaultError,
 )
-from dcc_resources.file_sources.base import SourceAddress
+from dcc_resources.file_sources.base import SourceAddress, SourceProtocol
 from dcc_resources.log_context import logging_about, progress_log
 from dcc_resources.outcomes import Problem, ZipOutcome
 from dcc_resources.receiving import Fault
@@ -250,9 +250,9 @@ class Coordinator:
         return WRONG_CHECKSUM
 
     def _note_bad(self, job: Job, md5: str, fault: Fault) -> None:
-        known = len(job.found_bad)
-        job.note_bad(md5, fault)
-        self._batch.bad_copies.extend(job.found_bad[known:])
+        source = self._attempts.sources.get(job.source_id or 0)
+        certain = source is not None and source.address.protocol not in _UNCHECKED_PROTOCOLS
+        self._batch.bad_copies.extend(job.note_bad(md5, fault, certain=certain))
 
     def _extract(self, job: Job) -> None:
         self._unchecked += 1
@@ -340,7 +340,7 @@ class Coordinator:
             return
         copies = "; ".join(
             f"file source {found.hosting.source_id} (MD5 {found.md5}, {_FAULTS[found.fault]})"
-            for found in job.found_bad
+            for found in job.found_bad.values()
         )
         problem = Problem(
             job.reasons[-1].kind,
@@ -418,6 +418,9 @@ class Coordinator:
             self._take_from_staging(job, number)
         return deque(batch.finished), written.states
 
+
+_UNCHECKED_PROTOCOLS = {SourceProtocol.FTP, SourceProtocol.HTTP}
+"""Protocols over which bytes may change on their way without anybody noticing."""
 
 _FAULTS = {Fault.DAMAGED: "damaged", Fault.CHECKSUM: "not the MD5 published"}
 

@@ -92,7 +92,7 @@ class Job:
     max_retries: int = 0
     published: str | None = None
     bad_md5s: dict[int, str] = field(default_factory=dict)
-    found_bad: list[FoundBad] = field(default_factory=list)
+    found_bad: dict[int, FoundBad] = field(default_factory=dict)
     heard_published: bool = False
     staged: StagedCopy | None = None
 
@@ -144,22 +144,29 @@ class Job:
         if hosting.own and not self.heard_published:
             self.published, self.heard_published = md5, True
 
-    def note_bad(self, md5: str, fault: Fault) -> None:
-        """Note that the copy of the latest hosting is bad: it is not fetched again, and any other may be tried.
+    def note_bad(self, md5: str, fault: Fault, *, certain: bool) -> list[FoundBad]:
+        """Note that the copy of the latest hosting is bad: any other may be tried. Returns those that are bad for sure.
 
-        None is tried any more where the centre is to blame: two sources delivered the same, or what it published.
+        These are not fetched again. Unless it is `certain`, the transfer may have changed the bytes: it takes a second
+        one with the same checksum. No copy is tried any more where the centre is to blame: two sources delivered the
+        same, or one of them what the centre published.
         """
-        if self.hosting is None:
-            return
-        self.found_bad.append(FoundBad(self.hosting, md5, fault))
-        self.bad_md5s[self.hosting.id] = md5
-        self.lost_hostings.add(self.hosting.id)
+        hosting = self.hosting
+        if hosting is None:
+            return []
+        certain = certain or self.bad_md5s.get(hosting.id) == md5
+        self.found_bad[hosting.id] = FoundBad(hosting, md5, fault)
+        self.bad_md5s[hosting.id] = md5
         if is_settled(self.bad_md5s, self.published):
             self.untried = iter(())
-            return
+            return list(self.found_bad.values())
         further = [*self.untried, *self._rounds(self.others)]
         self.hostings, self.others = (*self.hostings, *self.others), ()
         self.untried = iter(sorted(further, key=lambda one: one[0]))
+        if not certain:
+            return []
+        self.lost_hostings.add(hosting.id)
+        return [self.found_bad[hosting.id]]
 
     def next_hosting(self) -> tuple[int, Hosting] | None:
         """The hosting to try next, with how many times it was tried before; None when there is none left."""

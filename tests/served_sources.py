@@ -87,8 +87,8 @@ class Relay:
 
     All of it can be changed while it runs. `cut_after`: a connection ends when the server has sent so many bytes,
     `cuts` times (None: always). `stall_after`: nothing of what follows is passed on. `flip_at`: a bit of that byte is
-    turned. `down`: connections end at once. `target` is the server's `host:port`. `sent` counts what was passed on from
-    the server.
+    turned, `flips` times (None: always). `down`: connections end at once. `target` is the server's `host:port`. `sent`
+    counts what was passed on from the server.
 
     Before an FTP server all this is about data connections, of which the client is told addresses as behind NAT: a
     host that cannot be reached, and a port of the relay. One that is cut takes its control connection with it, as when
@@ -101,6 +101,7 @@ class Relay:
         self.cuts: int | None = None
         self.stall_after: int | None = None
         self.flip_at: int | None = None
+        self.flips: int | None = None
         self.down = False
         self.sent = 0
         vars(self).update(faults)
@@ -201,7 +202,8 @@ class Relay:
                 if self.stall_after is not None and sent + len(block) > self.stall_after:
                     self._closed.wait()
                     break
-                if self.flip_at is not None and sent <= self.flip_at < sent + len(block):
+                if self.flip_at is not None and self.flips != 0 and sent <= self.flip_at < sent + len(block):
+                    self.flips = None if self.flips is None else self.flips - 1
                     place = self.flip_at - sent
                     block = block[:place] + bytes([block[place] ^ 1]) + block[place + 1 :]
                 if self._cuts(sent + len(block)):

@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, exists, select
 
+from dcc_resources.errors import CorruptArchiveError
 from dcc_resources.outcomes import ZipKey
 from dcc_resources.receiving import Hosting
 from dcc_resources.tracker import progress
 from dcc_resources.tracker.lineage import IDS, chunks, latest_downloads
 from dcc_resources.tracker.models import (
-    BadCopy,
+    AnException,
     FileSourceHasZip,
     PublishedChecksum,
     ZipAction,
     ZipDownload,
     ZipFile,
+    ZipLog,
     utc_now,
 )
 from dcc_resources.tracker.reference import ACTIONS_BY_ID, Phase, Status
@@ -59,13 +61,14 @@ _STAGED: Final = (
     .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
     .join(ZipAction, ZipAction.id == FileSourceHasZip.za_id)
     .join(ZipFile, ZipFile.id == ZipAction.zip_id)
-    .outerjoin(BadCopy, BadCopy.hosting_id == FileSourceHasZip.id)
     .outerjoin(PublishedChecksum, PublishedChecksum.hosting_id == FileSourceHasZip.id)
     .where(
         ZipDownload.id.in_(IDS),
         ZipDownload.phase_id >= int(Phase.UNZIP),
         ZipFile.content_md5.is_not(None),
-        BadCopy.md5.is_(None) | (BadCopy.md5 != ZipFile.content_md5),
+        ~exists()
+        .where(ZipLog.zip_id == ZipDownload.id)
+        .where(AnException.id == ZipLog.exception_id, AnException.short_name == CorruptArchiveError.short_name()),
     )
 )
 

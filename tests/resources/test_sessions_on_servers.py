@@ -11,6 +11,7 @@ from sqlalchemy import select
 
 from dcc_cli.demo import submissions
 from dcc_resources.tracker.models import (
+    BadCopy,
     CrawlFinding,
     CrawlingSession,
     FileSourceHasZip,
@@ -22,7 +23,7 @@ from dcc_resources.tracker.reference import ACTION_IDS
 from tests.databases import only_sqlite
 from tests.faulty_servers import FaultyFtpServer, PasswordSftpServer
 from tests.installations import Installation, experiments, specimens
-from tests.served_sources import Relay, large_archive, logged, register
+from tests.served_sources import Relay, below, large_archive, logged, register
 from tests.servers import Share
 
 pytestmark = pytest.mark.servers
@@ -131,6 +132,49 @@ class TestFailover:
             assert quick.run_session().zips[KEY].succeeded
         assert quick.attempts(KEY) == [(first, "zip_md5 failed"), (second, "xsd done")]
         assert quick.staged()[KEY] == content
+
+    @pytest.mark.parametrize("protocol", ["sftp_server", "ftp_server"])
+    @pytest.mark.parametrize("has_md5", [True, False], ids=["with a checksum", "without a checksum"])
+    def test_a_good_mirror_delivers_what_is_damaged_at_its_centre(
+        self, quick: Installation, protocol: str, has_md5: bool, local_folder: Share, request: pytest.FixtureRequest
+    ) -> None:
+        share: Share = below(request.getfixturevalue(protocol), "producer")
+        mirror = below(local_folder, "mirror")
+        content = large_archive()
+        share.put(KEY, content[:-1_000])
+        if has_md5:
+            share.put(f"{KEY}.md5", f"{hashlib.md5(content).hexdigest()}  {NAME}\n".encode())
+        mirror.put(KEY, content)
+        first, second = register(quick, share), register(quick, mirror, "J")
+        assert quick.run_session().zips[KEY].succeeded
+        failed = "zip_md5 failed" if has_md5 else "unzip failed"
+        assert quick.attempts(KEY) == [(first, failed), (second, "xsd done")]
+        assert quick.staged()[KEY] == content
+        assert quick.run_session().zips == {}
+
+    @only_sqlite
+    @pytest.mark.parametrize("has_md5", [True, False], ids=["with a checksum", "without a checksum"])
+    def test_what_plain_ftp_falsified_on_the_way_is_fetched_again_before_the_copy_is_called_bad(
+        self, quick: Installation, ftp_server: Share, has_md5: bool
+    ) -> None:
+        content = submissions.archive(specimens())
+        ftp_server.put(KEY, content)
+        if has_md5:
+            ftp_server.put(f"{KEY}.md5", f"{hashlib.md5(content).hexdigest()}  {NAME}\n".encode())
+        with Relay(ftp_server, flip_at=len(content) // 2, flips=1) as relay:
+            register(quick, relay.share)
+            assert quick.run_session().zips[KEY].succeeded
+        assert quick.count(BadCopy) == 0
+        assert quick.staged()[KEY] == content
+
+    @only_sqlite
+    def test_a_copy_that_plain_ftp_delivers_twice_the_same_is_bad(self, quick: Installation, ftp_server: Share) -> None:
+        ftp_server.put(KEY, b"no zip at all")
+        source_id = register(quick, ftp_server)
+        assert quick.run_session().zips[KEY].failed
+        assert quick.attempts(KEY) == [(source_id, "unzip failed")] * 2
+        assert quick.count(BadCopy) == 1
+        assert quick.run_session().zips == {}
 
 
 class TestResuming:
