@@ -135,7 +135,8 @@ def retry(
     """Process the zip action ACTION/ZIP again, at once.
 
     From the download on. It is re-opened, which the tracker records with your user name, and what it did before stays
-    on record.
+    on record. The copy in staging is used where the source lists the same as when it was fetched. If the archive cannot
+    be fetched, nothing changes.
 
     \b
     Example:
@@ -144,7 +145,7 @@ def retry(
     JSON: as of `dcc crawl`.
 
     Exit codes: 0 all well; 1 it failed again; 2 there is no such zip action, its name is refused, or no available file
-    source hosts it; 3 another session is active; 4 the tracker could not be reached; 130 interrupted.
+    source hosts a copy that is not known to be bad; 3 another session is active; 4 the tracker could not be reached; 130 interrupted.
     """
     keys = list(dict.fromkeys(parse_zip_key(text) for text in zip_actions))
     settings = settings_from_environment(downloaders=downloaders, workers=workers, max_retries=max_retries, until=until)
