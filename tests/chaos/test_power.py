@@ -73,10 +73,10 @@ def _lease_ignored(patch: pytest.MonkeyPatch) -> None:
     """Downloads are begun by two sessions at once: each makes rows of its own for the same archives."""
     add = progress.add_downloads
 
-    def twice(connection: Connection, hosting_ids: Any, requested: Any) -> list[int]:
-        ids = add(connection, hosting_ids, requested)
+    def twice(connection: Connection, hosting_ids: Any, requested: Any, **named: Any) -> list[int]:
+        ids = add(connection, hosting_ids, requested, **named)
         patch.setattr(progress, "add_downloads", add)
-        others = add(connection, hosting_ids, requested)
+        others = add(connection, hosting_ids, requested, **named)
         later = states.State(progress.Phase.XSD, progress.Status.DONE)
         progress.report(connection, [progress.Proposal(progress.Subject.ZIP_DOWNLOAD, one, later) for one in others])
         return ids
