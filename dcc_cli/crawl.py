@@ -145,7 +145,8 @@ def retry(
     JSON: as of `dcc crawl`.
 
     Exit codes: 0 all well; 1 it failed again; 2 there is no such zip action, its name is refused, or no available file
-    source hosts a copy that is not known to be bad; 3 another session is active; 4 the tracker could not be reached; 130 interrupted.
+    source hosts a copy that is not known to be bad; 3 another session is active; 4 the tracker could not be reached;
+    130 interrupted.
     """
     keys = list(dict.fromkeys(parse_zip_key(text) for text in zip_actions))
     settings = settings_from_environment(downloaders=downloaders, workers=workers, max_retries=max_retries, until=until)

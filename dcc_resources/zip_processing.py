@@ -164,12 +164,12 @@ def _take_up(
         if broken:
             reason = "The archive is not in staging any more."
             progress.reopen(connection, broken, requested_by=f"session {session.id}", reason=reason)
-        reopened = cancel_orphans(connection).reopened
+        unconcluded = cancel_orphans(connection).unconcluded
         sources = sources_to_use(connection, session.id)
         reopen_failed_downloads(connection, sources)
         planned = load_waiting(connection, sources)
-        # A dead session had re-opened them, and they cannot be had now.
-        if stranded := reopened.difference(plan.za_id for plan in planned):
+        # A dead session was at them, and they cannot be had now.
+        if stranded := unconcluded.difference(plan.za_id for plan in planned):
             progress.conclude(connection, stranded)
         further = {plan.za_id: plan for plan in load_plans(connection, sources, [one.za_id for one in whole])}
         return Work(tuple(whole), tuple(planned), further=further)

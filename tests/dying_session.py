@@ -105,6 +105,11 @@ def _while_processes_check() -> None:
     _when_recorded(lambda batch: bool(batch.extracted))
 
 
+def _when_a_copy_is_bad() -> None:
+    """Die when a copy of an archive is recorded as bad, before the next source is asked."""
+    _when_recorded(lambda batch: bool(batch.bad_copies))
+
+
 POINTS: dict[str, Callable[[], None]] = {
     "before anything is recorded": lambda: _before(crawling, "_record"),
     "when one source is crawled": lambda: _after(crawling, "_record"),
@@ -122,6 +127,7 @@ POINTS: dict[str, Callable[[], None]] = {
     "when a document is validated": lambda: _after(Checker, "validate", 2),
     "in the middle of the validation": _in_the_middle_of_the_validation,
     "while processes check": _while_processes_check,
+    "when a copy is bad": _when_a_copy_is_bad,
 }
 
 

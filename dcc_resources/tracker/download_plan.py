@@ -30,7 +30,7 @@ from dcc_resources.receiving import Fault, Hosting, KnownBad
 from dcc_resources.tracker import progress
 from dcc_resources.tracker.bad_copies import is_settled, published_checksums
 from dcc_resources.tracker.known_hostings import NOT_ARRIVED
-from dcc_resources.tracker.lineage import LATEST
+from dcc_resources.tracker.lineage import LATEST, brought
 from dcc_resources.tracker.models import (
     AnException,
     BadCopy,
@@ -107,10 +107,10 @@ class InterruptedZip:
 
 @dataclass(frozen=True, slots=True)
 class LeftBehind:
-    """What a dead session left: how many downloads were cancelled, and zip actions that it had re-opened."""
+    """What a dead session left: how many downloads were cancelled, and zip actions that wait and had bytes before."""
 
     cancelled: int
-    reopened: frozenset[int]
+    unconcluded: frozenset[int]
 
 
 def sources_to_use(connection: Connection, session_id: int) -> set[int] | None:
@@ -126,8 +126,8 @@ def sources_to_use(connection: Connection, session_id: int) -> set[int] | None:
 def cancel_orphans(connection: Connection) -> LeftBehind:
     """Cancel the downloads that a dead session left pending or running.
 
-    Tells also which zip actions wait, re-opened, that had the bytes before. For the holder of the session lock only: no
-    other download can be alive.
+    Tells also which zip actions wait that had the bytes before. For the holder of the session lock only: no other
+    download can be alive.
     """
     rows = connection.execute(_LEFT_BEHIND).all()
     orphans = [number for number, is_orphan in rows if is_orphan]
@@ -405,12 +405,13 @@ _LEFT_BEHIND: Final = union_all(
     select(ZipAction.id, literal(0)).where(
         ZipAction.phase_id == int(WAITING.phase),
         ZipAction.status_id == int(WAITING.status),
-        exists().where(
-            Reopening.za_id == ZipAction.id,
-            Reopening.fell_back.is_(None),
-            # What a crawl re-opens has changed: what it came to before is not true of it any more.
-            Reopening.requested_by != "crawl",
-        ),
+        exists()
+        .where(FileSourceHasZip.za_id == ZipAction.id, ZipDownload.zf_id == FileSourceHasZip.id, brought())
+        .correlate(ZipAction),
+        # What a crawl re-opens has changed: what it came to before is not true of it any more.
+        ~exists()
+        .where(Reopening.za_id == ZipAction.id, Reopening.fell_back.is_(None), Reopening.requested_by == "crawl")
+        .where(Reopening.last_download_id.is_not(None)),
     ),
 )
 _Newer = aliased(Reopening)

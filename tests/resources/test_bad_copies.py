@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import signal
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +17,7 @@ from dcc_resources.file_sources.local import LocalConnection
 from dcc_resources.tracker.models import BadCopy, Reopening
 from tests.databases import only_sqlite
 from tests.installations import MODIFIED, Folder, Installation, specimens
+from tests.resources.test_crash_recovery import run_dying
 from tests.served_sources import logged
 
 NAME = "H.2013-10-31.1.impc.zip"
@@ -225,3 +227,34 @@ def test_a_bad_copy_is_remembered_with_what_it_was(installation: Installation, f
     with installation.tracker.connect() as connection:
         (row,) = connection.execute(select(BadCopy.size_bytes, BadCopy.modified, BadCopy.md5, BadCopy.reason)).all()
     assert tuple(row) == (len(DAMAGED), MODIFIED, md5(DAMAGED), "damaged")
+
+
+@pytest.mark.parametrize(("other", "ends"), [(GOOD, "xsd done"), (SHORT, "unzip failed")], ids=["good", "damaged"])
+@pytest.mark.parametrize("point", ["when a copy is bad", "before a checksum is taken", "when an archive has arrived"])
+def test_a_session_that_is_killed_at_a_bad_copy_is_continued_at_the_mirror(
+    installation: Installation, folder: Folder, mirror: Folder, other: bytes, ends: str, point: str
+) -> None:
+    folder.put(KEY, DAMAGED)
+    mirror.put(KEY, other)
+    assert run_dying(installation.settings, point) == -signal.SIGKILL
+    installation.run_session()
+    assert installation.states() == {KEY: ends}
+    finished = [attempt for attempt in installation.attempts(KEY) if "cancelled" not in attempt[1]]
+    assert finished == [(folder.source_id, "unzip failed"), (mirror.source_id, ends)]
+    assert installation.run_session().zips == {}
+
+
+@pytest.mark.parametrize("is_away", [True, False], ids=["mirror away", "mirror lost"])
+def test_a_session_that_is_killed_at_a_bad_copy_and_meets_no_mirror_blames_the_copy(
+    installation: Installation, folder: Folder, mirror: Folder, fetched: Fetched, is_away: bool
+) -> None:
+    folder.put(KEY, DAMAGED)
+    mirror.put(KEY, GOOD)
+    assert run_dying(installation.settings, "when a copy is bad") == -signal.SIGKILL
+    if is_away:
+        fetched.away.add("mirror")
+    else:
+        mirror.path.rename(mirror.path.with_name("elsewhere"))
+    installation.with_settings(max_retries=0).run_session()
+    assert installation.states() == {KEY: "unzip failed"}
+    assert fetched.folders == []

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
+from dcc_assets.recorded_outcomes import recorded_zips
 from dcc_cli.demo import submissions
 from dcc_resources.causes.collecting import causes_of_zip
 from dcc_resources.errors import TransferFailedError
@@ -52,7 +53,9 @@ def told(installation: Installation) -> dict[str, Any]:
     with installation.tracker.connect() as connection:
         story = zip_story(connection, key)
         causes = causes_of_zip(connection, None, key)
+        (shown,) = recorded_zips(connection, [key])
     return {
+        "shown in Dagster": (shown.phase, shown.status, shown.documents, shown.reasons, shown.downloaded),
         "causes": [(cause.kind, cause.headline, cause.acts) for cause in causes],
         "states": installation.states(),
         "documents": [(one.file_name, one.phase, one.status, one.errors) for one in story.documents],
