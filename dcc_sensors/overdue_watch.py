@@ -11,6 +11,7 @@ from sqlalchemy import Engine
 
 from dcc_assets.event_recorder import Report
 from dcc_assets.freshness import read_overdue, show_overdue
+from dcc_resources.databases.columns import utc_now
 from dcc_resources.errors import DatabaseOutdatedError
 from dcc_resources.notifications.sending import notify_due
 from dcc_resources.notifications.troubles import Trouble
@@ -46,13 +47,16 @@ def overdue(context: SensorEvaluationContext) -> SkipReason:
 
 
 def _notify(tracker: Engine, settings: Settings) -> Sequence[str]:
-    """Tell of each check that fails once, and once more when it passes; sentences for the page of the sensor."""
+    """Tell of each check that fails once, and once more when it passes, and remind centres of what they are to correct.
+
+    Returns sentences for the page of the sensor.
+    """
     if not settings.notifies:
         return ()
     states = [_state(report) for report in read_overdue(tracker, settings)]
     troubles = [state for state in states if state.since]
     fine = {state.subject: state.label for state in states if not state.since}
-    return notify_due(tracker, settings, troubles, fine, watched=_SUBJECT).sentences
+    return notify_due(tracker, settings, troubles, fine, watched=_SUBJECT, remind=utc_now()).sentences
 
 
 def _state(report: Report) -> Trouble:

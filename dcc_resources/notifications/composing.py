@@ -19,11 +19,14 @@ from dcc_resources.languages import Catalogue, load_catalogue
 from dcc_resources.notifications.digests import Digest
 from dcc_resources.notifications.messages import Attachment, Kind, Message
 from dcc_resources.notifications.troubles import Trouble
+from dcc_resources.overdue import LateCentre
 from dcc_resources.settings import Settings
 from dcc_resources.submission_reports.model import ZipLine
 from dcc_resources.submission_reports.sentences import next_of_line
 from dcc_resources.submission_reports.templates import render
 from dcc_resources.submission_reports.words import OUTCOME_WORDS
+from dcc_resources.tracker.centres import CentreEntry
+from dcc_resources.tracker.reference import Status
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
 
@@ -142,6 +145,29 @@ class Composer:
         ]
         values = {"headline": headline, "sentences": said}
         return self._message(message_id, Kind.ADDRESS, "notice", catalogue, values, {"centres": list(centres)})
+
+    def late_archives(self, message_id: str, centre: CentreEntry, late: LateCentre) -> Message:
+        """Archives of a centre that failed long ago, in its language."""
+        catalogue = self.catalogue(centre.language)
+        headline = catalogue.plural(
+            "{number} archive still waits to be corrected", "{number} archives still wait to be corrected", late.failed
+        )
+        failed = [str(one.key) for one in late.zips if one.status is Status.FAILED][:_MOST_LINES]
+        said = [
+            catalogue.text("Archive {archive} failed, and nobody has corrected or removed it.", archive=archive)
+            for archive in failed
+        ]
+        said.append(
+            catalogue.text(
+                "Submit the corrected documents in a new archive. Then remove the archive that failed from your server."
+            )
+        )
+        code = centre.short_name
+        values = {"headline": f"{code}: {headline}", "sentences": said}
+        data = {"failed": failed, "failed_total": late.failed}
+        return self._message(
+            message_id, Kind.OUTAGE, "notice", catalogue, values, data, centre=code, thread=f"centre {code}"
+        )
 
     def test(self, message_id: str) -> Message:
         """A message that says that notifications arrive."""

@@ -10,6 +10,7 @@ import logging
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
 
@@ -21,6 +22,7 @@ from dcc_resources.notifications import tracker_away
 from dcc_resources.notifications.channels import Channel, open_channels
 from dcc_resources.notifications.composing import Composer
 from dcc_resources.notifications.messages import Audience, Item, Kind, Message
+from dcc_resources.notifications.reminders import remind_centres
 from dcc_resources.notifications.session_news import SessionNews
 from dcc_resources.notifications.telling import Planned, Round
 from dcc_resources.notifications.troubles import (
@@ -87,11 +89,13 @@ def notify_due(
     fine: Mapping[str, str] = _NOTHING,
     *,
     watched: str | None = None,
+    remind: datetime | None = None,
 ) -> Told:
     """Tell what is due: what could not be told before, sessions that ended without telling, outages. For sensors.
 
     `troubles` are outages that the tracker does not know; `fine` are names of what works, by the subjects of such.
     Together they are all whose subjects begin with `watched`: others that are open end, since nobody expects them back.
+    `remind` is a time at which centres are reminded of archives that failed long before it.
     """
     if not settings.notifies:
         return Told()
@@ -99,6 +103,8 @@ def notify_due(
     def work(round_: Round) -> None:
         _tell_outages(round_, None, troubles, fine, dead=True, watched=watched)
         _tell_sessions(round_, None)
+        if remind is not None:
+            remind_centres(round_, remind)
 
     return _guarded(tracker, settings, work)
 

@@ -18,11 +18,13 @@ from dcc_assets.instance import open_instance
 from dcc_assets.session_runs import run_session
 from dcc_resources.databases.columns import utc_now
 from dcc_resources.settings import load_settings
+from dcc_resources.tracker import centres
 from dcc_resources.tracker.database import open_tracker, writing
 from dcc_resources.tracker.models import FileSource
 from dcc_resources.tracker.reference import Phase
 from dcc_resources.tracker.registry import set_source_state
 from dcc_resources.tracker.sources import SourceState
+from dcc_sensors import overdue_watch
 from dcc_sensors.overdue_watch import OVERDUE_SECONDS, overdue
 from tests.assets.conftest import Dagster, set_environment
 from tests.databases import only_sqlite
@@ -30,7 +32,7 @@ from tests.installations import Installation
 from tests.mail_server import MailServerForTests, Starter
 from tests.served_page import served_page
 
-WRANGLER = "wrangler@dcc.example"
+WRANGLER, CENTRE = "wrangler@dcc.example", "data@h.example"
 GOOD = "add/H.2013-10-31.1.impc.zip"
 
 After = Callable[[float], str]
@@ -49,9 +51,10 @@ def server(installation: Installation, mail_server: Starter, monkeypatch: pytest
 @pytest.fixture
 def after(dagster: Dagster, monkeypatch: pytest.MonkeyPatch) -> After:
     def look(hours: float) -> str:
-        monkeypatch.setattr(freshness, "utc_now", lambda: utc_now() + timedelta(hours=hours))
-        said = overdue(build_sensor_context(instance=dagster.instance))
-        monkeypatch.setattr(freshness, "utc_now", utc_now)
+        with monkeypatch.context() as later:
+            for module in (freshness, overdue_watch):
+                later.setattr(module, "utc_now", lambda: utc_now() + timedelta(hours=hours))
+            said = overdue(build_sensor_context(instance=dagster.instance))
         assert isinstance(said, SkipReason)
         assert said.skip_message is not None
         return said.skip_message
@@ -59,11 +62,11 @@ def after(dagster: Dagster, monkeypatch: pytest.MonkeyPatch) -> After:
     return look
 
 
-def told(server: MailServerForTests) -> list[tuple[str, str]]:
-    """The subjects and texts of what was sent since this was asked last, and to whom: the wrangler alone."""
+def told(server: MailServerForTests, to: str = WRANGLER) -> list[tuple[str, str]]:
+    """The subjects and texts of what was sent since this was asked last, to this address alone."""
     found = []
     for envelope, message in server.received:
-        assert envelope.rcpt_tos == [WRANGLER]
+        assert envelope.rcpt_tos == [to]
         body = message.get_body(("plain",))
         assert body is not None
         found.append((str(message["Subject"]), body.get_content()))
@@ -114,6 +117,45 @@ def test_silent_centres_and_what_is_not_through_are_told_with_who_acts(
     assert "H has submitted its last new archive" in text
     assert "Archives of H: 1 older than 3 days wait" in text
     assert "Who acts: the DCC for what waits, the centre for what failed." in text
+
+
+@only_sqlite
+def test_a_centre_is_reminded_once_of_what_it_is_to_correct(
+    server: MailServerForTests,
+    installation: Installation,
+    dagster: Dagster,
+    after: After,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("DCC_NOTIFY_TO", "")
+    monkeypatch.setenv("DCC_NOTIFY_CENTRES", "true")
+    monkeypatch.setenv("DCC_UNTIL", "xsd")
+    with writing(installation.tracker) as connection:
+        centres.change_centre(connection, "H", email=CENTRE, language="de")
+    folder = installation.add_folder()
+    folder.put(GOOD, b"no archive")
+    crawl(installation, dagster, Phase.XSD)
+    after(0)
+    server.received.clear()
+    after(71)
+    assert told(server, CENTRE) == []
+    after(73)
+    ((subject, text),) = told(server, CENTRE)
+    assert subject == "DCC: H: 1 Archiv wartet noch auf seine Korrektur"
+    assert GOOD in text
+    assert "neuen Archiv" in text
+    for hours in (74, 120):
+        after(hours)
+    assert told(server, CENTRE) == []
+    (folder.path / GOOD).unlink()
+    crawl(installation, dagster, Phase.XSD)
+    after(121)
+    folder.put("add/H.2013-10-31.2.impc.zip", b"no archive either")
+    crawl(installation, dagster, Phase.XSD)
+    after(0)
+    server.received.clear()
+    after(200)
+    assert [subject for subject, _ in told(server, CENTRE)] == [subject]
 
 
 @only_sqlite
