@@ -113,7 +113,7 @@ def _upload_headline(faulty: Sequence[DocumentData], total: int) -> str:
     if failed:
         parts.append(f"{len(failed)} of {total} documents could not be uploaded. First: {_why(failed[0])}")
     if held:
-        parts.append(f"{held} of {total} documents would change much and wait for `dcc data confirm`.")
+        parts.append(f"{held} of {total} documents wait for `dcc data confirm`.")
     if withdrawn:
         parts.append(f"{withdrawn} of {total} documents were withdrawn with `dcc data undo`.")
     return " ".join(parts)

@@ -26,7 +26,7 @@ from dcc_assets.event_recorder import Materialised, Report, Verdict
 from dcc_assets.links import Link, links, page_of_partition, report_of_zip
 from dcc_assets.metadata import Metadata, table, utc_timestamp
 from dcc_resources.errors import MemberIgnoredError
-from dcc_resources.outcomes import DocumentOutcome, Problem, ZipOutcome
+from dcc_resources.outcomes import HELD, DocumentOutcome, Problem, ZipOutcome
 from dcc_resources.staging import Staging
 from dcc_resources.tracker.reference import Phase, Status
 
@@ -106,6 +106,10 @@ def whole_zip_report(outcome: ZipOutcome, staging: Staging) -> Report:
 
 
 def _materialised(outcome: ZipOutcome, staging: Staging) -> Iterator[Materialised]:
+    held = next((reason.message for reason in outcome.reasons if reason.kind == HELD), None)
+    if held is not None:
+        about = _about(outcome) | {"action": outcome.key.action.value, "held": held}
+        yield Materialised(ZIP_ACTIONS_ASSET, about | _links(outcome, ZIP_ACTIONS_ASSET))
     if outcome.downloaded:
         yield Materialised(
             ZIP_DOWNLOADS,

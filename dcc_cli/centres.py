@@ -6,17 +6,19 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dcc_cli.context import json_option, open_tracker, settings_from_environment
+from dcc_cli.context import json_option, open_tracker, settings_from_environment, user_name
 from dcc_cli.group import CommandGroup
 from dcc_cli.output import echo_json, echo_table
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from dcc_resources.settings import Settings
 
 
 @click.group(cls=CommandGroup)
 def centre() -> None:
-    """Register research centres, list, change, activate, deactivate them.
+    """Register research centres, list, change, activate, deactivate them; say who speaks for whom.
 
     A centre is known by its ILAR code, the first part of its files' names. Only the file sources of active centres are
     crawled.
@@ -178,6 +180,76 @@ def deactivate(code: str) -> None:
     Exit codes: 0; 2 there is no such centre.
     """
     _set_active(code, active=False)
+
+
+@centre.command()
+@click.argument("code")
+@click.option("--to", "delegate_code", required=True, metavar="CODE", help="The centre that speaks for it from now on.")
+@click.option("--until", type=click.DateTime(["%Y-%m-%d"]), metavar="DATE", help="The last day, in UTC [no end]")
+@click.option("--revoke", is_flag=True, help="End the delegation now.")
+@json_option
+def delegate(code: str, delegate_code: str, until: datetime | None, revoke: bool, as_json: bool) -> None:
+    """Let the archives of another centre speak for centre CODE.
+
+    They may then add, edit and delete data of CODE, and lie in its name on the other centre's sources. The owner is
+    notified of what is done in its name. Ask the owner before; who recorded it is kept. A session that uploads already
+    goes on with what was in force when it began.
+
+    
+    Examples:
+      dcc centre delegate H --to J --until 2027-06-30
+      dcc centre delegate H --to J --revoke
+
+    
+    JSON: {"owner", "delegate", "recorded_by", "created", "until", "revoked", "revoked_by", "in_force"}
+
+    Exit codes: 0; 2 there is no such centre, the day is over, or nothing to revoke.
+    """
+    from dcc_resources.tracker import delegations
+    from dcc_resources.tracker.database import writing
+
+    if revoke and until is not None:
+        raise click.UsageError("--until and --revoke exclude each other.")
+    with open_tracker(settings_from_environment()) as tracker, writing(tracker) as connection:
+        if revoke:
+            entry = delegations.revoke(connection, code, delegate_code, revoked_by=user_name())
+        else:
+            last = None if until is None else until.date()
+            entry = delegations.delegate(connection, code, delegate_code, recorded_by=user_name(), until=last)
+    if as_json:
+        echo_json(entry)
+    elif revoke:
+        click.echo(f"Centre {delegate_code} speaks for centre {code} no more.")
+    else:
+        end = "" if entry.until is None else f" until {entry.until}"
+        click.echo(f"Centre {delegate_code} speaks for centre {code}{end}.")
+
+
+@centre.command("delegations")
+@click.option("--all", "everything", is_flag=True, help="Those that were revoked or are over too.")
+@json_option
+def list_delegations(everything: bool, as_json: bool) -> None:
+    """List which centre speaks for which.
+
+    
+    JSON: a list of {"owner", "delegate", "recorded_by", "created", "until", "revoked",
+      "revoked_by", "in_force"}
+
+    Exit codes: 0; 2 the tracker is not initialised; 4 it cannot be reached.
+    """
+    from dcc_resources.tracker import delegations
+
+    with open_tracker(settings_from_environment()) as tracker, tracker.connect() as connection:
+        entries = delegations.list_delegations(connection, everything=everything)
+    if as_json:
+        echo_json(entries)
+        return
+    echo_table(
+        ("owner", "speaks for it", "recorded by", "since", "until", "revoked", "by"),
+        [(e.owner, e.delegate, e.recorded_by, e.created, e.until, e.revoked, e.revoked_by) for e in entries],
+    )
+    if not entries:
+        click.echo("No centre speaks for another one. To record that one does: dcc centre delegate H --to J")
 
 
 def _set_active(code: str, *, active: bool) -> None:

@@ -147,6 +147,7 @@ VALUES: Final[Mapping[str, Callable[[str], Iterable[str]]]] = {
     "zip_name": _zip_actions,
     "centre": _centres,
     "code": _centres,
+    "delegate_code": _centres,
     "source_id": _sources,
     "source_ids": _sources,
     "session": _sessions,

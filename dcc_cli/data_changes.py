@@ -33,8 +33,8 @@ _reason_option = click.option("--reason", required=True, help="Why, for everybod
 def plan(zip_action: str, all_changes: bool, as_json: bool) -> None:
     """Say what the zip action ACTION/ZIP would change, without doing it.
 
-    For documents that wait to be uploaded, such as those that are held because they would change much: each is applied
-    by itself and taken back at once.
+    For documents that wait to be uploaded, such as those that are held: each is applied by itself and taken back at
+    once.
 
     \b
     Example:
@@ -55,13 +55,13 @@ def plan(zip_action: str, all_changes: bool, as_json: bool) -> None:
     key, settings = parse_zip_key(zip_action), settings_from_environment()
     with open_tracker(settings) as tracker, open_qc(settings) as qc:
         plans = plan_submission(tracker, qc, settings, key)
-    know(held=zip_action if any(_is_held(one, settings) for one in plans) else None)
+    know(held=zip_action if any(one.is_held(settings.hold_threshold) for one in plans) else None)
     if as_json:
         echo_json([_plan_json(one, settings) for one in plans])
         return
     for one in plans:
         _print_plan(one, None if all_changes else _CHANGES_SHOWN)
-        if _is_held(one, settings):
+        if one.is_held(settings.hold_threshold):
             click.echo(f"  It waits to be confirmed: dcc data confirm {key} --reason ..., or leave it.")
 
 
@@ -70,7 +70,7 @@ def _plan_json(planned: DocumentPlan, settings: Settings) -> dict[str, object]:
     return {
         "file_name": planned.file_name,
         "state": would_be.state,
-        "held": _is_held(planned, settings),
+        "held": planned.is_held(settings.hold_threshold),
         "repeated": would_be.repeated,
         "late": would_be.late,
         "said": would_be.said,
@@ -85,11 +85,6 @@ def _plan_json(planned: DocumentPlan, settings: Settings) -> dict[str, object]:
             for found in would_be.findings
         ],
     }
-
-
-def _is_held(planned: DocumentPlan, settings: Settings) -> bool:
-    """Whether a session lets the document take effect only when it is confirmed."""
-    return sum(planned.plan.would_be.ended.values()) > settings.hold_threshold
 
 
 def _print_plan(planned: DocumentPlan, most: int | None) -> None:
@@ -125,8 +120,10 @@ def _counted(counts: Mapping[str, int]) -> str:
 def confirm(zip_action: str, reason: str, as_json: bool) -> None:
     """Let the documents of ACTION/ZIP that are held take effect.
 
-    An edit or delete that would change more than DCC_HOLD_THRESHOLD entities waits for this. They are applied at once;
-    the next session checks them and goes on. `dcc data plan` says beforehand what they would change.
+    An edit or delete that would change more than DCC_HOLD_THRESHOLD entities waits for this, and so does an addition
+    with data of another centre than its archive's. They are applied at once; the next session checks them and goes on.
+    `dcc data plan` says beforehand what they would change. An edit or delete of another centre's data is refused all
+    the same, unless that centre delegates: see `dcc centre delegate`.
 
     \b
     Example:
@@ -180,7 +177,8 @@ def undo(zip_action: str, reason: str, as_json: bool) -> None:
 
     What it added goes, what it replaced or deleted comes back: wholly, or not at all when something later builds on it.
     That is named then; withdraw it first. What of it is held or waits to be uploaded is turned down, too. Nothing is
-    lost: the data can still be asked as they were. To bring it back: dcc retry.
+    lost: the data can still be asked as they were. To bring it back: dcc retry. Data of another centre than the
+    archive's are withdrawn only if that centre delegates: see `dcc centre delegate`.
 
     \b
     Example:
@@ -188,10 +186,11 @@ def undo(zip_action: str, reason: str, as_json: bool) -> None:
 
     \b
     JSON: {"withdrawn": [ids of documents], "undone_by": [ids], "builders": [{"document_id",
-      "zip_action", "zip_file", "file_name", "why"}]}
+      "zip_action", "zip_file", "file_name", "why"}], "others": [codes]}; others are centres other
+      than the archive's whose data came or went with it
 
-    Exit codes: 0; 1 something builds on it and nothing was changed; 2 nothing of it stands or is held; 4 a
-    database cannot be reached.
+    Exit codes: 0; 1 something builds on it, or it has data of a centre that has not delegated, and nothing was
+    changed; 2 nothing of it stands or is held; 4 a database cannot be reached.
     """
     from dcc_resources.data_phases.corrections import withdraw_submission
 

@@ -38,6 +38,8 @@ NEXT: Final[Mapping[str, tuple[Step, ...]]] = {
     "centre list": (Step("dcc source list", "where their archives are"),),
     "centre activate": (Step("dcc crawl", "collects what it has published since"),),
     "centre deactivate": (_CENTRES,),
+    "centre delegate": (Step("dcc centre delegations", "which centre speaks for which"),),
+    "centre delegations": (_CENTRES,),
     "source add": (
         Step("dcc source test {unusable}", "when it should be usable"),
         Step("dcc crawl --source {added}", "collects what is there"),

@@ -42,11 +42,13 @@ def status(as_json: bool) -> None:
                   "changed", "refused", "ignored", "gone"}
       session     {"active": a session or null, "last": a session or null}
       held        what waits to be confirmed: a list of {"zip", "document", "message"}
+      held_archives  archives on another centre's source that are not taken: a list of
+                  {"zip", "owner", "hosts", "message"}
       findings    a list of {"session", "source", "file_name", "kind", "message", "created"}
 
     Exit codes: 0; 2 the tracker is not initialised; 4 it cannot be reached.
     """
-    from dcc_resources.tracker import crawls, queries, registry
+    from dcc_resources.tracker import crawls, foreign_archives, queries, registry
 
     with open_tracker(settings_from_environment()) as tracker, tracker.connect() as connection:
         zip_actions = queries.count_zip_actions(connection)
@@ -55,6 +57,7 @@ def status(as_json: bool) -> None:
         latest_crawls = crawls.latest_crawls(connection)
         findings = crawls.latest_findings(connection)
         held = queries.held_documents(connection)
+        held_archives = foreign_archives.held_archives(connection)
         latest = crawls.list_sessions(connection, limit=2)
     know(
         held=next((key for key, _, _ in held), None),
@@ -73,6 +76,10 @@ def status(as_json: bool) -> None:
                 "sources": [_source_json(entry, latest_crawls.get(entry.id)) for entry in entries],
                 "session": {"active": session_json(active), "last": session_json(last)},
                 "held": [{"zip": str(key), "document": name, "message": message} for key, name, message in held],
+                "held_archives": [
+                    {"zip": str(one.key), "owner": one.owner, "hosts": one.hosts, "message": one.message}
+                    for one in held_archives
+                ],
                 "findings": findings,
             }
         )
@@ -81,6 +88,7 @@ def status(as_json: bool) -> None:
     _print_states("Documents", xml_files)
     _print_sources(entries, latest_crawls)
     _print_list("Waiting to be confirmed", [f"{key}: {name}: {message}" for key, name, message in held])
+    _print_list("Held archives", [one.message for one in held_archives])
     _print_list("Findings", [finding.message for finding in findings])
     for entry in (active, last):
         if entry is not None:

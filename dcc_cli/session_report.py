@@ -79,6 +79,7 @@ class SessionReport:
         key = str(outcome.key)
         self.zips[key] = _state(outcome.phase, outcome.status)
         self._documents_of(key).update((one.file_name, _state(one.phase, one.status)) for one in outcome.documents)
+        self.problems.extend(_problem(reason, zip_action=key) for reason in outcome.reasons if reason.kind == HELD)
         self.received += (outcome.size_bytes or 0) if outcome.downloaded and outcome.attempts else 0
         if outcome.kept:
             message = f"{_main_reason(outcome).message} What its last attempt came to stays: {outcome.phase.short_name}"
@@ -246,9 +247,7 @@ def _data_problem(key: str, document: DocumentData) -> dict[str, object]:
 
 
 def _held_problem(key: str, document: DocumentData) -> dict[str, object]:
-    from dcc_resources.data_phases.document_log import held_problem
-
-    held = held_problem(key, document.ended)
+    held = Problem(HELD, document.reason or "")
     return _problem(held, zip_action=key, phase=document.phase, document=document.file_name)
 
 

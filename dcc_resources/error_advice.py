@@ -81,6 +81,10 @@ SECTIONS: Final = (
             ),
             "storage-unfinished": "Give the command that broke off again: `dcc restore` or `dcc migrate-storage`.",
             "copy-failed": "Nothing of the source was changed. Correct what the message names, then copy again.",
+            "not-delegated": (
+                "Ask the centre whose data they are. If it agrees, record that with the command that the message "
+                "names, and do it again."
+            ),
             "built-on": "Withdraw those that the message names first, the latest before the others.",
             "not-found": "Look the name up: `dcc centre list`, `dcc source list`, `dcc zips`, `dcc sessions`.",
             "disk-full": (

@@ -104,6 +104,10 @@ class BuiltOnError(DccError):
     """Later documents build on what was to be withdrawn."""
 
 
+class NotDelegatedError(DccError):
+    """Data of a centre are to be changed in the name of another one, to which it has not delegated."""
+
+
 class SessionActiveError(DccError):
     """Another crawling session is active."""
 

@@ -19,7 +19,7 @@ from dcc_resources.archives import ArchiveLimits
 from dcc_resources.documents.schema_set import SchemaSet
 from dcc_resources.errors import InternalFaultError
 from dcc_resources.file_sources.base import SourceAddress
-from dcc_resources.outcomes import ZipKey, ZipOutcome
+from dcc_resources.outcomes import HELD, Problem, ZipKey, ZipOutcome
 from dcc_resources.process_memory import give_back_freed_memory
 from dcc_resources.sessions import Session
 from dcc_resources.settings import Settings
@@ -33,15 +33,19 @@ from dcc_resources.tracker.download_plan import (
     load_interrupted,
     load_plans,
     load_waiting,
+    load_waiting_and_held,
     reopen_failed_downloads,
     sources_to_use,
 )
-from dcc_resources.tracker.models import Centre
+from dcc_resources.tracker.foreign_archives import HeldArchive, note_held
+from dcc_resources.tracker.models import Centre, utc_now
+from dcc_resources.tracker.owner_notices import note
 from dcc_resources.tracker.reference import Phase
 from dcc_resources.tracker.retries import not_to_be_had, reopen_named, staged_of
 from dcc_resources.tracker.source_statistics import record_conduct
 from dcc_resources.tracker.sources import load_addresses
 from dcc_resources.tracker.staged_copies import StagedCopy, begin_from_staging
+from dcc_resources.tracker.states import WAITING
 from dcc_resources.zip_coordination import Coordinator
 from dcc_resources.zip_jobs import Checker, Job
 
@@ -58,13 +62,14 @@ class Work:
     """What a session has to process: archives to take up from staging, and archives to download.
 
     By zip action, `staged` are copies to make do with where no source delivers; `further` says where archives from
-    staging that prove damaged are hosted.
+    staging that prove damaged are hosted. `held` are archives that are not downloaded, of which nobody was told yet.
     """
 
     interrupted: tuple[InterruptedZip, ...]
     planned: tuple[PlannedZip, ...]
     staged: dict[int, StagedCopy] = field(default_factory=dict)
     further: dict[int, PlannedZip] = field(default_factory=dict)
+    held: tuple[HeldArchive, ...] = ()
 
     def __len__(self) -> int:
         return len(self.interrupted) + len(self.planned)
@@ -105,6 +110,7 @@ def process_zip_actions(
     if keys is None:
         remove_leftovers(staging.root)
     work = _take_up(tracker, settings, session, staging, keys, requested_by)
+    yield from map(_held_outcome, work.held)
     if not work:
         return
     held_much = len(work) >= _MUCH
@@ -167,12 +173,14 @@ def _take_up(
         unconcluded = cancel_orphans(connection).unconcluded
         sources = sources_to_use(connection, session.id)
         reopen_failed_downloads(connection, sources)
-        planned = load_waiting(connection, sources)
+        waiting = load_waiting_and_held(connection, sources)
+        note(connection, waiting.delegated)
         # A dead session was at them, and they cannot be had now.
-        if stranded := unconcluded.difference(plan.za_id for plan in planned):
+        if stranded := unconcluded.difference(plan.za_id for plan in waiting.planned):
             progress.conclude(connection, stranded)
         further = {plan.za_id: plan for plan in load_plans(connection, sources, [one.za_id for one in whole])}
-        return Work(tuple(whole), tuple(planned), further=further)
+        held = note_held(connection, waiting.held)
+        return Work(tuple(whole), tuple(waiting.planned), further=further, held=tuple(held))
 
     return session.write(take_up)
 
@@ -211,6 +219,25 @@ def _from_staging(plan: PlannedZip, copy: StagedCopy, download_id: int) -> Inter
         copy.md5,
         {},
         copy.hosting,
+    )
+
+
+def _held_outcome(held: HeldArchive) -> ZipOutcome:
+    """What is told of an archive that is held."""
+    return ZipOutcome(
+        key=held.key,
+        centre=held.owner,
+        phase=WAITING.phase,
+        status=WAITING.status,
+        downloaded=False,
+        extracted=False,
+        size_bytes=None,
+        md5=None,
+        source=None,
+        attempts=0,
+        seconds=0.0,
+        finished=utc_now(),
+        reasons=(Problem(HELD, held.message),),
     )
 
 

@@ -100,6 +100,29 @@ _FACES_OF_UPLOADS: Final[Mapping[str, tuple[Face, ...]]] = {
             Actor.DCC,
         ),
     ),
+    "Q6": (
+        _MORE_OF_RULE,
+        Face(
+            mark("Additions have data of centre {value}, which is not their archive's"),
+            mark(
+                "Nothing of them was taken in yet. Ask centre {value}. Then confirm them with `dcc data confirm`, or "
+                "record with `dcc centre delegate` that it delegates, or turn them down with `dcc data undo`."
+            ),
+            Actor.DCC,
+            (VALUE,),
+            pattern("... The document waits until somebody confirms it, ..."),
+        ),
+        Face(
+            mark("Edits or deletions have data of centre {value}, which is not their archive's"),
+            mark(
+                "Nothing of them took effect. Submit data of your own centre only. If you act for centre {value}, it "
+                "has to tell the Data Coordination Centre, which records that (`dcc centre delegate`). Then submit "
+                "again."
+            ),
+            Actor.CENTRE,
+            (VALUE,),
+        ),
+    ),
     REFERENCE_RULE: (
         Face(
             mark("There are no reference data '{value}', so that rules were skipped"),

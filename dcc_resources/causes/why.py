@@ -21,6 +21,7 @@ from dcc_resources.causes.rule_faces import faces_of
 from dcc_resources.file_sources.base import ActionListing
 from dcc_resources.languages.marking import mark
 from dcc_resources.tracker.crawls import CrawlEntry, latest_crawls, latest_findings
+from dcc_resources.tracker.foreign_archives import held_archives
 from dcc_resources.tracker.models import (
     FileSourceHasZip,
     ZipAction,
@@ -52,6 +53,7 @@ class Why(StrEnum):
     FAILED = "failed"
     CHANGED = "changed"
     IGNORED = "ignored"
+    HELD = "held"
     WAITING = "waiting"
     KNOWN = "known"
 
@@ -92,6 +94,7 @@ _REFUSED: Final = mark("Its name is refused.")
 _FAILED: Final = mark("It was taken, and failed in the phase {phase}.")
 _CHANGED: Final = mark("It changed after it was taken, and is not taken again by itself.")
 _SIZE: Final = mark("It has another size than on another source.")
+_HELD: Final = mark("It is named for another centre than the source's, and is held.")
 _WAITING: Final = mark("Archives that wait for their download, {number}: the next session fetches them.")
 _KNOWN: Final = mark("Archives that were taken before, {number}. A name is taken once: new data have a new name.")
 
@@ -103,11 +106,13 @@ def why_not_taken(connection: Connection, source_id: int, *, most: int = MOST) -
     """
     (source,) = list_sources(connection, [source_id])
     crawl = latest_crawls(connection, sources=[source_id]).get(source_id)
+    held = held_archives(connection, source_id=source_id)
     return [
         *_of_source(source, crawl),
         *_of_archives(connection, source_id, most),
+        *(NotTaken(str(one.key), Why.HELD, Actor.DCC, _HELD, recorded=one.message) for one in held[:most]),
         *_noticed(connection, source_id, most),
-        *_counted(connection, source_id, crawl),
+        *_counted(connection, source_id, crawl, len(held)),
     ]
 
 
@@ -184,7 +189,7 @@ def _noticed(connection: Connection, source_id: int, most: int) -> Iterator[NotT
         yield NotTaken(shown(finding.file_name), Why.CHANGED, face.acts, text, recorded=finding.message)
 
 
-def _counted(connection: Connection, source_id: int, crawl: CrawlEntry | None) -> Iterator[NotTaken]:
+def _counted(connection: Connection, source_id: int, crawl: CrawlEntry | None, held: int) -> Iterator[NotTaken]:
     if crawl is not None and crawl.ignored:
         yield NotTaken(None, Why.IGNORED, Actor.NOBODY, _IGNORED, number=crawl.ignored)
     waits = or_(
@@ -193,8 +198,8 @@ def _counted(connection: Connection, source_id: int, crawl: CrawlEntry | None) -
     )
     query = _hosted(source_id, waits.label("waits"), func.count()).where(ZipAction.status_id != int(Status.FAILED))
     counts = {bool(waiting): number for waiting, number in connection.execute(query.group_by("waits"))}
-    if counts.get(True):
-        yield NotTaken(None, Why.WAITING, Actor.NOBODY, _WAITING, number=counts[True])
+    if counts.get(True, 0) > held:
+        yield NotTaken(None, Why.WAITING, Actor.NOBODY, _WAITING, number=counts[True] - held)
     if counts.get(False):
         yield NotTaken(None, Why.KNOWN, Actor.NOBODY, _KNOWN, number=counts[False])
 

@@ -15,7 +15,7 @@ from dcc_resources.data_outcomes import DocumentData
 from dcc_resources.data_phases.checking import may_be_judged_again
 from dcc_resources.data_phases.data_session import DataSession, Fact
 from dcc_resources.data_phases.document_log import rewrite_log
-from dcc_resources.data_phases.documents import UPLOADED, DueDocument, load_due
+from dcc_resources.data_phases.documents import ANY_CENTRE, UPLOADED, DueDocument, load_due
 from dcc_resources.data_phases.qc_documents import (
     QcDocument,
     counted_by_tracker,
@@ -25,7 +25,7 @@ from dcc_resources.data_phases.qc_documents import (
 )
 from dcc_resources.data_phases.uploader import Uploader, failed_upload
 from dcc_resources.databases.transactions import run_reading, run_writing
-from dcc_resources.errors import DocumentError, NotFoundError
+from dcc_resources.errors import BadFileNameError, DocumentError, NotFoundError
 from dcc_resources.integrity import healing
 from dcc_resources.outcomes import ZipKey
 from dcc_resources.qc_database.holding import confirm_held
@@ -33,6 +33,8 @@ from dcc_resources.qc_database.undoing import Undone, undo_submission
 from dcc_resources.qc_database.vocabulary import DocumentState
 from dcc_resources.settings import Settings
 from dcc_resources.tracker import progress
+from dcc_resources.tracker.delegations import find_archive, load_delegations
+from dcc_resources.tracker.owner_notices import NewNotice, Outcome, note
 from dcc_resources.tracker.progress import Proposal, Subject
 from dcc_resources.tracker.reference import Phase, Status
 from dcc_resources.tracker.states import State
@@ -59,12 +61,17 @@ def withdraw_submission(
 
     Its documents become (upload, cancelled), with those that wait to be uploaded or confirmed; those whose findings may
     change are set to be judged again. Where others build on it, nothing is changed, and they are told. Raises
-    NotFoundError when nothing of it stands or is held, and the `unreachable` error of either database; a withdrawal
-    that the tracker has not heard of is made known to it by the next session.
+    NotDelegatedError for data of a centre that has not delegated to the archive's, NotFoundError when nothing of it
+    stands or is held, and the `unreachable` error of either database; a withdrawal that the tracker has not heard of is
+    made known to it by the next session.
     """
     both = _Databases(tracker, qc, settings)
+    delegations, archive = both.ask_tracker(
+        lambda connection: (load_delegations(connection), find_archive(connection, key))
+    )
+    rights = delegations.rights_of(archive.centre or _centre_of_name(settings, key))
     try:
-        undone = undo_submission(qc, key.action, key.file_name, author=author, reason=reason)
+        undone = undo_submission(qc, key.action, key.file_name, author=author, reason=reason, rights=rights)
     except NotFoundError:
         behind = both.ask_qc(lambda connection: in_state(connection, DocumentState.UNDONE, key))
         if not _tell_of_withdrawn(both, behind, author, reason):
@@ -74,8 +81,23 @@ def withdraw_submission(
         return undone
     withdrawn = both.ask_qc(lambda connection: in_state(connection, DocumentState.UNDONE, key))
     _tell_of_withdrawn(both, withdrawn, author, reason)
-    both.tell_tracker(lambda connection: _cancel_waiting(connection, settings, key, author, reason))
+
+    def conclude(connection: Connection) -> None:
+        _cancel_waiting(connection, settings, key, author, reason)
+        if archive.za_id is not None:
+            told = [NewNotice(owner, archive.za_id, Outcome.WITHDRAWN, done_by=author) for owner in undone.others]
+            note(connection, told)
+
+    both.tell_tracker(conclude)
     return undone
+
+
+def _centre_of_name(settings: Settings, key: ZipKey) -> str | None:
+    """The centre that an archive's name tells, where the tracker does not know the archive."""
+    try:
+        return settings.naming.parse_zip_name(key.file_name, ANY_CENTRE).centre
+    except BadFileNameError:
+        return None
 
 
 def catch_up_with_withdrawals(work: DataSession) -> None:
@@ -90,9 +112,10 @@ def confirm_submission(
 ) -> list[DocumentData]:
     """Let the documents of a zip action that are held take effect, and apply them at once; what became of each.
 
-    Raises NotFoundError when none is held, ConfigurationError for an author or a reason that is empty or too long,
-    StagedDocumentLostError when one is not in staging any more, and the `unreachable` error of either database. What
-    was confirmed and could not be applied is applied by the next session.
+    An edit or delete of another centre's data is refused, as in a session. Raises NotFoundError when none is held,
+    ConfigurationError for an author or a reason that is empty or too long, StagedDocumentLostError when one is not in
+    staging any more, and the `unreachable` error of either database. What was confirmed and could not be applied is
+    applied by the next session.
     """
     both = _Databases(tracker, qc, settings)
     ids = confirm_held(
@@ -100,7 +123,7 @@ def confirm_submission(
     )
     held = both.ask_qc(lambda connection: documents_by_id(connection, ids))
     counted = both.ask_tracker(lambda connection: counted_by_tracker(connection, held, settings.naming))
-    uploader = Uploader(qc, settings)
+    uploader = Uploader(qc, settings, both.ask_tracker(load_delegations))
     return [_confirm(both, uploader, document) for document, _ in counted]
 
 
@@ -234,4 +257,5 @@ def _tell_of_confirmed(connection: Connection, fact: Fact) -> dict[int, State]:
     states = progress.report(connection, proposals)
     if fact.problems is not None:
         rewrite_log(connection, {fact.document.xml_id: fact.problems})
+    note(connection, fact.notices)
     return {row_id: state for (subject, row_id), state in states.items() if subject is Subject.XML_FILE}

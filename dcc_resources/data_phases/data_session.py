@@ -28,8 +28,10 @@ from dcc_resources.sessions import Session
 from dcc_resources.settings import Settings
 from dcc_resources.staging import Staging
 from dcc_resources.tracker import progress
+from dcc_resources.tracker.delegations import Delegations
 from dcc_resources.tracker.lineage import IDS, rows_by_id
 from dcc_resources.tracker.models import ZipAction, utc_now
+from dcc_resources.tracker.owner_notices import NewNotice, note
 from dcc_resources.tracker.progress import Proposal, Subject
 from dcc_resources.tracker.reference import Phase, Status
 from dcc_resources.tracker.states import State
@@ -51,7 +53,8 @@ class DataSession:
     """One session's work on both databases. `keys` are the zip actions that it is about, None for all.
 
     `checked` holds what was found in documents while they were read; `has_reference`: reference data were seen to;
-    `overviews_ahead` builds overviews while contexts are built, if anything does.
+    `overviews_ahead` builds overviews while contexts are built, if anything does. `delegations` are those in force
+    since the upload began.
     """
 
     tracker: Engine
@@ -64,6 +67,7 @@ class DataSession:
     has_reference: bool = False
     checked: CheckedAtUpload | None = None
     overviews_ahead: OverviewsAhead | None = None
+    delegations: Delegations = field(default_factory=Delegations)
 
     @property
     def author(self) -> str:
@@ -106,13 +110,17 @@ class DataSession:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """What became of a document: its state, what is told of it, and the entries of its log; None: as they are."""
+    """What became of a document: its state, what is told of it, and the entries of its log; None: as they are.
+
+    `notices` are for other centres than its archive's.
+    """
 
     document: DueDocument
     data: DocumentData
     state: State | None
     problems: Sequence[Problem] | None = None
     seconds: float = 0.0
+    notices: Sequence[NewNotice] = ()
 
 
 class _Written(NamedTuple):
@@ -249,6 +257,7 @@ def _write(
             if fact.problems is not None and fact.document.xml_id in states[Subject.XML_FILE]
         },
     )
+    note(connection, [one for fact in batch for one in fact.notices])
     unproposed = {fact.document.za_id for fact in batch} - set(states[Subject.ZIP_ACTION])
     for za_id, phase, status in rows_by_id(connection, _ACTION_STATES, unproposed):
         states[Subject.ZIP_ACTION][za_id] = State(Phase(phase), Status(status))

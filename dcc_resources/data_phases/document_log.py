@@ -18,6 +18,7 @@ from dcc_resources.databases.columns import Message
 from dcc_resources.integrity.catalogue import CATALOGUE
 from dcc_resources.integrity.findings import MORE_RULE
 from dcc_resources.outcomes import HELD, UNCHECKED_MARK, WARNING_MARK, Problem, ZipKey
+from dcc_resources.qc_database.upload_findings import OWNERSHIP, UploadFinding
 from dcc_resources.qc_database.vocabulary import Severity
 from dcc_resources.tracker.database import exception_id
 from dcc_resources.tracker.lineage import IDS, chunks
@@ -59,8 +60,18 @@ def problems_of(findings: Iterable[FindingEntry], total: int, most: int) -> list
     return shown
 
 
-def held_problem(key: ZipKey | str, ended: Mapping[str, int]) -> Problem:
-    """The entry of a document that is held, which would end so many entities by their kind."""
+def held_problem(key: ZipKey | str, ended: Mapping[str, int], findings: Iterable[UploadFinding] = ()) -> Problem:
+    """The entry of a document that is held, which would end so many entities by their kind.
+
+    One that is held for whose data it has has findings that say so.
+    """
+    own = [finding.message for finding in findings if finding.rule == OWNERSHIP]
+    if own:
+        return Problem(
+            HELD,
+            f"{own[0]}. See what it would change: dcc data plan {key}. Then: dcc data confirm {key} --reason ..., or "
+            "leave it.",
+        )
     counts = ", ".join(f"{count:,} {kind if count == 1 else kind + 's'}" for kind, count in ended.items() if count)
     return Problem(
         HELD,
@@ -125,6 +136,6 @@ def _description(kind: str) -> str:
     if kind in CATALOGUE:
         return CATALOGUE[kind].demand
     if kind == HELD:
-        return "A document that would change much waits to be confirmed."
+        return "A document that would change much, or has data of another centre, waits to be confirmed."
     error = getattr(errors, kind, errors.DccError)
     return str(error.summary())

@@ -218,6 +218,9 @@ class _AnyCentre:
         return True
 
 
+ANY_CENTRE: Final = _AnyCentre()
+
+
 def _wanted(rows: Iterable[Any], naming: NamingConvention, keys: Collection[ZipKey] | None) -> Iterator[DueDocument]:
     parse: Callable[[str, _AnyCentre], DocumentName] = naming.parse_document_name
     # Documents of one archive, centre or state hold the same objects: a session may have 50,000 of them.

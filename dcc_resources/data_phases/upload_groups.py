@@ -22,6 +22,7 @@ from dcc_resources.qc_database.building_process import LARGE
 from dcc_resources.qc_database.document_rows import known_documents
 from dcc_resources.qc_database.reading_ahead import ReadingAhead, Waiting
 from dcc_resources.qc_database.reading_turns import readers_worth
+from dcc_resources.tracker.delegations import Delegations
 
 
 class UploadQueue:
@@ -82,8 +83,8 @@ class UploadQueue:
                 yield Waiting(path, name.kind, document.size_bytes, md5, about)
 
 
-def document_to_apply(document: DueDocument) -> DocumentToApply:
-    """A document of the tracker as the QC database takes it."""
+def document_to_apply(document: DueDocument, delegations: Delegations) -> DocumentToApply:
+    """A document of the tracker as the QC database takes it; the delegations in force say whose data it may change."""
     name = document.name
     return DocumentToApply(
         action=document.key.action,
@@ -96,6 +97,7 @@ def document_to_apply(document: DueDocument) -> DocumentToApply:
         md5=document.md5 or "",
         size_bytes=document.size_bytes,
         tracker_id=document.xml_id,
+        rights=delegations.rights_of(document.centre),
     )
 
 
@@ -109,5 +111,6 @@ def _small_additions(work: DataSession, due: Iterable[DueDocument]) -> set[int]:
         and document.size_bytes <= SMALL_BYTES
         and place_in_staging(work.staging, document) is not None
     ]
-    known = work.read_qc(lambda connection: known_documents(connection, [document_to_apply(one) for one in small]))
+    to_apply = [document_to_apply(one, work.delegations) for one in small]
+    known = work.read_qc(lambda connection: known_documents(connection, to_apply))
     return {document.xml_id for place, document in enumerate(small) if place not in known}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, TypeVar
 
@@ -19,15 +19,19 @@ from dcc_resources.data_phases.staged_documents import staged_path
 from dcc_resources.data_phases.upload_groups import document_to_apply
 from dcc_resources.databases.transactions import run_reading
 from dcc_resources.errors import DatabaseUnreachableError, DccError, HelperEndedError
+from dcc_resources.naming import Action
 from dcc_resources.outcomes import Problem
 from dcc_resources.qc_database.applying import Applied, apply_document
 from dcc_resources.qc_database.applying_together import Build, Prepared, apply_together, prepare_together
 from dcc_resources.qc_database.building_process import read_for_upload
+from dcc_resources.qc_database.ownership import OtherCentre
 from dcc_resources.qc_database.reading_ahead import ReadingAhead
-from dcc_resources.qc_database.upload_findings import UploadFinding, findings_of
+from dcc_resources.qc_database.upload_findings import OWNERSHIP, UploadFinding, findings_of
 from dcc_resources.qc_database.vocabulary import DocumentState, Severity
 from dcc_resources.settings import Settings
 from dcc_resources.staging import Staging
+from dcc_resources.tracker.delegations import Delegations
+from dcc_resources.tracker.owner_notices import NewNotice, Outcome
 from dcc_resources.tracker.reference import Phase, Status
 from dcc_resources.tracker.states import State
 
@@ -49,6 +53,7 @@ class Uploader:
 
     qc: Engine
     settings: Settings
+    delegations: Delegations
     ahead: ReadingAhead | None = None
 
     def upload(self, document: DueDocument) -> Fact:
@@ -64,7 +69,7 @@ class Uploader:
         apply = partial(
             apply_document,
             self.qc,
-            document_to_apply(document),
+            document_to_apply(document, self.delegations),
             lambda: read(path, document.name.kind),
             hold_above=self.settings.hold_threshold,
         )
@@ -81,14 +86,14 @@ class Uploader:
         The one after these is to be uploaded by itself. None: it failed, and each is to be, which tells whose fault it
         was. Raises DatabaseUnreachableError.
         """
-        to_apply = [document_to_apply(document) for document in documents]
+        to_apply = [document_to_apply(document, self.delegations) for document in documents]
         return unless_it_fails(documents, lambda: apply_together(self.qc, to_apply, self._build(documents, ahead)))
 
     def prepare(
         self, documents: Sequence[DueDocument], ahead: ReadingAhead, former: Sequence[Prepared]
     ) -> Prepared | None:
         """Do all of `upload_together`, which see, but for writing; `former` may be on their way into the database."""
-        to_apply = [document_to_apply(document) for document in documents]
+        to_apply = [document_to_apply(document, self.delegations) for document in documents]
         build = self._build(documents, ahead)
         return unless_it_fails(documents, lambda: prepare_together(self.qc, to_apply, build, former))
 
@@ -114,6 +119,10 @@ class Uploader:
             ended={},
             refused=0,
             findings=findings,
+            others=tuple(
+                OtherCentre(centre, {})
+                for centre in sorted({found.value or "" for found in findings if found.rule == OWNERSHIP})
+            ),
         )
         return self.fact(document, refused, 0.0)
 
@@ -141,11 +150,14 @@ class Uploader:
             findings=tuple(findings[:FINDINGS_TOLD]),
             finding_counts=counts,
         )
+        notices = _notices(document, applied)
         if applied.state is DocumentState.HELD:
-            return Fact(document, data, HELD, [held_problem(document.key, applied.ended)], seconds)
+            problem = held_problem(document.key, applied.ended, applied.findings)
+            data = replace(data, reason=problem.message)
+            return Fact(document, data, HELD, [problem], seconds, notices)
         problems = problems_of(findings, len(findings), self.settings.max_document_errors)
         state = _FAILED if applied.state is DocumentState.REFUSED else UPLOADED
-        return Fact(document, data, state, problems, seconds)
+        return Fact(document, data, state, problems, seconds, notices)
 
 
 def unless_it_fails(documents: Sequence[DueDocument], work: Callable[[], T]) -> T | None:
@@ -170,6 +182,21 @@ def failed_upload(document: DueDocument, error: DccError) -> Fact:
         reason=str(error),
     )
     return Fact(document, data, _FAILED, [Problem(error.short_name(), str(error))])
+
+
+_OUTCOMES: Final = {DocumentState.HELD: Outcome.HELD, DocumentState.REFUSED: Outcome.REFUSED}
+
+
+def _notices(document: DueDocument, applied: Applied) -> list[NewNotice]:
+    """What other centres than its archive's are told of a document that was applied, held or refused."""
+    outcome, done_by = _OUTCOMES.get(applied.state, Outcome.DONE), applied.confirmed_by
+    if outcome is Outcome.DONE and done_by is not None and document.key.action is Action.ADD:
+        outcome = Outcome.CONFIRMED
+    name = document.name.file_name
+    return [
+        NewNotice(other.centre, document.za_id, outcome, document.xml_id, name, other.counts, done_by)
+        for other in applied.others
+    ]
 
 
 def _entry(finding: UploadFinding) -> FindingEntry:

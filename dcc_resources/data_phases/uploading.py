@@ -11,7 +11,7 @@ What a document does there stands before the tracker hears of it; a document tha
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from dcc_resources.data_outcomes import DocumentData, ZipData
@@ -29,27 +29,35 @@ from dcc_resources.errors import (
     StagedDocumentLostError,
 )
 from dcc_resources.log_context import logging_about
+from dcc_resources.qc_database.holding import held_for
 from dcc_resources.qc_database.statistics import update_statistics
 from dcc_resources.qc_database.vocabulary import DocumentState
 from dcc_resources.tracker import progress
+from dcc_resources.tracker.delegations import load_delegations
 from dcc_resources.tracker.reference import Phase
 
 log = logging.getLogger(__name__)
 
-_WAITS: Final = "It would change or delete so much that it has to be confirmed."
+_WAITS: Final = "It would change much, or has data of another centre, so that it has to be confirmed."
 _LONG_BYTES: Final = 4_000_000
 
 
 def upload_documents(work: DataSession) -> Iterator[ZipData]:
     """Apply all documents that wait, in their order; tell of each zip action once all of its are through.
 
-    Documents that are held stay at (upload, pending), and are not tried again until they are confirmed. A zip whose
+    Documents that are held stay at (upload, pending), and are not tried again until they are confirmed, or the centres
+    whose data they have delegate. A zip whose
     documents are not in staging any more is set to be downloaded again. Raises the `unreachable` error of either
     database, and SessionLostError; what went wrong with a document itself makes it (upload, failed).
     """
     due = work.due(Phase.UPLOAD)
     there = work.read_qc(lambda connection: documents_of(connection, due))
-    due = [one for one in due if one.state != HELD or one.xml_id not in there or not there[one.xml_id].is_held]
+    if not due:
+        return
+    work.delegations = work.read(load_delegations)
+    held = {one.xml_id for one in due if one.state == HELD and one.xml_id in there and there[one.xml_id].is_held}
+    held -= _delegated_since(work, [one for one in due if one.xml_id in held], there)
+    due = [one for one in due if one.xml_id not in held]
     if not due:
         return
     task = work.session.start_task(Phase.UPLOAD, f"Upload of {len(due):,} documents")
@@ -75,11 +83,24 @@ def upload_documents(work: DataSession) -> Iterator[ZipData]:
     work.session.finish_task(task, failed=len(work.faults) > faults or bool(lost))
 
 
+def _delegated_since(work: DataSession, held: Sequence[DueDocument], there: Mapping[int, QcDocument]) -> set[int]:
+    """The ids of the `xml_file` of held documents whose other centres have delegated since to the archive's."""
+    if not held:
+        return set()
+    centres = work.read_qc(lambda connection: held_for(connection, [there[one.xml_id].id for one in held]))
+    return {
+        one.xml_id
+        for one in held
+        if (others := centres.get(there[one.xml_id].id))
+        and all(map(work.delegations.rights_of(one.centre).permit, others))
+    }
+
+
 def _upload_all(
     work: DataSession, queue: UploadQueue, recorder: Recorder, there: Mapping[int, QcDocument], lost: dict[int, str]
 ) -> Iterator[ZipData]:
     """Apply the documents of `queue`; `there` tells of those that are stored, `lost` see `_upload`."""
-    uploader = Uploader(work.qc, work.settings, queue.ahead)
+    uploader = Uploader(work.qc, work.settings, work.delegations, queue.ahead)
     with groups_in_turn(work, uploader, queue, recorder) as groups:
         while queue or not (groups is None or groups.settle(())):
             work.session.check()

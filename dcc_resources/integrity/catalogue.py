@@ -35,6 +35,12 @@ _OWN: Final = (
     RuleEntry("Q3", Severity.ERROR, "What is edited or deleted is there, and is named once.", at_upload=True),
     RuleEntry("Q4", Severity.ERROR, "A specimen that is deleted has no experiments.", at_upload=True),
     RuleEntry("Q5", Severity.WARNING, "A document comes before newer ones of its centre.", at_upload=True),
+    RuleEntry(
+        "Q6",
+        Severity.ERROR,
+        "A centreID is the centre of the archive's name, or one that has delegated to it.",
+        at_upload=True,
+    ),
     RuleEntry(REFERENCE_RULE, Severity.UNCHECKED, "The reference data that rules need are at hand."),
     RuleEntry(MORE_RULE, Severity.ERROR, "No more is found in a document than is recorded."),
 )

@@ -62,7 +62,8 @@ _SECTIONS: Final = (
 )
 _NOTES: Final = {
     "Q": "These are judged when a document is uploaded, as are S13 and E9: what breaks one takes no effect, and the "
-    "rest of the document does.",
+    "rest of the document does. A document that breaks Q6 takes no effect at all: in `edit` and `delete` it is "
+    "refused, in `add` it waits until somebody confirms it.",
     "": "These say what could not be checked or recorded, and cannot be waived.",
 }
 

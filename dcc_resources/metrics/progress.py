@@ -144,7 +144,7 @@ def work_families(connection: Connection) -> Iterator[Metric]:
     )
     yield gauge(
         "held_documents",
-        "Documents that would change much and wait to be confirmed.",
+        "Documents that wait to be confirmed: they would change much, or have data of another centre.",
         values=len(queries.held_documents(connection)),
     )
     query = (

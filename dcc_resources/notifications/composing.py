@@ -16,6 +16,7 @@ from typing import Any, Final
 from dcc_resources.causes.cause import Cause, as_json
 from dcc_resources.errors import ConfigurationError
 from dcc_resources.languages import Catalogue, load_catalogue
+from dcc_resources.languages.marking import mark, mark_plural
 from dcc_resources.notifications.digests import Digest
 from dcc_resources.notifications.messages import Attachment, Kind, Message
 from dcc_resources.notifications.troubles import Trouble
@@ -26,6 +27,7 @@ from dcc_resources.submission_reports.sentences import next_of_line
 from dcc_resources.submission_reports.templates import render
 from dcc_resources.submission_reports.words import OUTCOME_WORDS
 from dcc_resources.tracker.centres import CentreEntry
+from dcc_resources.tracker.owner_notices import Notice, Outcome
 from dcc_resources.tracker.reference import Status
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
@@ -169,6 +171,33 @@ class Composer:
             message_id, Kind.OUTAGE, "notice", catalogue, values, data, centre=code, thread=f"centre {code}"
         )
 
+    def owner_news(self, message_id: str, owner: CentreEntry, notices: Sequence[Notice]) -> Message:
+        """What archives of other centres did with data of a centre, or tried to do, in its language."""
+        catalogue = self.catalogue(owner.language)
+        said = [_owner_sentence(catalogue, notice) for notice in notices[:_MOST_LINES]]
+        left = len(notices) - len(said)
+        if left > 0:
+            said.append(catalogue.plural("... and {number} more.", "... and {number} more.", left))
+        data = {
+            "notices": [
+                {
+                    "zip": str(notice.key),
+                    "centre": notice.centre,
+                    "document": notice.file_name or None,
+                    "outcome": str(notice.outcome),
+                    "counts": dict(notice.counts),
+                    "done_by": notice.done_by,
+                }
+                for notice in notices[:_MOST_IN_DATA]
+            ]
+        }
+        headline = catalogue.text("archives of others concern data of centre {centre}", centre=owner.short_name)
+        values = {"headline": headline, "sentences": said}
+        code = owner.short_name
+        return self._message(
+            message_id, Kind.OWNER, "notice", catalogue, values, data, centre=code, thread=f"centre {code}"
+        )
+
     def test(self, message_id: str) -> Message:
         """A message that says that notifications arrive."""
         catalogue = self.catalogue(None)
@@ -245,6 +274,48 @@ def _headline(catalogue: Catalogue, bad: int, accepted: int) -> str:
     if accepted:
         said.append(catalogue.plural("{number} archive came through", "{number} archives came through", accepted))
     return catalogue.list(said)
+
+
+_OF_ARCHIVE: Final = {
+    Outcome.HELD: mark(
+        "{archive} is named for your centre, and lies on the server of another one. It was not taken. If it is meant, "
+        "tell the Data Coordination Centre."
+    ),
+    Outcome.DONE: mark("{archive} is taken from the server of another centre, since your centre has delegated to it."),
+    Outcome.WITHDRAWN: mark("{archive} of centre {centre}, which has data of your centre, was withdrawn."),
+}
+_OF_DOCUMENT: Final = {
+    Outcome.DONE: mark("Centre {centre} changed data of your centre, which has delegated to it: {what}."),
+    Outcome.CONFIRMED: mark(
+        "Centre {centre} added data of your centre, and the Data Coordination Centre confirmed that: {what}."
+    ),
+    Outcome.HELD: mark(
+        "Centre {centre} wants to change data of your centre: {what}. Nothing was changed yet. Tell the Data "
+        "Coordination Centre whether you agree."
+    ),
+    Outcome.REFUSED: mark("Centre {centre} tried to change data of your centre: {what}. Nothing of that was taken in."),
+}
+
+
+def _owner_sentence(catalogue: Catalogue, notice: Notice) -> str:
+    archive, centre = str(notice.key), notice.centre or "?"
+    if not notice.file_name:
+        return catalogue.text(_OF_ARCHIVE[notice.outcome], archive=archive, centre=centre)
+    counted = catalogue.list(
+        [catalogue.plural(*words, notice.counts[kind]) for kind, words in _KINDS.items() if notice.counts.get(kind)]
+    )
+    what = catalogue.text("{document} in {archive}", document=notice.file_name, archive=archive)
+    if counted:
+        what = catalogue.text("{counted} by {what}", counted=counted, what=what)
+    return catalogue.text(_OF_DOCUMENT[notice.outcome], centre=centre, what=what)
+
+
+_KINDS: Final = {
+    "specimen": mark_plural("{number} animal", "{number} animals"),
+    "experiment": mark_plural("{number} experiment", "{number} experiments"),
+    "line": mark_plural("{number} line", "{number} lines"),
+    "housing": mark_plural("{number} housing", "{number} housings"),
+}
 
 
 def _line_data(line: ZipLine) -> dict[str, Any]:

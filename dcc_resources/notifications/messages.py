@@ -24,6 +24,8 @@ class Kind(StrEnum):
     """It is back."""
     ADDRESS = "address"
     """A centre that cannot be written to."""
+    OWNER = "owner"
+    """What an archive of another centre did with data of a centre, or tried to do, for the owner of the data."""
     TEST = "test"
     """A message that says nothing but that it arrived."""
 

@@ -22,6 +22,7 @@ from dcc_resources.notifications import tracker_away
 from dcc_resources.notifications.channels import Channel, open_channels
 from dcc_resources.notifications.composing import Composer
 from dcc_resources.notifications.messages import Audience, Item, Kind, Message
+from dcc_resources.notifications.owner_news import tell_owners
 from dcc_resources.notifications.reminders import remind_centres
 from dcc_resources.notifications.session_news import SessionNews
 from dcc_resources.notifications.telling import Planned, Round
@@ -78,6 +79,7 @@ def notify_after_session(
         _tell_outages(round_, session_id, troubles, {SESSION: SESSION} if well else {})
         if ended:
             _tell_sessions(round_, session_id)
+            tell_owners(round_)
 
     return list(_guarded(tracker, settings, work).sentences)
 
@@ -105,6 +107,7 @@ def notify_due(
         _tell_sessions(round_, None)
         if remind is not None:
             remind_centres(round_, remind)
+        tell_owners(round_)
 
     return _guarded(tracker, settings, work)
 
@@ -130,6 +133,8 @@ def plan(
         _tell_outages(round_, None, (), {}, dead=True)
     for number in [session_id] if session_id is not None else _due_sessions(round_, None):
         SessionNews(round_, number, centre).tell()
+    if session_id is None or centre is not None:
+        tell_owners(round_, centre)
     return round_.planned, round_.conclude()
 
 

@@ -10,6 +10,9 @@ it says is kept, also what was refused and what a delete names; the lifetimes of
 What is refused of a document does not keep the rest of it from taking effect. A document that was applied and stands is
 not applied again, unless it is an edit that came with other contents since. One that would end more than its reader
 allows is held: nothing but its own row stays, until it is confirmed (`holding`).
+
+An edit or delete with data of a centre that its archive does not speak for is refused as a whole; an addition with such
+data is held (`ownership`).
 """
 
 from __future__ import annotations
@@ -37,7 +40,14 @@ from dcc_resources.qc_database.document_rows import (
     refuse_held,
 )
 from dcc_resources.qc_database.entity_keys import Key, key_of, kind_of
-from dcc_resources.qc_database.models import Document, Finding, Lifetime, Measurement, ProcedureRun
+from dcc_resources.qc_database.models import CentreBlock, Document, Finding, Lifetime, Measurement, ProcedureRun
+from dcc_resources.qc_database.ownership import (
+    NotPermitted,
+    NotPermittedError,
+    OtherCentre,
+    OtherCentres,
+    Rights,
+)
 from dcc_resources.qc_database.rows import (
     DOCUMENT_TABLES,
     ENTITY_TABLES,
@@ -48,12 +58,14 @@ from dcc_resources.qc_database.rows import (
     entity_values,
 )
 from dcc_resources.qc_database.upload_findings import (
+    OWNERSHIP,
     FindingsKept,
     Judgement,
     UploadFinding,
     findings_of,
     judge,
     late,
+    not_permitted,
     too_long,
 )
 from dcc_resources.qc_database.upload_lock import take_upload_lock
@@ -96,6 +108,8 @@ class Applied:
     its measurements; `procedures` its measurements by procedure; `opened` and `ended` the versions that it opened and
     ended, by kind. `refused` counts entities that did not take effect; `findings` tell why, and whether the document
     came late. Of a document that is held they tell what applying it would come to. `noted` is that of `WholeDocument`.
+    `others` are the centres other than its archive's whose data it changed; of one that is held or refused, that it
+    names. `confirmed_by` is who confirmed it.
     """
 
     document_id: int
@@ -109,6 +123,8 @@ class Applied:
     findings: tuple[UploadFinding, ...]
     procedures: dict[str, int] = field(default_factory=dict)
     noted: Any = None
+    others: tuple[OtherCentre, ...] = ()
+    confirmed_by: str | None = None
 
 
 def apply_document(
@@ -125,11 +141,18 @@ def apply_document(
     end more than `hold_above` entities is held, unless it was confirmed; None: nothing is. Raises the database's
     `unreachable` error when others were in the way, or the database away, for `patience_seconds`.
     """
-    return run_writing(
-        engine,
-        lambda connection: apply_on(connection, document, read(), hold_above=hold_above),
-        patience_seconds=patience_seconds,
-    )
+
+    def attempt(not_permitted: NotPermitted) -> Applied:
+        return run_writing(
+            engine,
+            lambda connection: apply_on(connection, document, read(), hold_above=hold_above, if_not=not_permitted),
+            patience_seconds=patience_seconds,
+        )
+
+    try:
+        return attempt(NotPermitted.STOP)
+    except NotPermittedError:
+        return attempt(NotPermitted.REFUSE)
 
 
 def apply_on(
@@ -138,8 +161,13 @@ def apply_on(
     contents: Iterable[said.Content],
     *,
     hold_above: int | None = None,
+    if_not: NotPermitted = NotPermitted.STOP,
 ) -> Applied:
-    """Apply a document within a write transaction; see `apply_document`."""
+    """Apply a document within a write transaction; see `apply_document`.
+
+    `if_not` says what to do when its archive does not speak for a centre in it: to STOP raises `NotPermittedError`, to
+    REFUSE an addition is to hold it.
+    """
     take_upload_lock(connection)
     former = former_applications(connection, document)
     for row in former:
@@ -151,8 +179,16 @@ def apply_on(
     counters.read([_DOCUMENT, *NUMBERED_TABLES])
     document_id = counters.of(_DOCUMENT)()
     give_way(connection, document, document_id, former, confirmed)
-    application = _Application(connection, document, document_id, counters)
-    if hold_above is None or confirmed is not None or document.action is Action.ADD:
+    if document.action is Action.ADD:
+        if confirmed is not None:
+            if_not = NotPermitted.CONFIRMED
+        elif if_not is NotPermitted.REFUSE:
+            application = _Application(connection, document, document_id, counters, NotPermitted.NOTE)
+            return _hold_addition(connection, document, application, contents)
+    application = _Application(connection, document, document_id, counters, if_not)
+    if confirmed is not None:
+        return replace(_applied(application, contents), confirmed_by=confirmed.author)
+    if hold_above is None or document.action is Action.ADD:
         return _applied(application, contents)
     savepoint = connection.begin_nested()
     applied = _applied(application, contents)
@@ -174,6 +210,18 @@ def _hold(connection: Connection, applied: Applied) -> Applied:
     return replace(applied, state=DocumentState.HELD)
 
 
+def _hold_addition(
+    connection: Connection, document: DocumentToApply, application: _Application, contents: Iterable[said.Content]
+) -> Applied:
+    """Hold an addition with data of a centre that its archive does not speak for; findings tell which."""
+    savepoint = connection.begin_nested()
+    applied = _applied(application, contents)
+    savepoint.rollback()
+    why = tuple(finding for finding in applied.findings if finding.rule == OWNERSHIP)
+    write_findings(connection, document, applied.document_id, why)
+    return replace(_hold(connection, applied), findings=why, others=application.others.counts(effective=False))
+
+
 def _write_result(
     connection: Connection, document_id: int, state: DocumentState, counts: dict[str, int], *, is_late: bool
 ) -> None:
@@ -192,12 +240,22 @@ class _Pending(NamedTuple):
 class _Application:
     """One document on its way into the database. Entities are decided upon in chunks, with a few statements each."""
 
-    def __init__(self, connection: Connection, document: DocumentToApply, document_id: int, counters: Counters) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        document: DocumentToApply,
+        document_id: int,
+        counters: Counters,
+        if_not: NotPermitted,
+    ) -> None:
+        self.others = OtherCentres(document.rights)
+        self._if_not = if_not
         self._connection, self._document, self._document_id = connection, document, document_id
         self._bulk = BulkInserter(connection, DOCUMENT_TABLES)
         self._rows = DocumentRows(document_id, counters, self._bulk)
         self._lifetime_id = counters.of(Lifetime.__table__)
         self._block: said.Block | None = None
+        self._noted: said.Block | None = None
         self._usable = False
         self._pending: list[_Pending] = []
         self._findings = FindingsKept()
@@ -222,6 +280,8 @@ class _Application:
             raise InternalFaultError("An entity was read before its centre element. Report this as a fault.")
         kind = kind_of(content)
         self._said[kind] += 1
+        self.others.name(self._block.centre, kind)
+        self._check_permission(self._block)
         if not self._usable:
             self._refused += 1
             return
@@ -233,6 +293,18 @@ class _Application:
         self._pending.append(_Pending(key_of(self._block, content), content.line, made))
         if len(self._pending) >= CHUNK or self._bulk.is_full():
             self._settle()
+
+    def _check_permission(self, block: said.Block) -> None:
+        """See whether the document may change data of a block's centre; note once of each block that it may not."""
+        if self._if_not is NotPermitted.CONFIRMED or self._document.may_change(block.centre):
+            return
+        if self._if_not is NotPermitted.STOP:
+            raise NotPermittedError
+        if self._noted is block:
+            return
+        self._noted = block
+        own = None if self._document.rights is None else self._document.rights.own
+        self._findings.add(not_permitted(self._document.action, own, block.centre, block.line))
 
     def finish(self) -> Applied:
         """Write what is left, and what became of the document."""
@@ -256,6 +328,7 @@ class _Application:
             refused=self._refused,
             findings=findings,
             procedures=dict(sorted(self._rows.measured.items())),
+            others=self.others.counts(effective=state is DocumentState.APPLIED),
         )
 
     def _settle(self) -> None:
@@ -277,6 +350,10 @@ class _Application:
         lifetimes = self._bulk.rows_of(Lifetime.__table__)
         ended: list[int] = []
         for key, line, row in pending:
+            if self._if_not is NotPermitted.REFUSE:
+                rows.append(entity_values(row, is_current=False))
+                self._refused += 1
+                continue
             there = current.get(key)
             judgement = Judgement(self._document.action, kind, key, there, self._document_id, held.get(key, ()))
             finding = judge(judgement, line, row.id)
@@ -286,6 +363,7 @@ class _Application:
                 self._refused += 1
                 self._findings.add(finding)
                 continue
+            self.others.take_effect(key, kind)
             if there is not None:
                 ended.append(there.id)
                 del current[key]
@@ -326,6 +404,8 @@ def _measurements_by_procedure(connection: Connection, document_id: int) -> dict
 
 
 def _repeated(connection: Connection, row: Row[Any], document: DocumentToApply) -> Applied:
+    # Of a document that came anew nothing is told: it was when it was applied.
+    is_unheard_of = row.tracker_id == document.tracker_id
     follow_tracker(connection, row, document)
     counts = {name: getattr(row, name) for name in _COUNTS}
     return Applied(
@@ -339,4 +419,18 @@ def _repeated(connection: Connection, row: Row[Any], document: DocumentToApply) 
         refused=0,
         findings=findings_of(connection, row.id),
         procedures=_measurements_by_procedure(connection, row.id),
+        others=others_of(connection, [row.id], document.rights) if is_unheard_of else (),
+        confirmed_by=row.author,
     )
+
+
+def others_of(connection: Connection, document_ids: Sequence[int], rights: Rights | None) -> tuple[OtherCentre, ...]:
+    """The centres other than the archive's that stored documents name; they are not counted."""
+    if rights is None:
+        return ()
+    block = CentreBlock.__table__.c
+    centres: set[str] = set()
+    for start in range(0, len(document_ids), CHUNK):
+        some = document_ids[start : start + CHUNK]
+        centres.update(connection.scalars(select(block.centre).distinct().where(block.document_id.in_(some))))
+    return tuple(OtherCentre(centre, {}) for centre in sorted(centres - {rights.own}))

@@ -2,7 +2,8 @@
 
 A transaction costs more than the rows of a small document, and so do its statements; here both are shared. Documents
 that are more than plain additions are applied by themselves (`applying`): those that edit or delete, came before, are
-large, or cannot be read or stored as they are. A failure leaves nothing of any of those that were applied together.
+large, have data of another centre than their archive's, or cannot be read or stored as they are. A failure leaves
+nothing of any of those that were applied together.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import count, takewhile
 from typing import Final
 
 from sqlalchemy import Connection, Engine, bindparam, update
@@ -227,7 +228,17 @@ def _prepare(
     if number:
         ids = {name: first_ids[name] for name in NUMBERED}
         built = build(number, Order(first_ids[_DOCUMENT.name], ids, LIMITS, bulk.wants_lines))
+        built = [whole for whole, _ in takewhile(_is_of_own_centre, zip(built, documents, strict=False))]
     return _Group(connection, documents[: len(built)], built, bulk, former).prepare(first_ids)
+
+
+def _is_of_own_centre(pair: tuple[WholeDocument, DocumentToApply]) -> bool:
+    """Whether a document has data of its archive's centre alone; any other is judged by itself (`applying`)."""
+    whole, document = pair
+    if document.rights is None:
+        return True
+    keys = (key for entities in whole.entities.values() for key in entities.keys)
+    return all(key[0] == document.rights.own for key in keys)
 
 
 def _known(connection: Connection, documents: Sequence[DocumentToApply], former: Sequence[Prepared]) -> set[int]:

@@ -12,6 +12,7 @@ from sqlalchemy import Connection, Row, bindparam, insert, or_, select, update
 from dcc_resources.databases.columns import utc_now
 from dcc_resources.naming import Action, DocumentKind
 from dcc_resources.qc_database.models import Document, Finding
+from dcc_resources.qc_database.ownership import Rights
 from dcc_resources.qc_database.vocabulary import DocumentAction, DocumentState
 
 _DOCUMENT: Final = Document.__table__
@@ -61,7 +62,10 @@ _NEWER_OF_KIND: Final = _NEWER.where(_DOCUMENT.c.kind == bindparam("kind"))
 
 @dataclass(frozen=True, slots=True)
 class DocumentToApply:
-    """A valid document and where it came from; `tracker_id` is its `xml_file.id`, None without a tracker."""
+    """A valid document and where it came from; `tracker_id` is its `xml_file.id`, None without a tracker.
+
+    `rights` say whose data it may change; None: everybody's.
+    """
 
     action: Action
     zip_file: str
@@ -73,6 +77,11 @@ class DocumentToApply:
     md5: str
     size_bytes: int
     tracker_id: int | None = None
+    rights: Rights | None = None
+
+    def may_change(self, centre: str) -> bool:
+        """Whether it may change data of a centre."""
+        return self.rights is None or self.rights.permit(centre)
 
 
 def former_applications(connection: Connection, document: DocumentToApply) -> Sequence[Row[Any]]:

@@ -1,6 +1,8 @@
-"""Documents that are held because they would change much, and people who let them go on (issue 3, item 2)."""
+"""Documents that are held because of how much or whose data they would change, and people who let them go on."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from sqlalchemy import Connection, Engine, select, update
 
@@ -8,10 +10,27 @@ from dcc_resources.databases.transactions import run_writing
 from dcc_resources.errors import NotFoundError
 from dcc_resources.naming import Action
 from dcc_resources.qc_database.applying import PATIENCE_SECONDS
-from dcc_resources.qc_database.models import Document
+from dcc_resources.qc_database.models import Document, Finding
 from dcc_resources.qc_database.signatures import check_signature
+from dcc_resources.qc_database.upload_findings import OWNERSHIP
 from dcc_resources.qc_database.upload_lock import take_upload_lock
+from dcc_resources.qc_database.versions import CHUNK
 from dcc_resources.qc_database.vocabulary import DocumentState
+
+
+def held_for(connection: Connection, document_ids: Sequence[int]) -> dict[int, set[str]]:
+    """The centres for whose data documents are held, by the documents' ids; nothing of those held for how much."""
+    finding = Finding.__table__.c
+    found: dict[int, set[str]] = {}
+    for start in range(0, len(document_ids), CHUNK):
+        query = select(finding.document_id, finding.value).where(
+            finding.document_id.in_(document_ids[start : start + CHUNK]),
+            finding.rule == OWNERSHIP,
+            finding.is_active,
+        )
+        for document_id, centre in connection.execute(query):
+            found.setdefault(document_id, set()).add(centre)
+    return found
 
 
 def confirm_held(

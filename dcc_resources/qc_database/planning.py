@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import ColumnElement, Connection, Engine, FromClause, RowMapping, and_, case, null, select
 
 from dcc_resources.databases.transactions import run_writing
+from dcc_resources.naming import Action
 from dcc_resources.qc_database import contents as said
 from dcc_resources.qc_database.applying import PATIENCE_SECONDS, Applied, DocumentToApply, apply_on
 from dcc_resources.qc_database.models import (
@@ -23,6 +24,7 @@ from dcc_resources.qc_database.models import (
     ProcedureRun,
     Specimen,
 )
+from dcc_resources.qc_database.ownership import NotPermitted, NotPermittedError
 from dcc_resources.qc_database.rows import ENTITY_TABLES
 from dcc_resources.qc_database.versions import describe, in_chunks, key_columns, key_of_row, same_text
 from dcc_resources.qc_database.vocabulary import EntityKind
@@ -87,14 +89,23 @@ def plan_document(
 ) -> Plan:
     """What applying a document would change; nothing is. `read` and the errors raised as for `apply_document`."""
 
-    def work(connection: Connection) -> Plan:
-        applied = apply_on(connection, document, read())
-        raise _PlannedError(_compare(connection, applied))
+    # An addition that would be held is planned as if it were confirmed.
+    if_not = NotPermitted.NOTE if document.action is Action.ADD else NotPermitted.REFUSE
+
+    def plan(not_permitted: NotPermitted) -> Plan:
+        def work(connection: Connection) -> Plan:
+            applied = apply_on(connection, document, read(), if_not=not_permitted)
+            raise _PlannedError(_compare(connection, applied))
+
+        try:
+            return run_writing(engine, work, patience_seconds=patience_seconds)
+        except _PlannedError as planned:
+            return planned.plan
 
     try:
-        return run_writing(engine, work, patience_seconds=patience_seconds)
-    except _PlannedError as planned:
-        return planned.plan
+        return plan(NotPermitted.STOP)
+    except NotPermittedError:
+        return plan(if_not)
 
 
 def _compare(connection: Connection, applied: Applied) -> Plan:

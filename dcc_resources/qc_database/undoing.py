@@ -16,12 +16,13 @@ from sqlalchemy import Connection, Engine, Row, Select, and_, exists, insert, se
 
 from dcc_resources.databases.columns import utc_now
 from dcc_resources.databases.transactions import run_writing
-from dcc_resources.errors import NotFoundError
+from dcc_resources.errors import NotDelegatedError, NotFoundError
 from dcc_resources.naming import Action
-from dcc_resources.qc_database.applying import PATIENCE_SECONDS
+from dcc_resources.qc_database.applying import PATIENCE_SECONDS, others_of
 from dcc_resources.qc_database.bulk import Counters
 from dcc_resources.qc_database.document_rows import close_findings
 from dcc_resources.qc_database.models import Document, Experiment, ExperimentSpecimen, Lifetime, Specimen
+from dcc_resources.qc_database.ownership import Rights
 from dcc_resources.qc_database.rows import ENTITY_TABLES
 from dcc_resources.qc_database.signatures import check_signature
 from dcc_resources.qc_database.upload_lock import take_upload_lock
@@ -47,12 +48,26 @@ class Builder:
 class Undone:
     """What came of a withdrawal: the documents withdrawn, newest first, or who builds on them (nothing was changed).
 
-    Those that were held are among the documents withdrawn, and have no document among `undone_by`.
+    Those that were held are among the documents withdrawn, and have no document among `undone_by`. `others` are the
+    centres other than the archive's whose data came or went with it.
     """
 
     withdrawn: tuple[int, ...]
     undone_by: tuple[int, ...]
     builders: tuple[Builder, ...]
+    others: tuple[str, ...] = ()
+
+
+def _require_rights(action: Action, zip_file: str, rights: Rights | None, others: Sequence[str]) -> None:
+    """Raise NotDelegatedError for the centres whose data an archive has no right to change."""
+    missing = [] if rights is None else [centre for centre in others if not rights.permit(centre)]
+    if missing:
+        to = rights.own if rights is not None and rights.own else "CENTRE"
+        commands = "; ".join(f"dcc centre delegate {centre} --to {to}" for centre in missing)
+        raise NotDelegatedError(
+            f"{action.value}/{zip_file} has data of {', '.join(missing)}, for which it does not speak. Nothing was "
+            f"withdrawn. If the owner agrees, record that first: {commands}"
+        )
 
 
 def undo_submission(
@@ -62,11 +77,13 @@ def undo_submission(
     *,
     author: str | None = None,
     reason: str | None = None,
+    rights: Rights | None = None,
     patience_seconds: float = PATIENCE_SECONDS,
 ) -> Undone:
     """Withdraw all documents of an archive that stand or are held, in one transaction, or none of them.
 
-    What is held cannot be confirmed any more then. Raises NotFoundError if none stands or is held, and as
+    What is held cannot be confirmed any more then. `rights` say whose data may be changed; None: everybody's. Raises
+    NotFoundError if none stands or is held, NotDelegatedError for data of a centre that it has no right to, and as
     `undo_documents`.
     """
     check_signature(author, reason)
@@ -83,10 +100,15 @@ def undo_submission(
                 f"No document of {action.value}/{zip_file} stands in the QC database or is held. Check the action and "
                 "the name; what was withdrawn already cannot be withdrawn again."
             )
+        others = others_of(connection, ids, rights)
+        _require_rights(action, zip_file, rights, [other.centre for other in others])
         undone = {"state": DocumentState.UNDONE.value, "author": author, "reason": reason}
         connection.execute(update(_DOCUMENT).where(is_held).values(undone))
+        for document_id in held:
+            close_findings(connection, document_id, document_id)
         found = _undo(connection, ids, author, reason)
-        return replace(found, withdrawn=tuple(sorted([*found.withdrawn, *held], reverse=True)))
+        withdrawn = tuple(sorted([*found.withdrawn, *held], reverse=True))
+        return replace(found, withdrawn=withdrawn, others=tuple(other.centre for other in others))
 
     return _all_or_nothing(engine, work, patience_seconds)
 

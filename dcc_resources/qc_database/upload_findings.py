@@ -6,7 +6,9 @@ S13 and E9 are the field's rules (reference integrity_rules); the others are thi
 * Q2 a line or housing to be added is there already, or is named twice in the document;
 * Q3 what is to be edited or deleted is not there, or is named twice in the document;
 * Q4 a specimen to be deleted still has experiments;
-* Q5 the document is older than what is uploaded already of its centre (a warning: it is applied).
+* Q5 the document is older than what is uploaded already of its centre (a warning: it is applied);
+* Q6 the document has data of a centre that its archive does not speak for: an edit or delete is refused, an addition
+  is held (a warning).
 """
 
 from __future__ import annotations
@@ -25,11 +27,14 @@ from dcc_resources.qc_database.rows import TooLong
 from dcc_resources.qc_database.versions import Version, describe
 from dcc_resources.qc_database.vocabulary import EntityKind, Severity
 
-UPLOAD_RULES: Final = ("Q1", "Q2", "Q3", "Q4", "Q5", "S13", "E9")
+UPLOAD_RULES: Final = ("Q1", "Q2", "Q3", "Q4", "Q5", "Q6", "S13", "E9")
 """The rules whose findings the upload makes."""
 
 LATE: Final = "Q5"
 """The rule of documents that come after newer ones of their centre."""
+
+OWNERSHIP: Final = "Q6"
+"""The rule of documents with data of a centre that their archive does not speak for."""
 
 NOT_STORED: Final = "Q1"
 """The rule by which nothing of an entity is stored."""
@@ -151,6 +156,18 @@ def late(created: date, newest: date) -> UploadFinding:
         "applied last: check what it edits or deletes."
     )
     return UploadFinding(LATE, Severity.WARNING, message)
+
+
+def not_permitted(action: Action, own: str | None, centre: str, line: int) -> UploadFinding:
+    """The finding on a centre element of a centre that the archive does not speak for."""
+    archive = own or "unknown"
+    said = f"The centreID is {centre}, and the archive is of centre {archive}."
+    delegate = f"dcc centre delegate {centre} --to {archive}"
+    if action is Action.ADD:
+        message = f"{said} The document waits until somebody confirms it, or {centre} delegates: {delegate}"
+        return UploadFinding(OWNERSHIP, Severity.WARNING, message, line, centre[:_QUOTED])
+    message = f"{said} Nothing of the document was {_DONE[action]}: for that {centre} has to delegate: {delegate}"
+    return UploadFinding(OWNERSHIP, Severity.ERROR, message, line, centre[:_QUOTED])
 
 
 def findings_of(connection: Connection, document_id: int) -> tuple[UploadFinding, ...]:

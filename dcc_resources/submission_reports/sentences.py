@@ -80,9 +80,8 @@ def notes(report: SubmissionReport, catalogue: Catalogue) -> list[str]:
     if report.held and report.outcome is not Outcome.HELD:
         said.append(
             catalogue.plural(
-                "One document waits to be confirmed by the Data Coordination Centre, because it would change much.",
-                "{number} documents wait to be confirmed by the Data Coordination Centre, because they would change "
-                "much.",
+                "One document waits to be confirmed by the Data Coordination Centre.",
+                "{number} documents wait to be confirmed by the Data Coordination Centre.",
                 report.held,
             )
         )

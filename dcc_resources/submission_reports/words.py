@@ -115,10 +115,10 @@ OUTCOME_WORDS: Final[Mapping[Outcome, OutcomeWords]] = {
     ),
     Outcome.HELD: OutcomeWords(
         mark("Waits to be confirmed"),
-        mark("The archive waits to be confirmed, because it would change much"),
+        mark("The archive waits to be confirmed"),
         mark(
-            "It would replace or delete so much of what was submitted before that a person looks at it first. "
-            "Nothing has changed yet."
+            "It would replace or delete much of what was submitted before, or adds data of another centre, so that a "
+            "person looks at it first. Nothing has changed yet."
         ),
         DCC_ACTS,
         (

@@ -29,6 +29,14 @@ from dcc_resources.outcomes import Problem, ZipKey
 from dcc_resources.receiving import Fault, Hosting, KnownBad
 from dcc_resources.tracker import progress
 from dcc_resources.tracker.bad_copies import is_settled, published_checksums
+from dcc_resources.tracker.foreign_archives import (
+    HeldArchive,
+    ZipAndHost,
+    delegated_of,
+    held_of,
+    is_delegated,
+    may_be_taken,
+)
 from dcc_resources.tracker.known_hostings import NOT_ARRIVED
 from dcc_resources.tracker.lineage import LATEST, brought
 from dcc_resources.tracker.models import (
@@ -47,6 +55,7 @@ from dcc_resources.tracker.models import (
     ZipDownload,
     ZipFile,
 )
+from dcc_resources.tracker.owner_notices import NewNotice
 from dcc_resources.tracker.reference import ACTIONS_BY_ID, Phase, Status
 from dcc_resources.tracker.sources import SourceState
 from dcc_resources.tracker.states import WAITING, State
@@ -156,9 +165,27 @@ def count_not_arrived(connection: Connection) -> int:
     return connection.scalar(select(func.count()).select_from(ZipAction).where(_NOT_ARRIVED)) or 0
 
 
+class Waiting(NamedTuple):
+    """The zip actions that wait for download; those that are held are not downloaded (`foreign_archives`).
+
+    `delegated` are for the owners of those that are planned and lie on others' sources alone.
+    """
+
+    planned: list[PlannedZip]
+    held: list[HeldArchive]
+    delegated: list[NewNotice]
+
+
 def load_waiting(
     connection: Connection, sources: set[int] | None, za_ids: Sequence[int] | None = None, *, by_name: bool = False
 ) -> list[PlannedZip]:
+    """The zip actions that wait for download and are not held; see `load_waiting_and_held`."""
+    return load_waiting_and_held(connection, sources, za_ids, by_name=by_name).planned
+
+
+def load_waiting_and_held(
+    connection: Connection, sources: set[int] | None, za_ids: Sequence[int] | None = None, *, by_name: bool = False
+) -> Waiting:
     """The zip actions that wait for download, oldest first, each with its hostings in order of preference.
 
     Preferred are the producing centre's own sources, then those with the fewest failures, then the fastest measured;
@@ -170,8 +197,8 @@ def load_waiting(
         ZipAction.phase_id == int(WAITING.phase), ZipAction.status_id == int(WAITING.status)
     )
     if za_ids is None:
-        return _plans(connection, connection.execute(query), by_name=by_name)
-    return _plans(connection, _rows_of(connection, query, za_ids), by_name=by_name)
+        return _waiting(connection, list(connection.execute(query)), by_name=by_name)
+    return _waiting(connection, list(_rows_of(connection, query, za_ids)), by_name=by_name)
 
 
 def load_plans(
@@ -184,6 +211,17 @@ def load_plans(
 def _rows_of(connection: Connection, query: Select[*tuple[Any, ...]], za_ids: Sequence[int]) -> Iterator[Row[Any]]:
     for start in range(0, len(za_ids), _CHUNK):
         yield from connection.execute(query.where(ZipAction.id.in_(za_ids[start : start + _CHUNK])))
+
+
+def _waiting(connection: Connection, rows: Sequence[Row[Any]], *, by_name: bool) -> Waiting:
+    """What waits, planned or held, of the rows of `_plan_query`."""
+    elsewhere = {row.id for row in rows if not row.own}
+    hosts = [
+        ZipAndHost(row.id, row.todo_id, row.file_name, row.centre, row.host, row.may_be_taken, row.is_delegated)
+        for row in rows
+        if row.id in elsewhere
+    ]
+    return Waiting(_plans(connection, rows, by_name=by_name), held_of(hosts), delegated_of(hosts))
 
 
 def load_interrupted(connection: Connection) -> list[InterruptedZip]:
@@ -312,6 +350,9 @@ def _plan_query(sources: set[int] | None) -> Select[*tuple[Any, ...]]:
         BadCopy.modified.label("bad_modified"),
         BadCopy.md5.label("bad_md5"),
         BadCopy.reason.label("bad_reason"),
+        _Host.short_name.label("host"),
+        may_be_taken().label("may_be_taken"),
+        is_delegated().label("is_delegated"),
     )
     return (
         hosted(columns, sources)
@@ -353,7 +394,8 @@ def _plans(connection: Connection, rows: Iterable[Row[Any]], *, by_name: bool = 
     """Gather the rows of `_plan_query`: a PlannedZip for each zip action that can be fetched, in the rows' order."""
     known: dict[int, tuple[Row[Any], list[Hosting]]] = {}
     for row in rows:
-        known.setdefault(row.id, (row, []))[1].append(_hosting(row, by_name))
+        if row.may_be_taken:
+            known.setdefault(row.id, (row, []))[1].append(_hosting(row, by_name))
     unbound = [za_id for za_id, (_, hostings) in known.items() if not all(one.own and one.has_md5 for one in hostings)]
     published = published_checksums(connection, unbound) if unbound else {}
     plans = (_plan(row, hostings, published.get(za_id)) for za_id, (row, hostings) in known.items())

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import date, datetime
 
-from sqlalchemy import CHAR, Index, Integer, String, Text, UniqueConstraint
+from sqlalchemy import CHAR, Date, Index, Integer, String, Text, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
 from dcc_resources.databases.columns import (
@@ -253,6 +253,48 @@ class NotificationRow(Base):
     reason: Mapped[str | None] = mapped_column(Message)
     changed: Mapped[datetime]
     ended: Mapped[datetime | None]
+    created: Mapped[datetime]
+
+
+class Delegation(Base):
+    """Additive: a centre, the owner, lets another one, the delegate, speak for it.
+
+    It is in force until it is revoked, or the day `until` is over. `recorded_by` and `revoked_by` are who did so here.
+    """
+
+    __tablename__ = "delegation"
+    __table_args__ = table_options(Index(None, "owner_id", "delegate_id"), Index(None, "delegate_id"))
+
+    id: Mapped[int] = big_id()
+    owner_id: Mapped[int] = small_reference("centre.id", "CASCADE")
+    delegate_id: Mapped[int] = small_reference("centre.id", "CASCADE")
+    recorded_by: Mapped[str] = mapped_column(String(64))
+    created: Mapped[datetime]
+    until: Mapped[date | None] = mapped_column(Date)
+    revoked: Mapped[datetime | None]
+    revoked_by: Mapped[str | None] = mapped_column(String(64))
+
+
+class OwnerNotice(Base):
+    """Additive: what another centre's archive did with data of a centre, its owner, or tried to do; to be told to it.
+
+    `outcome` is one of `dcc_resources.tracker.owner_notices.Outcome`. `file_name` is the document's, empty for the
+    archive itself; `counts` tells of how many entities, as JSON by kind. `xml_id` is the document's `xml_file.id`,
+    null for the archive; no foreign key, since it stays true when that is gone. `done_by` is the person who confirmed
+    or withdrew it, null for a session.
+    """
+
+    __tablename__ = "owner_notice"
+    __table_args__ = table_options(Index(None, "owner_id"), Index(None, "za_id"), Index(None, "created"))
+
+    id: Mapped[int] = big_id()
+    owner_id: Mapped[int] = small_reference("centre.id", "CASCADE")
+    za_id: Mapped[int] = big_reference("zip_action.id", "CASCADE")
+    xml_id: Mapped[int | None] = mapped_column(BIG)
+    file_name: Mapped[str] = mapped_column(String(128))
+    outcome: Mapped[str] = mapped_column(String(16))
+    counts: Mapped[str] = mapped_column(String(255))
+    done_by: Mapped[str | None] = mapped_column(String(64))
     created: Mapped[datetime]
 
 

@@ -15,6 +15,7 @@ from sqlalchemy import ColumnElement, Connection, Select, Subquery, and_, exists
 from dcc_resources.errors import NotFoundError
 from dcc_resources.naming import Action
 from dcc_resources.outcomes import HELD, ZipKey
+from dcc_resources.tracker.foreign_archives import may_be_taken
 from dcc_resources.tracker.lineage import LATEST
 from dcc_resources.tracker.models import (
     AnException,
@@ -225,6 +226,7 @@ def _obtainable() -> ColumnElement[bool]:
             FileSourceHasZip.gone_since.is_(None),
             ResourceStateRow.short_name == SourceState.AVAILABLE,
             Centre.is_active.is_(True),
+            may_be_taken(),
         )
-        .correlate(ZipAction)
+        .correlate(ZipAction, ZipFile)
     )

@@ -7,12 +7,14 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from sqlalchemy import Connection, select
+from sqlalchemy.orm import aliased
 
 from dcc_resources.errors import ConfigurationError, NotFoundError
 from dcc_resources.outcomes import ZipKey
 from dcc_resources.receiving import Fault
 from dcc_resources.tracker import progress
 from dcc_resources.tracker.download_plan import hosted, load_plans
+from dcc_resources.tracker.foreign_archives import held_message, may_be_taken
 from dcc_resources.tracker.known_hostings import REFUSED
 from dcc_resources.tracker.models import (
     BadCopy,
@@ -29,6 +31,7 @@ from dcc_resources.tracker.staged_copies import StagedCopy, staged_copies
 
 _MOST_TOLD = 3
 _FAULTS = {Fault.DAMAGED: "damaged", Fault.CHECKSUM: "not what the published MD5 says"}
+_Named = aliased(Centre)
 
 
 def require_retriable(connection: Connection, keys: Sequence[ZipKey]) -> None:
@@ -90,14 +93,19 @@ def not_hosted(connection: Connection, key: ZipKey) -> NotFoundError:
             ResourceStateRow.short_name.label("state"),
             Centre.short_name.label("centre"),
             Centre.is_active,
+            _Named.short_name.label("owner"),
+            may_be_taken().label("may_be_taken"),
         )
         .join(FileSourceHasZip, FileSourceHasZip.file_source_id == FileSource.id)
         .join(ResourceStateRow, ResourceStateRow.id == FileSource.state_id)
         .join(Centre, Centre.id == FileSource.centre_id)
+        .join(ZipAction, ZipAction.id == FileSourceHasZip.za_id)
+        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+        .outerjoin(_Named, _Named.id == ZipFile.centre_id)
         .where(FileSourceHasZip.za_id == _id_of(connection, key))
         .order_by(FileSource.id)
     )
-    told = dict.fromkeys(_why_not(*row) for row in connection.execute(query))
+    told = dict.fromkeys(_why_not(*row, key) for row in connection.execute(query))
     why = "; ".join(list(told)[:_MOST_TOLD]) or "none ever did"
     return NotFoundError(
         f"No available file source hosts {key} at present: {why}. See where it was with "
@@ -122,7 +130,16 @@ def _id_of(connection: Connection, key: ZipKey) -> int:
     return za_id
 
 
-def _why_not(source_id: int, gone_since: datetime | None, state: str, centre: str, is_active: bool) -> str:
+def _why_not(
+    source_id: int,
+    gone_since: datetime | None,
+    state: str,
+    centre: str,
+    is_active: bool,
+    owner: str | None,
+    may_be_taken: bool,
+    key: ZipKey,
+) -> str:
     if state == SourceState.REMOVED:
         return f"file source {source_id} is removed"
     if not is_active:
@@ -131,4 +148,6 @@ def _why_not(source_id: int, gone_since: datetime | None, state: str, centre: st
         return f"file source {source_id} is in the state {state} (`dcc source set-state {source_id} available`)"
     if gone_since is not None:
         return f"file source {source_id} does not list it any more"
+    if not may_be_taken:
+        return f"file source {source_id} is of another centre: {held_message(key, owner or '', (centre,))}"
     return f"file source {source_id} could not be listed in this session"

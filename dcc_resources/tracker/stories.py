@@ -13,8 +13,9 @@ from sqlalchemy import Connection, select
 from dcc_resources.errors import ArchiveRemovedError, NotFoundError
 from dcc_resources.file_sources.base import SourceProtocol
 from dcc_resources.naming import Action
-from dcc_resources.outcomes import Problem, ZipKey
+from dcc_resources.outcomes import HELD, Problem, ZipKey
 from dcc_resources.tracker.crawls import Finding, zip_findings
+from dcc_resources.tracker.foreign_archives import held_archives
 from dcc_resources.tracker.models import (
     AnException,
     Centre,
@@ -31,6 +32,7 @@ from dcc_resources.tracker.models import (
     ZipDownload,
     ZipFile,
     ZipLog,
+    utc_now,
 )
 from dcc_resources.tracker.reference import ACTION_IDS, Phase, Status
 
@@ -144,6 +146,8 @@ def zip_story(connection: Connection, key: ZipKey, *, with_documents: bool = Tru
     latest = latest_of(downloads)
     noted = _action_reasons(connection, za_id)
     removals = [reason for reason in noted if reason.kind == ArchiveRemovedError.short_name()]
+    # A session decides anew, so that this is asked and not recorded.
+    held = [Reason(HELD, one.message, utc_now()) for one in held_archives(connection, [za_id])]
     reasons = [*(reason for reason in noted if reason not in removals), *(latest.reasons if latest else ())]
     return ZipStory(
         file_name=row.file_name,
@@ -159,7 +163,7 @@ def zip_story(connection: Connection, key: ZipKey, *, with_documents: bool = Tru
         hosts=hosts,
         downloads=downloads,
         documents=latest.documents if latest else (),
-        reasons=tuple(sorted(reasons, key=lambda reason: reason.recorded)),
+        reasons=(*sorted(reasons, key=lambda reason: reason.recorded), *held),
         reopenings=_reopenings(connection, za_id),
         findings=tuple(zip_findings(connection, za_id)),
         removals=tuple(removals),

@@ -10,7 +10,7 @@ from dagster import TableMetadataValue
 from dcc_assets.event_recorder import Report, Verdict
 from dcc_assets.zip_reports import DOCUMENTS_SHOWN, ERRORS_SHOWN, whole_zip_report, zip_report
 from dcc_resources.naming import Action
-from dcc_resources.outcomes import DocumentOutcome, Problem, ZipKey, ZipOutcome
+from dcc_resources.outcomes import HELD, DocumentOutcome, Problem, ZipKey, ZipOutcome
 from dcc_resources.staging import Staging
 from dcc_resources.tracker.reference import Phase, Status
 
@@ -46,6 +46,14 @@ def shown(report: Report) -> tuple[list[str], dict[str, bool], dict[str, bool]]:
 def failing(report: Report) -> Verdict:
     (verdict,) = [v for v in report.verdicts if not v.passed]
     return verdict
+
+
+def test_an_archive_that_is_held_is_shown_with_the_reason_and_fails_no_check() -> None:
+    """issue 24, item 1: one that lies on another centre's source only."""
+    held = outcome(Phase.ZIP_NAME, Status.DONE, source=None, reasons=(Problem(HELD, "It lies elsewhere."),))
+    report = zip_report(held, STAGING)
+    assert shown(report) == (["zip_actions"], {}, {})
+    assert report.materialised[0].metadata["held"] == "It lies elsewhere."
 
 
 PASSED = dict.fromkeys(("zip_name", "download", "zip_md5", "unzip", "xml_name", "xsd"), True)

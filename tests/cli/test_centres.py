@@ -6,6 +6,7 @@ import pytest
 
 from tests.cli.conftest import Dcc
 from tests.databases import only_sqlite
+from tests.installations import specimens
 
 
 def test_centres_are_added_and_listed(bare_dcc: Dcc) -> None:
@@ -80,3 +81,52 @@ def test_what_is_no_email_address_is_refused(dcc: Dcc) -> None:
         assert "holds no e-mail address" in dcc.error("centre", *command, "--email", ",", exit_code=2)
     assert dcc.json("centre", "change", "H", "--email", "a@b, c@d.example")["email"] == "a@b, c@d.example"
     assert dcc.json("centre", "change", "H", "--email", "")["email"] == ""
+
+
+def test_who_speaks_for_whom_is_recorded_listed_and_revoked(dcc: Dcc) -> None:
+    """issue 24, item 1: delegations."""
+    assert dcc.json("centre", "delegations") == []
+    assert "dcc centre delegate" in dcc("centre", "delegations").stdout
+    given = dcc.json("centre", "delegate", "H", "--to", "J", "--until", "2999-12-31")
+    told = {name: given[name] for name in ("owner", "delegate", "until", "revoked", "in_force")}
+    assert told == {"owner": "H", "delegate": "J", "until": "2999-12-31", "revoked": None, "in_force": True}
+    assert given["recorded_by"]
+    assert dcc.json("centre", "delegations") == [given]
+    assert "2999-12-31" in dcc("centre", "delegations").stdout
+    ended = dcc.json("centre", "delegate", "H", "--to", "J", "--revoke")
+    assert (ended["in_force"], ended["revoked_by"]) == (False, given["recorded_by"])
+    assert dcc.json("centre", "delegations") == []
+    assert dcc.json("centre", "delegations", "--all") == [ended]
+    assert (
+        "no more"
+        in dcc("centre", "delegate", "J", "--to", "H").stdout
+        + dcc("centre", "delegate", "J", "--to", "H", "--revoke").stdout
+    )
+
+
+@only_sqlite
+def test_a_delegation_that_cannot_be_is_refused_with_what_to_do(dcc: Dcc) -> None:
+    assert "no centre 'X'" in dcc.error("centre", "delegate", "H", "--to", "X", exit_code=2)
+    assert "speaks for itself" in dcc.error("centre", "delegate", "H", "--to", "H", exit_code=2)
+    assert "is over" in dcc.error("centre", "delegate", "H", "--to", "J", "--until", "2001-01-01", exit_code=2)
+    assert "dcc centre delegations" in dcc.error("centre", "delegate", "H", "--to", "J", "--revoke", exit_code=2)
+    both = ("--revoke", "--until", "2999-12-31")
+    assert "exclude each other" in dcc("centre", "delegate", "H", "--to", "J", *both, exit_code=2).stderr
+
+
+def test_a_held_archive_is_told_by_the_session_and_shown_until_its_centre_delegates(dcc: Dcc) -> None:
+    """issue 24, item 1: an archive named for another centre than its source's."""
+    folder, planted = dcc.add_folder(), "add/J.2013-10-31.1.impc.zip"
+    folder.put(planted, specimens("J"))
+    report = dcc.json("crawl", exit_code=1)
+    assert [(one["zip"], one["kind"]) for one in report["problems"]] == [(planted, "held")]
+    assert report["zip_actions"] == [{"phase": "zip_name", "status": "done", "count": 1}]
+    (held,) = dcc.json("status")["held_archives"]
+    assert (held["zip"], held["owner"], held["hosts"]) == (planted, "J", ["H"])
+    for shown in (dcc("status").stdout, dcc("show", planted).stdout, dcc.error("retry", planted, exit_code=2)):
+        assert "dcc centre delegate J --to H" in shown
+    # It is told once; a session that has nothing else to tell is well.
+    assert dcc.json("crawl")["problems"] == []
+    dcc("centre", "delegate", "J", "--to", "H")
+    assert dcc.json("crawl")["zip_actions"] == [{"phase": "xsd", "status": "done", "count": 1}]
+    assert dcc.json("status")["held_archives"] == []

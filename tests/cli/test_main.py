@@ -81,6 +81,8 @@ def test_the_commands_are_those_of_the_issue() -> None:
         "add",
         "change",
         "deactivate",
+        "delegate",
+        "delegations",
         "list",
     ]
     assert [path[1] for path in ALL if path[0] == "source" and len(path) == 2] == [

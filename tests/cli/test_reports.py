@@ -35,6 +35,7 @@ def test_the_status_of_an_empty_tracker(dcc: Dcc) -> None:
         "sources": [],
         "session": {"active": None, "last": None},
         "held": [],
+        "held_archives": [],
         "findings": [],
     }
     assert "dcc source add" in dcc("status").stdout
@@ -46,7 +47,7 @@ def test_the_status_of_an_empty_tracker(dcc: Dcc) -> None:
 def test_the_status_counts_zip_actions_and_documents_and_tells_of_each_source(dcc: Dcc) -> None:
     crawled(dcc)
     status = dcc.json("status")
-    assert list(status) == ["zip_actions", "xml_files", "sources", "session", "held", "findings"]
+    assert list(status) == ["zip_actions", "xml_files", "sources", "session", "held", "held_archives", "findings"]
     assert status["zip_actions"] == [
         {"phase": "zip_name", "status": "failed", "count": 1},
         {"phase": "xsd", "status": "done", "count": 1},

@@ -14,6 +14,8 @@ from sqlalchemy import select
 from dcc_cli.demo import submissions
 from dcc_resources.errors import ConfigurationError, TransferFailedError
 from dcc_resources.file_sources.local import LocalConnection
+from dcc_resources.tracker import delegations
+from dcc_resources.tracker.database import writing
 from dcc_resources.tracker.models import BadCopy, Reopening
 from tests.databases import only_sqlite
 from tests.installations import MODIFIED, Folder, Installation, specimens
@@ -38,7 +40,9 @@ def publish(folder: Folder, content: bytes) -> None:
 
 @pytest.fixture
 def mirror(installation: Installation, folder: Folder) -> Folder:
-    """A folder of another centre, where the archives of H lie too."""
+    """A folder of another centre, to which H has delegated: copies there count also where they differ from its own."""
+    with writing(installation.tracker) as connection:
+        delegations.delegate(connection, "H", "J", recorded_by="wrangler")
     return installation.add_folder("J", "mirror")
 
 

@@ -10,7 +10,7 @@ from sqlalchemy import Engine, Row, select, update
 from dcc_resources.errors import ConfigurationError, NotFoundError
 from dcc_resources.naming import Action
 from dcc_resources.outcomes import ZipKey
-from dcc_resources.tracker import progress
+from dcc_resources.tracker import delegations, progress
 from dcc_resources.tracker.database import insert_rows, writing
 from dcc_resources.tracker.download_plan import (
     PlannedZip,
@@ -192,6 +192,8 @@ class TestWhatWaits:
         for year, month, day, inc, producer, name in reversed(names):
             zip_ = seed_zip(tracker, source, name, centre_id=producer)
             _update(tracker, ZipFile, zip_.zip_id, created=date(year, month, day), inc=inc)
+        with writing(tracker) as connection:
+            delegations.delegate(connection, "H", "J", recorded_by="wrangler")
         assert [plan.key.file_name for plan in _plans(tracker)] == [row[-1] for row in names]
 
     @only_sqlite
@@ -225,6 +227,9 @@ class TestWhatWaits:
         producer, host = seed_centre(tracker, "H", is_active=False), seed_centre(tracker, "J")
         source = seed_source(tracker, host)
         seed_zip(tracker, source, centre_id=producer)
+        assert _plans(tracker) == []
+        with writing(tracker) as connection:
+            delegations.delegate(connection, "H", "J", recorded_by="wrangler")
         assert _order(tracker) == [source]
 
     @only_sqlite

@@ -83,6 +83,7 @@ def test_the_command_ends_with_the_code_that_issue_2_promises_for_each_kind() ->
         errors.StagedDocumentLostError: 1,
         errors.CopyFailedError: 1,
         errors.BuiltOnError: 1,
+        errors.NotDelegatedError: 1,
         errors.ConfigurationError: 2,
         errors.SessionActiveError: 3,
         errors.SessionLostError: 3,

@@ -19,12 +19,21 @@ from dcc_resources.languages import Catalogue, load_catalogue
 from dcc_resources.languages.recorded import archives, documents, rules, sources
 from dcc_resources.languages.recorded.matching import LONGEST, Pattern, Patterns
 from dcc_resources.naming import Action, DocumentKind
-from dcc_resources.outcomes import UNCHECKED_MARK, WARNING_MARK
+from dcc_resources.outcomes import UNCHECKED_MARK, WARNING_MARK, ZipKey
 from dcc_resources.qc_database.rows import TooLong
-from dcc_resources.qc_database.upload_findings import FindingsKept, Judgement, UploadFinding, judge, late, too_long
+from dcc_resources.qc_database.upload_findings import (
+    FindingsKept,
+    Judgement,
+    UploadFinding,
+    judge,
+    late,
+    not_permitted,
+    too_long,
+)
 from dcc_resources.qc_database.versions import Version
 from dcc_resources.qc_database.vocabulary import EntityKind, Severity
 from dcc_resources.settings import Settings
+from dcc_resources.tracker.foreign_archives import held_message
 from tests.resources.integrity_cases import check
 from tests.resources.recorded_templates import sentences_of
 from tests.resources.test_documents_validation import FAULTS, HEAD, MINIMAL, SCHEMA_ERRORS, SCHEMAS, TAIL, procedure
@@ -127,6 +136,11 @@ def test_what_else_the_upload_finds_is_said_in_german() -> None:
         kept.add(UploadFinding("Q1", Severity.ERROR, "x"))
     assert_said(kept.all()[-1].message)
     assert_said(held_problem("add/H.zip", {"specimen": 600, "experiment": 1}).message)
+    others = [not_permitted(action, own, "H", 3) for action in Action for own in ("J", None)]
+    for finding in others:
+        assert_said(finding.message)
+    assert_said(held_problem("add/J.zip", {}, [others[0]]).message)
+    assert_said(held_message(ZipKey(Action.ADD, "J.zip"), "J", ("H", "Ics")))
     assert_said(problems_of([], 7, 0)[-1].message)
     for mark in (WARNING_MARK, UNCHECKED_MARK):
         assert_said(f"{mark}The incrementValue is empty. Say which increment the value is for.")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from pydantic import SecretStr
-from sqlalchemy import update
+from sqlalchemy import select, update
 
 from dcc_resources.errors import NotificationNotSentError
 from dcc_resources.notifications import telling
@@ -25,7 +25,8 @@ from dcc_resources.redaction import keep_secret
 from dcc_resources.sessions import open_session
 from dcc_resources.tracker import centres, registry
 from dcc_resources.tracker.database import writing
-from dcc_resources.tracker.models import SessionLock
+from dcc_resources.tracker.models import SessionLock, ZipAction
+from dcc_resources.tracker.owner_notices import NewNotice, Outcome, note
 from dcc_resources.tracker.sources import SourceState
 from tests.databases import only_sqlite
 from tests.installations import Folder, Installation, specimens
@@ -517,3 +518,46 @@ def test_doctor_finds_what_notifications_lack(installation: Installation, folder
     assert lacking["notifications by e-mail"][0] == "failed"
     assert lacking["notifications by webhook"] == ("warning", "What https://hooks.example:443 gets is not signed.")
     assert lacking["notifications sent"][1].startswith("2 could not be sent")
+
+
+def test_an_owner_is_told_once_of_what_others_do_in_its_name_or_try(
+    installation: Installation, folder: Folder, mail_server: Starter
+) -> None:
+    """issue 24, item 1: the owner of data is notified."""
+    server = mail_server()
+    told = notified(installation, server)
+    with writing(installation.tracker) as connection:
+        centres.change_centre(connection, "J", email="data@j.example", language="de")
+    folder.put("add/J.2013-10-31.1.impc.zip", specimens("J"))
+    told.run_session()
+    (letter,) = letters(server, "data@j.example")
+    assert "Archive anderer betreffen Daten des Zentrums J" in letter["Subject"]
+    assert "add/J.2013-10-31.1.impc.zip ist nach Ihrem Zentrum benannt" in text_of(letter)
+    told.run_session()
+    assert letters(server, "data@j.example") == []
+    with writing(installation.tracker) as connection:
+        za_id = connection.scalar(select(ZipAction.id)) or 0
+        document = "J.2013-10-31.1.specimen.impc.xml"
+        counts = {"specimen": 24, "experiment": 1}
+        new = [
+            NewNotice("H", za_id, outcome, number, document, counts, "someone")
+            for number, outcome in enumerate((Outcome.DONE, Outcome.CONFIRMED, Outcome.HELD, Outcome.REFUSED))
+        ]
+        note(connection, [*new, NewNotice("H", za_id, Outcome.WITHDRAWN), NewNotice("H", za_id, Outcome.DONE)])
+    planned, _ = plan(told.tracker, told.settings, centre="H")
+    assert [one.recipient for one in planned] == [CENTRE]
+    notify_due(told.tracker, told.settings)
+    (letter,) = letters(server, CENTRE)
+    said = text_of(letter)
+    for sentence in (
+        f"Centre J changed data of your centre, which has delegated to it: 24 animals and 1 experiment by {document} "
+        "in add/J.2013-10-31.1.impc.zip.",
+        "Centre J added data of your centre, and the Data Coordination Centre confirmed that: 24 animals",
+        "Centre J wants to change data of your centre: 24 animals",
+        "Centre J tried to change data of your centre: 24 animals",
+        "add/J.2013-10-31.1.impc.zip of centre J, which has data of your centre, was withdrawn.",
+        "add/J.2013-10-31.1.impc.zip is taken from the server of another centre",
+    ):
+        assert sentence in said
+    notify_due(told.tracker, told.settings)
+    assert letters(server, CENTRE) == []

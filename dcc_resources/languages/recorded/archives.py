@@ -144,7 +144,13 @@ SENTENCES: Final = (
     mark("The archive in staging was damaged, perhaps not when it arrived."),
     mark("The document {document} is not in staging any more as it was extracted."),
     mark("It would change or delete so much that it has to be confirmed."),
+    mark("It would change much, or has data of another centre, so that it has to be confirmed."),
     mark("A document that would change much waits to be confirmed."),
+    mark("A document that would change much, or has data of another centre, waits to be confirmed."),
+    mark(
+        "{archive} is named for centre {owner} and lies on a source of {hosts}. It is not taken until a source of "
+        "{same_owner} lists the same archive, or {next_owner} delegates: {command}"
+    ),
     mark("Processing was asked for again."),
     mark("The download failed in an earlier session."),
     mark("The file name conforms: its centre or the naming convention has been registered since."),

@@ -201,6 +201,23 @@ SENTENCES: Final = (
         "It would replace or remove {entities}, and waits to be confirmed. See what it would change: dcc data plan "
         "{archive}. Then: dcc data confirm {same_archive} --reason ..., or leave it."
     ),
+    mark(
+        "The centreID is {owner}, and the archive is of centre {centre}. Nothing of the document was edited: for that "
+        "{same_owner} has to delegate: {command}"
+    ),
+    mark(
+        "The centreID is {owner}, and the archive is of centre {centre}. Nothing of the document was deleted: for that "
+        "{same_owner} has to delegate: {command}"
+    ),
+    mark(
+        "The centreID is {owner}, and the archive is of centre {centre}. The document waits until somebody confirms "
+        "it, or {same_owner} delegates: {command}"
+    ),
+    mark(
+        "The centreID is {owner}, and the archive is of centre {centre}. The document waits until somebody confirms "
+        "it, or {same_owner} delegates: {command}. See what it would change: dcc data plan {archive}. Then: dcc data "
+        "confirm {same_archive} --reason ..., or leave it."
+    ),
     mark("Warning: {problem}"),
     mark("Not checked: {problem}"),
 )

@@ -15,7 +15,7 @@ from sqlalchemy.dialects import mysql
 from dcc_resources.databases.migrations.making import columns_of, make_missing
 
 revision = "0006"
-down_revision = "0004"
+down_revision = "0005"
 branch_labels = None
 depends_on = None
 

@@ -1,0 +1,172 @@
+"""Archives on the file source of another centre than that of their name: which may be taken, and which are held.
+
+Such an archive is taken when a source of its own centre lists the same one, or when its centre has delegated to that
+of the source. Any other is held: it waits, it is not downloaded, and every session decides anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, Connection, and_, exists, func, or_, select
+from sqlalchemy.orm import aliased
+
+from dcc_resources.outcomes import ZipKey
+from dcc_resources.tracker.delegations import in_force
+from dcc_resources.tracker.models import (
+    Centre,
+    Delegation,
+    FileSource,
+    FileSourceHasZip,
+    ZipAction,
+    ZipFile,
+)
+from dcc_resources.tracker.owner_notices import NewNotice, Outcome, note
+from dcc_resources.tracker.reference import ACTIONS_BY_ID
+from dcc_resources.tracker.states import WAITING
+
+_SAME_TIME_SECONDS: Final = 60
+"""How far the times of two copies may be apart: many servers tell minutes only."""
+
+_OwnHosting = aliased(FileSourceHasZip)
+_OwnSource = aliased(FileSource)
+_Host = aliased(Centre)
+
+
+@dataclass(frozen=True, slots=True)
+class HeldArchive:
+    """A zip action that is held; `owner` is the centre of its name, `hosts` those on whose sources it lies."""
+
+    za_id: int
+    key: ZipKey
+    owner: str
+    hosts: tuple[str, ...]
+
+    @property
+    def message(self) -> str:
+        """What to say of it."""
+        return held_message(self.key, self.owner, self.hosts)
+
+
+def held_message(key: ZipKey, owner: str, hosts: Sequence[str]) -> str:
+    """What to say of an archive that is held."""
+    where = ", ".join(hosts)
+    return (
+        f"{key} is named for centre {owner} and lies on a source of {where}. It is not taken until a source of {owner} "
+        f"lists the same archive, or {owner} delegates: dcc centre delegate {owner} --to {hosts[0]}"
+    )
+
+
+def may_be_taken() -> ColumnElement[bool]:
+    """Whether an archive may be taken from a hosting, of a query with `zip_file`, the hosting and its file source.
+
+    One of a centre that is not registered any more has no own source: what is in it is judged by document.
+    """
+    differ = func.abs(_OwnHosting.modified - FileSourceHasZip.modified) > _SAME_TIME_SECONDS
+    same_time = or_(_OwnHosting.modified.is_(None), FileSourceHasZip.modified.is_(None), ~differ)
+    same_size = or_(
+        _OwnHosting.size_bytes.is_(None),
+        FileSourceHasZip.size_bytes.is_(None),
+        _OwnHosting.size_bytes == FileSourceHasZip.size_bytes,
+    )
+    listed = (
+        exists(select(_OwnHosting.id).join(_OwnSource, _OwnSource.id == _OwnHosting.file_source_id))
+        .where(
+            _OwnHosting.za_id == FileSourceHasZip.za_id,
+            _OwnHosting.gone_since.is_(None),
+            _OwnSource.centre_id == ZipFile.centre_id,
+            same_size,
+            same_time,
+        )
+        .correlate(FileSourceHasZip, ZipFile)
+    )
+    return or_(FileSource.centre_id == ZipFile.centre_id, ZipFile.centre_id.is_(None), listed, is_delegated())
+
+
+def is_delegated() -> ColumnElement[bool]:
+    """Whether the centre of an archive has delegated to that of a source that hosts it; as of `may_be_taken`."""
+    return (
+        exists(select(Delegation.id))
+        .where(Delegation.owner_id == ZipFile.centre_id, Delegation.delegate_id == FileSource.centre_id, in_force())
+        .correlate(FileSource, ZipFile)
+    )
+
+
+def held_archives(
+    connection: Connection, za_ids: Sequence[int] | None = None, *, source_id: int | None = None
+) -> list[HeldArchive]:
+    """The zip actions that wait and are held, oldest first, in one statement.
+
+    Of `za_ids` only, or of those that a file source hosts, if given.
+    """
+    query = (
+        select(ZipAction.id, ZipAction.todo_id, ZipFile.file_name, Centre.short_name, _Host.short_name, may_be_taken())
+        .select_from(ZipAction)
+        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+        .outerjoin(Centre, Centre.id == ZipFile.centre_id)
+        .join(FileSourceHasZip, FileSourceHasZip.za_id == ZipAction.id)
+        .join(FileSource, FileSource.id == FileSourceHasZip.file_source_id)
+        .join(_Host, _Host.id == FileSource.centre_id)
+        .where(
+            and_(ZipAction.phase_id == int(WAITING.phase), ZipAction.status_id == int(WAITING.status)),
+            FileSourceHasZip.gone_since.is_(None),
+        )
+        .order_by(ZipFile.created, ZipFile.inc, ZipAction.id, FileSource.id)
+    )
+    if za_ids is not None:
+        query = query.where(ZipAction.id.in_(za_ids))
+    if source_id is not None:
+        own = select(_OwnHosting.za_id).where(_OwnHosting.file_source_id == source_id, _OwnHosting.gone_since.is_(None))
+        query = query.where(ZipAction.id.in_(own))
+    return held_of(ZipAndHost(*row) for row in connection.execute(query))
+
+
+@dataclass(frozen=True, slots=True)
+class ZipAndHost:
+    """A zip action with a source that hosts it, whether it may be taken from there, and whether by a delegation."""
+
+    za_id: int
+    todo_id: int
+    file_name: str
+    owner: str | None
+    host: str
+    may_be_taken: Any
+    is_delegated: Any = False
+
+
+def held_of(rows: Iterable[ZipAndHost]) -> list[HeldArchive]:
+    """The zip actions among these that may be taken from none of their sources, in the order of the rows."""
+    found: dict[int, list[ZipAndHost]] = {}
+    for row in rows:
+        found.setdefault(row.za_id, []).append(row)
+    return [
+        HeldArchive(
+            za_id,
+            ZipKey(ACTIONS_BY_ID[some[0].todo_id], some[0].file_name),
+            some[0].owner or "",
+            tuple(dict.fromkeys(row.host for row in some)),
+        )
+        for za_id, some in found.items()
+        if not any(row.may_be_taken for row in some)
+    ]
+
+
+def delegated_of(rows: Iterable[ZipAndHost]) -> list[NewNotice]:
+    """What owners are told of archives among these that no source of their own lists, and that they let others host."""
+    found: dict[int, list[ZipAndHost]] = {}
+    for row in rows:
+        found.setdefault(row.za_id, []).append(row)
+    return [
+        NewNotice(owner, za_id, Outcome.DONE)
+        for za_id, some in found.items()
+        if (owner := some[0].owner) and any(row.is_delegated for row in some) and all(row.host != owner for row in some)
+    ]
+
+
+def note_held(connection: Connection, held: Sequence[HeldArchive]) -> list[HeldArchive]:
+    """Note for the owners of archives that these are held; those of which that was not noted before."""
+    notices = [NewNotice(one.owner, one.za_id, Outcome.HELD) for one in held]
+    new = {notice.za_id for notice in note(connection, notices)}
+    return [one for one in held if one.za_id in new]
