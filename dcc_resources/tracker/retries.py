@@ -87,6 +87,8 @@ def not_hosted(connection: Connection, key: ZipKey) -> NotFoundError:
         select(
             FileSource.id,
             FileSourceHasZip.gone_since,
+            FileSourceHasZip.missed_since,
+            FileSourceHasZip.uploading_since,
             ResourceStateRow.short_name.label("state"),
             Centre.short_name.label("centre"),
             Centre.is_active,
@@ -122,7 +124,15 @@ def _id_of(connection: Connection, key: ZipKey) -> int:
     return za_id
 
 
-def _why_not(source_id: int, gone_since: datetime | None, state: str, centre: str, is_active: bool) -> str:
+def _why_not(
+    source_id: int,
+    gone_since: datetime | None,
+    missed_since: datetime | None,
+    uploading_since: datetime | None,
+    state: str,
+    centre: str,
+    is_active: bool,
+) -> str:
     if state == SourceState.REMOVED:
         return f"file source {source_id} is removed"
     if not is_active:
@@ -131,4 +141,8 @@ def _why_not(source_id: int, gone_since: datetime | None, state: str, centre: st
         return f"file source {source_id} is in the state {state} (`dcc source set-state {source_id} available`)"
     if gone_since is not None:
         return f"file source {source_id} does not list it any more"
+    if missed_since is not None:
+        return f"file source {source_id} did not list it the last time"
+    if uploading_since is not None:
+        return f"it is still being uploaded to file source {source_id}"
     return f"file source {source_id} could not be listed in this session"

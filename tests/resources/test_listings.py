@@ -36,6 +36,7 @@ from tests.sent_statements import sent_statements
 NAME = "H.2013-10-31.1.impc.zip"
 KEY = ZipKey(Action.ADD, NAME)
 FILE = ListedFile(NAME, 100, 1_400_000_000)
+OTHER = ListedFile("H.2013-10-31.2.impc.zip", 100, 1_400_000_000)
 
 
 class Shelf:
@@ -81,8 +82,7 @@ class Shelf:
         return [State(Phase(row.phase_id), Status(row.status_id)) for row in self.rows(ZipAction)]
 
     def hosting(self) -> Row[tuple[object, ...]]:
-        (row,) = self.rows(FileSourceHasZip)
-        return row
+        return self.rows(FileSourceHasZip)[0]
 
 
 @pytest.fixture
@@ -245,7 +245,7 @@ class TestRefusedNames:
         shelf.add(file)
         centre = seed_centre(shelf.tracker, "J")
         found = shelf.record(ActionListing(Action.ADD), ActionListing(Action.EDIT, zips=(file,)))
-        assert (found.gone, found.new_zips) == (1, [ZipKey(Action.EDIT, file.name)])
+        assert found.new_zips == [ZipKey(Action.EDIT, file.name)]
         assert shelf.states() == [State(Phase.ZIP_NAME, Status.FAILED), WAITING]
         (archive,) = shelf.rows(ZipFile)
         assert (archive.centre_id, archive.created, archive.inc) == (centre, date(2013, 10, 31), 7)
@@ -334,37 +334,37 @@ class TestGone:
     """existing_system_defects row 38: files removed from a source stayed hosted for ever."""
 
     def test_an_archive_that_went_is_gone_once_and_back_when_it_is_listed_again(self, shelf: Shelf) -> None:
-        shelf.add(FILE)
-        assert shelf.add().gone == 1
+        shelf.add(FILE, OTHER)
+        assert shelf.add(OTHER).gone == 1
         since = shelf.hosting().gone_since
         assert since is not None
-        assert shelf.add().gone == 0
+        assert shelf.add(OTHER).gone == 0
         assert shelf.hosting().gone_since == since
-        found = shelf.add(FILE)
-        assert (found.known, found.new_zips, found.changed) == (1, [], 0)
+        found = shelf.add(FILE, OTHER)
+        assert (found.known, found.new_zips, found.changed) == (2, [], 0)
         assert shelf.hosting().gone_since is None
-        assert shelf.states() == [WAITING]
+        assert shelf.states() == [WAITING, WAITING]
 
     @only_sqlite
     def test_an_archive_that_comes_back_different_is_reported(self, shelf: Shelf) -> None:
-        shelf.add(FILE)
-        shelf.add()
-        assert shelf.add(ListedFile(NAME, 5, 5)).changed == 1
+        shelf.add(FILE, OTHER)
+        shelf.add(OTHER)
+        assert shelf.add(ListedFile(NAME, 5, 5), OTHER).changed == 1
         assert shelf.hosting().gone_since is None
 
     @only_sqlite
     def test_a_directory_that_was_not_listed_says_nothing_of_its_archives(self, shelf: Shelf) -> None:
-        shelf.record(ActionListing(Action.ADD, zips=(FILE,)), ActionListing(Action.EDIT, zips=(FILE,)))
-        found = shelf.record(ActionListing(Action.EDIT))
+        shelf.record(ActionListing(Action.ADD, zips=(FILE,)), ActionListing(Action.EDIT, zips=(FILE, OTHER)))
+        found = shelf.record(ActionListing(Action.EDIT, zips=(OTHER,)))
         assert found.gone == 1
-        assert [row.gone_since is None for row in shelf.rows(FileSourceHasZip)] == [True, False]
+        assert [row.gone_since is None for row in shelf.rows(FileSourceHasZip)] == [True, False, True]
 
     @only_sqlite
     def test_what_one_source_lost_another_still_hosts(self, shelf: Shelf) -> None:
-        shelf.add(FILE)
+        shelf.add(FILE, OTHER)
         shelf.add(FILE, source=shelf.two)
-        shelf.add()
-        assert [row.gone_since is None for row in shelf.rows(FileSourceHasZip)] == [False, True]
+        shelf.add(OTHER)
+        assert [row.gone_since is None for row in shelf.rows(FileSourceHasZip)] == [False, True, True]
 
 
 MANY = 100_000
@@ -397,9 +397,11 @@ def test_the_number_of_statements_grows_with_what_is_new_in_steps_only(shelf: Sh
         shelf.add(*files(1, 400))
     with sent_statements(shelf.tracker) as nothing_new:
         shelf.add(*files(1, 400))
+    with sent_statements(shelf.tracker) as all_missed:
+        assert shelf.add().gone == 0
     with sent_statements(shelf.tracker) as all_gone:
         assert shelf.add().gone == 400
     with sent_statements(shelf.tracker) as all_back:
         shelf.add(*files(1, 400))
-    for sent in (first, nothing_new, all_gone, all_back):
+    for sent in (first, nothing_new, all_missed, all_gone, all_back):
         assert len(sent) < 25, sent
