@@ -200,6 +200,17 @@ class TestChangedWhileFetched:
         assert quick.run_session().zips[KEY].succeeded
 
     @only_sqlite
+    def test_a_retry_that_meets_a_growing_archive_keeps_what_it_was(self, quick: Installation, folder: Folder) -> None:
+        folder.put(KEY, broken_document(b""))
+        quick.run_session()
+        assert quick.states() == {KEY: "xsd failed"}
+        (quick.settings.staging_directory / KEY).unlink()
+        folder.put(KEY, specimens(mice=3), 1_400_000_060)
+        assert quick.process_again(KEY).zips == {}
+        assert quick.states() == {KEY: "xsd failed"}
+        assert quick.run_session().zips[KEY].succeeded
+
+    @only_sqlite
     def test_a_server_that_sends_less_than_it_lists_fails_it(
         self, quick: Installation, folder: Folder, monkeypatch: pytest.MonkeyPatch
     ) -> None:
