@@ -51,7 +51,7 @@ class Shelf:
             row = {"start_time": now, "status": -1, "created": now}
             (self.session,) = insert_rows(connection, CrawlingSession, [row])
 
-    def record(self, *listings: ActionListing, source: int | None = None) -> RecordedListing:
+    def record(self, *listings: ActionListing, source: int | None = None, quiet_seconds: float = 0) -> RecordedListing:
         with self.tracker.connect() as connection:
             centres = {name: number for number, name in connection.execute(select(Centre.id, Centre.short_name))}
         number = self.one if source is None else source
@@ -59,7 +59,7 @@ class Shelf:
         return run_writing(
             self.tracker,
             lambda connection: ListingRecorder(
-                connection, self.session, self.settings.naming, centres, utc_now()
+                connection, self.session, self.settings.naming, centres, utc_now(), quiet_seconds=quiet_seconds
             ).record(address, listings),
             patience_seconds=5,
         )
@@ -365,6 +365,63 @@ class TestGone:
         shelf.add(FILE, source=shelf.two)
         shelf.add(OTHER)
         assert [row.gone_since is None for row in shelf.rows(FileSourceHasZip)] == [False, True, True]
+
+
+class TestYoung:
+    """Which archives are to be looked at once more: by the time that the source tells, if it can be right."""
+
+    @only_sqlite
+    @pytest.mark.parametrize(
+        ("age", "quiet", "unsettled"),
+        [
+            (0, 5, True),
+            (4, 5, True),
+            (60, 5, False),
+            (60, 120, True),
+            (-3_600, 5, True),
+            (None, 5, True),
+            (0, 0, False),
+            (None, 0, False),
+        ],
+        ids=str,
+    )
+    def test_a_new_archive_is_young_by_its_time_or_where_that_tells_nothing(
+        self, shelf: Shelf, age: int | None, quiet: int, unsettled: bool
+    ) -> None:
+        file = ListedFile(NAME, 100, None if age is None else int(time.time()) - age)
+        found = shelf.record(ActionListing(Action.ADD, zips=(file,)), quiet_seconds=quiet)
+        assert list(found.unsettled) == [KEY] * unsettled
+        assert (shelf.hosting().uploading_since is not None) == unsettled
+
+    @only_sqlite
+    @pytest.mark.parametrize(("age", "unsettled"), [(0, True), (-3_600, False), (None, False)])
+    def test_one_that_is_listed_as_before_is_young_by_its_time_alone(
+        self, shelf: Shelf, age: int | None, unsettled: bool
+    ) -> None:
+        listing = ActionListing(
+            Action.ADD, zips=(ListedFile(NAME, 100, None if age is None else int(time.time()) - age),)
+        )
+        shelf.record(listing, quiet_seconds=5)
+        found = shelf.record(listing, quiet_seconds=5)
+        assert list(found.unsettled) == [KEY] * unsettled
+        assert (shelf.hosting().uploading_since is not None) == unsettled
+
+    @only_sqlite
+    @pytest.mark.parametrize(
+        "state", [State(Phase.QC, Status.DONE), State(Phase.UNZIP, Status.FAILED), State(Phase.ZIP_NAME, Status.FAILED)]
+    )
+    def test_what_is_not_to_be_fetched_is_not_looked_at_again(self, shelf: Shelf, state: State) -> None:
+        listing = ActionListing(Action.ADD, zips=(ListedFile(NAME, 100, int(time.time())),))
+        shelf.record(listing)
+        shelf.set_state(state)
+        if state.phase is Phase.ZIP_NAME:
+            listing = ActionListing(Action.ADD, zips=(ListedFile("x.zip", 100, int(time.time())),))
+        assert shelf.record(listing, quiet_seconds=5).unsettled == {}
+
+    @only_sqlite
+    def test_a_source_that_tells_neither_size_nor_time_is_taken_at_its_word(self, shelf: Shelf) -> None:
+        listing = ActionListing(Action.ADD, zips=(ListedFile(NAME, None, None),))
+        assert shelf.record(listing, quiet_seconds=5).unsettled == {}
 
 
 MANY = 100_000
