@@ -247,24 +247,25 @@ class ListingRecorder:
             for file in listing.zips
         }
         found: list[Finding] = []
+        settled: list[int] = []
         rows: list[dict[str, object]] = []
         sizes: list[dict[str, object]] = []
         for key, (hosting_id, za_id, zip_id) in self._hostings(address, first).items():
             before, now = first[key], second.get(key)
-            same = now is not None and (now.size_bytes, now.modified) == (before.size_bytes, before.modified)
+            if now is not None and (now.size_bytes, now.modified) == (before.size_bytes, before.modified):
+                settled.append(hosting_id)
+                continue
             if now is not None:
-                rows.append(_hosting_values(hosting_id, now) | {"uploading": None if same else self.now})
-            if now is not None and now.size_bytes != before.size_bytes:
+                rows.append(_hosting_values(hosting_id, now) | {"uploading": self.now})
                 sizes.append({"zip": zip_id, "size": now.size_bytes})
-            if not same:
-                found.append(
-                    Finding(
-                        UPLOADING, key, za_id, uploading_message(address, key, before, now, looked=listings is not None)
-                    )
-                )
+            message = uploading_message(address, key, before, now, looked=listings is not None)
+            found.append(Finding(UPLOADING, key, za_id, message))
+        for ids in _chunks(settled):
+            self.connection.execute(
+                update(FileSourceHasZip).where(FileSourceHasZip.id.in_(ids)).values(uploading_since=None)
+            )
         if rows:
             self.connection.execute(_UPDATE_HOSTING, rows)
-        if sizes:
             self.connection.execute(_UPDATE_SIZE, sizes)
         self._write_findings(address, found)
         return found
