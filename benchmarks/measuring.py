@@ -181,13 +181,13 @@ def timed(
 
 
 def clean_environment(**variables: str) -> dict[str, str]:
-    """This process's environment without settings of the platform, and with `variables`.
+    """This process's environment without settings of the platform, but for no quiet period, and with `variables`.
 
     What runs in it may keep the bytecode of its modules, as an installed platform does: pip compiles what it installs.
     """
     unwanted = ("DCC_", "DAGSTER_", "PYTHONDONTWRITEBYTECODE")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(unwanted)}
-    return {**kept, **variables}
+    return {**kept, "DCC_QUIET_SECONDS": "0", **variables}
 
 
 def peak_megabytes(process: subprocess.Popen[bytes]) -> list[float]:

@@ -105,9 +105,9 @@ def _counts(crawl: SourceCrawl) -> Metadata:
         counts["refused archives"] = table(("archive", "reason"), refused)
     if crawl.ignored_examples:
         counts["left aside"] = table(("entry", "reason"), crawl.ignored_examples)
-    if crawl.findings:
+    if noticed := (*crawl.findings, *crawl.notes):
         # Not as Markdown, in which a file name could be a link or a picture.
-        counts["findings"] = table(("finding",), [(str(finding),) for finding in crawl.findings])
+        counts["findings"] = table(("finding",), [(str(finding),) for finding in noticed])
     return counts
 
 

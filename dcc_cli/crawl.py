@@ -88,8 +88,9 @@ def crawl(
                    "measurements"}
       contexts     how the data contexts changed: {"added", "changed", "removed"}
       notes        what nobody has to mend: a list of {"zip", "document", "kind", "message"},
-                   of kind `late` (a document that came after newer ones) or `healed` (findings
-                   of earlier sessions hold no more)
+                   of kind `late` (a document that came after newer ones), `healed` (findings
+                   of earlier sessions hold no more) or `listing` (an archive is being uploaded,
+                   is taken anew, or is gone), null where it has none
       problems     a list of {"source", "zip", "document", "phase", "kind", "message", "line",
                    "column", "errors"}, null where it has none; of a document the first error,
                    `errors` says how many there are; of kind `held` what waits to be confirmed,

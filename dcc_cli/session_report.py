@@ -73,6 +73,9 @@ class SessionReport:
         self.problems.extend(
             _problem(Problem("finding", message), source=crawl.source_id) for message in crawl.findings
         )
+        self.notes.extend(
+            {"zip": None, "document": None, "kind": "listing", "message": message} for message in crawl.notes
+        )
 
     def add_zip(self, outcome: ZipOutcome) -> None:
         """Take in what became of one zip action."""
@@ -273,7 +276,7 @@ def crawl_lines(crawl: SourceCrawl) -> Iterator[str]:
         yield f"        {printable(crawl.error.message)}"
     for key, reason in crawl.refused_zips:
         yield f"        {printable(key)}: zip_name failed: {printable(reason)}"
-    for finding in crawl.findings:
+    for finding in (*crawl.findings, *crawl.notes):
         yield f"        {printable(finding)}"
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from dcc_resources.outcomes import Problem
-    from dcc_resources.tracker.stories import DocumentStory, DownloadStory, Reason, ReopeningStory, ZipStory
+    from dcc_resources.tracker.stories import DocumentStory, DownloadStory, Host, Reason, ReopeningStory, ZipStory
 
 _ERRORS_SHOWN = 10
 
@@ -39,7 +39,8 @@ def show(zip_action: str, all_errors: bool, as_json: bool) -> None:
     "status", "sources", "size_bytes") and
       md5, created, inc  of the archive; the latter two as its name tells
       hosts       a list of {"source", "label", "size_bytes", "modified", "has_md5", "retries",
-                  "gone_since"}
+                  "gone_since", "missed_since" (the next crawl decides whether it is gone),
+                  "uploading_since"}
       downloads   each attempt, oldest first: {"id", "source", "label", "requested", "received",
                   "bytes", "phase", "status", "reasons", "documents"}
       documents   those of the latest download: {"file_name", "phase", "status", "size_bytes", "md5",
@@ -115,9 +116,20 @@ def _print_reasons(reasons: Iterable[Reason], indent: str) -> None:
 def _print_hosts(story: ZipStory) -> None:
     click.echo("\nHosted by" if story.hosts else "\nHosted by no file source.")
     for host in story.hosts:
-        gone = f", not there any more since {printable(host.gone_since)}" if host.gone_since else ""
+        gone = _standing(host)
         retries = f", tried again {count_of(host.retries, 'time')}" if host.retries else ""
         click.echo(f"  {printable(host.label)}: {byte_size(host.size_bytes)}{retries}{gone}")
+
+
+def _standing(host: Host) -> str:
+    """Why a file source does not deliver the archive at present; empty if it does."""
+    if host.gone_since:
+        return f", not there any more since {printable(host.gone_since)}"
+    if host.missed_since:
+        return f", not listed since {printable(host.missed_since)}: the next crawl decides whether it is gone"
+    if host.uploading_since:
+        return f", being uploaded since {printable(host.uploading_since)}: a later session takes it"
+    return ""
 
 
 def _print_downloads(downloads: Sequence[DownloadStory]) -> None:

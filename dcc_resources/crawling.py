@@ -11,23 +11,23 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from sqlalchemy import Connection, Engine, select
 
-from dcc_resources.errors import InternalFaultError, SourceError, SourceTimeoutError
-from dcc_resources.file_sources.base import ActionListing, SourceAddress
+from dcc_resources.errors import InternalFaultError, ListingShrunkError, SourceError, SourceTimeoutError
+from dcc_resources.file_sources.base import ActionListing, ListedFile, SourceAddress
 from dcc_resources.file_sources.connect import connect
 from dcc_resources.log_context import in_log_context, logging_about, progress_log
 from dcc_resources.naming import Action
-from dcc_resources.outcomes import Problem, SourceCrawl, source_partition
+from dcc_resources.outcomes import Problem, SourceCrawl, ZipKey, source_partition
 from dcc_resources.sessions import Session
 from dcc_resources.settings import Settings
 from dcc_resources.tracker.database import exception_id, insert_rows, run_reading
-from dcc_resources.tracker.listings import ListingRecorder, RecordedListing
+from dcc_resources.tracker.listings import NOBODY_ACTS, Finding, ListingRecorder, RecordedListing
 from dcc_resources.tracker.models import Centre, SourceCrawlRow, utc_now
 from dcc_resources.tracker.reference import Phase
 from dcc_resources.tracker.sources import load_addresses
@@ -41,12 +41,17 @@ _IGNORED_SHOWN = 20
 
 @dataclass
 class SourceListing:
-    """What one file source showed: the directories that could be listed, and the first error."""
+    """What one file source showed: the directories that could be listed, and the first error.
+
+    `began` is by the clock, in seconds since 1970; `ended` by `time.monotonic`.
+    """
 
     address: SourceAddress
     listings: list[ActionListing] = field(default_factory=list)
     error: SourceError | InternalFaultError | None = None
     seconds: float = 0.0
+    began: float = field(default_factory=time.time)
+    ended: float = field(default_factory=time.monotonic)
 
     @property
     def ignored(self) -> int:
@@ -69,20 +74,23 @@ class SourceListing:
         return PARTIAL if self.listings else FAILED
 
 
-def list_source(address: SourceAddress, settings: Settings) -> SourceListing:
-    """List the three action directories of a file source. Never raises SourceError: it is in the result."""
+def list_source(
+    address: SourceAddress, settings: Settings, actions: Collection[Action] = tuple(Action)
+) -> SourceListing:
+    """List the three action directories of a file source, or some. Never raises SourceError: it is in the result."""
     result = SourceListing(address)
     began = time.monotonic()
     try:
         with connect(address, settings) as connection:
-            for action in Action:
+            for action in actions:
                 try:
                     result.listings.append(connection.list_action(action))
                 except SourceError as error:
                     result.error = result.error or error
     except SourceError as error:
         result.error = result.error or error
-    result.seconds = time.monotonic() - began
+    result.ended = time.monotonic()
+    result.seconds = result.ended - began
     return result
 
 
@@ -100,26 +108,70 @@ def crawl_file_sources(
         patience_seconds=settings.database_retry,
     )
     tasks = {address.id: session.start_task(Phase.ZIP_NAME, f"Crawl of {address.label}") for address in addresses}
+
+    def ended(crawl: SourceCrawl) -> SourceCrawl:
+        session.finish_task(tasks[crawl.source_id], failed=crawl.outcome != OK)
+        return crawl
+
+    unsettled: dict[int, tuple[SourceListing, SourceCrawl, Mapping[ZipKey, ListedFile]]] = {}
     for listing in _list_in_parallel(addresses, settings):
         session.check()
         with _logging_about(listing.address):
-            crawl = _record(settings, session, listing)
-        session.finish_task(tasks[listing.address.id], failed=crawl.outcome != OK)
-        yield crawl
+            crawl, young = _record(settings, session, listing)
+        if young:
+            unsettled[crawl.source_id] = listing, crawl, young
+        else:
+            yield ended(crawl)
+    looks = [LookAgain(listing.address, listing.ended, young) for listing, _, young in unsettled.values()]
+    for second in look_again(looks, settings, session):
+        _, crawl, young = unsettled[second.address.id]
+        with _logging_about(second.address):
+            found = settle(settings, session, second, young)
+        yield ended(replace(crawl, notes=(*crawl.notes, *(finding.message for finding in found))))
+
+
+@dataclass(frozen=True, slots=True)
+class LookAgain:
+    """A file source to be looked at once more, for the sake of some archives; `ended`: when it was last (monotonic)."""
+
+    address: SourceAddress
+    ended: float
+    archives: Collection[ZipKey]
+
+
+def look_again(looks: Collection[LookAgain], settings: Settings, session: Session) -> Iterator[SourceListing]:
+    """List the directories of some archives again, once each source has been left alone for the quiet period."""
+    by_source = {look.address.id: look for look in looks}
+
+    def listed(address: SourceAddress, settings: Settings) -> SourceListing:
+        look = by_source[address.id]
+        time.sleep(max(look.ended + settings.quiet_seconds - time.monotonic(), 0))
+        return list_source(address, settings, sorted({key.action for key in look.archives}))
+
+    if by_source:
+        addresses = [look.address for look in looks]
+        for listing in _list_in_parallel(addresses, settings, listed, wait=settings.quiet_seconds):
+            session.check()
+            yield listing
 
 
 def _logging_about(address: SourceAddress) -> AbstractContextManager[None]:
     return logging_about(source=address.id, centre=address.centre, phase=Phase.ZIP_NAME.short_name)
 
 
-def _list_in_parallel(addresses: Sequence[SourceAddress], settings: Settings) -> Iterator[SourceListing]:
-    """Yield each source's listing as it is complete; one that outstays every time limit is given up."""
+def _list_in_parallel(
+    addresses: Sequence[SourceAddress],
+    settings: Settings,
+    look: Callable[[SourceAddress, Settings], SourceListing] = list_source,
+    wait: float = 0,
+) -> Iterator[SourceListing]:
+    """Yield each source's listing as it is complete; one that outstays every time limit, after `wait`, is given up."""
     results: queue.SimpleQueue[SourceListing] = queue.SimpleQueue()
 
     def work(address: SourceAddress) -> None:
         try:
             with _logging_about(address):
-                listing = list_source(address, settings)
+                listing = look(address, settings)
         except Exception as error:  # whatever a server provoked, it must not cost the other sources their crawl
             with _logging_about(address):
                 log.exception("%s met a fault of the platform", address.label)
@@ -134,7 +186,7 @@ def _list_in_parallel(addresses: Sequence[SourceAddress], settings: Settings) ->
         threading.Thread(target=in_log_context(work), args=(address,), name=f"crawl {address.id}", daemon=True).start()
     waiting = {address.id: address for address in addresses}
     limit = settings.connect_timeout + settings.login_timeout + len(Action) * settings.list_timeout + 30
-    deadline = time.monotonic() + limit
+    deadline = time.monotonic() + wait + limit
     while waiting:
         try:
             result = results.get(timeout=max(deadline - time.monotonic(), 0))
@@ -150,16 +202,19 @@ def _list_in_parallel(addresses: Sequence[SourceAddress], settings: Settings) ->
             yield result
 
 
-def _record(settings: Settings, session: Session, listing: SourceListing) -> SourceCrawl:
-    address, error = listing.address, listing.error
+def _record(
+    settings: Settings, session: Session, listing: SourceListing
+) -> tuple[SourceCrawl, Mapping[ZipKey, ListedFile]]:
+    """Record a listing; what it came to, and which archives are to be looked at once more."""
+    address = listing.address
+    result, outcome, error = session.write(lambda connection: _write(connection, settings, session, listing))
     problem = None if error is None else Problem(error.short_name(), str(error))
     if error is not None:
         log.warning("%s", error)
-    result = session.write(lambda connection: _write(connection, settings, session, listing, problem))
     progress.info(
         "%s: crawl %s after %.1f s: %d archives listed, %d new, %d changed, %d refused, %d gone",
         address.label,
-        listing.outcome,
+        outcome,
         listing.seconds,
         result.listed,
         len(result.new_zips),
@@ -167,12 +222,12 @@ def _record(settings: Settings, session: Session, listing: SourceListing) -> Sou
         len(result.refused_zips),
         result.gone,
     )
-    return SourceCrawl(
+    crawl = SourceCrawl(
         source_id=address.id,
         partition=source_partition(address.centre, address.id),
         label=address.label,
         centre=address.centre,
-        outcome=listing.outcome,
+        outcome=outcome,
         error=problem,
         listed=result.listed,
         new=len(result.new_zips),
@@ -187,26 +242,62 @@ def _record(settings: Settings, session: Session, listing: SourceListing) -> Sou
         refused_zips=tuple(result.refused_zips),
         accepted_zips=tuple(result.accepted_zips),
         ignored_examples=listing.ignored_examples,
-        findings=tuple(finding.message for finding in result.findings),
+        findings=tuple(finding.message for finding in result.findings if finding.kind not in NOBODY_ACTS),
+        notes=tuple(finding.message for finding in result.findings if finding.kind in NOBODY_ACTS),
+    )
+    return crawl, result.unsettled
+
+
+def settle(
+    settings: Settings, session: Session, second: SourceListing, young: Mapping[ZipKey, ListedFile]
+) -> list[Finding]:
+    """Record what a second look showed of archives; what is said of those that are still being uploaded."""
+    if second.error is not None:
+        log.warning("%s", second.error)
+    listings = None if second.error is not None else second.listings
+
+    def write(connection: Connection) -> list[Finding]:
+        return _recorder(connection, settings, session).settle(second.address, young, listings)
+
+    found = session.write(write)
+    for finding in found:
+        progress.info("%s", finding.message)
+    return found
+
+
+def _recorder(
+    connection: Connection, settings: Settings, session: Session, listing: SourceListing | None = None
+) -> ListingRecorder:
+    centres = {name: number for number, name in connection.execute(select(Centre.id, Centre.short_name))}
+    return ListingRecorder(
+        connection,
+        session.id,
+        settings.naming,
+        centres,
+        utc_now(),
+        quiet_seconds=settings.quiet_seconds,
+        shrink_limit=settings.listing_shrink_limit,
+        looked_at=None if listing is None else listing.began,
     )
 
 
 def _write(
-    connection: Connection, settings: Settings, session: Session, listing: SourceListing, problem: Problem | None
-) -> RecordedListing:
-    now = utc_now()
-    centres = {name: number for number, name in connection.execute(select(Centre.id, Centre.short_name))}
-    recorder = ListingRecorder(connection, session.id, settings.naming, centres, now)
-    result = recorder.record(listing.address, listing.listings)
-    error = listing.error
+    connection: Connection, settings: Settings, session: Session, listing: SourceListing
+) -> tuple[RecordedListing, str, SourceError | InternalFaultError | None]:
+    recorder = _recorder(connection, settings, session, listing)
+    now = recorder.now
+    result = recorder.record(listing.address, listing.listings, whole=listing.error is None)
+    error, outcome = listing.error, listing.outcome
+    if error is None and result.shrunk:
+        error, outcome = _shrunk(listing.address, result.shrunk), PARTIAL
     row = {
         "session_id": session.id,
         "file_source_id": listing.address.id,
         "start_time": now - timedelta(seconds=listing.seconds),
         "finish_time": now,
-        "outcome": listing.outcome,
+        "outcome": outcome,
         "exception_id": error and exception_id(connection, error.short_name(), error.summary()),
-        "message": problem and problem.message,
+        "message": error and str(error),
         "listed": result.listed,
         "new_zips": len(result.new_zips),
         "known": result.known,
@@ -216,4 +307,11 @@ def _write(
         "gone": result.gone,
     }
     insert_rows(connection, SourceCrawlRow.__table__, [row])
-    return result
+    return result, outcome, error
+
+
+def _shrunk(address: SourceAddress, directories: Sequence[str]) -> ListingShrunkError:
+    return ListingShrunkError(
+        f"{address.label}: {'; '.join(directories)}. Nothing is taken for gone yet: if the next crawl lists the same, "
+        "it is believed. Ask the centre whether this is meant; DCC_LISTING_SHRINK_LIMIT sets the limit."
+    )

@@ -168,8 +168,13 @@ SECTIONS: Final = (
                 "Ask the centre whether it was renewed; accept the new fingerprint only when they confirm it."
             ),
             "listing-failed": "Correct the base path, or ask the centre for the right to list the directory.",
+            "listing-shrunk": (
+                "Ask the centre whether it took the archives away. The next crawl decides: it takes them for gone, or "
+                "finds them back."
+            ),
             "file-missing": "Nothing: the next crawl lists what is there. The centre removed or renamed it.",
             "transfer-failed": "Nothing: other sources and later sessions try again, and go on from what had arrived.",
+            "file-changed": "Nothing: a later session takes it when it is complete.",
             "size-mismatch": (
                 "Nothing at first: it is fetched anew. If it happens again, ask the centre whether it was still "
                 "being uploaded."

@@ -208,12 +208,20 @@ class ListingFailedError(SourceError):
     """A directory of the file source could not be listed."""
 
 
+class ListingShrunkError(SourceError):
+    """A directory of the file source lists so much less than before that the next crawl has to confirm it."""
+
+
 class FileMissingError(SourceError):
     """The file is no longer on the file source."""
 
 
 class TransferFailedError(SourceError):
     """The transfer of a file broke off."""
+
+
+class FileChangedError(TransferFailedError):
+    """The file has changed on the file source since it was listed."""
 
 
 class SizeMismatchError(TransferFailedError):

@@ -135,7 +135,8 @@ class SourceCrawl:
     `outcome` is `ok`, `partial` (some directory could not be listed) or `failed`; `error` says why. Counts are of
     archives: `listed` in all; of these `new`, `known`, `changed` (size or time differ from the last listing),
     `refused` (name does not conform, newly so); `ignored` counts other entries, `gone` archives listed before and
-    not any more. `findings` are sentences for a wrangler. `new_zips` are the zip actions first seen here;
+    not any more. `findings` are sentences for a wrangler, `notes` such as nobody has to do anything
+    about. `new_zips` are the zip actions first seen here;
     `refused_zips` those of them whose names do not conform, with the reason; `accepted_zips` those refused before
     whose names conform by now (their centre has been registered since).
     """
@@ -160,6 +161,7 @@ class SourceCrawl:
     accepted_zips: tuple[ZipKey, ...] = ()
     ignored_examples: tuple[tuple[str, str], ...] = ()
     findings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def source_partition(centre: str, source_id: int) -> str:

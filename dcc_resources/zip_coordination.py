@@ -21,8 +21,10 @@ from dcc_resources.errors import (
     CorruptArchiveError,
     DccError,
     DiskFullError,
+    FileChangedError,
     FileMissingError,
     InternalFaultError,
+    SizeMismatchError,
 )
 from dcc_resources.file_sources.base import SourceAddress, SourceProtocol
 from dcc_resources.log_context import logging_about, progress_log
@@ -64,7 +66,8 @@ Message = DownloadMessage | Extracted | Checked | Failed
 class Coordinator:
     """Takes jobs from waiting to their end. Used by one thread; a context manager that stops its threads.
 
-    If the jobs `are_many`, archives are extracted and documents validated by processes.
+    If the jobs `are_many`, archives are extracted and documents validated by processes. `changed` are the jobs whose
+    last attempt found another file than was listed: they have no outcome unless they are told to `fail`.
     """
 
     def __init__(
@@ -80,6 +83,7 @@ class Coordinator:
         self.not_downloaded = 0
         self.not_checked = 0
         self.damaged: list[int] = []
+        self.changed: list[Job] = []
         self._session = session
         self._staging = Staging(settings.staging_directory, min_free_bytes=settings.min_free_bytes)
         self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
@@ -227,8 +231,18 @@ class Coordinator:
             goes_on = False
         else:
             goes_on = self._attempts.plan(job)
-        self._batch.propose(Subject.ZIP_DOWNLOAD, number, job.last_failure, promote=not goes_on)
-        if not goes_on:
+        # Whether it failed, or is still being uploaded, is for the file source to say.
+        set_aside = (
+            not goes_on
+            and isinstance(error, FileChangedError | SizeMismatchError)
+            and not (job.staged or job.found_bad)
+        )
+        promote = not goes_on and not set_aside
+        self._batch.propose(Subject.ZIP_DOWNLOAD, number, job.last_failure, promote=promote)
+        if set_aside:
+            del self._unfinished[job.za_id]
+            self.changed.append(job)
+        elif not goes_on:
             self._end_without(job)
 
     def _failure_of(self, job: Job, error: Exception) -> State:
@@ -253,6 +267,14 @@ class Coordinator:
         source = self._attempts.sources.get(job.source_id or 0)
         certain = source is not None and source.address.protocol not in _UNCHECKED_PROTOCOLS
         self._batch.bad_copies.extend(job.note_bad(md5, fault, certain=certain))
+
+    def fail(self, jobs: Iterable[Job]) -> Iterator[ZipOutcome]:
+        """Let jobs of `changed` end with the failure of their last attempt; yield their outcomes."""
+        for job in jobs:
+            self._unfinished[job.za_id] = job
+            self._batch.propose(Subject.ZIP_DOWNLOAD, job.download_id or 0, job.last_failure or NOT_DOWNLOADED)
+            self._end_without(job)
+        yield from self.run(())
 
     def _extract(self, job: Job) -> None:
         self._unchecked += 1

@@ -9,6 +9,8 @@ centre is to blame when two sources delivered the same, or no source has another
 from __future__ import annotations
 
 import logging
+import math
+from collections import defaultdict
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -16,9 +18,10 @@ from typing import Final
 from sqlalchemy import Connection, Engine, select
 
 from dcc_resources.archives import ArchiveLimits
+from dcc_resources.crawling import LookAgain, look_again, settle
 from dcc_resources.documents.schema_set import SchemaSet
 from dcc_resources.errors import InternalFaultError
-from dcc_resources.file_sources.base import SourceAddress
+from dcc_resources.file_sources.base import ListedFile, SourceAddress
 from dcc_resources.outcomes import HELD, Problem, ZipKey, ZipOutcome
 from dcc_resources.process_memory import give_back_freed_memory
 from dcc_resources.sessions import Session
@@ -114,7 +117,7 @@ def process_zip_actions(
     if not work:
         return
     held_much = len(work) >= _MUCH
-    faults = yield from _process(tracker, settings, session, work)
+    faults = yield from _process(tracker, settings, session, work, named=keys is not None)
     del work
     if held_much:
         give_back_freed_memory()
@@ -122,7 +125,7 @@ def process_zip_actions(
 
 
 def _process(
-    tracker: Engine, settings: Settings, session: Session, work: Work
+    tracker: Engine, settings: Settings, session: Session, work: Work, *, named: bool
 ) -> Generator[ZipOutcome, None, list[InternalFaultError]]:
     """Process what was taken up; the faults of the platform that were met."""
     addresses, centres = run_reading(
@@ -137,6 +140,13 @@ def _process(
         if coordinator.damaged:
             anew = _plan_anew(session, coordinator.damaged)
             yield from coordinator.run(Job.planned(plan, settings.max_retries) for plan in anew)
+        if coordinator.changed:
+            uploading = _still_uploading(session, settings, addresses, coordinator.changed)
+            if named:
+                # A person had them opened again: until they can be had, they are what they were.
+                kept = [job.za_id for job in coordinator.changed if job.key in uploading]
+                session.write(lambda connection: progress.conclude(connection, kept))
+            yield from coordinator.fail(job for job in coordinator.changed if job.key not in uploading)
     session.write(lambda connection: record_conduct(connection, coordinator.conduct))
     session.finish_task(download, failed=coordinator.not_downloaded > 0)
     session.finish_task(check, failed=coordinator.not_checked > 0)
@@ -250,6 +260,28 @@ def _plan_anew(session: Session, za_ids: Sequence[int]) -> list[PlannedZip]:
         return load_waiting(connection, sources_to_use(connection, session.id), za_ids)
 
     return session.write(plan)
+
+
+def _still_uploading(
+    session: Session, settings: Settings, addresses: Mapping[int, SourceAddress], jobs: Sequence[Job]
+) -> set[ZipKey]:
+    """Which of the archives that arrived otherwise than listed have changed on their file sources since.
+
+    They are left to a later session, which lists them anew; the others failed.
+    """
+    listed: dict[int, dict[ZipKey, ListedFile]] = defaultdict(dict)
+    for job in jobs:
+        if (hosting := job.hosting) is not None:
+            file = ListedFile(job.key.file_name, hosting.size_bytes, hosting.modified, hosting.has_md5)
+            listed[hosting.source_id][job.key] = file
+    looks = [LookAgain(addresses[source], -math.inf, archives) for source, archives in listed.items()]
+    uploading: set[ZipKey] = set()
+    for second in look_again(looks, settings, session):
+        if second.error is None:
+            found = settle(settings, session, second, listed[second.address.id])
+            session.notices += tuple(finding.message for finding in found)
+            uploading |= {finding.key for finding in found if isinstance(finding.key, ZipKey)}
+    return uploading
 
 
 def _surroundings(connection: Connection, work: Work) -> tuple[dict[int, SourceAddress], frozenset[str]]:

@@ -1,6 +1,7 @@
 """Fixtures shared by all tests: real databases and real file servers."""
 
 import gc
+import os
 import signal
 from collections.abc import Generator
 
@@ -23,6 +24,9 @@ pytest_plugins = [
     "tests.browsing",
     "tests.resources.submission_world",
 ]
+
+# Most tests crawl what they have just written; those about archives being uploaded set a quiet period.
+os.environ.setdefault("DCC_QUIET_SECONDS", "0")
 
 _LONG = ("tests/test_documents_commands.py", "tests/test_benchmarks", "tests/soak/")
 

@@ -294,9 +294,10 @@ def tracker_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]
 
 @pytest.fixture
 def settings(tracker_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    """Default settings, whatever the environment says, but for a home and a tracker of their own."""
+    """Default settings, whatever the environment says, but for a home, a tracker and no quiet period."""
     for name in [name for name in os.environ if name.startswith("DCC_")]:
         monkeypatch.delenv(name)
+    monkeypatch.setenv("DCC_QUIET_SECONDS", "0")
     return Settings(home=tmp_path / "home", tracker_url=SecretStr(tracker_url))
 
 

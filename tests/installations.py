@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 from pydantic import SecretStr
-from sqlalchemy import Engine, func, select
+from sqlalchemy import Engine, func, select, update
 
 from dcc_cli.demo import submissions
 from dcc_resources.crawling import crawl_file_sources
@@ -159,6 +161,36 @@ class Installation:
         """Every file in staging by its path there."""
         root = self.settings.staging_directory
         return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+@contextmanager
+def growing(path: Path, content: bytes) -> Iterator[None]:
+    """The file has half of the content, and some more each tenth of a second until the end."""
+    half = len(content) // 2
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content[:half])
+    stop = threading.Event()
+
+    def upload() -> None:
+        with path.open("ab", buffering=0) as file:
+            for byte in content[half:-1]:
+                if stop.wait(0.1):
+                    return
+                file.write(bytes([byte]))
+
+    thread = threading.Thread(target=upload)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def note_uploaded(tracker: Engine) -> None:
+    """Have the tracker say that the data of all documents were uploaded."""
+    with writing(tracker) as connection:
+        connection.execute(update(XmlFile).values(phase_id=int(Phase.UPLOAD), status_id=int(Status.DONE)))
 
 
 def _state(phase: int, status: int) -> str:

@@ -8,8 +8,9 @@ import random
 import re
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -25,6 +26,7 @@ from dcc_resources.tracker.models import ZipLog
 from dcc_resources.tracker.pinned_keys import PinnedKey
 from tests.installations import Installation, specimens
 from tests.servers import Authority, Share
+from tests.web_server import WebServer
 
 _BLOCK = 16 * 1024
 _PASSIVE = re.compile(rb"227 [^(]*\((?:\d+,){4}(\d+),(\d+)\)")
@@ -80,6 +82,15 @@ def share(request: pytest.FixtureRequest) -> Share:
     """A folder on OpenSSH, and on vsftpd."""
     found: Share = request.getfixturevalue(request.param)
     return found
+
+
+@pytest.fixture
+def web_folder(tmp_path: Path) -> Iterator[Share]:
+    """A folder that a web server serves."""
+    root = tmp_path / "web"
+    (root / "add").mkdir(parents=True)
+    with WebServer(root) as server:
+        yield Share(root, SourceProtocol.HTTP, f"127.0.0.1:{server.port}", "", "", "/")
 
 
 class Relay:

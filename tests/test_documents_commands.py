@@ -98,7 +98,7 @@ def missing_line(output: str, printed: list[str]) -> str | None:
 def environment_in(folder: Path) -> dict[str, str]:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("DCC_", "DAGSTER_"))}
-    return {**kept, "PATH": path, "DCC_HOME": str(folder / "home"), "COLUMNS": "120"}
+    return {**kept, "PATH": path, "DCC_HOME": str(folder / "home"), "DCC_QUIET_SECONDS": "0", "COLUMNS": "120"}
 
 
 def fork(command: Command, folder: Path) -> tuple[int | None, str]:

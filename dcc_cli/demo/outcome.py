@@ -134,7 +134,7 @@ def _messages(outcome: Outcome) -> Iterator[tuple[str, str]]:
             yield crawl.centre, crawl.error.message
         for key, reason in crawl.refused_zips:
             yield crawl.centre, f"{key}: {reason}"
-        for finding in crawl.findings:
+        for finding in (*crawl.findings, *crawl.notes):
             yield crawl.centre, finding
     for outcome_of_zip in sorted(outcome.zips, key=lambda zipped: zipped.key):
         if outcome_of_zip.failed:

@@ -244,6 +244,12 @@ _FACES: Final[Mapping[type[errors.DccError], tuple[Face, ...]]] = {
         Actor.CENTRE,
         _BY_SOURCE,
     ),
+    errors.ListingShrunkError: _one(
+        mark("A directory of {value} is gone, or lists far fewer archives than before"),
+        mark("Put back what went by mistake. If it was taken away on purpose, do nothing: the next crawl believes it."),
+        Actor.CENTRE,
+        _BY_SOURCE,
+    ),
     errors.FileMissingError: _one(
         mark("Archives are not on {value} any more"),
         mark("Nothing, if they were taken away on purpose; else put them back."),
@@ -251,9 +257,15 @@ _FACES: Final[Mapping[type[errors.DccError], tuple[Face, ...]]] = {
         _BY_SOURCE,
     ),
     errors.TransferFailedError: _one(mark("Transfers from {value} broke off"), _WAIT, Actor.NOBODY, _BY_SOURCE),
+    errors.FileChangedError: _one(
+        mark("Archives on {value} changed while they were being fetched"),
+        mark("Nothing: a later session takes them when they are complete."),
+        Actor.NOBODY,
+        _BY_SOURCE,
+    ),
     errors.SizeMismatchError: _one(
         mark("Archives from {value} have not the size that was listed"),
-        mark("They are fetched anew. Put a file there under another name, and rename it when it is complete."),
+        mark("They are fetched anew. If it happens again, have the server looked at."),
         Actor.NOBODY,
         _BY_SOURCE,
     ),
@@ -282,6 +294,21 @@ _LISTING_FACES: Final[Mapping[str, tuple[Face, ...]]] = {
             "fetches them anew with `dcc retry`."
         ),
         Actor.DCC,
+    ),
+    "taken_anew": _one(
+        mark("Archives have changed of which no data had been taken over"),
+        mark("Nothing: they were fetched anew by themselves."),
+        Actor.NOBODY,
+    ),
+    "uploading": _one(
+        mark("Archives are still being uploaded"),
+        mark("Nothing: a later session takes them when they are complete."),
+        Actor.NOBODY,
+    ),
+    "gone": _one(
+        mark("Archives are gone that two listings in a row did not show"),
+        mark("Nothing, if they were taken away on purpose; else put them back."),
+        Actor.CENTRE,
     ),
     "size_differs": _one(
         mark("Archives of one name have different sizes on two file sources"),

@@ -52,6 +52,8 @@ class Why(StrEnum):
     REFUSED = "refused"
     FAILED = "failed"
     CHANGED = "changed"
+    UPLOADING = "uploading"
+    GONE = "gone"
     IGNORED = "ignored"
     HELD = "held"
     WAITING = "waiting"
@@ -95,8 +97,19 @@ _FAILED: Final = mark("It was taken, and failed in the phase {phase}.")
 _CHANGED: Final = mark("It changed after it was taken, and is not taken again by itself.")
 _SIZE: Final = mark("It has another size than on another source.")
 _HELD: Final = mark("It is named for another centre than the source's, and is held.")
+_ANEW: Final = mark("It changed before its data were taken over, and is taken again by itself.")
+_UPLOADING: Final = mark("It is still being uploaded, and is taken when it is complete.")
+_GONE: Final = mark("Archives are not there any more.")
 _WAITING: Final = mark("Archives that wait for their download, {number}: the next session fetches them.")
 _KNOWN: Final = mark("Archives that were taken before, {number}. A name is taken once: new data have a new name.")
+
+_NOTICED: Final[Mapping[str, tuple[Why, str]]] = {
+    "changed": (Why.CHANGED, _CHANGED),
+    "size_differs": (Why.CHANGED, _SIZE),
+    "taken_anew": (Why.CHANGED, _ANEW),
+    "uploading": (Why.UPLOADING, _UPLOADING),
+    "gone": (Why.GONE, _GONE),
+}
 
 
 def why_not_taken(connection: Connection, source_id: int, *, most: int = MOST) -> list[NotTaken]:
@@ -185,8 +198,8 @@ def _acts(phase: Phase) -> Actor:
 def _noticed(connection: Connection, source_id: int, most: int) -> Iterator[NotTaken]:
     for finding in latest_findings(connection, sources=[source_id])[:most]:
         _, face, _ = face_among(faces_of(LISTING + finding.kind), None, finding.message)
-        text = _CHANGED if finding.kind == "changed" else _SIZE
-        yield NotTaken(shown(finding.file_name), Why.CHANGED, face.acts, text, recorded=finding.message)
+        why, text = _NOTICED[finding.kind]
+        yield NotTaken(shown(finding.file_name), why, face.acts, text, recorded=finding.message)
 
 
 def _counted(connection: Connection, source_id: int, crawl: CrawlEntry | None, held: int) -> Iterator[NotTaken]:

@@ -16,6 +16,7 @@ from urllib.parse import quote
 
 from dcc_resources.errors import (
     ConfigurationError,
+    FileChangedError,
     FileMissingError,
     ListingFailedError,
     LoginRefusedError,
@@ -211,8 +212,8 @@ class HttpConnection(Connection):
         # A server that knows no ranges sends the file from its beginning.
         return offset if answer.status == 200 else 0
 
-    def _changed(self, target: str, how: str) -> TransferFailedError:
-        return TransferFailedError(
+    def _changed(self, target: str, how: str) -> FileChangedError:
+        return FileChangedError(
             f"{self._label}: {self._shown(target)} has changed since it was listed ({how}). "
             "The next crawl lists it anew; nothing needs doing."
         )

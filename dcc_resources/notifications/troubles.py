@@ -6,12 +6,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, func, or_, select
 
 from dcc_resources import sessions
+from dcc_resources.errors import ListingShrunkError
 from dcc_resources.notifications.messages import Item, Kind
 from dcc_resources.settings import Settings
-from dcc_resources.tracker.models import Centre, CrawlingSession, FileSource, SourceCrawlRow
+from dcc_resources.tracker.models import AnException, Centre, CrawlingSession, FileSource, SourceCrawlRow
 from dcc_resources.tracker.sources import load_addresses
 
 SESSION: Final = "sessions"
@@ -47,13 +48,26 @@ class Trouble:
 
 
 def sources_away(connection: Connection, settings: Settings, session_id: int | None = None) -> list[Trouble]:
-    """The file sources that failed in a session, and in as many before as the settings ask for; None: the last one."""
+    """The file sources that failed in a session, and in as many before as the settings ask for; None: the last one.
+
+    One whose listing shrank is among them at once: the next crawl may take its archives for gone.
+    """
     if session_id is None:
         session_id = connection.scalar(select(func.max(SourceCrawlRow.session_id)))
     failed = connection.execute(
-        select(SourceCrawlRow.id, SourceCrawlRow.file_source_id, SourceCrawlRow.message, FileSource.centre_id)
+        select(
+            SourceCrawlRow.id,
+            SourceCrawlRow.file_source_id,
+            SourceCrawlRow.message,
+            SourceCrawlRow.outcome,
+            FileSource.centre_id,
+        )
         .join(FileSource, FileSource.id == SourceCrawlRow.file_source_id)
-        .where(SourceCrawlRow.session_id == session_id, SourceCrawlRow.outcome == _FAILED)
+        .outerjoin(AnException, AnException.id == SourceCrawlRow.exception_id)
+        .where(
+            SourceCrawlRow.session_id == session_id,
+            or_(SourceCrawlRow.outcome == _FAILED, AnException.short_name == ListingShrunkError.short_name()),
+        )
         .order_by(SourceCrawlRow.file_source_id)
         .limit(_MOST)
     ).all()
@@ -65,9 +79,12 @@ def sources_away(connection: Connection, settings: Settings, session_id: int | N
         address = addresses.get(row.file_source_id)
         if address is None:
             continue
-        first, crawls = _streak(connection, row.file_source_id)
-        if crawls < settings.notify_outage_crawls or first is None:
-            continue
+        if row.outcome == _FAILED:
+            first, crawls = _streak(connection, row.file_source_id)
+            if crawls < settings.notify_outage_crawls or first is None:
+                continue
+        else:
+            first = row.id
         troubles.append(
             Trouble(
                 subject=f"{_SOURCE}{row.file_source_id}",

@@ -52,6 +52,21 @@ class WorkSettings(SettingsGroup):
 
     connect_timeout: float = Field(default=15.0, gt=0, description="Seconds to connect to a server.")
     login_timeout: float = Field(default=20.0, gt=0, description="Seconds for a server to accept a login.")
+    quiet_seconds: float = Field(
+        default=5.0,
+        ge=0,
+        le=600,
+        description="Seconds for which an archive must stay as it is before it is taken. A session looks once more at "
+        "younger ones, and its downloads wait for that; 0: all are taken as they are.",
+    )
+    listing_shrink_limit: float = Field(
+        default=0.2,
+        ge=0,
+        le=1,
+        description="Share of its archives that a directory may lose from one listing to the next. If it loses more "
+        "(at least three), or all, the next listing decides whether they are gone; 1: only if it loses all.",
+    )
+
     list_timeout: float = Field(default=120.0, gt=0, description="Seconds for one directory listing, in all.")
     idle_timeout: float = Field(default=60.0, gt=0, description="Seconds without a byte before a transfer is given up.")
     slowest_download: int = Field(

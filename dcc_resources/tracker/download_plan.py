@@ -373,7 +373,7 @@ def _plan_query(sources: set[int] | None) -> Select[*tuple[Any, ...]]:
 
 
 def hosted(query: Select[*tuple[Any, ...]], sources: set[int] | None) -> Select[*tuple[Any, ...]]:
-    """Join the live hostings: at available sources of active centres, not gone, and in `sources` if given."""
+    """Join the live hostings: at available sources of active centres, there and complete, in `sources` if given."""
     query = (
         query.select_from(ZipAction)
         .join(ZipFile, ZipFile.id == ZipAction.zip_id)
@@ -383,6 +383,8 @@ def hosted(query: Select[*tuple[Any, ...]], sources: set[int] | None) -> Select[
         .join(_Host, _Host.id == FileSource.centre_id)
         .where(
             FileSourceHasZip.gone_since.is_(None),
+            FileSourceHasZip.missed_since.is_(None),
+            FileSourceHasZip.uploading_since.is_(None),
             ResourceStateRow.short_name == SourceState.AVAILABLE,
             _Host.is_active.is_(True),
         )

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, case, select
 
 from dcc_resources.file_sources.base import ActionListing, ListedFile, SourceAddress
+from dcc_resources.naming import Action
 from dcc_resources.outcomes import ZipKey
 from dcc_resources.tracker.models import FileSourceHasZip, ZipAction, ZipFile
 from dcc_resources.tracker.reference import ACTION_IDS, ACTIONS_BY_ID, Phase, Status
@@ -20,6 +22,7 @@ REFUSED = State(Phase.ZIP_NAME, Status.FAILED)
 NOT_ARRIVED = frozenset({State(Phase.DOWNLOAD, Status.FAILED), State(Phase.ZIP_MD5, Status.FAILED)})
 """States of a zip action of which no file source has delivered the archive; each session tries again."""
 
+_WITHOUT_DATA = frozenset(State(Phase.UPLOAD, status) for status in (Status.PENDING, Status.FAILED, Status.CANCELLED))
 _LARGEST_SIZE: Final = 2**63 - 1
 _LATEST_TIME: Final = 253_402_300_799
 _LONGEST_NAME: Final = 128
@@ -38,6 +41,8 @@ class KnownHosting:
     has_md5: bool
     gone: bool
     state: State
+    missed: bool = False
+    uploading: bool = False
 
     @property
     def to_download(self) -> bool:
@@ -50,53 +55,86 @@ class Compared:
     """The `listed` archives of a file source, counted, beside what is known of it.
 
     `new` are those that it has not hosted before, `noteworthy` those that it has and that are listed otherwise than
-    they were last, or were gone or refused; both in the order of the listing. `gone` are the ids of the hostings in the
-    listed directories that are there no more, and were.
+    they were last, or were gone, missed, refused or being uploaded, or are as young as that; both in the order of the
+    listing. `absent` are the hostings that were there and are not listed, by directory.
     """
 
     listed: int
     new: dict[ZipKey, ListedFile]
     noteworthy: dict[ZipKey, tuple[KnownHosting, ListedFile]]
-    gone: list[int]
+    absent: dict[Action, Absent]
 
 
-def compare_with_known(connection: Connection, source_id: int, listings: Sequence[ActionListing]) -> Compared:
+@dataclass(slots=True)
+class Absent:
+    """What a directory does not list of the `known` archives that it had, as ids of hostings.
+
+    `first`: those that it lists for the first time no more; `again`: those that a listing missed that was not believed.
+    """
+
+    known: int = 0
+    first: list[int] = field(default_factory=list)
+    again: list[int] = field(default_factory=list)
+
+    @property
+    def all(self) -> list[int]:
+        """All of them."""
+        return [*self.again, *self.first]
+
+
+def compare_with_known(
+    connection: Connection, source_id: int, listings: Sequence[ActionListing], young_since: float = math.inf
+) -> Compared:
     """Compare what directories of a file source show with what the tracker has of it, in one query.
 
-    An archive that is as it was takes no memory beside its listing.
+    An archive that is as it was, and was not modified after `young_since`, takes no memory beside its listing.
     """
     listed = {
         ACTION_IDS[listing.action]: {stored_name(file.name): file for file in listing.zips} for listing in listings
     }
     count = sum(len(files) for files in listed.values())
     found: dict[ZipKey, tuple[KnownHosting, ListedFile]] = {}
-    gone: list[int] = []
+    absent = {ACTION_IDS[listing.action]: Absent() for listing in listings}
     refused = (int(REFUSED.phase), int(REFUSED.status))
     rows = connection.execute(_KNOWN.where(FileSourceHasZip.file_source_id == source_id))
     for part in rows.partitions(_ROWS_AT_ONCE):
-        for todo, name, size, modified, has_md5, is_gone, phase, status, hosting, za_id, zip_id in part:
+        for todo, name, size, modified, has_md5, standing, phase, status, hosting, za_id, zip_id in part:
             if todo not in listed:
                 continue
             file = listed[todo].pop(name, None)
+            if standing != _GONE:
+                absent[todo].known += 1
             if file is None:
-                if not is_gone:
-                    gone.append(hosting)
+                if standing != _GONE:
+                    (absent[todo].again if standing == _MISSED else absent[todo].first).append(hosting)
             elif (
-                is_gone
+                standing
                 or (phase, status) == refused
                 or file.size_bytes != size
                 or file.modified != modified
                 or file.has_md5 != has_md5
+                or (modified or 0) > young_since
             ):
                 state = State(Phase(phase), Status(status))
-                entry = KnownHosting(hosting, za_id, zip_id, size, modified, has_md5, bool(is_gone), state)
+                gone, missed, uploading = standing == _GONE, standing == _MISSED, standing == _UPLOADING
+                entry = KnownHosting(hosting, za_id, zip_id, size, modified, has_md5, gone, state, missed, uploading)
                 found[ZipKey(ACTIONS_BY_ID[todo], name)] = entry, credible(file)
     new = {
         ZipKey(ACTIONS_BY_ID[todo], name): credible(file)
         for todo, files in listed.items()
         for name, file in files.items()
     }
-    return Compared(count, new, {key: found[key] for key in _in_order(listings, found)}, gone)
+    noteworthy = {key: found[key] for key in _in_order(listings, found)}
+    return Compared(count, new, noteworthy, {ACTIONS_BY_ID[todo]: missing for todo, missing in absent.items()})
+
+
+_GONE, _MISSED, _UPLOADING = 1, 2, 3
+_STANDING: Final = case(
+    (FileSourceHasZip.gone_since.is_not(None), _GONE),
+    (FileSourceHasZip.missed_since.is_not(None), _MISSED),
+    (FileSourceHasZip.uploading_since.is_not(None), _UPLOADING),
+    else_=0,
+)
 
 
 _KNOWN: Final = (
@@ -106,7 +144,7 @@ _KNOWN: Final = (
         FileSourceHasZip.size_bytes,
         FileSourceHasZip.modified,
         FileSourceHasZip.has_md5,
-        FileSourceHasZip.gone_since.is_not(None),
+        _STANDING,
         ZipAction.phase_id,
         ZipAction.status_id,
         FileSourceHasZip.id,
@@ -175,13 +213,23 @@ def _size(size_bytes: int | None) -> str:
     return "of unknown size" if size_bytes is None else f"{size_bytes:,} bytes"
 
 
-def change_message(address: SourceAddress, key: ZipKey, entry: KnownHosting, file: ListedFile) -> str:
-    """What to say of an archive that changed on a source."""
+def change_message(
+    address: SourceAddress,
+    key: ZipKey,
+    entry: KnownHosting,
+    file: ListedFile,
+    *,
+    taken_anew: bool = False,
+    loaded: bool = False,
+) -> str:
+    """What to say of an archive that changed on a source: whether it is taken anew, or its data were `loaded`."""
     if entry.to_download:
         then = "It has not been downloaded yet; the new content is."
     elif entry.state == REFUSED:
         then = "Its name was refused."
-    elif entry.state.phase >= Phase.UPLOAD and entry.state.status is not Status.CANCELLED:
+    elif taken_anew:
+        then = "No data of it were uploaded: the new content is taken by itself."
+    elif loaded or _has_data(entry.state):
         # Otherwise the new documents would bring in what is there already, and fail for that.
         then = (
             "What was downloaded before stands, with its data. If the new content is meant, withdraw these with "
@@ -200,4 +248,29 @@ def size_message(address: SourceAddress, key: ZipKey, before: int | None, file: 
     return (
         f"{key} is {_size(file.size_bytes)} on {address.label} but {_size(before)} where it was listed before. "
         "Only the copy of the preferred source is taken. Ask the centre which one is right."
+    )
+
+
+def _has_data(state: State) -> bool:
+    return state.phase >= Phase.UPLOAD and state not in _WITHOUT_DATA
+
+
+def uploading_message(
+    address: SourceAddress, key: ZipKey, first: ListedFile, second: ListedFile | None, *, looked: bool
+) -> str:
+    """What to say of an archive that changed between two looks at it; `second` is None where it was not there.
+
+    `looked`: whether there was a second look.
+    """
+    if not looked:
+        return (
+            f"{key} may be being uploaded to {address.label}: it was modified {_time(first.modified)}, and could not "
+            "be looked at once more. A later session takes it when it is complete."
+        )
+    now = "was not there a little later"
+    if second is not None:
+        now = f"{_size(second.size_bytes)}, modified {_time(second.modified)}, a little later"
+    return (
+        f"{key} is being uploaded to {address.label}: it was {_size(first.size_bytes)}, modified "
+        f"{_time(first.modified)}, and {now}. A later session takes it when it is complete."
     )

@@ -6,50 +6,70 @@ how much is new, in steps of `_CHUNK` names, never on how much is known.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
+from typing import Final
 
 from sqlalchemy import Connection, bindparam, select, update
 
 from dcc_resources.errors import BadFileNameError
 from dcc_resources.file_sources.base import ActionListing, ListedFile, SourceAddress
-from dcc_resources.naming import NamingConvention, ZipName
+from dcc_resources.naming import Action, NamingConvention, ZipName
 from dcc_resources.outcomes import ZipKey
 from dcc_resources.tracker import progress
+from dcc_resources.tracker.changed_archives import last_hostings, loaded_zips
 from dcc_resources.tracker.database import exception_id, insert_rows
 from dcc_resources.tracker.known_hostings import (
     REFUSED,
+    Absent,
     KnownHosting,
     attributes,
     change_message,
     compare_with_known,
     completed,
+    credible,
     differ,
     size_message,
+    stored_name,
+    uploading_message,
 )
 from dcc_resources.tracker.models import CrawlFinding, FileSourceHasZip, ZipAction, ZipActionLog, ZipFile
 from dcc_resources.tracker.progress import NewZipAction
-from dcc_resources.tracker.reference import ACTIONS_BY_ID
+from dcc_resources.tracker.reference import ACTIONS_BY_ID, Status
 from dcc_resources.tracker.states import WAITING
 
+CHANGED: Final = "changed"
+SIZE_DIFFERS: Final = "size_differs"
+TAKEN_ANEW: Final = "taken_anew"
+UPLOADING: Final = "uploading"
+CONFIRMED_GONE: Final = "gone"
+NOBODY_ACTS: Final = frozenset({TAKEN_ANEW, UPLOADING, CONFIRMED_GONE})
+"""Kinds of findings that nobody has to do anything about."""
+
 _CHUNK = 500
+_LEAST_LOST = 3
 _MOST_FINDINGS = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something about a listed archive that a wrangler must know."""
+    """Something about a listed archive, or a directory (`add/`), that a wrangler must know."""
 
     kind: str
-    key: ZipKey
+    key: ZipKey | str
     za_id: int | None
     message: str
 
 
 @dataclass
 class RecordedListing:
-    """What recording one listing came to; counts are of archives."""
+    """What recording one listing came to; counts are of archives.
+
+    `shrunk` says which directories lost so much that the next listing decides; `unsettled` are the archives that may
+    still be being uploaded: they are not taken before a second look (`ListingRecorder.settle`).
+    """
 
     listed: int = 0
     known: int = 0
@@ -59,13 +79,17 @@ class RecordedListing:
     refused_zips: list[tuple[ZipKey, str]] = field(default_factory=list)
     accepted_zips: list[ZipKey] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
+    shrunk: list[str] = field(default_factory=list)
+    unsettled: dict[ZipKey, ListedFile] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class ListingRecorder:
     """Writes listings within the caller's write transaction.
 
-    `centres` maps the short names of all registered centres to their ids.
+    `centres` maps the short names of all registered centres to their ids. `quiet_seconds` is for how long an archive
+    must have been as it is (0: any time), `shrink_limit` the share of its archives that a directory may lose.
+    `looked_at`: when the listing began, in seconds since 1970; None: at `now`.
     """
 
     connection: Connection
@@ -73,47 +97,195 @@ class ListingRecorder:
     naming: NamingConvention
     centres: Mapping[str, int]
     now: datetime
+    quiet_seconds: float = 0
+    shrink_limit: float = 1
+    looked_at: float | None = None
 
-    def record(self, address: SourceAddress, listings: Sequence[ActionListing]) -> RecordedListing:
-        """Record what `listings`, each a directory that could be listed, show of one source."""
-        compared = compare_with_known(self.connection, address.id, listings)
+    def record(
+        self, address: SourceAddress, listings: Sequence[ActionListing], *, whole: bool = True
+    ) -> RecordedListing:
+        """Record what `listings`, each a directory that could be listed, show of one source.
+
+        `whole`: all of its directories could be listed. Others do not decide about directories that shrank.
+        """
+        compared = compare_with_known(self.connection, address.id, listings, self._young_since)
         result = RecordedListing(listed=compared.listed, known=compared.listed - len(compared.new))
-        self._record_gone(compared.gone)
-        result.gone = len(compared.gone)
+        self._record_absent(address, listings, compared.absent, result, whole=whole)
         self._record_seen_again(address, compared.noteworthy, result)
         self._reconsider_names(compared.noteworthy, result)
         self._record_new(address, compared.new, result)
         self._write_findings(address, result.findings)
         return result
 
-    def _record_gone(self, hosting_ids: list[int]) -> None:
-        for ids in _chunks(hosting_ids):
+    @property
+    def _young_since(self) -> float:
+        """The time of modification, in seconds since 1970, from which on an archive is young."""
+        looked_at = self._clock if self.looked_at is None else self.looked_at
+        return looked_at - self.quiet_seconds - 1 if self.quiet_seconds else math.inf
+
+    @property
+    def _clock(self) -> float:
+        return self.now.replace(tzinfo=UTC).timestamp()
+
+    def _is_unsettled(self, file: ListedFile, *, changed: bool) -> bool:
+        """Whether an archive, new or `changed` or not, has to be looked at once more before it is taken.
+
+        A time in the future is as good as none: the server's clock is wrong.
+        """
+        if not self.quiet_seconds:
+            return False
+        if file.modified is None or file.modified > self._clock + 1:
+            return changed and (file.size_bytes, file.modified) != (None, None)
+        return file.modified > self._young_since
+
+    def _record_absent(
+        self,
+        address: SourceAddress,
+        listings: Sequence[ActionListing],
+        absent: Mapping[Action, Absent],
+        result: RecordedListing,
+        *,
+        whole: bool,
+    ) -> None:
+        """Note what is not listed any more: as gone, or as missed where a directory lost too much at once."""
+        gone: list[int] = []
+        missed: list[int] = []
+        for listing in listings:
+            lost = absent[listing.action]
+            shrunk = self._has_shrunk(listing, lost)
+            if not whole and (shrunk or lost.again):
+                continue
+            if shrunk:
+                missed += lost.first
+                result.shrunk.append(shrunk_message(listing, lost))
+                continue
+            gone += lost.all
+            if lost.again:
+                message = confirmed_message(address, listing, len(lost.again))
+                result.findings.append(Finding(CONFIRMED_GONE, f"{listing.action}/", None, message))
+        for ids in _chunks(gone):
+            values = {"gone_since": self.now, "missed_since": None, "uploading_since": None}
+            self.connection.execute(update(FileSourceHasZip).where(FileSourceHasZip.id.in_(ids)).values(values))
+        for ids in _chunks(missed):
             self.connection.execute(
-                update(FileSourceHasZip).where(FileSourceHasZip.id.in_(ids)).values(gone_since=self.now)
+                update(FileSourceHasZip).where(FileSourceHasZip.id.in_(ids)).values(missed_since=self.now)
             )
+        result.gone = len(gone)
+
+    def _has_shrunk(self, listing: ActionListing, lost: Absent) -> bool:
+        """Whether a directory lost more since its last listing than can be believed at once."""
+        if not lost.first:
+            return False
+        if not listing.zips:
+            return True
+        before = lost.known - len(lost.again)
+        fewer = before - len(listing.zips)
+        return fewer >= _LEAST_LOST and fewer > self.shrink_limit * before
 
     def _record_seen_again(
         self, address: SourceAddress, seen: Mapping[ZipKey, tuple[KnownHosting, ListedFile]], result: RecordedListing
     ) -> None:
         """Report what changed since it was last listed, and note how it is listed at present."""
         rows, sizes = [], []
+        changed = {key: seen[key] for key in seen if _has_changed(*seen[key])}
+        anew, loaded = self._taken_anew({key: entry for key, (entry, _) in changed.items()})
         for key, (entry, file) in seen.items():
-            changed = differ(entry.size_bytes, file.size_bytes) or differ(entry.modified, file.modified)
-            present = file if changed else completed(file, entry)
-            if present.size_bytes != entry.size_bytes and entry.to_download:
+            present = file if key in changed else completed(file, entry)
+            to_download = entry.to_download or key in anew
+            if present.size_bytes != entry.size_bytes and to_download:
                 sizes.append({"zip": entry.zip_id, "size": present.size_bytes})
-            if changed:
+            if key in changed and not (entry.uploading and entry.to_download):
                 result.changed += 1
-                result.findings.append(Finding("changed", key, entry.za_id, change_message(address, key, entry, file)))
-            if entry.gone or attributes(present) != attributes(entry):
-                rows.append(_hosting_values(entry.hosting_id, present))
+                message = change_message(
+                    address, key, entry, file, taken_anew=key in anew, loaded=entry.za_id in loaded
+                )
+                result.findings.append(Finding(TAKEN_ANEW if key in anew else CHANGED, key, entry.za_id, message))
+            unsettled = to_download and self._is_unsettled(present, changed=key in changed)
+            if unsettled:
+                result.unsettled[key] = present
+            is_noted = entry.uploading == unsettled and not (entry.gone or entry.missed)
+            if not is_noted or attributes(present) != attributes(entry):
+                rows.append(_hosting_values(entry.hosting_id, present) | {"uploading": self.now if unsettled else None})
         if rows:
             self.connection.execute(_UPDATE_HOSTING, rows)
         if sizes:
+            self.connection.execute(_UPDATE_SIZE, sizes)
+
+    def _taken_anew(self, changed: Mapping[ZipKey, KnownHosting]) -> tuple[set[ZipKey], set[int]]:
+        """Let changed archives be downloaded again of which no data were uploaded; which, and the ids of the others.
+
+        What failed, or came from this file source, is taken; what was withdrawn is not: that was a person's decision.
+        """
+        done = {key: entry for key, entry in changed.items() if not entry.to_download and entry.state != REFUSED}
+        if not done:
+            return set(), set()
+        ids = [entry.za_id for entry in done.values()]
+        loaded = loaded_zips(self.connection, ids)
+        sources = last_hostings(self.connection, ids)
+        anew = {
+            key: entry.za_id
+            for key, entry in done.items()
+            if entry.za_id not in loaded
+            and entry.state.status is not Status.CANCELLED
+            and (entry.state.failed or sources.get(entry.za_id) == entry.hosting_id)
+        }
+        if anew:
+            reason = "The archive changed on its file source after its last download."
+            progress.reopen(self.connection, list(anew.values()), requested_by="crawl", reason=reason)
+        return set(anew), loaded
+
+    def settle(
+        self, address: SourceAddress, first: Mapping[ZipKey, ListedFile], listings: Sequence[ActionListing] | None
+    ) -> list[Finding]:
+        """Record a second look at unsettled archives; what to say of those that are still being uploaded.
+
+        `listings` is None where the file source could not be looked at: then all go on counting as being uploaded.
+        """
+        second = {
+            ZipKey(listing.action, stored_name(file.name)): credible(file)
+            for listing in listings or ()
+            for file in listing.zips
+        }
+        found: list[Finding] = []
+        settled: list[int] = []
+        rows: list[dict[str, object]] = []
+        sizes: list[dict[str, object]] = []
+        for key, (hosting_id, za_id, zip_id) in self._hostings(address, first).items():
+            before, now = first[key], second.get(key)
+            if now is not None and (now.size_bytes, now.modified) == (before.size_bytes, before.modified):
+                settled.append(hosting_id)
+                continue
+            if now is not None:
+                rows.append(_hosting_values(hosting_id, now) | {"uploading": self.now})
+                sizes.append({"zip": zip_id, "size": now.size_bytes})
+            message = uploading_message(address, key, before, now, looked=listings is not None)
+            found.append(Finding(UPLOADING, key, za_id, message))
+        for ids in _chunks(settled):
             self.connection.execute(
-                update(ZipFile.__table__).where(ZipFile.id == bindparam("zip")).values(size_bytes=bindparam("size")),
-                sizes,
+                update(FileSourceHasZip).where(FileSourceHasZip.id.in_(ids)).values(uploading_since=None)
             )
+        if rows:
+            self.connection.execute(_UPDATE_HOSTING, rows)
+            self.connection.execute(_UPDATE_SIZE, sizes)
+        self._write_findings(address, found)
+        return found
+
+    def _hostings(self, address: SourceAddress, keys: Collection[ZipKey]) -> dict[ZipKey, tuple[int, int, int]]:
+        """The ids of the hosting, zip action and archive of archives that a file source lists."""
+        query = (
+            select(FileSourceHasZip.id, ZipAction.id, ZipFile.id, ZipAction.todo_id, ZipFile.file_name)
+            .join(ZipAction, ZipAction.id == FileSourceHasZip.za_id)
+            .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+            .where(FileSourceHasZip.file_source_id == address.id)
+        )
+        found: dict[ZipKey, tuple[int, int, int]] = {}
+        for names in _chunks(sorted({key.file_name for key in keys})):
+            for hosting, za_id, zip_id, todo, name in self.connection.execute(
+                query.where(ZipFile.file_name.in_(names))
+            ):
+                if (key := ZipKey(ACTIONS_BY_ID[todo], name)) in keys:
+                    found[key] = hosting, za_id, zip_id
+        return found
 
     def _reconsider_names(
         self, seen: Mapping[ZipKey, tuple[KnownHosting, ListedFile]], result: RecordedListing
@@ -156,6 +328,10 @@ class ListingRecorder:
         zips = self._zip_files(new)
         actions, added, refused = self._zip_actions(new, zips)
         self._accept(refused, result)
+        settled = {key for key, reason in added.items() if reason is not None}
+        result.unsettled |= {
+            key: file for key, file in new.items() if key not in settled and self._is_unsettled(file, changed=True)
+        }
         insert_rows(
             self.connection,
             FileSourceHasZip.__table__,
@@ -167,6 +343,7 @@ class ListingRecorder:
                     "size_bytes": file.size_bytes,
                     "modified": file.modified,
                     "has_md5": file.has_md5,
+                    "uploading_since": self.now if key in result.unsettled else None,
                 }
                 for key, file in new.items()
             ],
@@ -180,7 +357,7 @@ class ListingRecorder:
             listed_before = zips[key.file_name][1]
             if differ(listed_before, file.size_bytes):
                 result.findings.append(
-                    Finding("size_differs", key, actions[key], size_message(address, key, listed_before, file))
+                    Finding(SIZE_DIFFERS, key, actions[key], size_message(address, key, listed_before, file))
                 )
 
     def _zip_files(self, new: Mapping[ZipKey, ListedFile]) -> dict[str, tuple[int, int | None]]:
@@ -279,12 +456,38 @@ class ListingRecorder:
 _UPDATE_HOSTING = (
     update(FileSourceHasZip.__table__)
     .where(FileSourceHasZip.id == bindparam("hosting"))
-    .values(size_bytes=bindparam("size"), modified=bindparam("time"), has_md5=bindparam("checksum"), gone_since=None)
+    .values(
+        size_bytes=bindparam("size"),
+        modified=bindparam("time"),
+        has_md5=bindparam("checksum"),
+        gone_since=None,
+        missed_since=None,
+        uploading_since=bindparam("uploading"),
+    )
 )
+_UPDATE_SIZE = update(ZipFile.__table__).where(ZipFile.id == bindparam("zip")).values(size_bytes=bindparam("size"))
 
 
 def _hosting_values(hosting_id: int, file: ListedFile) -> dict[str, object]:
     return {"hosting": hosting_id, "size": file.size_bytes, "time": file.modified, "checksum": file.has_md5}
+
+
+def _has_changed(entry: KnownHosting, file: ListedFile) -> bool:
+    return differ(entry.size_bytes, file.size_bytes) or differ(entry.modified, file.modified)
+
+
+def shrunk_message(listing: ActionListing, lost: Absent) -> str:
+    """What to say of a directory that lost more than can be believed."""
+    now = "is gone" if listing.missing else f"lists {len(listing.zips):,} archives"
+    return f"the directory {listing.action} {now}, and held {lost.known:,} before"
+
+
+def confirmed_message(address: SourceAddress, listing: ActionListing, lost: int) -> str:
+    """What to say of archives that two listings in a row did not show."""
+    return (
+        f"{listing.action}: {lost:,} archives of {address.label} are gone. Two listings in a row did not show them. "
+        "If the centre did not take them away on purpose, ask it to put them back."
+    )
 
 
 def _chunks(items: list[str] | list[int]) -> Iterator[list[str] | list[int]]:

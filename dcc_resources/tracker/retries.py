@@ -90,6 +90,8 @@ def not_hosted(connection: Connection, key: ZipKey) -> NotFoundError:
         select(
             FileSource.id,
             FileSourceHasZip.gone_since,
+            FileSourceHasZip.missed_since,
+            FileSourceHasZip.uploading_since,
             ResourceStateRow.short_name.label("state"),
             Centre.short_name.label("centre"),
             Centre.is_active,
@@ -133,6 +135,8 @@ def _id_of(connection: Connection, key: ZipKey) -> int:
 def _why_not(
     source_id: int,
     gone_since: datetime | None,
+    missed_since: datetime | None,
+    uploading_since: datetime | None,
     state: str,
     centre: str,
     is_active: bool,
@@ -150,4 +154,8 @@ def _why_not(
         return f"file source {source_id} does not list it any more"
     if not may_be_taken:
         return f"file source {source_id} is of another centre: {held_message(key, owner or '', (centre,))}"
+    if missed_since is not None:
+        return f"file source {source_id} did not list it the last time"
+    if uploading_since is not None:
+        return f"it is still being uploaded to file source {source_id}"
     return f"file source {source_id} could not be listed in this session"

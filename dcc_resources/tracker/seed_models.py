@@ -160,7 +160,8 @@ class FileSourceHasZip(LastUpdated, Base):
     """A zip action that a file source hosts.
 
     Additive: `size_bytes` and `modified` (seconds since 1970, UTC) as last listed, `has_md5` whether a checksum lies
-    beside it, `gone_since` when a crawl first missed it (null while it is there).
+    beside it, `gone_since` when a crawl first missed it (null while it is there). `missed_since`: since when a listing
+    that had shrunk too much to be believed misses it. `uploading_since`: since when it is still being uploaded.
     """
 
     __tablename__ = "file_source_has_zip"
@@ -174,6 +175,8 @@ class FileSourceHasZip(LastUpdated, Base):
     modified: Mapped[int | None] = mapped_column(SIGNED_BIG)
     has_md5: Mapped[bool] = mapped_column(default=False, server_default=text("0"))
     gone_since: Mapped[datetime | None]
+    missed_since: Mapped[datetime | None]
+    uploading_since: Mapped[datetime | None]
 
 
 class ZipDownload(LastUpdated, Base):

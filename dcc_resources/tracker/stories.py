@@ -64,7 +64,11 @@ class DocumentStory:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """A file source that hosts the zip action, or did until `gone_since`; `modified` in seconds since 1970, UTC."""
+    """A file source that hosts the zip action, or did until `gone_since`; `modified` in seconds since 1970, UTC.
+
+    `missed_since`: since when a listing misses it that the next crawl has to confirm; `uploading_since`: since when it
+    is still being uploaded.
+    """
 
     source: int
     label: str
@@ -73,6 +77,8 @@ class Host:
     has_md5: bool
     retries: int
     gone_since: datetime | None
+    missed_since: datetime | None = None
+    uploading_since: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +239,8 @@ def _hosts(connection: Connection, za_id: int) -> tuple[Host, ...]:
             has_md5=bool(row.has_md5),
             retries=row.num_retries,
             gone_since=row.gone_since,
+            missed_since=row.missed_since,
+            uploading_since=row.uploading_since,
         )
         for row in connection.execute(query)
     )

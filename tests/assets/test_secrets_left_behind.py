@@ -242,6 +242,7 @@ def talkative_environment(
         "DCC_KEY_PASSPHRASE": SECRETS["another passphrase"],
         "DCC_MIN_FREE_BYTES": "0",
         "DCC_RETRY_DELAY": "0.05",
+        "DCC_QUIET_SECONDS": "0",
         "DCC_CONNECT_TIMEOUT": "5",
         "CENTRE_PASSPHRASE": SECRETS["a passphrase"],
         "CENTRE_PASSWORD": SECRETS["a password in the environment"],

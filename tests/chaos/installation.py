@@ -266,6 +266,7 @@ def environment_of(
         "DCC_QC_URL": qc_url or f"sqlite:///{home / 'qc.db'}",
         "DCC_MIN_FREE_BYTES": 0,
         "DCC_RETRY_DELAY": 0.05,
+        "DCC_QUIET_SECONDS": 0,
         "DCC_LEASE_TIMEOUT": 30,
     }
     if ca_file is not None:

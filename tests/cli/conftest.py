@@ -126,6 +126,7 @@ def bare_dcc(tracker_url: str, qc_url: str, tmp_path: Path, monkeypatch: pytest.
         "DCC_DAGSTER_EVENTS": "false",
         "DCC_UNTIL": "xsd",
         "DCC_RETRY_DELAY": "0.05",
+        "DCC_QUIET_SECONDS": "0",
         "DCC_MIN_FREE_BYTES": "0",
         "DCC_CONNECT_TIMEOUT": "5",
         "DCC_SUGGESTIONS": "false",

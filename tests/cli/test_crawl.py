@@ -15,7 +15,7 @@ from dcc_resources.settings import load_settings
 from dcc_resources.tracker.database import open_tracker
 from tests.cli.conftest import PROGRAM, Dcc, without_id
 from tests.databases import only_sqlite
-from tests.installations import experiments, specimens
+from tests.installations import experiments, growing, note_uploaded, specimens
 from tests.servers import Share
 
 GOOD = "add/H.2013-10-31.1.impc.zip"
@@ -141,6 +141,9 @@ def test_a_changed_zip_is_a_problem_of_the_data(dcc: Dcc) -> None:
     folder = dcc.add_folder()
     folder.put(GOOD)
     dcc("crawl")
+    tracker = open_tracker(load_settings(tracker_url=dcc.environment["DCC_TRACKER_URL"]))
+    note_uploaded(tracker)
+    tracker.dispose()
     folder.put(GOOD, specimens(mice=5), modified=1_500_000_000)
     report = dcc.json("crawl", exit_code=1)
     assert report["sources"][0]["changed"] == 1
@@ -149,6 +152,40 @@ def test_a_changed_zip_is_a_problem_of_the_data(dcc: Dcc) -> None:
     assert GOOD in problem["message"]
     assert [finding["message"] for finding in dcc.json("status")["findings"]] == [problem["message"]]
     assert problem["message"] in dcc("status").stdout
+
+
+@only_sqlite
+def test_a_directory_that_is_gone_is_partial_and_believed_by_the_next_crawl(dcc: Dcc) -> None:
+    folder = dcc.add_folder()
+    folder.put(GOOD)
+    dcc("crawl")
+    (folder.path / "add").rename(folder.path / "away")
+    report = dcc.json("crawl", exit_code=1)
+    assert [source["outcome"] for source in report["sources"]] == ["partial"]
+    assert [problem["kind"] for problem in report["problems"]] == ["ListingShrunkError"]
+    assert "the next crawl decides whether it is gone" in dcc("show", GOOD).stdout
+    assert "the directory add is gone" in dcc("source", "why", 1).stdout
+    assert "the directory add is gone" in dcc("status").stdout
+    report = dcc.json("crawl")
+    assert [(source["outcome"], source["gone"]) for source in report["sources"]] == [("ok", 1)]
+    assert [note["kind"] for note in report["notes"]] == ["listing"]
+    assert "Two listings in a row" in dcc("status").stdout
+    assert "not there any more" in dcc("show", GOOD).stdout
+
+
+@only_sqlite
+def test_an_archive_that_is_being_uploaded_is_shown_and_no_problem(dcc: Dcc) -> None:
+    dcc.environment["DCC_QUIET_SECONDS"] = "1"
+    folder = dcc.add_folder()
+    folder.put(GOOD)
+    with growing(folder.path / GOOD, (folder.path / GOOD).read_bytes()):
+        assert "is being uploaded to" in dcc("crawl").stdout
+    assert "being uploaded since" in dcc("show", GOOD).stdout
+    assert "is being uploaded to" in dcc("status").stdout
+    assert "still being uploaded" in dcc("source", "why", 1).stdout
+    dcc.error("retry", GOOD, exit_code=2)
+    folder.put(GOOD)
+    assert "1 xsd done" in dcc("crawl").stdout
 
 
 def test_another_active_session_ends_with_3(dcc: Dcc, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,16 +236,18 @@ def test_a_retry_is_logged_with_the_user_and_processes_the_zip_at_once(dcc: Dcc)
     dcc("crawl", exit_code=1)
     assert dcc.json("retry", BAD, exit_code=1)["zip_actions"] == [{"phase": "xsd", "status": "failed", "count": 1}]
     folder.put(BAD, specimens("H", "2013-10-31.2"))
-    (problem,) = dcc.json("crawl", exit_code=1)["problems"]
-    assert f"dcc retry {BAD}" in problem["message"]
+    report = dcc.json("crawl")
+    assert (report["zip_actions"], report["problems"]) == ([{**VALID, "count": 1}], [])
+    assert [note["kind"] for note in report["notes"]] == ["listing"]
     report = dcc.json("retry", BAD)
     assert report["zip_actions"] == [{**VALID, "count": 1}]
     assert report["sources"] == []
     story = dcc.json("show", BAD)
     assert (story["phase"], story["status"]) == ("xsd", "done")
-    assert [entry["requested_by"] for entry in story["reopenings"]] == [getpass.getuser()] * 2
-    assert [(entry["from_phase"], entry["from_status"]) for entry in story["reopenings"]] == [("xsd", "failed")] * 2
-    assert [download["status"] for download in story["downloads"]] == ["failed", "failed", "done"]
+    user = getpass.getuser()
+    assert [entry["requested_by"] for entry in story["reopenings"]] == [user, "crawl", user]
+    assert [entry["from_status"] for entry in story["reopenings"]] == ["failed", "failed", "done"]
+    assert [download["status"] for download in story["downloads"]] == ["failed", "failed", "done", "done"]
     assert "1 zip action in " in dcc("retry", BAD).stdout
 
 

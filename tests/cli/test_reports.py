@@ -202,8 +202,7 @@ def test_the_documents_of_a_story_are_those_of_the_latest_download(dcc: Dcc) -> 
     crawled(dcc)
     folder = dcc.root / "first" / BAD
     folder.write_bytes((dcc.root / "first" / GOOD).read_bytes())
-    dcc("crawl", exit_code=1)
-    dcc("retry", BAD)
+    dcc("crawl")
     story = dcc.json("show", BAD)
     assert [len(download["documents"]) for download in story["downloads"]] == [2, 1]
     assert story["documents"] == story["downloads"][1]["documents"]

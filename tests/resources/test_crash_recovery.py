@@ -74,6 +74,7 @@ def run_dying(settings: Settings, point: str) -> int | None:
         "DCC_TRACKER_URL": settings.tracker_database_url,
         "DCC_MIN_FREE_BYTES": "0",
         "DCC_RETRY_DELAY": "0.05",
+        "DCC_QUIET_SECONDS": "0",
     }
     return run_in_process(dying_session.main, point, environment)
 

@@ -36,6 +36,7 @@ from tests.sent_statements import sent_statements
 NAME = "H.2013-10-31.1.impc.zip"
 KEY = ZipKey(Action.ADD, NAME)
 FILE = ListedFile(NAME, 100, 1_400_000_000)
+OTHER = ListedFile("H.2013-10-31.2.impc.zip", 100, 1_400_000_000)
 
 
 class Shelf:
@@ -50,7 +51,7 @@ class Shelf:
             row = {"start_time": now, "status": -1, "created": now}
             (self.session,) = insert_rows(connection, CrawlingSession, [row])
 
-    def record(self, *listings: ActionListing, source: int | None = None) -> RecordedListing:
+    def record(self, *listings: ActionListing, source: int | None = None, quiet_seconds: float = 0) -> RecordedListing:
         with self.tracker.connect() as connection:
             centres = {name: number for number, name in connection.execute(select(Centre.id, Centre.short_name))}
         number = self.one if source is None else source
@@ -58,7 +59,7 @@ class Shelf:
         return run_writing(
             self.tracker,
             lambda connection: ListingRecorder(
-                connection, self.session, self.settings.naming, centres, utc_now()
+                connection, self.session, self.settings.naming, centres, utc_now(), quiet_seconds=quiet_seconds
             ).record(address, listings),
             patience_seconds=5,
         )
@@ -81,8 +82,7 @@ class Shelf:
         return [State(Phase(row.phase_id), Status(row.status_id)) for row in self.rows(ZipAction)]
 
     def hosting(self) -> Row[tuple[object, ...]]:
-        (row,) = self.rows(FileSourceHasZip)
-        return row
+        return self.rows(FileSourceHasZip)[0]
 
 
 @pytest.fixture
@@ -245,7 +245,7 @@ class TestRefusedNames:
         shelf.add(file)
         centre = seed_centre(shelf.tracker, "J")
         found = shelf.record(ActionListing(Action.ADD), ActionListing(Action.EDIT, zips=(file,)))
-        assert (found.gone, found.new_zips) == (1, [ZipKey(Action.EDIT, file.name)])
+        assert found.new_zips == [ZipKey(Action.EDIT, file.name)]
         assert shelf.states() == [State(Phase.ZIP_NAME, Status.FAILED), WAITING]
         (archive,) = shelf.rows(ZipFile)
         assert (archive.centre_id, archive.created, archive.inc) == (centre, date(2013, 10, 31), 7)
@@ -334,37 +334,94 @@ class TestGone:
     """existing_system_defects row 38: files removed from a source stayed hosted for ever."""
 
     def test_an_archive_that_went_is_gone_once_and_back_when_it_is_listed_again(self, shelf: Shelf) -> None:
-        shelf.add(FILE)
-        assert shelf.add().gone == 1
+        shelf.add(FILE, OTHER)
+        assert shelf.add(OTHER).gone == 1
         since = shelf.hosting().gone_since
         assert since is not None
-        assert shelf.add().gone == 0
+        assert shelf.add(OTHER).gone == 0
         assert shelf.hosting().gone_since == since
-        found = shelf.add(FILE)
-        assert (found.known, found.new_zips, found.changed) == (1, [], 0)
+        found = shelf.add(FILE, OTHER)
+        assert (found.known, found.new_zips, found.changed) == (2, [], 0)
         assert shelf.hosting().gone_since is None
-        assert shelf.states() == [WAITING]
+        assert shelf.states() == [WAITING, WAITING]
 
     @only_sqlite
     def test_an_archive_that_comes_back_different_is_reported(self, shelf: Shelf) -> None:
-        shelf.add(FILE)
-        shelf.add()
-        assert shelf.add(ListedFile(NAME, 5, 5)).changed == 1
+        shelf.add(FILE, OTHER)
+        shelf.add(OTHER)
+        assert shelf.add(ListedFile(NAME, 5, 5), OTHER).changed == 1
         assert shelf.hosting().gone_since is None
 
     @only_sqlite
     def test_a_directory_that_was_not_listed_says_nothing_of_its_archives(self, shelf: Shelf) -> None:
-        shelf.record(ActionListing(Action.ADD, zips=(FILE,)), ActionListing(Action.EDIT, zips=(FILE,)))
-        found = shelf.record(ActionListing(Action.EDIT))
+        shelf.record(ActionListing(Action.ADD, zips=(FILE,)), ActionListing(Action.EDIT, zips=(FILE, OTHER)))
+        found = shelf.record(ActionListing(Action.EDIT, zips=(OTHER,)))
         assert found.gone == 1
-        assert [row.gone_since is None for row in shelf.rows(FileSourceHasZip)] == [True, False]
+        assert [row.gone_since is None for row in shelf.rows(FileSourceHasZip)] == [True, False, True]
 
     @only_sqlite
     def test_what_one_source_lost_another_still_hosts(self, shelf: Shelf) -> None:
-        shelf.add(FILE)
+        shelf.add(FILE, OTHER)
         shelf.add(FILE, source=shelf.two)
-        shelf.add()
-        assert [row.gone_since is None for row in shelf.rows(FileSourceHasZip)] == [False, True]
+        shelf.add(OTHER)
+        assert [row.gone_since is None for row in shelf.rows(FileSourceHasZip)] == [False, True, True]
+
+
+class TestYoung:
+    """Which archives are to be looked at once more: by the time that the source tells, if it can be right."""
+
+    @only_sqlite
+    @pytest.mark.parametrize(
+        ("age", "quiet", "unsettled"),
+        [
+            (0, 5, True),
+            (4, 5, True),
+            (60, 5, False),
+            (60, 120, True),
+            (-3_600, 5, True),
+            (None, 5, True),
+            (0, 0, False),
+            (None, 0, False),
+        ],
+        ids=str,
+    )
+    def test_a_new_archive_is_young_by_its_time_or_where_that_tells_nothing(
+        self, shelf: Shelf, age: int | None, quiet: int, unsettled: bool
+    ) -> None:
+        file = ListedFile(NAME, 100, None if age is None else int(time.time()) - age)
+        found = shelf.record(ActionListing(Action.ADD, zips=(file,)), quiet_seconds=quiet)
+        assert list(found.unsettled) == [KEY] * unsettled
+        assert (shelf.hosting().uploading_since is not None) == unsettled
+
+    @only_sqlite
+    @pytest.mark.parametrize(("age", "unsettled"), [(0, True), (-3_600, False), (None, False)])
+    def test_one_that_is_listed_as_before_is_young_by_its_time_alone(
+        self, shelf: Shelf, age: int | None, unsettled: bool
+    ) -> None:
+        listing = ActionListing(
+            Action.ADD, zips=(ListedFile(NAME, 100, None if age is None else int(time.time()) - age),)
+        )
+        shelf.record(listing, quiet_seconds=5)
+        found = shelf.record(listing, quiet_seconds=5)
+        assert list(found.unsettled) == [KEY] * unsettled
+        assert (shelf.hosting().uploading_since is not None) == unsettled
+
+    @only_sqlite
+    @pytest.mark.parametrize(
+        "state", [State(Phase.QC, Status.DONE), State(Phase.UNZIP, Status.FAILED), State(Phase.ZIP_NAME, Status.FAILED)]
+    )
+    def test_what_is_not_to_be_fetched_is_not_looked_at_again(self, shelf: Shelf, state: State) -> None:
+        listing = ActionListing(Action.ADD, zips=(ListedFile(NAME, 100, int(time.time())),))
+        shelf.record(listing)
+        shelf.set_state(state)
+        if state.phase is Phase.ZIP_NAME:
+            listing = ActionListing(Action.ADD, zips=(ListedFile("x.zip", 100, int(time.time())),))
+        assert shelf.record(listing, quiet_seconds=5).unsettled == {}
+
+    @only_sqlite
+    def test_a_source_that_tells_neither_size_nor_time_is_taken_at_its_word(self, shelf: Shelf) -> None:
+        listing = ActionListing(Action.ADD, zips=(ListedFile(NAME, None, None),))
+        assert shelf.record(listing, quiet_seconds=5).unsettled == {}
 
 
 MANY = 100_000
@@ -397,9 +454,11 @@ def test_the_number_of_statements_grows_with_what_is_new_in_steps_only(shelf: Sh
         shelf.add(*files(1, 400))
     with sent_statements(shelf.tracker) as nothing_new:
         shelf.add(*files(1, 400))
+    with sent_statements(shelf.tracker) as all_missed:
+        assert shelf.add().gone == 0
     with sent_statements(shelf.tracker) as all_gone:
         assert shelf.add().gone == 400
     with sent_statements(shelf.tracker) as all_back:
         shelf.add(*files(1, 400))
-    for sent in (first, nothing_new, all_gone, all_back):
+    for sent in (first, nothing_new, all_missed, all_gone, all_back):
         assert len(sent) < 25, sent

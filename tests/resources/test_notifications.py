@@ -29,7 +29,7 @@ from dcc_resources.tracker.models import SessionLock, ZipAction
 from dcc_resources.tracker.owner_notices import NewNotice, Outcome, note
 from dcc_resources.tracker.sources import SourceState
 from tests.databases import only_sqlite
-from tests.installations import Folder, Installation, specimens
+from tests.installations import MODIFIED, Folder, Installation, specimens
 from tests.mail_server import MailServerForTests, Starter
 from tests.ports import free_port
 
@@ -133,14 +133,14 @@ def test_nothing_is_told_twice_and_what_fails_again_after_it_came_right_is_news(
     assert notify_session(installation.tracker, installation.settings, first.id).sent == {}
     installation.process_again(BAD)
     assert server.received == []
-    folder.put(BAD, specimens(stem="2013-10-31.3"))
-    installation.process_again(BAD)
+    folder.put(BAD, specimens(stem="2013-10-31.3"), MODIFIED + 60)
+    installation.run_session()
     (told,) = letters(server, CENTRE)
     assert "1 archive came through" in told["Subject"]
     assert told["References"] == letter["References"]
     assert told["Message-ID"] != letter["Message-ID"]
-    folder.put(BAD, broken())
-    installation.process_again(BAD)
+    folder.put(BAD, broken(), MODIFIED + 120)
+    installation.run_session()
     assert "1 archive needs a hand" in subjects(server, CENTRE)[0]
     assert "1 archive needs a hand" in subjects(server, WRANGLER)[0]
 

@@ -365,7 +365,8 @@ def test_a_part_of_an_archive_that_no_source_hosts_any_more_goes(
     (kept,) = look_over(installation.tracker, installation.settings, AT_ONCE)
     assert (kept.verdict, kept.reason) == (Verdict.KEEP, "its download goes on from there")
     (folder.path / ZIP).unlink()
-    installation.with_settings(min_free_bytes=2**62).run_session()
+    for _ in range(2):
+        installation.with_settings(min_free_bytes=2**62).run_session()
     (gone,) = look_over(installation.tracker, installation.settings, AT_ONCE)
     assert gone.verdict is Verdict.REMOVE
     clean(installation.tracker, installation.settings, AT_ONCE, [gone])

@@ -17,7 +17,7 @@ from dcc_resources.naming import Action
 from dcc_resources.outcomes import ZipKey
 from dcc_resources.tracker.models import Reopening
 from dcc_resources.tracker.stories import zip_story
-from tests.installations import MODIFIED, Folder, Installation, specimens
+from tests.installations import MODIFIED, Folder, Installation, note_uploaded, specimens
 from tests.prepared_processes import run_in_process
 
 NAME = "H.2013-10-31.1.impc.zip"
@@ -141,6 +141,7 @@ def test_a_changed_archive_is_fetched_and_not_taken_from_staging(
 ) -> None:
     folder.put(KEY)
     installation.run_session()
+    note_uploaded(installation.tracker)
     changed = folder.put(KEY, specimens(mice=3), modified=MODIFIED + 60)
     installation.run_session()
     away.add("centre")

@@ -23,7 +23,7 @@ from dcc_resources.tracker.crawls import list_sessions
 from tests.data_installations import DataInstallation, experiments
 from tests.data_installations import specimens as data_specimens
 from tests.databases import only_sqlite
-from tests.installations import Folder, Installation, specimens
+from tests.installations import Folder, Installation, note_uploaded, specimens
 from tests.mail_server import PASSWORD, QUOTED, Starter
 from tests.ports import free_port
 from tests.servers import Authority
@@ -141,6 +141,7 @@ def test_the_report_tells_of_data_that_fail_that_are_held_and_that_came_late(dat
 def test_a_later_session_reports_what_it_did_itself(troubled: Troubled) -> None:
     installation = troubled.installation
     until_the_next_second()
+    note_uploaded(installation.tracker)
     troubled.folder.put("add/H.2013-10-31.1.impc.zip", b"another")
     again = installation.run_session([troubled.folder.source_id])
     with installation.tracker.connect() as connection:

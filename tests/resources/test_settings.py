@@ -40,6 +40,7 @@ def test_every_setting_has_an_environment_variable_and_says_what_it_means(
         "document_pattern": r"(?P<centre>.)(?P<date>.)(?P<inc>.)(?P<kind>.)",
         "tracker_url": "sqlite:////x/y.db",
         "dagster_events": "false",
+        "listing_shrink_limit": "0.5",
         "crawl_interval": "5 4 * * *",
         "smtp_url": "smtps://mail.dcc.example",
         "report_to": "wrangler@dcc.example",

@@ -55,7 +55,8 @@ SEED_TABLES = {
     "file_source_has_zip": (
         BIG,
         f"za_id {BIG} nn | file_source_id {SMALL} nn | num_retries tinyint(3) unsigned nn | "
-        f"size_bytes {BIG} | modified bigint(20) | has_md5 tinyint(1) nn | gone_since datetime",
+        f"size_bytes {BIG} | modified bigint(20) | has_md5 tinyint(1) nn | gone_since datetime | "
+        "missed_since datetime | uploading_since datetime",
     ),
     "zip_download": (
         BIG,

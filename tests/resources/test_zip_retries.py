@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import threading
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from sqlalchemy import Connection, select
 
 from dcc_cli.demo import submissions
-from dcc_resources.crawling import crawl_file_sources
 from dcc_resources.errors import (
     NotFoundError,
     TrackerUnreachableError,
     TransferFailedError,
 )
 from dcc_resources.file_sources.local import LocalConnection
+from dcc_resources.naming import Action
 from dcc_resources.outcomes import Problem
-from dcc_resources.sessions import open_session
 from dcc_resources.tracker.models import (
     CrawlingSession,
     FileSourceHasZip,
@@ -31,7 +30,7 @@ from dcc_resources.tracker.models import (
 from dcc_resources.zip_coordination import Coordinator
 from dcc_resources.zip_jobs import Checker, Document, Job
 from dcc_resources.zip_recording import Batch, Written
-from tests.installations import Folder, Installation, experiments, specimens
+from tests.installations import Folder, Installation, experiments, note_uploaded, specimens
 from tests.served_sources import logged
 
 NAME = "H.2013-10-31.1.impc.zip"
@@ -227,15 +226,21 @@ def test_a_session_with_a_zip_that_did_not_arrive_is_a_failed_one(
         assert connection.scalar(select(CrawlingSession.status)) == 1
 
 
-def test_a_truncated_transfer_is_no_success(installation: Installation, folder: Folder) -> None:
+def test_a_truncated_transfer_is_no_success(
+    installation: Installation, folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """existing_system_defects row 8: what arrived has not the listed size, so there is no archive."""
     folder.put(KEY)
-    with open_session(installation.tracker, installation.settings) as session:
-        list(crawl_file_sources(installation.tracker, installation.settings, session))
-    os.truncate(folder.path / KEY, 100)
-    outcome = installation.run_session(crawl=False).zips[KEY]
+    blocks = LocalConnection._blocks
+
+    def cut(self: LocalConnection, action: Action, name: str, offset: int, size: int | None) -> Iterator[bytes]:
+        yield next(blocks(self, action, name, offset, size))[:100]
+
+    monkeypatch.setattr(LocalConnection, "_blocks", cut)
+    outcome = installation.run_session().zips[KEY]
     assert outcome.failed
     assert {reason.kind for reason in outcome.reasons} == {"SizeMismatchError"}
+    assert installation.states() == {KEY: "download failed"}
     assert KEY not in installation.staged()
 
 
@@ -258,8 +263,11 @@ def test_a_published_checksum_that_is_wrong_fails_the_zip(installation: Installa
 def test_a_retry_fetches_the_changed_file_and_says_who_asked(installation: Installation, folder: Folder) -> None:
     folder.put(KEY)
     installation.run_session()
+    note_uploaded(installation.tracker)
     changed = folder.put(KEY, specimens(mice=3))
     installation.run_session()
+    assert installation.states() == {KEY: "xsd done"}
+    assert installation.staged()[KEY] != changed
     assert installation.process_again(KEY).zips[KEY].succeeded
     assert installation.staged()[KEY] == changed
     with installation.tracker.connect() as connection:
@@ -272,9 +280,10 @@ def test_a_retry_of_what_no_source_hosts_says_so_and_changes_nothing(
     folder.put(KEY)
     installation.run_session()
     (folder.path / KEY).unlink()
-    installation.run_session()
-    with pytest.raises(NotFoundError, match="No available file source hosts add/H"):
-        installation.process_again(KEY)
+    for why in ("did not list it the last time", "does not list it any more"):
+        installation.run_session()
+        with pytest.raises(NotFoundError, match=f"No available file source hosts add/H.*{why}"):
+            installation.process_again(KEY)
     assert installation.states() == {KEY: "xsd done"}
     with pytest.raises(NotFoundError, match="dcc zips"):
         installation.process_again("add/J.2013-10-31.1.impc.zip")

@@ -91,6 +91,7 @@ class Installation:
             "DCC_HOME": str(plan.folder / "home"),
             "DCC_MIN_FREE_BYTES": "0",
             "DCC_RETRY_DELAY": "0.05",
+            "DCC_QUIET_SECONDS": "0",
             "DCC_CRAWL_INTERVAL": "*/3 * * * *",
             "DCC_LOG_FILE": str(plan.folder / "dcc.log"),
             "DCC_LOG_FORMAT": "json",

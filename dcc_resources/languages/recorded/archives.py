@@ -136,6 +136,26 @@ SENTENCES: Final = (
         "with `dcc data undo`, then take it with: dcc retry {same_archive}"
     ),
     mark(
+        "{archive} has changed on {source}: it was {size}, modified {modified}, and is {new_size}, modified "
+        "{new_modified}. No data of it were uploaded: the new content is taken by itself."
+    ),
+    mark(
+        "{archive} is being uploaded to {source}: it was {size}, modified {modified}, and {new_size}, modified "
+        "{new_modified}, a little later. A later session takes it when it is complete."
+    ),
+    mark(
+        "{archive} is being uploaded to {source}: it was {size}, modified {modified}, and was not there a little "
+        "later. A later session takes it when it is complete."
+    ),
+    mark(
+        "{archive} may be being uploaded to {source}: it was modified {modified}, and could not be looked at once "
+        "more. A later session takes it when it is complete."
+    ),
+    mark(
+        "{directory}: {number} archives of {source} are gone. Two listings in a row did not show them. If the centre "
+        "did not take them away on purpose, ask it to put them back."
+    ),
+    mark(
         "{archive} is {size} on {source} but {new_size} where it was listed before. Only the copy of the preferred "
         "source is taken. Ask the centre which one is right."
     ),
@@ -153,6 +173,7 @@ SENTENCES: Final = (
     ),
     mark("Processing was asked for again."),
     mark("The download failed in an earlier session."),
+    mark("The archive changed on its file source after its last download."),
     mark("The file name conforms: its centre or the naming convention has been registered since."),
     mark("What it depends on has changed: documents, waivers or reference data."),
     mark("Documents were withdrawn that it has to do with."),

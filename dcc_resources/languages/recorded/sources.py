@@ -144,6 +144,10 @@ SENTENCES: Final = (
     mark("{source}: the folder {directory} is gone. Check that the disk is mounted."),
     mark("{source}: {directory} leads out of the base path. Move it inside."),
     mark("{source}: {directory} cannot be listed ({cause}). Correct its permissions."),
+    mark(
+        "{source}: {directories}. Nothing is taken for gone yet: if the next crawl lists the same, it is believed. Ask "
+        "the centre whether this is meant; DCC_LISTING_SHRINK_LIMIT sets the limit."
+    ),
     mark("{source}: listing took longer than {number} seconds. Check the disk; DCC_LIST_TIMEOUT sets the limit."),
     mark("{source}: the protocol {protocol} is not supported by this version. Use one of {protocols}."),
 )
