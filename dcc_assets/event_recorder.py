@@ -215,9 +215,7 @@ class EventRecorder:
                 new[name] = absent
         return new
 
-    def _wanted(
-        self, reports: Sequence[Report], new: Mapping[str, Mapping[str, bool]]
-    ) -> list[tuple[Report, Verdict]]:
+    def _wanted(self, reports: Sequence[Report], new: Mapping[str, Mapping[str, bool]]) -> list[tuple[Report, Verdict]]:
         """The verdicts to be stored; of partitions that are `new` and told whole, no check has failed before."""
         conditional = {
             (verdict.check, report.partition)

@@ -11,7 +11,7 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -21,6 +21,7 @@ from sqlalchemy import Connection, Engine, select
 from dcc_resources.errors import InternalFaultError, SourceError, SourceTimeoutError
 from dcc_resources.file_sources.base import ActionListing, SourceAddress
 from dcc_resources.file_sources.connect import connect
+from dcc_resources.file_sources.listing_watch import ListingWatch, watching
 from dcc_resources.log_context import in_log_context, logging_about, progress_log
 from dcc_resources.naming import Action
 from dcc_resources.outcomes import Problem, SourceCrawl, source_partition
@@ -37,6 +38,7 @@ progress = progress_log(__name__)
 
 OK, PARTIAL, FAILED = "ok", "partial", "failed"
 _IGNORED_SHOWN = 20
+_SLACK_SECONDS = 30
 
 
 @dataclass
@@ -69,12 +71,18 @@ class SourceListing:
         return PARTIAL if self.listings else FAILED
 
 
-def list_source(address: SourceAddress, settings: Settings) -> SourceListing:
-    """List the three action directories of a file source. Never raises SourceError: it is in the result."""
+def list_source(address: SourceAddress, settings: Settings, watch: ListingWatch | None = None) -> SourceListing:
+    """List the three action directories of a file source. Never raises SourceError: it is in the result.
+
+    `watch` bounds it and hears how far it is; by default it has the time that the settings give.
+    """
     result = SourceListing(address)
     began = time.monotonic()
     try:
-        with connect(address, settings) as connection:
+        with (
+            connect(address, settings) as connection,
+            watching(watch or ListingWatch(address.label, settings.list_timeout)),
+        ):
             for action in Action:
                 try:
                     result.listings.append(connection.list_action(action))
@@ -100,7 +108,7 @@ def crawl_file_sources(
         patience_seconds=settings.database_retry,
     )
     tasks = {address.id: session.start_task(Phase.ZIP_NAME, f"Crawl of {address.label}") for address in addresses}
-    for listing in _list_in_parallel(addresses, settings):
+    for listing in _list_in_parallel(addresses, settings, session.heard):
         session.check()
         with _logging_about(listing.address):
             crawl = _record(settings, session, listing)
@@ -112,14 +120,20 @@ def _logging_about(address: SourceAddress) -> AbstractContextManager[None]:
     return logging_about(source=address.id, centre=address.centre, phase=Phase.ZIP_NAME.short_name)
 
 
-def _list_in_parallel(addresses: Sequence[SourceAddress], settings: Settings) -> Iterator[SourceListing]:
+def _list_in_parallel(
+    addresses: Sequence[SourceAddress], settings: Settings, heard: Callable[[str], object]
+) -> Iterator[SourceListing]:
     """Yield each source's listing as it is complete; one that outstays every time limit is given up."""
     results: queue.SimpleQueue[SourceListing] = queue.SimpleQueue()
 
     def work(address: SourceAddress) -> None:
         try:
             with _logging_about(address):
-                listing = list_source(address, settings)
+                partition = source_partition(address.centre, address.id)
+                watch = ListingWatch(
+                    address.label, settings.list_timeout, heard=lambda text: heard(f"{partition}: {text}")
+                )
+                listing = list_source(address, settings, watch)
         except Exception as error:  # whatever a server provoked, it must not cost the other sources their crawl
             with _logging_about(address):
                 log.exception("%s met a fault of the platform", address.label)
@@ -133,7 +147,7 @@ def _list_in_parallel(addresses: Sequence[SourceAddress], settings: Settings) ->
     for address in addresses:
         threading.Thread(target=in_log_context(work), args=(address,), name=f"crawl {address.id}", daemon=True).start()
     waiting = {address.id: address for address in addresses}
-    limit = settings.connect_timeout + settings.login_timeout + len(Action) * settings.list_timeout + 30
+    limit = settings.connect_timeout + settings.login_timeout + settings.list_timeout + _SLACK_SECONDS
     deadline = time.monotonic() + limit
     while waiting:
         try:
@@ -141,8 +155,9 @@ def _list_in_parallel(addresses: Sequence[SourceAddress], settings: Settings) ->
         except queue.Empty:
             for address in waiting.values():
                 error = SourceTimeoutError(
-                    f"{address.label} was given up after {limit:.0f} s. Ask whoever runs the server what it is doing; "
-                    "the next session tries again."
+                    f"{address.label} was given up after {limit:.0f} s, the sum of DCC_CONNECT_TIMEOUT, DCC_LOGIN_TIMEOUT and "
+                    f"DCC_LIST_TIMEOUT and {_SLACK_SECONDS} s. Ask whoever runs the server what it is doing; the next "
+                    "session tries again."
                 )
                 yield SourceListing(address, error=error, seconds=limit)
             return

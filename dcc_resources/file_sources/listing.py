@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from dcc_resources.errors import ListingFailedError
 from dcc_resources.file_sources.base import ActionListing, ListedFile
+from dcc_resources.file_sources.listing_watch import watched
 from dcc_resources.file_sources.remote_names import printable
 from dcc_resources.naming import Action
 
@@ -62,9 +63,12 @@ def gather(label: str, action: Action, entries: Iterable[Entry], resolve: LinkRe
     """
     found = _Found()
     links: list[Entry] = []
+    watch = watched()
     for count, entry in enumerate(entries, 1):
         if count > MAX_ENTRIES:
             raise too_many(label, action, f"{MAX_ENTRIES:,} entries")
+        if watch is not None:
+            watch.note(count)
         if entry.kind is EntryKind.LINK and _reason_to_ignore(entry) is None:
             links.append(entry)
         else:

@@ -52,7 +52,9 @@ class WorkSettings(SettingsGroup):
 
     connect_timeout: float = Field(default=15.0, gt=0, description="Seconds to connect to a server.")
     login_timeout: float = Field(default=20.0, gt=0, description="Seconds for a server to accept a login.")
-    list_timeout: float = Field(default=120.0, gt=0, description="Seconds for one directory listing, in all.")
+    list_timeout: float = Field(
+        default=300.0, gt=0, description="Seconds for the listing of a file source, all its directories together."
+    )
     idle_timeout: float = Field(default=60.0, gt=0, description="Seconds without a byte before a transfer is given up.")
     slowest_download: int = Field(
         default=100,
