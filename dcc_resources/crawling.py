@@ -155,9 +155,9 @@ def _list_in_parallel(
         except queue.Empty:
             for address in waiting.values():
                 error = SourceTimeoutError(
-                    f"{address.label} was given up after {limit:.0f} s, the sum of DCC_CONNECT_TIMEOUT, DCC_LOGIN_TIMEOUT and "
-                    f"DCC_LIST_TIMEOUT and {_SLACK_SECONDS} s. Ask whoever runs the server what it is doing; the next "
-                    "session tries again."
+                    f"{address.label} was given up after {limit:.0f} s, the sum of DCC_CONNECT_TIMEOUT, "
+                    f"DCC_LOGIN_TIMEOUT, DCC_LIST_TIMEOUT and {_SLACK_SECONDS} s. Ask whoever runs the server what it "
+                    "is doing; the next session tries again."
                 )
                 yield SourceListing(address, error=error, seconds=limit)
             return

@@ -78,7 +78,8 @@ def _encoding(answer: Answer) -> str | None:
 def _entry(site: Site, directory: str, base: str, link: str) -> tuple[bytes, EntryKind] | None:
     """Name and kind of what a link leads to, directly below the directory; None if it leads anywhere else."""
     if not base and directory.endswith("/") and _PLAIN.fullmatch(link):
-        return unquote_to_bytes(link.rstrip("/")), EntryKind.DIRECTORY if link.endswith("/") else EntryKind.FILE
+        kind = EntryKind.DIRECTORY if link.endswith("/") else EntryKind.FILE
+        return unquote_to_bytes(link.rstrip("/")) if "%" in link else link.rstrip("/").encode("ascii"), kind
     try:
         start = site.resolve(directory, base) if base else directory
         target = site.resolve(start, link) if start is not None else None
