@@ -47,11 +47,15 @@ _ROOT: Final = Path(__file__).parent.parent
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A file source, and what else lists its directory `add`: a script for `sh`, which prints a line for each archive."""
+    """A file source, and what else lists its directory `add`: a script for `sh`.
+
+    The script prints a line for each archive. `command` is what is shown of it.
+    """
 
     address: SourceAddress
     tool: str
     script: str
+    command: str
     known_hosts: Path | None = None
 
 
@@ -81,7 +85,13 @@ def over_sftp(folder: Path, root: Path) -> Iterator[Listed]:
         opened = f"open sftp://{server.username}:@127.0.0.1:{server.port}"
         said = f'set sftp:connect-program "{program}"; set cmd:fail-exit yes; {opened}; cls -l {root}/add'
         address = _address(SourceProtocol.SFTP, server.hostname, str(root), server.username, f"key:{server.key}")
-        yield Listed(address, "lftp cls -l", f"lftp --norc -c {shlex.quote(said)}", server.known_hosts)
+        yield Listed(
+            address,
+            "lftp cls -l",
+            f"lftp --norc -c {shlex.quote(said)}",
+            "lftp --norc -c '...; cls -l BASE/add'",
+            server.known_hosts,
+        )
 
 
 @contextmanager
@@ -90,7 +100,7 @@ def over_ftp(folder: Path, root: Path) -> Iterator[Listed]:
     with vsftpd_server(folder, root) as server:
         said = f"set cmd:fail-exit yes; open ftp://127.0.0.1:{server.port}; cls -l add"
         address = _address(SourceProtocol.FTP, f"127.0.0.1:{server.port}", "/", "anonymous", "benchmark")
-        yield Listed(address, "lftp cls -l", f"lftp --norc -c {shlex.quote(said)}")
+        yield Listed(address, "lftp cls -l", f"lftp --norc -c {shlex.quote(said)}", "lftp --norc -c '...; cls -l add'")
 
 
 @contextmanager
@@ -109,7 +119,12 @@ def over_http(folder: Path, root: Path) -> Iterator[Listed]:
         asked.write_text("".join(f"url={url}{name}\noutput=/dev/null\n" for name in newest))
         script = f'curl -sSf -o {folder}/page {url}; curl -sSfI -K {asked}; grep -o \'href="[^"]*zip"\' {folder}/page'
         tool = f"curl of the page, and curl -I of {len(newest):,} archives"
-        yield Listed(_address(SourceProtocol.HTTP, f"127.0.0.1:{port}", "/"), tool, script)
+        yield Listed(
+            _address(SourceProtocol.HTTP, f"127.0.0.1:{port}", "/"),
+            tool,
+            script,
+            "curl -o page URL/add/; curl -I -K urls",
+        )
     finally:
         process.terminate()
         process.wait()
@@ -119,7 +134,7 @@ def over_http(folder: Path, root: Path) -> Iterator[Listed]:
 def in_a_folder(_folder: Path, root: Path) -> Iterator[Listed]:
     """A folder of this machine."""
     said = f"ls -l {shlex.quote(str(root / 'add'))}"
-    yield Listed(_address(SourceProtocol.FILE, "localhost", str(root)), "ls -l", f"{said} | grep zip")
+    yield Listed(_address(SourceProtocol.FILE, "localhost", str(root)), "ls -l", f"{said} | grep zip", "ls -l BASE/add")
 
 
 class FirstListing:
@@ -188,7 +203,7 @@ def compare(folder: Path, name: str, listed: Listed, archives: int, *, runs: int
     ]
     if events:
         ours.append(Contender(EVENTS, lambda: first.crawl(events=True), command=f"{EVENTS} --json"))
-    theirs = Contender(listed.tool, first.list_by_tool, command=listed.script)
+    theirs = Contender(listed.tool, first.list_by_tool, command=listed.command)
     title = f"A first listing of {archives:,} archives, {name}"
     comparison = Comparison(title, [theirs, *ours], {LISTING: GOAL}, (archives, "archives"))
     comparison.measure(runs)

@@ -20,7 +20,7 @@ def list_source(protocol: str, hostname: str, username: str, accesskey: str, kno
     settings = load_settings(known_hosts=known_hosts or None)
     address = SourceAddress(1, "H", SourceProtocol(protocol), hostname, username, SecretStr(accesskey), base_path)
     with connect(address, settings) as connection:
-        print(len(connection.list_action(Action.ADD).zips))  # noqa: T201
+        print(len(connection.list_action(Action.ADD).zips))
 
 
 if __name__ == "__main__":

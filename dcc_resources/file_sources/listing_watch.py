@@ -26,6 +26,7 @@ TRIAL_SECONDS: Final = 30.0
 PAUSE_OF_LINES: Final = 5.0
 """Seconds between lines that say how far a listing is."""
 
+_PAUSE: Final = 1.0
 _LOG_SECONDS: Final = 10.0
 
 
@@ -44,7 +45,7 @@ class ListingWatch:
     label: str
     seconds: float
     heard: Callable[[str], object] = unheard
-    pause: float = 1.0
+    pause: float = field(default_factory=lambda: _PAUSE)
     advice: str = "DCC_LIST_TIMEOUT sets the limit for all directories of a file source together."
     entries: int = 0
     """Entries of the present directory that have come."""
