@@ -194,7 +194,9 @@ class FirstListing:
             raise RuntimeError(f"{found:,} of {self._archives:,} archives were listed; see {self._log}.")
 
 
-def compare(folder: Path, name: str, listed: Listed, archives: int, *, runs: int, events: bool) -> Comparison:
+def compare(
+    folder: Path, name: str, listed: Listed, archives: int, *, runs: int, events: bool, uncounted: int = 1
+) -> Comparison:
     """The tool, which is the measure, our listing alone, and whole sessions."""
     first = FirstListing(folder, listed, archives)
     ours = [
@@ -206,7 +208,7 @@ def compare(folder: Path, name: str, listed: Listed, archives: int, *, runs: int
     theirs = Contender(listed.tool, first.list_by_tool, command=listed.command)
     title = f"A first listing of {archives:,} archives, {name}"
     comparison = Comparison(title, [theirs, *ours], {LISTING: GOAL}, (archives, "archives"))
-    comparison.measure(runs)
+    comparison.measure(runs, uncounted=uncounted)
     for contender in ours:
         peak = contender.peak_mb or 0.0
         comparison.figures.append(Figure(f"Peak memory of {contender.name}", peak, "MB", MOST_MEGABYTES))

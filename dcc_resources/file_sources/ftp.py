@@ -71,9 +71,7 @@ class FtpConnection(BlockwiseConnection):
         """List one action directory; see `Connection.list_action`."""
         path = self._path(action)
         watch = watch_listing(self._label, self._settings.list_timeout)
-        if watch.is_over:
-            # A new connection would only take longer still.
-            raise watch.outstayed(_shown(path))
+        watch.require_time(_shown(path))
         session = self._connected()
         with (
             self._translated(f"listing {_shown(path)}", ListingFailedError),

@@ -116,9 +116,8 @@ class ListingWatch:
 
         Messages name the directory `shown`. Raises SourceTimeoutError in place of that failure.
         """
+        self.require_time(shown)
         self._before, self.entries, self._directory = self.all_entries, 0, name
-        if self.is_over:
-            raise self.outstayed(shown)
         token = _WATCH.set(self)
         try:
             with time_limit(self.deadline - time.monotonic(), close):
@@ -130,10 +129,18 @@ class ListingWatch:
         finally:
             _WATCH.reset(token)
 
+    def require_time(self, shown: str) -> None:
+        """Raise SourceTimeoutError for the directory that comes next if the time is up already."""
+        if self.is_over:
+            raise self._outstayed(shown, 0)
+
     def outstayed(self, shown: str) -> SourceTimeoutError:
-        """What to raise for a directory whose listing takes too long."""
+        """What to raise for the present directory, whose listing takes too long; messages name it `shown`."""
+        return self._outstayed(shown, self.entries)
+
+    def _outstayed(self, shown: str, entries: int) -> SourceTimeoutError:
         return SourceTimeoutError(
-            f"{self.label}: listing {shown} was not done within {self.seconds:g} seconds; {self.entries:,} entries had "
+            f"{self.label}: listing {shown} was not done within {self.seconds:g} seconds; {entries:,} entries had "
             f"come by then. Ask whoever runs the server why it is slow. {self.advice}"
         )
 

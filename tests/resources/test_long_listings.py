@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import ftplib
 import logging
-import socket
-import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -31,7 +29,7 @@ from dcc_resources.tracker import listings
 from dcc_resources.tracker.models import FileSourceHasZip, ZipAction, ZipFile
 from tests.installations import Installation
 from tests.servers import Share
-from tests.web_server import WebServer, apache_index
+from tests.web_server import WebServer, apache_index, trickling_web_server
 
 
 def names(count: int) -> list[str]:
@@ -46,36 +44,6 @@ def put_many(share: Share, count: int) -> None:
 
 def web_address(hostname: str) -> SourceAddress:
     return SourceAddress(1, "H", SourceProtocol.HTTP, hostname, "", SecretStr(""), "/")
-
-
-@contextlib.contextmanager
-def trickling_web_server(pause: float = 0.02) -> Iterator[str]:
-    """Its index pages go on without end, a link at a time; its `host:port`."""
-    listener = socket.create_server(("127.0.0.1", 0))
-    ended = threading.Event()
-
-    def answer(client: socket.socket) -> None:
-        with contextlib.suppress(OSError), client:
-            asked = client.recv(4096)
-            client.sendall(b"HTTP/1.0 200 OK\r\nContent-Type: text/html\r\n\r\n")
-            number = 0
-            while asked.startswith(b"GET") and not ended.wait(pause):
-                number += 1
-                client.sendall(f'<a href="H.2013-10-31.{number}.impc.zip">zip</a>\n'.encode())
-
-    def serve() -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                threading.Thread(target=answer, args=(listener.accept()[0],), daemon=True).start()
-
-    threading.Thread(target=serve, daemon=True).start()
-    try:
-        yield f"127.0.0.1:{listener.getsockname()[1]}"
-    finally:
-        ended.set()
-        with contextlib.suppress(OSError):
-            listener.shutdown(socket.SHUT_RDWR)
-        listener.close()
 
 
 @dataclass
@@ -240,9 +208,7 @@ def test_a_session_hears_how_far_its_listings_are(installation: Installation, mo
     assert f"H-{folder.source_id}: listing of add: 64 entries so far" in heard
 
 
-def test_sizes_take_no_more_than_half_of_the_time_that_is_left(
-    installation: Installation, tmp_path: Path, source_settings: Settings
-) -> None:
+def test_sizes_take_no_more_than_half_of_the_time_that_is_left(tmp_path: Path, source_settings: Settings) -> None:
     """So the other directories are listed too."""
     for action in Action:
         (tmp_path / "web" / action).mkdir(parents=True)

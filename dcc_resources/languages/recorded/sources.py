@@ -144,6 +144,15 @@ SENTENCES: Final = (
     mark("{source}: the folder {directory} is gone. Check that the disk is mounted."),
     mark("{source}: {directory} leads out of the base path. Move it inside."),
     mark("{source}: {directory} cannot be listed ({cause}). Correct its permissions."),
+    mark(
+        "{source}: listing {directory} was not done within {number} seconds; {entries} entries had come by then. Ask "
+        "whoever runs the server why it is slow. DCC_LIST_TIMEOUT sets the limit for all directories of a file source "
+        "together."
+    ),
+    mark(
+        "{source} was given up after {number} s, the sum of DCC_CONNECT_TIMEOUT, DCC_LOGIN_TIMEOUT, DCC_LIST_TIMEOUT "
+        "and {slack} s. Ask whoever runs the server what it is doing; the next session tries again."
+    ),
     mark("{source}: listing took longer than {number} seconds. Check the disk; DCC_LIST_TIMEOUT sets the limit."),
     mark("{source}: the protocol {protocol} is not supported by this version. Use one of {protocols}."),
 )
