@@ -38,15 +38,15 @@ def unheard(_text: str) -> None:
 class ListingWatch:
     """Watches the listing of the file source `label`, which may take `seconds` in all.
 
-    `heard` is told how far it is, every `pause` seconds: `listing of add: 40,000 entries so far`. `advice` says which
-    limit it is. The time begins when the watch is made, and again with `watching`.
+    `heard` is told how far it is, every `pause` seconds: `listing of add: 40,000 entries so far`. `crawl_seconds`
+    is how long a crawl may take, where this is only a trial. The time begins when the watch is made, and again with `watching`.
     """
 
     label: str
     seconds: float
     heard: Callable[[str], object] = unheard
     pause: float = field(default_factory=lambda: _PAUSE)
-    advice: str = "DCC_LIST_TIMEOUT sets the limit for all directories of a file source together."
+    crawl_seconds: float | None = None
     entries: int = 0
     """Entries of the present directory that have come."""
     deadline: float = field(init=False)
@@ -78,8 +78,7 @@ class ListingWatch:
     def of_trial(cls, label: str, settings: Settings, heard: Callable[[str], object] = unheard) -> Self:
         """The watch of a trial, which only looks whether the directories can be listed."""
         seconds = min(TRIAL_SECONDS, settings.list_timeout)
-        advice = f"This was only a trial. A crawl waits {settings.list_timeout:g} seconds, as DCC_LIST_TIMEOUT says."
-        return cls(label, seconds, heard, PAUSE_OF_LINES, advice)
+        return cls(label, seconds, heard, PAUSE_OF_LINES, settings.list_timeout)
 
     @property
     def has_seen_enough(self) -> bool:
@@ -91,7 +90,7 @@ class ListingWatch:
         """What to say of a trial that ended before the listing did."""
         return (
             f"{self._directory}: {self.entries:,} entries came within {self.seconds:g} seconds; the trial stops there. "
-            f"{self.advice}"
+            f"A crawl waits {self.crawl_seconds:g} seconds, as DCC_LIST_TIMEOUT says."
         )
 
     def note(self, entries: int) -> None:
@@ -139,9 +138,16 @@ class ListingWatch:
         return self._outstayed(shown, self.entries)
 
     def _outstayed(self, shown: str, entries: int) -> SourceTimeoutError:
+        if self.crawl_seconds is not None:
+            return SourceTimeoutError(
+                f"{self.label}: listing {shown} was not done within {self.seconds:g} seconds; {entries:,} entries had "
+                f"come by then. This was only a trial: a crawl waits {self.crawl_seconds:g} seconds, as "
+                "DCC_LIST_TIMEOUT says. Ask whoever runs the server why it is slow."
+            )
         return SourceTimeoutError(
-            f"{self.label}: listing {shown} was not done within {self.seconds:g} seconds; {entries:,} entries had "
-            f"come by then. Ask whoever runs the server why it is slow. {self.advice}"
+            f"{self.label}: listing {shown} was not done within {self.seconds:g} seconds; {entries:,} entries had come "
+            "by then. Ask whoever runs the server why it is slow. DCC_LIST_TIMEOUT sets the limit for all directories "
+            "of a file source together."
         )
 
 

@@ -357,5 +357,5 @@ def test_adding_a_source_that_lists_nothing_in_a_trials_time_warns(dcc: Dcc, mon
         place = ("--centre", "H", "--protocol", "http", "--hostname", hostname, "--base-path", "/")
         added = dcc("source", "add", *place)
     assert "was not done within 1 seconds; 0 entries had come by then" in added.stderr
-    assert "This was only a trial. A crawl waits 300 seconds, as DCC_LIST_TIMEOUT says." in added.stderr
+    assert "This was only a trial: a crawl waits 300 seconds, as DCC_LIST_TIMEOUT says." in added.stderr
     assert "The source is registered; when it can be used: dcc source test 1" in added.stderr

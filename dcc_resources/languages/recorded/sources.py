@@ -150,6 +150,11 @@ SENTENCES: Final = (
         "together."
     ),
     mark(
+        "{source}: listing {directory} was not done within {number} seconds; {entries} entries had come by then. This "
+        "was only a trial: a crawl waits {seconds} seconds, as DCC_LIST_TIMEOUT says. Ask whoever runs the server why "
+        "it is slow."
+    ),
+    mark(
         "{source} was given up after {number} s, the sum of DCC_CONNECT_TIMEOUT, DCC_LOGIN_TIMEOUT, DCC_LIST_TIMEOUT "
         "and {slack} s. Ask whoever runs the server what it is doing; the next session tries again."
     ),
