@@ -39,7 +39,8 @@ class ListingWatch:
     """Watches the listing of the file source `label`, which may take `seconds` in all.
 
     `heard` is told how far it is, every `pause` seconds: `listing of add: 40,000 entries so far`. `crawl_seconds`
-    is how long a crawl may take, where this is only a trial. The time begins when the watch is made, and again with `watching`.
+    is how long a crawl may take, where this is only a trial. The time begins when the watch is made, and again with
+    `watching`.
     """
 
     label: str
