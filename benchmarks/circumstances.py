@@ -18,6 +18,7 @@ _PATH = f"{os.environ.get('PATH', '')}{os.pathsep}/usr/sbin{os.pathsep}/usr/loca
 TOOLS = {
     "sftp": ["ssh", "-V"],
     "lftp": ["lftp", "--version"],
+    "curl": ["curl", "--version"],
     "vsftpd": ["vsftpd", "-v"],
     "unzip": ["unzip", "-v"],
     "md5sum": ["md5sum", "--version"],

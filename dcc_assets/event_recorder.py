@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_MOST_AT_ONCE = 100
-_MOST_WAITING = 1000
+_MOST_AT_ONCE = 1000
+_MOST_WAITING = 2000
 _SECONDS_BETWEEN_WRITES = 1.0
 
 Target = AssetCheckEvaluationTargetMaterializationData
@@ -189,7 +189,7 @@ class EventRecorder:
         self._store(
             self._materialisation(report, materialised) for report in reports for materialised in report.materialised
         )
-        wanted = self._explained(self._wanted(reports))
+        wanted = self._explained(self._wanted(reports, new))
         self._store(self._observation(report, verdict) for report, verdict in wanted if not verdict.passed)
         targets = self._targets(wanted)
         self._store(
@@ -215,10 +215,12 @@ class EventRecorder:
                 new[name] = absent
         return new
 
-    def _wanted(self, reports: Sequence[Report]) -> list[tuple[Report, Verdict]]:
+    def _wanted(self, reports: Sequence[Report], new: Mapping[str, Mapping[str, bool]]) -> list[tuple[Report, Verdict]]:
+        """The verdicts to be stored; of partitions that are `new` and told whole, no check has failed before."""
         conditional = {
             (verdict.check, report.partition)
             for report in reports
+            if not (report.partitions is not None and new.get(report.partitions, {}).get(report.partition))
             for verdict in report.verdicts
             if not verdict.told and verdict.check not in self._planned
         }

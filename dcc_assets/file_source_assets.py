@@ -72,8 +72,7 @@ def crawl(
             for outcome in work.crawl(wanted):
                 listed.append(outcome.partition)
                 recorder.tell(source_report(outcome))
-                for report in found_zip_reports(outcome):
-                    recorder.tell(report)
+                recorder.tell_of_many(found_zip_reports(outcome))
             note_overdue = tell_overdue(context.instance, recorder, work.tracker, work.settings, listed)
         note_overdue()
         note_shown(context.instance, work.tracker, work.settings)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dcc_cli.output import printable
 from dcc_cli.session_report import SessionReport, crawl_lines, note_lines, problem_lines
 from dcc_resources.data_outcomes import ZipData
 from dcc_resources.tracker.reference import Phase
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from dcc_resources.outcomes import SourceCrawl, ZipOutcome
     from dcc_resources.sessions import Session
 
+_CRAWLING = "Crawling file sources"
 _PHASE_NAMES = {
     Phase.UPLOAD: "Uploading documents",
     Phase.DATA: "Checking what they say",
@@ -52,13 +54,19 @@ class SessionDisplay:
         self._zip_bar: TaskID | None = None
         self._data_bars: dict[Phase, TaskID] = {}
         if bars is not None and sources:
-            self._crawl_bar = bars.add_task("Crawling file sources", total=sources)
+            self._crawl_bar = bars.add_task(_CRAWLING, total=sources)
         if isinstance(waiting, int):
             self._show_zip_bar()
 
     def on_begin(self, session: Session) -> None:
         """The session has begun."""
         self.session = session
+        session.heard = self.on_listing
+
+    def on_listing(self, text: str) -> None:
+        """A listing that takes long is as far as `text` says; called by the threads that list."""
+        if self._bars is not None and self._crawl_bar is not None:
+            self._bars.update(self._crawl_bar, description=f"{_CRAWLING} ({printable(text)})")
 
     def on_crawl(self, crawl: SourceCrawl) -> None:
         """A source was crawled."""
@@ -68,7 +76,7 @@ class SessionDisplay:
             for line in crawl_lines(crawl):
                 self._say(line)
         if self._bars is not None and self._crawl_bar is not None:
-            self._bars.update(self._crawl_bar, completed=self._crawled)
+            self._bars.update(self._crawl_bar, completed=self._crawled, description=_CRAWLING)
             if self._crawled == self._sources:
                 self._show_zip_bar()
 

@@ -14,7 +14,7 @@ from dcc_cli.source_questions import Place
 from dcc_cli.source_registration import register_by_asking, source_address
 from dcc_cli.suggestions import know
 from dcc_cli.tls_options import tls_options, tls_trust
-from dcc_resources.errors import ConfigurationError, UnreachableError
+from dcc_resources.errors import ConfigurationError, SourceTimeoutError, UnreachableError
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
@@ -173,13 +173,24 @@ def _ask_for_host_key(hostname: str, shown: str, *, accept: bool) -> None:
 
 
 def _trial(tracker: Engine, settings: Settings, source_id: int) -> list[str]:
-    """List a source that was just registered; what stands in the way of using it."""
+    """List a source that was just registered, for a trial's time; what stands in the way of using it."""
     from dcc_resources.crawling import list_source
+    from dcc_resources.file_sources.listing_watch import ListingWatch
 
     address = _stored_address(tracker, source_id)
-    listing = list_source(address, settings)
+    watch = ListingWatch.of_trial(address.label, settings, _say_progress)
+    listing = list_source(address, settings, watch)
     _print_listing(listing, err=True)
-    return [] if listing.error is None else [str(listing.error)]
+    if listing.error is None:
+        return []
+    if isinstance(listing.error, SourceTimeoutError) and watch.has_seen_enough:
+        click.echo(printable(watch.stopped), err=True)
+        return []
+    return [str(listing.error)]
+
+
+def _say_progress(text: str) -> None:
+    click.echo(printable(text), err=True)
 
 
 def _report_addition(source_id: int, keys: list[PinnedKey], warnings: list[str], as_json: bool) -> None:
@@ -225,12 +236,14 @@ def test(ctx: click.Context, source_id: int, accept_host_key: bool, as_json: boo
     or did not do what was asked.
     """
     from dcc_resources.crawling import list_source
+    from dcc_resources.file_sources.listing_watch import PAUSE_OF_LINES, ListingWatch
 
     settings = settings_from_environment()
     with open_tracker(settings) as tracker:
         address = _stored_address(tracker, source_id)
         accepted = _accept_shown_key(tracker, settings, address) if accept_host_key else None
-        listing = list_source(_stored_address(tracker, source_id), settings)
+        watch = ListingWatch(address.label, settings.list_timeout, _say_progress, PAUSE_OF_LINES)
+        listing = list_source(_stored_address(tracker, source_id), settings, watch)
     if as_json:
         echo_json(_listing_json(listing, accepted))
     else:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dcc_cli.output import count_of, printable
-from dcc_resources.errors import BadFileNameError, CertificateRefusedError, SourceError
+from dcc_resources.errors import BadFileNameError, CertificateRefusedError, SourceError, SourceTimeoutError
 
 if TYPE_CHECKING:
     from dcc_resources.file_sources.base import ActionListing, SourceAddress
@@ -43,7 +43,7 @@ def try_source(address: SourceAddress, settings: Settings, centres: Collection[s
             trial = Trial(trusted[0], trusted[1], known=True)
         else:
             _say(f"Connecting to {address.hostname or 'this machine'} ...")
-        listings = _listings(trial.address, settings)
+        listings, whole = _listings(trial.address, settings)
     except CertificateRefusedError as error:
         _say(f"That failed: {error}")
         if error.fingerprint is None or address.tls_fingerprints:
@@ -55,7 +55,7 @@ def try_source(address: SourceAddress, settings: Settings, centres: Collection[s
     except SourceError as error:
         _say(f"That failed: {error}")
         return trial
-    return replace(trial, usable=_explain(listings, settings, centres))
+    return replace(trial, usable=_explain(listings, settings, centres, whole=whole))
 
 
 def _host_key(
@@ -83,17 +83,31 @@ def _host_key(
     return address, None
 
 
-def _listings(address: SourceAddress, settings: Settings) -> list[ActionListing]:
+def _listings(address: SourceAddress, settings: Settings) -> tuple[list[ActionListing], bool]:
+    """What the directories hold that could be listed in a trial's time, and whether these are all of them."""
     from dcc_resources.file_sources.connect import connect
+    from dcc_resources.file_sources.listing_watch import ListingWatch, watching
     from dcc_resources.naming import Action
 
-    with connect(address, settings) as connection:
+    listings: list[ActionListing] = []
+    with (
+        connect(address, settings) as connection,
+        watching(ListingWatch.of_trial(address.label, settings, _say)) as watch,
+    ):
         if address.protocol != "file":
             _say(f"Logged in{f' as {address.username}' if address.username else ''}.")
-        return [connection.list_action(action) for action in Action]
+        try:
+            for action in Action:
+                listings.append(connection.list_action(action))
+        except SourceTimeoutError:
+            if not watch.has_seen_enough:
+                raise
+            _say(f"  {watch.stopped}")
+            return listings, False
+    return listings, True
 
 
-def _explain(listings: list[ActionListing], settings: Settings, centres: Collection[str]) -> bool:
+def _explain(listings: list[ActionListing], settings: Settings, centres: Collection[str], *, whole: bool) -> bool:
     """Say what the three directories hold and what a crawl would make of it; whether any of them is there."""
     refused: list[str] = []
     total = 0
@@ -107,6 +121,8 @@ def _explain(listings: list[ActionListing], settings: Settings, centres: Collect
                 settings.naming.parse_zip_name(listed.name, centres)
             except BadFileNameError as error:
                 refused.append(str(error))
+    if not whole:
+        return True
     if all(part.missing for part in listings):
         _say("None of the three is there: probably the directory is another one.")
         return False

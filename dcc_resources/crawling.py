@@ -21,6 +21,7 @@ from sqlalchemy import Connection, Engine, select
 from dcc_resources.errors import InternalFaultError, ListingShrunkError, SourceError, SourceTimeoutError
 from dcc_resources.file_sources.base import ActionListing, ListedFile, SourceAddress
 from dcc_resources.file_sources.connect import connect
+from dcc_resources.file_sources.listing_watch import ListingWatch, watching
 from dcc_resources.log_context import in_log_context, logging_about, progress_log
 from dcc_resources.naming import Action
 from dcc_resources.outcomes import Problem, SourceCrawl, ZipKey, source_partition
@@ -37,6 +38,7 @@ progress = progress_log(__name__)
 
 OK, PARTIAL, FAILED = "ok", "partial", "failed"
 _IGNORED_SHOWN = 20
+_SLACK_SECONDS = 30
 
 
 @dataclass
@@ -75,13 +77,22 @@ class SourceListing:
 
 
 def list_source(
-    address: SourceAddress, settings: Settings, actions: Collection[Action] = tuple(Action)
+    address: SourceAddress,
+    settings: Settings,
+    watch: ListingWatch | None = None,
+    actions: Collection[Action] = tuple(Action),
 ) -> SourceListing:
-    """List the three action directories of a file source, or some. Never raises SourceError: it is in the result."""
+    """List the action directories of a file source, all or some. Never raises SourceError: it is in the result.
+
+    `watch` bounds it and hears how far it is; by default it has the time that the settings give.
+    """
     result = SourceListing(address)
     began = time.monotonic()
     try:
-        with connect(address, settings) as connection:
+        with (
+            connect(address, settings) as connection,
+            watching(watch or ListingWatch(address.label, settings.list_timeout)),
+        ):
             for action in actions:
                 try:
                     result.listings.append(connection.list_action(action))
@@ -114,7 +125,7 @@ def crawl_file_sources(
         return crawl
 
     unsettled: dict[int, tuple[SourceListing, SourceCrawl, Mapping[ZipKey, ListedFile]]] = {}
-    for listing in _list_in_parallel(addresses, settings):
+    for listing in _list_in_parallel(addresses, settings, session.heard):
         session.check()
         with _logging_about(listing.address):
             crawl, young = _record(settings, session, listing)
@@ -143,14 +154,14 @@ def look_again(looks: Collection[LookAgain], settings: Settings, session: Sessio
     """List the directories of some archives again, once each source has been left alone for the quiet period."""
     by_source = {look.address.id: look for look in looks}
 
-    def listed(address: SourceAddress, settings: Settings) -> SourceListing:
+    def listed(address: SourceAddress, settings: Settings, watch: ListingWatch) -> SourceListing:
         look = by_source[address.id]
         time.sleep(max(look.ended + settings.quiet_seconds - time.monotonic(), 0))
-        return list_source(address, settings, sorted({key.action for key in look.archives}))
+        return list_source(address, settings, watch, sorted({key.action for key in look.archives}))
 
     if by_source:
         addresses = [look.address for look in looks]
-        for listing in _list_in_parallel(addresses, settings, listed, wait=settings.quiet_seconds):
+        for listing in _list_in_parallel(addresses, settings, session.heard, listed, wait=settings.quiet_seconds):
             session.check()
             yield listing
 
@@ -162,7 +173,8 @@ def _logging_about(address: SourceAddress) -> AbstractContextManager[None]:
 def _list_in_parallel(
     addresses: Sequence[SourceAddress],
     settings: Settings,
-    look: Callable[[SourceAddress, Settings], SourceListing] = list_source,
+    heard: Callable[[str], object],
+    look: Callable[[SourceAddress, Settings, ListingWatch], SourceListing] = list_source,
     wait: float = 0,
 ) -> Iterator[SourceListing]:
     """Yield each source's listing as it is complete; one that outstays every time limit, after `wait`, is given up."""
@@ -171,7 +183,11 @@ def _list_in_parallel(
     def work(address: SourceAddress) -> None:
         try:
             with _logging_about(address):
-                listing = look(address, settings)
+                partition = source_partition(address.centre, address.id)
+                watch = ListingWatch(
+                    address.label, settings.list_timeout, heard=lambda text: heard(f"{partition}: {text}")
+                )
+                listing = look(address, settings, watch)
         except Exception as error:  # whatever a server provoked, it must not cost the other sources their crawl
             with _logging_about(address):
                 log.exception("%s met a fault of the platform", address.label)
@@ -185,7 +201,7 @@ def _list_in_parallel(
     for address in addresses:
         threading.Thread(target=in_log_context(work), args=(address,), name=f"crawl {address.id}", daemon=True).start()
     waiting = {address.id: address for address in addresses}
-    limit = settings.connect_timeout + settings.login_timeout + len(Action) * settings.list_timeout + 30
+    limit = settings.connect_timeout + settings.login_timeout + settings.list_timeout + _SLACK_SECONDS
     deadline = time.monotonic() + wait + limit
     while waiting:
         try:
@@ -193,8 +209,9 @@ def _list_in_parallel(
         except queue.Empty:
             for address in waiting.values():
                 error = SourceTimeoutError(
-                    f"{address.label} was given up after {limit:.0f} s. Ask whoever runs the server what it is doing; "
-                    "the next session tries again."
+                    f"{address.label} was given up after {limit:.0f} s, the sum of DCC_CONNECT_TIMEOUT, "
+                    f"DCC_LOGIN_TIMEOUT, DCC_LIST_TIMEOUT and {_SLACK_SECONDS} s. Ask whoever runs the server what it "
+                    "is doing; the next session tries again."
                 )
                 yield SourceListing(address, error=error, seconds=limit)
             return

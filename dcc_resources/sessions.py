@@ -42,6 +42,10 @@ _RENEWAL = update(SessionLock).values(heartbeat=func.current_timestamp())
 _LOCK = select(SessionLock.__table__, func.current_timestamp().label("now"))
 
 
+def _unheard(_text: str) -> None:
+    """Where nobody shows how far long listings are."""
+
+
 @dataclass
 class Session:
     """A crawling session held by this process, under the name `holder`. Made by `open_session`."""
@@ -54,6 +58,8 @@ class Session:
     _renewed: float = field(repr=False)
     _noting: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _lost: threading.Event = field(default_factory=threading.Event, repr=False)
+    heard: Callable[[str], object] = field(default=_unheard, repr=False)
+    """Is told how far long listings are, by the threads that list: who shows that puts itself here."""
     _handed_over: bool = False
     _dead: tuple[int, str] | None = field(default=None, repr=False)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import transfer
+from benchmarks import first_listing, transfer
 from benchmarks.circumstances import TOOLS, circumstances, missing, versions
 from benchmarks.mariadb import SERVER, MariaDb, installed, mariadb_server
 from benchmarks.measuring import Comparison, Contender, Figure, Note, Timing, peak_megabytes, timed
@@ -299,3 +299,31 @@ def test_time_of_the_processor_is_that_of_the_process_and_its_children(tmp_path:
 def test_a_process_that_ends_otherwise_is_not_timed(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="ended with 3:\nout of luck"):
         timed(["sh", "-c", "echo out of luck; exit 3"], log=tmp_path / "log")
+
+
+@pytest.mark.servers
+@pytest.mark.parametrize("opened", [first_listing.over_sftp, first_listing.over_http, first_listing.in_a_folder])
+def test_all_sides_of_a_first_listing_list_every_archive(tmp_path: Path, opened: first_listing.Opened) -> None:
+    if not installed(["lftp", "ssh-keygen", "curl"]):
+        pytest.skip("Not installed: lftp or curl. As root, make test installs them.")
+    first_listing.fill(tmp_path / "source" / "add", 30)
+    with opened(tmp_path / "server", tmp_path / "source") as listed:
+        comparison = first_listing.compare(tmp_path / "work", "here", listed, 30, runs=1, uncounted=0, events=False)
+        assert [len(contender.timings) for contender in comparison.contenders] == [1, 1, 1]
+        assert [figure.met for figure in comparison.figures] == [True, True]
+        with pytest.raises(RuntimeError, match="30 of 31 archives were listed"):
+            first_listing.compare(tmp_path / "other", "here", listed, 31, runs=1, uncounted=0, events=False)
+
+
+@pytest.mark.servers
+def test_a_first_listing_over_ftp_lists_every_archive() -> None:
+    if not installed(["lftp", "vsftpd"]) or os.geteuid() != 0:
+        pytest.skip("vsftpd must be installed, and started by root; lftp must be installed.")
+    with tempfile.TemporaryDirectory(prefix="dcc-bench-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        first_listing.fill(folder / "source" / "add", 30)
+        with first_listing.over_ftp(folder / "server", folder / "source") as listed:
+            first = first_listing.FirstListing(folder / "work", listed, 30)
+            assert first.list_by_tool().wall > 0
+            assert first.list_by_platform().wall > 0

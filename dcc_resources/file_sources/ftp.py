@@ -23,6 +23,7 @@ from dcc_resources.file_sources.ftp_listing import parse_list_line, parse_mlsd_l
 from dcc_resources.file_sources.ftp_login import describe, open_session
 from dcc_resources.file_sources.ftp_session import FAILURES, FtpSession
 from dcc_resources.file_sources.listing import MAX_ENTRIES, Entry, EntryKind, gather, too_many
+from dcc_resources.file_sources.listing_watch import watch_listing
 from dcc_resources.file_sources.remote_names import join_base, printable, raw
 from dcc_resources.file_sources.sockets import time_limit
 from dcc_resources.naming import Action
@@ -69,10 +70,12 @@ class FtpConnection(BlockwiseConnection):
     def list_action(self, action: Action) -> ActionListing:
         """List one action directory; see `Connection.list_action`."""
         path = self._path(action)
+        watch = watch_listing(self._label, self._settings.list_timeout)
+        watch.require_time(_shown(path))
         session = self._connected()
         with (
             self._translated(f"listing {_shown(path)}", ListingFailedError),
-            time_limit(self._settings.list_timeout, session.interrupt),
+            watch.directory(action, _shown(path), session.interrupt),
         ):
             if not self._enter(session, action):
                 return ActionListing(action, missing=True)

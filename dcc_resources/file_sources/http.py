@@ -29,9 +29,10 @@ from dcc_resources.file_sources.access import parse_hostname, resolve_accesskey
 from dcc_resources.file_sources.base import ActionListing, Connection, SourceAddress, SourceProtocol
 from dcc_resources.file_sources.certificates import ServerCertificates
 from dcc_resources.file_sources.http_client import FAILURES, PORTS, Answer, HttpClient, Site, describe
-from dcc_resources.file_sources.http_facts import MAX_ASKED, FactFinder, Facts, modified_time
+from dcc_resources.file_sources.http_facts import MAX_ASKED, FactFinder, modified_time
 from dcc_resources.file_sources.http_index import read_index
 from dcc_resources.file_sources.listing import Entry, gather
+from dcc_resources.file_sources.listing_watch import watch_listing
 from dcc_resources.file_sources.md5_sidecar import MAX_SIDECAR_BYTES, parse_md5
 from dcc_resources.file_sources.remote_names import join_base, printable, raw
 from dcc_resources.naming import Action
@@ -69,22 +70,27 @@ class HttpConnection(Connection):
         Sizes and times are asked for one by one: of a directory's MAX_ASKED last archives by name, while the time
         limit of the listing allows; those of the others are None.
         """
-        deadline = time.monotonic() + self._settings.list_timeout
         directory = self._target(action) + "/"
+        watch = watch_listing(self._label, self._settings.list_timeout)
         with self._translated(f"listing {self._shown(directory)}", ListingFailedError):
-            with self._client.limit(self._settings.list_timeout):
+            with watch.directory(action, self._shown(directory), self._client.abandon):
                 entries = self._entries(directory)
                 if entries is None:
                     return ActionListing(action, missing=True)
                 # An index tells of no links, so that there is none to follow.
                 listing = gather(self._label, action, entries, lambda _: None)
             asked = [(file.name, self._target(action, file.name)) for file in listing.zips[-MAX_ASKED:]]
-            finder = FactFinder(self._client, self._connect, deadline, self._settings.idle_timeout)
-            facts = finder.find(asked)
-        told = ((file, facts.get(file.name, Facts())) for file in listing.zips)
-        return replace(
-            listing, zips=tuple(replace(file, size_bytes=fact.size, modified=fact.modified) for file, fact in told)
-        )
+            # Half of what is left: the other directories need the rest.
+            now = time.monotonic()
+            deadline = now + max(watch.deadline - now, 0) / 2
+            finder = FactFinder(self._client, self._connect, deadline)
+            facts = finder.find(asked, lambda told: watch.say(f"sizes and times of {action}: {told}"))
+        zips = list(listing.zips)
+        first = len(zips) - len(asked)
+        for place, file in enumerate(zips[first:], start=first):
+            if (fact := facts.get(file.name)) is not None:
+                zips[place] = replace(file, size_bytes=fact.size, modified=fact.modified)
+        return replace(listing, zips=tuple(zips))
 
     def fetch(
         self,

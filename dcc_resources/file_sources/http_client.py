@@ -13,7 +13,7 @@ import http.client
 import re
 import socket
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from urllib.parse import quote, urljoin, urlsplit
@@ -136,15 +136,22 @@ class HttpClient:
 
     @contextlib.contextmanager
     def ask(
-        self, method: str, target: str, headers: Mapping[str, str] | None = None, *, follow: bool = True
+        self,
+        method: str,
+        target: str,
+        headers: Mapping[str, str] | None = None,
+        *,
+        follow: bool = True,
+        bounded: bool = False,
     ) -> Iterator[Answer]:
         """Send a request and yield the answer, redirects within the server followed if `follow`. Raises FAILURES.
 
-        An answer whose body is not read to its end costs the connection.
+        An answer whose body is not read to its end costs the connection. `bounded`: the caller sees to it that an
+        answer which trickles ends, so that no thread needs to be made for that.
         """
         self._abandoned = False
         for _ in range(_MAX_REDIRECTS + 1):
-            response = self._exchange(method, target, headers or {})
+            response = self._exchange(method, target, headers or {}, bounded=bounded)
             answer = Answer(response.status, response.headers, target, response.length, self, response)
             try:
                 if not follow or answer.status not in REDIRECTS:
@@ -239,29 +246,37 @@ class HttpClient:
                 return secure.getpeercert(binary_form=True)
         return None
 
-    def _exchange(self, method: str, target: str, headers: Mapping[str, str]) -> http.client.HTTPResponse:
+    def _exchange(
+        self, method: str, target: str, headers: Mapping[str, str], *, bounded: bool
+    ) -> http.client.HTTPResponse:
+        limit = contextlib.nullcontext if bounded else self.limit
         kept = self._http
         if kept is None or kept.sock is None:
             self.close()
-            return self._send(self._connect(), method, target, headers)
+            return self._send(self._connect(), method, target, headers, limit)
         try:
-            return self._send(kept, method, target, headers)
+            return self._send(kept, method, target, headers, limit)
         except (ConnectionError, ssl.SSLEOFError, ssl.SSLZeroReturnError):
             if self._abandoned:
                 raise
             # Servers close connections that have been idle for long; nothing has come of this request yet.
             self.close()
-            return self._send(self._connect(), method, target, headers)
+            return self._send(self._connect(), method, target, headers, limit)
 
     def _send(
-        self, connection: http.client.HTTPConnection, method: str, target: str, headers: Mapping[str, str]
+        self,
+        connection: http.client.HTTPConnection,
+        method: str,
+        target: str,
+        headers: Mapping[str, str],
+        limit: Callable[[], contextlib.AbstractContextManager[None]],
     ) -> http.client.HTTPResponse:
         sent = {"User-Agent": "dcc", "Accept-Encoding": "identity", **headers}
         authorization = self._site.authorization
         if authorization is not None:
             sent["Authorization"] = authorization.get_secret_value()
         try:
-            with self.limit():
+            with limit():
                 connection.request(method, target, headers=sent)
                 return connection.getresponse()
         except BaseException:

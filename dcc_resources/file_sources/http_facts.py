@@ -57,21 +57,45 @@ class FactFinder:
     does not serve them. `deadline` is of `time.monotonic`.
     """
 
-    def __init__(self, client: HttpClient, connect: Callable[[], HttpClient], deadline: float, idle: float) -> None:
-        self._client, self._connect, self._deadline, self._idle = client, connect, deadline, idle
+    def __init__(self, client: HttpClient, connect: Callable[[], HttpClient], deadline: float) -> None:
+        self._client, self._connect, self._deadline = client, connect, deadline
+        self._heard: Callable[[str], object] = lambda _: None
+        self._count = 0
         self._waiting: queue.SimpleQueue[tuple[str, str]] = queue.SimpleQueue()
         self._found: dict[str, Facts] = {}
         self._under_way: list[HttpClient] = []
         self._not_served = threading.Event()
         self._dismissed = threading.Event()
 
-    def find(self, targets: Sequence[tuple[str, str]]) -> dict[str, Facts]:
+    def find(
+        self, targets: Sequence[tuple[str, str]], heard: Callable[[str], object] = lambda _: None
+    ) -> dict[str, Facts]:
         """Facts by name, of files given as (name, target on the server); those not asked about in time are absent.
 
-        Raises FAILURES and SourceError where the server breaks off or stalls.
+        `heard` is told how far it is: `500 of 2,000 asked for so far`. Raises FAILURES and SourceError where the server
+        breaks off or stalls.
         """
+        self._heard, self._count = heard, len(targets)
         for item in targets:
             self._waiting.put(item)
+        # One thread for all requests: one for each would take as long as the request.
+        timer = threading.Timer(max(self._deadline - time.monotonic(), 0), self._end_all)
+        timer.daemon = True
+        timer.start()
+        try:
+            self._find(targets)
+        finally:
+            timer.cancel()
+        if len(self._found) < len(targets):
+            missing = len(targets) - len(self._found)
+            log.warning("Sizes and times of %d of %d archives were not told in time.", missing, len(targets))
+        return dict(self._found)
+
+    def _end_all(self) -> None:
+        for client in (self._client, *self._under_way):
+            client.abandon()
+
+    def _find(self, targets: Sequence[tuple[str, str]]) -> None:
         count = min(_HELPERS, len(targets) // _WORTH_A_HELPER)
         helpers = [threading.Thread(target=self._help, name="http facts", daemon=True) for _ in range(count)]
         for helper in helpers:
@@ -82,32 +106,26 @@ class FactFinder:
             self._dismiss(helpers)
         # What a helper was asking when it was dismissed.
         self._work(self._client, self._not_served)
-        if len(self._found) < len(targets):
-            missing = len(targets) - len(self._found)
-            log.warning("Sizes and times of %d of %d archives were not told in time.", missing, len(targets))
-        return dict(self._found)
 
     def _work(self, client: HttpClient, *ends: threading.Event) -> None:
         while not any(end.is_set() for end in ends):
-            remaining = self._deadline - time.monotonic()
             try:
                 name, target = self._waiting.get_nowait()
             except queue.Empty:
                 return
-            if remaining <= 0:
+            if time.monotonic() >= self._deadline:
                 return
             try:
-                self._found[name] = self._ask(client, target, min(remaining, self._idle))
-            except TimeoutError:
-                if remaining > self._idle:
-                    self._waiting.put((name, target))
-                    raise
+                self._found[name] = self._ask(client, target)
             except (*FAILURES, SourceError):
+                if time.monotonic() >= self._deadline:
+                    return
                 self._waiting.put((name, target))
                 raise
+            self._heard(f"{len(self._found):,} of {self._count:,} asked for so far")
 
-    def _ask(self, client: HttpClient, target: str, seconds: float) -> Facts:
-        with client.limit(seconds), client.ask("HEAD", target) as answer:
+    def _ask(self, client: HttpClient, target: str) -> Facts:
+        with client.ask("HEAD", target, bounded=True) as answer:
             if answer.status in (405, 501):
                 self._not_served.set()
             return read_facts(answer.headers) if answer.status == 200 else Facts()

@@ -15,6 +15,7 @@ from urllib.parse import unquote_to_bytes
 from dcc_resources.file_sources.http_client import Answer, Site, UnusableAnswerError
 from dcc_resources.file_sources.http_page import TooManyLinksError, read_page
 from dcc_resources.file_sources.listing import Entry, EntryKind
+from dcc_resources.file_sources.listing_watch import watched
 
 MAX_PAGE_BYTES = 128 * 1024 * 1024
 """Size of an index page beyond which it is refused."""
@@ -22,6 +23,7 @@ MAX_PAGE_BYTES = 128 * 1024 * 1024
 _PLAIN = re.compile(r"[A-Za-z0-9_.~%-]+/?")
 _END = re.compile(rb"</(html|body|pre|table|ul)\s*>", re.IGNORECASE)
 _TAIL_BYTES = 4096
+_LINK = b"href="
 
 
 def read_index(site: Site, answer: Answer) -> Iterator[Entry]:
@@ -50,9 +52,12 @@ def read_index(site: Site, answer: Answer) -> Iterator[Entry]:
 
 def _content(answer: Answer) -> bytes:
     """The whole page; refused where it is too large, empty or cut off."""
-    content = bytearray()
+    content, watch, links = bytearray(), watched(), 0
     for block in answer.blocks():
         content += block
+        if watch is not None:
+            links += block.count(_LINK)
+            watch.note(links)
         if len(content) > MAX_PAGE_BYTES:
             raise UnusableAnswerError(f"its index page is larger than {MAX_PAGE_BYTES:,} bytes")
     if not content:
@@ -73,7 +78,8 @@ def _encoding(answer: Answer) -> str | None:
 def _entry(site: Site, directory: str, base: str, link: str) -> tuple[bytes, EntryKind] | None:
     """Name and kind of what a link leads to, directly below the directory; None if it leads anywhere else."""
     if not base and directory.endswith("/") and _PLAIN.fullmatch(link):
-        return unquote_to_bytes(link.rstrip("/")), EntryKind.DIRECTORY if link.endswith("/") else EntryKind.FILE
+        kind = EntryKind.DIRECTORY if link.endswith("/") else EntryKind.FILE
+        return unquote_to_bytes(link.rstrip("/")) if "%" in link else link.rstrip("/").encode("ascii"), kind
     try:
         start = site.resolve(directory, base) if base else directory
         target = site.resolve(start, link) if start is not None else None

@@ -20,7 +20,13 @@ MAX_TAGS: Final = 5_000_000
 _TITLES = re.compile(r"index of|directory listing|directory:|parent directory|folder listing", re.IGNORECASE)
 _UP = ("..", "../", "./..", "./../")
 _TITLE_TAGS = (b"title", b"h1", b"h2", b"a")
-_MARKUP = re.compile(rb"<(?:(?P<comment>!--)|(?P<other>[!?])|(?P<close>/?)(?P<name>[A-Za-z][^\s/>]{0,20}))")
+# Ends of elements, and bare tags of two letters, are passed over: they are two thirds of a page. A link as servers
+# write it is taken at once; all other tags take several steps.
+_MARKUP = re.compile(
+    rb"<(?!/[A-Za-z]{1,20}+>|[a-z]{2}>)"
+    rb"(?:[Aa] +href=\"(?P<link>[^\"&<>\s]*+)\">"
+    rb"|(?P<comment>!--)|(?P<other>[!?])|(?P<close>/?)(?P<name>[A-Za-z][^\s/>]{0,20}))"
+)
 _REST_OF_TAG = re.compile(rb"(?:[^>=]++|=\s*+(?:\"[^\"]*+\"|'[^']*+'|))*+>")
 _ATTRIBUTE = re.compile(rb"([^\s/>=]++)\s*+(?:=\s*+(?:\"([^\"]*+)\"|'([^']*+)'|([^\s>]*+)))?")
 _RAW_TEXT = {name: re.compile(rb"</" + name, re.IGNORECASE) for name in (b"script", b"style")}
@@ -55,10 +61,15 @@ def read_page(content: bytes, encoding: str | None) -> Page:
         count += 1
         if count > MAX_TAGS:
             raise TooManyLinksError(f"more than {MAX_TAGS:,} tags")
-        position = _end_of(content, found)
-        name = found["name"].lower() if found["name"] else b""
+        if found["link"] is not None:
+            position, name = found.end(), b"a"
+            _keep(page, _decoded(found["link"], encoding))
+        else:
+            position = _end_of(content, found)
+            name = found["name"].lower() if found["name"] else b""
+            if position and not found["close"]:
+                _take(page, name, content[found.end() : position - 1], encoding)
         if position and not found["close"]:
-            _take(page, name, content[found.end() : position - 1], encoding)
             if name in _TITLE_TAGS and not page.is_index and titles < _MOST_TITLES:
                 titles += 1
                 page.is_index = _TITLES.search(_title(content, position, name, encoding)) is not None
@@ -91,7 +102,13 @@ def _take(page: Page, name: bytes, attributes: bytes, encoding: str) -> None:
     link = _href(attributes, encoding)
     if name == b"base":
         page.base = page.base or link
-    elif link:
+    else:
+        _keep(page, link)
+
+
+def _keep(page: Page, link: str) -> None:
+    """Keep a link, unless it is empty or known; one upwards makes the page an index."""
+    if link:
         page.links.setdefault(link)
         page.is_index = page.is_index or link in _UP
         if len(page.links) > MAX_LINKS:

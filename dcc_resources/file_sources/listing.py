@@ -7,12 +7,14 @@ and sub-directories are ignored without a row).
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
+from operator import attrgetter
 from typing import NamedTuple
 
 from dcc_resources.errors import ListingFailedError
 from dcc_resources.file_sources.base import ActionListing, ListedFile
+from dcc_resources.file_sources.listing_watch import watched
 from dcc_resources.file_sources.remote_names import printable
 from dcc_resources.naming import Action
 
@@ -27,6 +29,8 @@ LONGEST_NAME = 255
 
 _EXAMPLES = 20
 _SHOWN_OF_LONG = 40
+_LOOK_EVERY = 64
+_NO_ENTRIES = (b".", b"..")
 _ZIP = b".zip"
 _MD5 = b".md5"
 
@@ -49,6 +53,8 @@ class Entry(NamedTuple):
     modified: int | None = None
 
 
+_FILE, _DIRECTORY, _OTHER = EntryKind.FILE, EntryKind.DIRECTORY, EntryKind.OTHER
+
 LinkResolver = Callable[[Entry], Entry | None]
 """Gives the entry that a link leads to, under the link's name; None if it leads nowhere that may be read."""
 
@@ -62,15 +68,25 @@ def gather(label: str, action: Action, entries: Iterable[Entry], resolve: LinkRe
     """
     found = _Found()
     links: list[Entry] = []
+    watch = watched()
     for count, entry in enumerate(entries, 1):
         if count > MAX_ENTRIES:
             raise too_many(label, action, f"{MAX_ENTRIES:,} entries")
-        if entry.kind is EntryKind.LINK and _reason_to_ignore(entry) is None:
+        if watch is not None:
+            watch.entries = count
+        name = entry.name
+        if entry.kind is _FILE and name.endswith(_ZIP) and _is_possible(name):
+            # Nearly all of them, where there are many.
+            found.zips.setdefault(name, entry)
+        elif entry.kind is EntryKind.LINK and _reason_to_ignore(entry) is None:
             links.append(entry)
         else:
             found.add(entry)
-        if len(found.zips) + len(found.sidecars) + len(links) > MAX_ZIPS:
-            raise too_many(label, action, f"{MAX_ZIPS:,} archives and checksums")
+        if not count % _LOOK_EVERY:
+            if watch is not None:
+                watch.note(count)
+            found.require_few(label, action, links)
+    found.require_few(label, action, links)
     for link in links:
         target = resolve(link)
         if target is None or target.kind is not EntryKind.FILE:
@@ -91,15 +107,21 @@ class _Found:
 
     def add(self, entry: Entry) -> None:
         """Sort in one entry that is no link."""
-        if entry.name in (b".", b".."):
+        name = entry.name
+        if name in _NO_ENTRIES:
             return
         reason = _reason_to_ignore(entry)
         if reason is not None:
-            self.ignore(entry.name, reason)
-        elif entry.name.endswith(_MD5):
-            self.sidecars.add(entry.name.removesuffix(_MD5))
+            self.ignore(name, reason)
+        elif name.endswith(_ZIP):
+            self.zips.setdefault(name, entry)
         else:
-            self.zips.setdefault(entry.name, entry)
+            self.sidecars.add(name.removesuffix(_MD5))
+
+    def require_few(self, label: str, action: Action, links: Sequence[Entry]) -> None:
+        """Raise ListingFailedError if there are more archives and checksums than may be kept."""
+        if len(self.zips) + len(self.sidecars) + len(links) > MAX_ZIPS:
+            raise too_many(label, action, f"{MAX_ZIPS:,} archives and checksums")
 
     def ignore(self, name: bytes, reason: str) -> None:
         """Note one entry that is left aside."""
@@ -112,13 +134,15 @@ class _Found:
         """The whole directory."""
         for name in self.sidecars - self.zips.keys():
             self.ignore(name + _MD5, "no archive beside this checksum")
-        files = (
-            ListedFile(printable(name), entry.size, entry.modified, has_md5=name in self.sidecars)
-            for name, entry in self.zips.items()
-        )
+        sidecars = self.sidecars
+        files = [
+            ListedFile(printable(name), size, modified, name in sidecars)
+            for name, _, size, modified in self.zips.values()
+        ]
+        files.sort(key=attrgetter("name"))
         return ActionListing(
             action,
-            zips=tuple(sorted(files, key=lambda file: file.name)),
+            zips=tuple(files),
             ignored=self._ignored,
             ignored_examples=tuple(self._examples),
         )
@@ -131,14 +155,19 @@ def too_many(label: str, directory: str, what: str) -> ListingFailedError:
     )
 
 
+def _is_possible(name: bytes) -> bool:
+    """Whether a file can have the name."""
+    return 0 < len(name) <= LONGEST_NAME and b"/" not in name and b"\0" not in name
+
+
 def _reason_to_ignore(entry: Entry) -> str | None:
     """Why an entry is no archive and no checksum of one, as far as can be told without following a link."""
-    name = entry.name
-    if not name or len(name) > LONGEST_NAME or b"/" in name or b"\0" in name:
+    name, kind, _, _ = entry
+    if not _is_possible(name):
         return "no name that a file can have"
-    if entry.kind is EntryKind.DIRECTORY:
+    if kind is _DIRECTORY:
         return "a directory"
-    if entry.kind is EntryKind.OTHER:
+    if kind is _OTHER:
         return "neither a file nor a directory"
     if name.endswith((_ZIP, _ZIP + _MD5)):
         return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import stat
@@ -14,13 +13,13 @@ from dcc_resources.errors import (
     ConfigurationError,
     FileMissingError,
     ListingFailedError,
-    SourceTimeoutError,
     SourceUnreachableError,
     TransferFailedError,
 )
 from dcc_resources.file_sources.base import ActionListing, SourceAddress
 from dcc_resources.file_sources.blockwise import BlockwiseConnection
 from dcc_resources.file_sources.listing import Entry, EntryKind, gather
+from dcc_resources.file_sources.listing_watch import ListingWatch, watch_listing
 from dcc_resources.file_sources.remote_names import printable, raw
 from dcc_resources.naming import Action
 from dcc_resources.settings import Settings
@@ -68,8 +67,10 @@ class LocalConnection(BlockwiseConnection):
                 raise ListingFailedError(
                     f"{self._label}: {_shown(directory)} leads out of the base path. Move it inside."
                 )
-            with os.scandir(directory) as entries:
-                return gather(self._label, action, self._entries(entries), lambda link: self._follow(directory, link))
+            watch = watch_listing(self._label, self._list_timeout)
+            with watch.directory(action, _shown(directory), lambda: None), os.scandir(directory) as entries:
+                listed = self._entries(entries, watch, _shown(directory))
+                return gather(self._label, action, listed, lambda link: self._follow(directory, link))
         except FileNotFoundError as error:
             if self._base.is_dir():
                 return ActionListing(action, missing=True)
@@ -84,17 +85,16 @@ class LocalConnection(BlockwiseConnection):
     def close(self) -> None:
         """Nothing needs closing; see `Connection.close`. A read that the disk does not answer goes on."""
 
-    def _entries(self, entries: Iterator[os.DirEntry[str]]) -> Iterator[Entry]:
-        deadline = time.monotonic() + self._list_timeout
+    def _entries(self, entries: Iterator[os.DirEntry[str]], watch: ListingWatch, shown: str) -> Iterator[Entry]:
         for entry in entries:
-            if time.monotonic() > deadline:
-                raise SourceTimeoutError(
-                    f"{self._label}: listing took longer than {self._list_timeout:g} seconds. "
-                    "Check the disk; DCC_LIST_TIMEOUT sets the limit."
-                )
-            # A file that vanishes in the meantime is as one that was never there.
-            with contextlib.suppress(FileNotFoundError):
-                yield _entry(os.fsencode(entry.name), entry.stat(follow_symlinks=False))
+            if time.monotonic() > watch.deadline:
+                raise watch.outstayed(shown)
+            try:
+                found = _entry(os.fsencode(entry.name), entry.stat(follow_symlinks=False))
+            except FileNotFoundError:
+                # One that vanishes in the meantime is as one that was never there.
+                continue
+            yield found
 
     def _follow(self, directory: Path, link: Entry) -> Entry | None:
         path = directory / os.fsdecode(link.name)

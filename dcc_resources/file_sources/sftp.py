@@ -21,6 +21,7 @@ from dcc_resources.file_sources.base import ActionListing, Block, SourceAddress,
 from dcc_resources.file_sources.blockwise import BlockwiseConnection
 from dcc_resources.file_sources.host_keys import SSH_PORT, check_host_key, trusted_keys
 from dcc_resources.file_sources.listing import Entry, EntryKind, gather
+from dcc_resources.file_sources.listing_watch import watch_listing
 from dcc_resources.file_sources.md5_sidecar import MAX_SIDECAR_BYTES, sidecar
 from dcc_resources.file_sources.remote_names import join_base, printable, raw
 from dcc_resources.file_sources.sftp_files import FilePart, FileReader
@@ -72,9 +73,10 @@ class SftpConnection(BlockwiseConnection):
     def list_action(self, action: Action) -> ActionListing:
         """List one action directory; see `Connection.list_action`."""
         path = self._path(action)
+        watch = watch_listing(self._label, self._list_timeout)
         with (
             self._translated(f"listing {printable(path)}", ListingFailedError),
-            time_limit(self._list_timeout, self._connection.close),
+            watch.directory(action, printable(path), self._connection.close),
         ):
             try:
                 return gather(self._label, action, self._entries(path), lambda link: self._follow(path, link))

@@ -66,8 +66,9 @@ class WorkSettings(SettingsGroup):
         description="Share of its archives that a directory may lose from one listing to the next. If it loses more "
         "(at least three), or all, the next listing decides whether they are gone; 1: only if it loses all.",
     )
-
-    list_timeout: float = Field(default=120.0, gt=0, description="Seconds for one directory listing, in all.")
+    list_timeout: float = Field(
+        default=300.0, gt=0, description="Seconds for the listing of a file source, all its directories together."
+    )
     idle_timeout: float = Field(default=60.0, gt=0, description="Seconds without a byte before a transfer is given up.")
     slowest_download: int = Field(
         default=100,

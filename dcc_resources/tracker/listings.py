@@ -10,7 +10,8 @@ import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Final
+from itertools import islice
+from typing import Final, TypeAlias
 
 from sqlalchemy import Connection, bindparam, select, update
 
@@ -50,7 +51,12 @@ NOBODY_ACTS: Final = frozenset({TAKEN_ANEW, UPLOADING, CONFIRMED_GONE})
 
 _CHUNK = 500
 _LEAST_LOST = 3
+_NEW_AT_ONCE = 5_000
+"""New archives that are recorded together: rows of more would fill the memory when a file source is listed first."""
 _MOST_FINDINGS = 200
+
+ParsedName: TypeAlias = tuple[ZipName | None, str | None]
+"""What a file name says, or why it is refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,10 +329,16 @@ class ListingRecorder:
         result.accepted_zips.extend(refused)
 
     def _record_new(self, address: SourceAddress, new: Mapping[ZipKey, ListedFile], result: RecordedListing) -> None:
-        if not new:
-            return
-        zips = self._zip_files(new)
-        actions, added, refused = self._zip_actions(new, zips)
+        files = iter(new.items())
+        while part := dict(islice(files, _NEW_AT_ONCE)):
+            self._record_some_new(address, part, result)
+
+    def _record_some_new(
+        self, address: SourceAddress, new: Mapping[ZipKey, ListedFile], result: RecordedListing
+    ) -> None:
+        parsed = {key.file_name: self._parse(key.file_name) for key in new}
+        zips, known = self._zip_files(new, parsed)
+        actions, added, refused = self._zip_actions(new, zips, known, parsed)
         self._accept(refused, result)
         settled = {key for key, reason in added.items() if reason is not None}
         result.unsettled |= {
@@ -360,10 +372,12 @@ class ListingRecorder:
                     Finding(SIZE_DIFFERS, key, actions[key], size_message(address, key, listed_before, file))
                 )
 
-    def _zip_files(self, new: Mapping[ZipKey, ListedFile]) -> dict[str, tuple[int, int | None]]:
-        """Id and size so far of every archive in `new`, by file name; those not known yet are added.
+    def _zip_files(
+        self, new: Mapping[ZipKey, ListedFile], parsed: Mapping[str, ParsedName]
+    ) -> tuple[dict[str, tuple[int, int | None]], dict[int, str]]:
+        """Id and size so far of every archive in `new`, by file name, and the names, by id, of those known before.
 
-        What the name of a known one says is noted if it did not conform so far.
+        Those not known yet are added. What the name of a known one says is noted if it did not conform so far.
         """
         sizes = {key.file_name: file.size_bytes for key, file in new.items()}
         found: dict[str, tuple[int, int | None]] = {}
@@ -375,10 +389,11 @@ class ListingRecorder:
                 if centre is None and (name := self._parse(file_name)[0]) is not None:
                     unread[number] = name
         self._note_names(unread)
+        known = {number: name for name, (number, _) in found.items()}
         missing = [name for name in sizes if name not in found]
         rows = []
         for file_name in missing:
-            name, _ = self._parse(file_name)
+            name, _ = parsed[file_name]
             rows.append(
                 {
                     "file_name": file_name,
@@ -390,27 +405,30 @@ class ListingRecorder:
             )
         ids = insert_rows(self.connection, ZipFile.__table__, rows) if rows else []
         found.update({name: (number, sizes[name]) for name, number in zip(missing, ids, strict=True)})
-        return found
+        return found, known
 
     def _zip_actions(
-        self, new: Mapping[ZipKey, ListedFile], zips: Mapping[str, tuple[int, int | None]]
+        self,
+        new: Mapping[ZipKey, ListedFile],
+        zips: Mapping[str, tuple[int, int | None]],
+        known: Mapping[int, str],
+        parsed: Mapping[str, ParsedName],
     ) -> tuple[dict[ZipKey, int], dict[ZipKey, str | None], dict[ZipKey, int]]:
         """Ids of the zip actions in `new`; those first seen here, each with the reason if it is refused; and ids of
         those refused before whose names conform.
         """
-        names = {number: name for name, (number, _) in zips.items()}
         ids: dict[ZipKey, int] = {}
         refused: dict[ZipKey, int] = {}
-        for zip_ids in _chunks(list(names)):
+        for zip_ids in _chunks(list(known)):
             query = select(
                 ZipAction.zip_id, ZipAction.todo_id, ZipAction.id, ZipAction.phase_id, ZipAction.status_id
             ).where(ZipAction.zip_id.in_(zip_ids))
             for zip_id, todo, za_id, phase, status in self.connection.execute(query):
-                key = ZipKey(ACTIONS_BY_ID[todo], names[zip_id])
+                key = ZipKey(ACTIONS_BY_ID[todo], known[zip_id])
                 ids[key] = za_id
-                if (phase, status) == REFUSED and key in new and self._parse(key.file_name)[0] is not None:
+                if (phase, status) == REFUSED and key in new and parsed[key.file_name][0] is not None:
                     refused[key] = za_id
-        added = {key: self._parse(key.file_name)[1] for key in new if key not in ids}
+        added = {key: parsed[key.file_name][1] for key in new if key not in ids}
         rows = [
             NewZipAction(zips[key.file_name][0], key.action, WAITING if reason is None else REFUSED)
             for key, reason in added.items()
@@ -446,7 +464,7 @@ class ListingRecorder:
         ]
         insert_rows(self.connection, CrawlFinding.__table__, rows)
 
-    def _parse(self, file_name: str) -> tuple[ZipName | None, str | None]:
+    def _parse(self, file_name: str) -> ParsedName:
         try:
             return self.naming.parse_zip_name(file_name, self.centres), None
         except BadFileNameError as error:

@@ -104,6 +104,28 @@ def test_many_reports_are_few_batches(dagster: Dagster, monkeypatch: pytest.Monk
     assert len(dagster.materialised("validated_documents")) == 25
 
 
+def test_nothing_is_asked_about_the_checks_of_partitions_that_are_new(
+    dagster: Dagster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A first listing has hundreds of thousands of them."""
+    asked: list[list[str]] = []
+    look = dagster.instance.event_log_storage.get_asset_check_partition_info
+
+    def note(checks: object, *, partition_keys: list[str]) -> object:
+        asked.append(partition_keys)
+        return look(checks, partition_keys=partition_keys)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(dagster.instance.event_log_storage, "get_asset_check_partition_info", note)
+    fine = Verdict(CHECK, True, "fine", told=False)
+    found = [
+        Report(name, (Materialised(ASSET, {}),), (fine,), partitions="zip_actions", whole=True) for name in ("a", "b")
+    ]
+    told(dagster, *found)
+    assert asked == []
+    told(dagster, found[0])
+    assert asked == [["a"]]
+
+
 def test_a_storage_that_fails_never_holds_up_the_work_and_is_said_at_the_end(
     dagster: Dagster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

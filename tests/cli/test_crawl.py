@@ -7,9 +7,12 @@ import json
 import subprocess
 import time
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, ClassVar, cast
 
 import pytest
 
+from dcc_cli.session_display import SessionDisplay
 from dcc_resources.sessions import open_session
 from dcc_resources.settings import load_settings
 from dcc_resources.tracker.database import open_tracker
@@ -374,3 +377,21 @@ def test_nothing_is_told_of_a_session_that_could_not_begin(dcc: Dcc) -> None:
     dcc.add_folder().put(GOOD)
     dcc.environment |= {"DCC_TRACKER_URL": "mysql://dcc:dcc@127.0.0.1:1/tracker", "DCC_DATABASE_RETRY": "0.1"}
     assert "127.0.0.1:1" in dcc.error("crawl", "--json", exit_code=4)
+
+
+def test_the_bar_of_the_crawl_says_how_far_a_long_listing_is() -> None:
+    class Bars:
+        said: ClassVar[list[dict[str, object]]] = []
+
+        def add_task(self, description: str, **_: object) -> int:
+            return 1
+
+        def update(self, _bar: int, **what: object) -> None:
+            self.said.append(what)
+
+    display = SessionDisplay(None, cast("Any", Bars()), 1, 0)
+    session = SimpleNamespace(heard=None)
+    display.on_begin(cast("Any", session))
+    session.heard("H-1: listing of add: 40,000 entries so far")
+    (told,) = [what["description"] for what in Bars.said if "description" in what]
+    assert told == "Crawling file sources (H-1: listing of add: 40,000 entries so far)"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import select
 import subprocess
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from dcc_resources.file_sources.host_keys import HostKey
 from tests.cli.conftest import PROGRAM, Dcc
 from tests.databases import only_sqlite
 from tests.servers import Share
+from tests.web_server import trickling_web_server
 
 pytestmark = only_sqlite
 
@@ -247,3 +249,14 @@ def test_on_a_real_terminal_a_password_is_not_seen(dcc: Dcc, faulty_ftp_server: 
     os.close(terminal)
     assert share.accesskey.encode() not in seen
     assert [entry["accesskey"] for entry in dcc.json("source", "list")] == ["***"]
+
+
+def test_a_source_whose_listing_trickles_is_usable_after_a_short_trial(
+    dcc: Dcc, answer: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dcc_resources.file_sources.listing_watch.TRIAL_SECONDS", 1.0)
+    with trickling_web_server() as hostname:
+        options = ("--centre", "H", "--protocol", "http", "--hostname", hostname)
+        result = answer("", "", "/", "y", options=options)
+    assert re.search(r"add: [1-9]\d* entries came within 1 seconds; the trial stops there\.", result.stderr)
+    assert result.stdout == "1\n"

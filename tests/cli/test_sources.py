@@ -6,6 +6,7 @@ import os
 import pty
 import re
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from dcc_resources.file_sources.host_keys import HostKey
 from tests.cli.conftest import PROGRAM, Dcc
 from tests.databases import only_sqlite
 from tests.servers import Authority, Share
+from tests.web_server import trickling_web_server
 
 pytestmark = only_sqlite
 SECRET = "hunter2 with blanks"
@@ -331,3 +333,29 @@ def test_trust_that_makes_no_sense_is_refused_before_anyone_is_connected_to(
 ) -> None:
     assert said in dcc.error("source", "add", "--centre", "H", "--hostname", "host.invalid", *options, exit_code=2)
     assert dcc.json("source", "list") == []
+
+
+def test_adding_a_source_whose_listing_trickles_ends_soon_and_warns_of_nothing(
+    dcc: Dcc, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That entries come shows that the directory can be listed; a large server that is honest takes its time."""
+    monkeypatch.setattr("dcc_resources.file_sources.listing_watch.TRIAL_SECONDS", 1.0)
+    began = time.monotonic()
+    with trickling_web_server() as hostname:
+        place = ("--centre", "H", "--protocol", "http", "--hostname", hostname, "--base-path", "/")
+        added = dcc("source", "add", *place)
+    assert time.monotonic() - began < 15
+    assert added.stdout == "1\n"
+    assert re.search(r"add: [1-9]\d* entries came within 1 seconds; the trial stops there\.", added.stderr)
+    assert "A crawl waits 300 seconds, as DCC_LIST_TIMEOUT says." in added.stderr
+    assert "when it can be used" not in added.stderr
+
+
+def test_adding_a_source_that_lists_nothing_in_a_trials_time_warns(dcc: Dcc, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dcc_resources.file_sources.listing_watch.TRIAL_SECONDS", 1.0)
+    with trickling_web_server(pause=60) as hostname:
+        place = ("--centre", "H", "--protocol", "http", "--hostname", hostname, "--base-path", "/")
+        added = dcc("source", "add", *place)
+    assert "was not done within 1 seconds; 0 entries had come by then" in added.stderr
+    assert "This was only a trial: a crawl waits 300 seconds, as DCC_LIST_TIMEOUT says." in added.stderr
+    assert "The source is registered; when it can be used: dcc source test 1" in added.stderr

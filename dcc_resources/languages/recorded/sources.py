@@ -148,6 +148,20 @@ SENTENCES: Final = (
         "{source}: {directories}. Nothing is taken for gone yet: if the next crawl lists the same, it is believed. Ask "
         "the centre whether this is meant; DCC_LISTING_SHRINK_LIMIT sets the limit."
     ),
+    mark(
+        "{source}: listing {directory} was not done within {number} seconds; {entries} entries had come by then. Ask "
+        "whoever runs the server why it is slow. DCC_LIST_TIMEOUT sets the limit for all directories of a file source "
+        "together."
+    ),
+    mark(
+        "{source}: listing {directory} was not done within {number} seconds; {entries} entries had come by then. This "
+        "was only a trial: a crawl waits {seconds} seconds, as DCC_LIST_TIMEOUT says. Ask whoever runs the server why "
+        "it is slow."
+    ),
+    mark(
+        "{source} was given up after {number} s, the sum of DCC_CONNECT_TIMEOUT, DCC_LOGIN_TIMEOUT, DCC_LIST_TIMEOUT "
+        "and {slack} s. Ask whoever runs the server what it is doing; the next session tries again."
+    ),
     mark("{source}: listing took longer than {number} seconds. Check the disk; DCC_LIST_TIMEOUT sets the limit."),
     mark("{source}: the protocol {protocol} is not supported by this version. Use one of {protocols}."),
 )

@@ -1,0 +1,253 @@
+"""The first crawl of a file source with many archives, beside what lists the same directory and records nothing."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from datetime import date, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from pydantic import SecretStr
+
+from benchmarks.measuring import Comparison, Contender, Figure, Timing, clean_environment, timed
+from benchmarks.openssh import await_port, free_port, openssh_server
+from benchmarks.registry import Bench, Benchmark, Finding
+from benchmarks.session import DCC
+from benchmarks.vsftpd import vsftpd_server
+from dcc_resources.file_sources.base import SourceAddress, SourceProtocol
+from dcc_resources.file_sources.host_keys import HostKey
+from dcc_resources.file_sources.http_facts import MAX_ASKED
+from dcc_resources.settings import load_settings
+from dcc_resources.tracker.centres import NewCentre, add_centre
+from dcc_resources.tracker.database import open_tracker, writing
+from dcc_resources.tracker.pinned_keys import PinnedKey
+from dcc_resources.tracker.registry import add_source
+
+LISTED: Final = 200_000
+LISTING: Final = "the platform's listing"
+PLAIN: Final = "dcc crawl --until zip_name, no Dagster events"
+EVENTS: Final = "dcc crawl --until zip_name"
+GOAL: Final = 2.0
+MOST_MEGABYTES: Final = 400
+
+_FIRST: Final = date(1990, 1, 1)
+_A_DAY: Final = 20
+_ROOT: Final = Path(__file__).parent.parent
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A file source, and what else lists its directory `add`: a script for `sh`.
+
+    The script prints a line for each archive. `command` is what is shown of it.
+    """
+
+    address: SourceAddress
+    tool: str
+    script: str
+    command: str
+    known_hosts: Path | None = None
+
+
+def fill(folder: Path, archives: int) -> None:
+    """Make empty archives of centre H in `folder`, of 20 kB or somewhat more."""
+    folder.mkdir(parents=True)
+    for number in range(archives):
+        day, inc = divmod(number, _A_DAY)
+        path = folder / f"H.{_FIRST + timedelta(days=day)}.{inc + 1}.impc.zip"
+        with path.open("xb") as file:
+            file.truncate(20_000 + number % 1_000)
+        os.utime(path, (1_000_000_000 + number,) * 2)
+
+
+def _address(
+    protocol: SourceProtocol, hostname: str, base_path: str, username: str = "", key: str = ""
+) -> SourceAddress:
+    return SourceAddress(0, "H", protocol, hostname, username, SecretStr(key), base_path)
+
+
+@contextmanager
+def over_sftp(folder: Path, root: Path) -> Iterator[Listed]:
+    """Behind OpenSSH."""
+    with openssh_server(folder) as server:
+        options = (part for part in server.sftp_command if part.startswith("-o"))
+        program = shlex.join(["ssh", "-a", "-x", "-F", "/dev/null", *options])
+        opened = f"open sftp://{server.username}:@127.0.0.1:{server.port}"
+        said = f'set sftp:connect-program "{program}"; set cmd:fail-exit yes; {opened}; cls -l {root}/add'
+        address = _address(SourceProtocol.SFTP, server.hostname, str(root), server.username, f"key:{server.key}")
+        yield Listed(
+            address,
+            "lftp cls -l",
+            f"lftp --norc -c {shlex.quote(said)}",
+            "lftp --norc -c '...; cls -l BASE/add'",
+            server.known_hosts,
+        )
+
+
+@contextmanager
+def over_ftp(folder: Path, root: Path) -> Iterator[Listed]:
+    """Behind vsftpd, whose anonymous user must be able to reach `root`."""
+    with vsftpd_server(folder, root) as server:
+        said = f"set cmd:fail-exit yes; open ftp://127.0.0.1:{server.port}; cls -l add"
+        address = _address(SourceProtocol.FTP, f"127.0.0.1:{server.port}", "/", "anonymous", "benchmark")
+        yield Listed(address, "lftp cls -l", f"lftp --norc -c {shlex.quote(said)}", "lftp --norc -c '...; cls -l add'")
+
+
+@contextmanager
+def over_http(folder: Path, root: Path) -> Iterator[Listed]:
+    """Behind Python's own web server, whose index pages tell neither sizes nor times."""
+    folder.mkdir()
+    port = free_port()
+    served = [sys.executable, "-m", "http.server", "--protocol", "HTTP/1.1", "--bind", "127.0.0.1"]
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen([*served, "--directory", str(root), str(port)], stdout=log, stderr=log)
+    try:
+        await_port(port, process, folder / "log")
+        url = f"http://127.0.0.1:{port}/add/"
+        newest = sorted(path.name for path in (root / "add").iterdir())[-MAX_ASKED:]
+        asked = folder / "asked"
+        asked.write_text("".join(f"url={url}{name}\noutput=/dev/null\n" for name in newest))
+        script = f'curl -sSf -o {folder}/page {url}; curl -sSfI -K {asked}; grep -o \'href="[^"]*zip"\' {folder}/page'
+        tool = f"curl of the page, and curl -I of {len(newest):,} archives"
+        yield Listed(
+            _address(SourceProtocol.HTTP, f"127.0.0.1:{port}", "/"),
+            tool,
+            script,
+            "curl -o page URL/add/; curl -I -K urls",
+        )
+    finally:
+        process.terminate()
+        process.wait()
+
+
+@contextmanager
+def in_a_folder(_folder: Path, root: Path) -> Iterator[Listed]:
+    """A folder of this machine."""
+    said = f"ls -l {shlex.quote(str(root / 'add'))}"
+    yield Listed(_address(SourceProtocol.FILE, "localhost", str(root)), "ls -l", f"{said} | grep zip", "ls -l BASE/add")
+
+
+class FirstListing:
+    """A file source of `archives` that no session has seen; `folder` is for installations, of which each crawl has its
+    own.
+    """
+
+    def __init__(self, folder: Path, listed: Listed, archives: int) -> None:
+        self._folder, self._listed, self._archives = folder, listed, archives
+        self._log = folder / "log"
+        self._numbers = itertools.count()
+        self._template = folder / "template"
+        folder.mkdir()
+        self._register()
+
+    def list_by_tool(self) -> Timing:
+        """What lists the directory and records nothing."""
+        timing = timed(["sh", "-ec", self._listed.script], log=self._log, environment=clean_environment(LC_ALL="C"))
+        self._require(self._log.read_bytes().count(b".zip"))
+        return timing
+
+    def list_by_platform(self) -> Timing:
+        """The platform's listing, in a process of its own."""
+        address, known_hosts = self._listed.address, str(self._listed.known_hosts or "")
+        access = [address.username, address.accesskey.get_secret_value(), known_hosts, address.base_path]
+        command = [sys.executable, "-m", "benchmarks.list_source", address.protocol, address.hostname, *access]
+        environment = clean_environment(PYTHONPATH=str(_ROOT))
+        timing = timed(command, log=self._log, environment=environment, memory=True)
+        self._require(int(self._log.read_text()))
+        return timing
+
+    def crawl(self, *, events: bool) -> Timing:
+        """A whole first session, up to the end of the crawl, in a new installation."""
+        home = self._folder / f"home-{next(self._numbers)}"
+        shutil.copytree(self._template, home)
+        environment = clean_environment(DCC_HOME=str(home), DCC_DAGSTER_EVENTS=str(events).lower())
+        command = [DCC, "crawl", "--until", "zip_name", "--json"]
+        timing = timed(command, log=self._log, environment=environment, memory=True)
+        (source,) = json.loads(self._log.read_text())["sources"]
+        self._require(source["new"])
+        shutil.rmtree(home)
+        return timing
+
+    def _register(self) -> None:
+        environment = clean_environment(DCC_HOME=str(self._template))
+        subprocess.run([DCC, "init"], env=environment, check=True, capture_output=True)
+        known_hosts = self._listed.known_hosts
+        keys = [] if known_hosts is None else [HostKey.parse(known_hosts.read_text("ascii").split(maxsplit=1)[1])]
+        tracker = open_tracker(load_settings(home=self._template))
+        with writing(tracker) as connection:
+            add_centre(connection, NewCentre("H", full_name="Centre H"))
+            add_source(connection, self._listed.address, [PinnedKey.of(key) for key in keys])
+        tracker.dispose()
+
+    def _require(self, found: int) -> None:
+        if found != self._archives:
+            raise RuntimeError(f"{found:,} of {self._archives:,} archives were listed; see {self._log}.")
+
+
+def compare(
+    folder: Path, name: str, listed: Listed, archives: int, *, runs: int, events: bool, uncounted: int = 1
+) -> Comparison:
+    """The tool, which is the measure, our listing alone, and whole sessions."""
+    first = FirstListing(folder, listed, archives)
+    ours = [
+        Contender(LISTING, first.list_by_platform, command="python -m benchmarks.list_source ..."),
+        Contender(PLAIN, lambda: first.crawl(events=False), command=f"DCC_DAGSTER_EVENTS=false {EVENTS} --json"),
+    ]
+    if events:
+        ours.append(Contender(EVENTS, lambda: first.crawl(events=True), command=f"{EVENTS} --json"))
+    theirs = Contender(listed.tool, first.list_by_tool, command=listed.command)
+    title = f"A first listing of {archives:,} archives, {name}"
+    comparison = Comparison(title, [theirs, *ours], {LISTING: GOAL}, (archives, "archives"))
+    comparison.measure(runs, uncounted=uncounted)
+    for contender in ours:
+        peak = contender.peak_mb or 0.0
+        comparison.figures.append(Figure(f"Peak memory of {contender.name}", peak, "MB", MOST_MEGABYTES))
+    return comparison
+
+
+Opened = Callable[[Path, Path], AbstractContextManager[Listed]]
+
+
+def _measure(name: str, opened: Opened, bench: Bench, *, events: bool) -> Iterator[Finding]:
+    # vsftpd's anonymous user must reach what it serves.
+    bench.folder.chmod(0o755)
+    root = bench.folder / "source"
+    fill(root / "add", LISTED)
+    with opened(bench.folder / "server", root) as listed:
+        yield compare(bench.folder / "work", name, listed, LISTED, runs=bench.runs, events=events)
+
+
+_ABOUT = (
+    "Nothing is known of the file source. The listing takes names, sizes and times; the session also records every "
+    "archive in the tracker, SQLite, and with events shows each in Dagster"
+)
+
+
+def _benchmark(name: str, told: str, opened: Opened, *tools: str, about: str = "", events: bool = False) -> Benchmark:
+    measure = partial(_measure, told, opened, events=events)
+    return Benchmark(f"first-listing-{name}", f"{_ABOUT}.{about}", measure, tools, most_runs=3)
+
+
+BENCHMARKS = [
+    _benchmark("sftp", "SFTP", over_sftp, "lftp"),
+    _benchmark("ftp", "FTP", over_ftp, "lftp", "vsftpd"),
+    _benchmark(
+        "http",
+        "HTTP",
+        over_http,
+        "curl",
+        about=" The index page tells neither size nor time: both sides ask for those of the archives whose names come "
+        f"last, {MAX_ASKED:,} of them.",
+    ),
+    _benchmark("folder", "a folder", in_a_folder, events=True),
+]

@@ -1,0 +1,27 @@
+"""List the directory `add` of a file source in a process of its own, and print how many archives it holds.
+
+python -m benchmarks.list_source PROTOCOL HOSTNAME USERNAME ACCESSKEY KNOWN_HOSTS BASE_PATH
+"""
+
+from __future__ import annotations
+
+import sys
+
+from pydantic import SecretStr
+
+from dcc_resources.file_sources.base import SourceAddress, SourceProtocol
+from dcc_resources.file_sources.connect import connect
+from dcc_resources.naming import Action
+from dcc_resources.settings import load_settings
+
+
+def list_source(protocol: str, hostname: str, username: str, accesskey: str, known_hosts: str, base_path: str) -> None:
+    """List it as a crawl does."""
+    settings = load_settings(known_hosts=known_hosts or None)
+    address = SourceAddress(1, "H", SourceProtocol(protocol), hostname, username, SecretStr(accesskey), base_path)
+    with connect(address, settings) as connection:
+        print(len(connection.list_action(Action.ADD).zips))
+
+
+if __name__ == "__main__":
+    list_source(*sys.argv[1:])
