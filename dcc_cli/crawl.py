@@ -14,7 +14,7 @@ from dcc_cli.notifications import telling_when_tracker_is_away
 from dcc_cli.numbers_given import ID
 from dcc_cli.output import echo_json, printable, warn
 from dcc_cli.session_display import SessionDisplay, session_display
-from dcc_cli.session_report import problem_lines
+from dcc_cli.session_report import problem_lines, room_lines
 from dcc_cli.session_work import Listeners, Notices, crawl_and_process, process_again, sources_to_crawl
 from dcc_cli.suggestions import know
 from dcc_resources.errors import DatabaseUnreachableError
@@ -99,7 +99,8 @@ def crawl(
     Exit codes: 0 all well; 1 a zip action failed, stays failed or waits to be confirmed, or the crawl found something
     amiss (a refused name, a changed zip, an unreadable directory); 2 wrong use, or a database is not initialised; 3
     another session is active; 4 a file source (the others were crawled) or a database could not be reached, after which
-    what was done until then is printed all the same; 130 interrupted: the next session goes on.
+    what was done until then is printed all the same, or a disk is full: archives without room wait for the next
+    session; 130 interrupted: the next session goes on.
     """
     settings = settings_from_environment(downloaders=downloaders, workers=workers, max_retries=max_retries, until=until)
     with telling_when_tracker_is_away(settings), open_tracker(settings) as tracker:
@@ -144,7 +145,8 @@ def retry(
     JSON: as of `dcc crawl`.
 
     Exit codes: 0 all well; 1 it failed again; 2 there is no such zip action, its name is refused, or no available file
-    source hosts it; 3 another session is active; 4 the tracker could not be reached; 130 interrupted.
+    source hosts it; 3 another session is active; 4 the tracker could not be reached, or a disk is full; 130
+    interrupted.
     """
     keys = list(dict.fromkeys(parse_zip_key(text) for text in zip_actions))
     settings = settings_from_environment(downloaders=downloaders, workers=workers, max_retries=max_retries, until=until)
@@ -199,6 +201,8 @@ def _conclude(
         echo_json(display.report.as_json(session_id, (*notices, *reason)))
         return
     for line in problem_lines(unmended):
+        click.echo(line)
+    for line in room_lines(report.without_room):
         click.echo(line)
     for notice in notices:
         click.echo(printable(notice))

@@ -13,7 +13,7 @@ import click
 from dcc_cli.output import byte_size, count_of, printable
 from dcc_resources.data_outcomes import ContextsBuilt, DataOutcome, DocumentData, ZipData
 from dcc_resources.errors import BadFileNameError, UnreachableError
-from dcc_resources.outcomes import HELD, DocumentOutcome, Problem, SourceCrawl, ZipOutcome
+from dcc_resources.outcomes import HELD, NO_ROOM, DocumentOutcome, Problem, SourceCrawl, ZipOutcome
 from dcc_resources.qc_database.vocabulary import Severity
 from dcc_resources.tracker.reference import Phase, Status
 
@@ -45,6 +45,7 @@ class SessionReport:
     `problems` has an entry for each source that could not be (wholly) listed, finding, refused name, failed zip
     action, document with errors and document that waits to be confirmed, in the order in which they turned up;
     `conclude`, at the session's end, adds what is left. `notes` are what a wrangler should know and nobody has to mend.
+    `without_room` has one for each zip action that waits because a disk of the platform is full, which may be hundreds.
     `data` counts what was uploaded, `contexts` how the data contexts changed.
     """
 
@@ -56,6 +57,7 @@ class SessionReport:
     notes: list[dict[str, object]] = field(default_factory=list)
     problems: list[dict[str, object]] = field(default_factory=list)
     unreachable: bool = False
+    without_room: list[dict[str, object]] = field(default_factory=list)
     received: int = 0
     _began: float = field(default_factory=time.monotonic)
 
@@ -81,10 +83,13 @@ class SessionReport:
         self._documents_of(key).update((one.file_name, _state(one.phase, one.status)) for one in outcome.documents)
         self.received += (outcome.size_bytes or 0) if outcome.downloaded and outcome.attempts else 0
         if outcome.kept:
+            self.unreachable = self.unreachable or _main_reason(outcome).kind == NO_ROOM
             message = f"{_main_reason(outcome).message} What its last attempt came to stays: {outcome.phase.short_name}"
             fault = Problem(_main_reason(outcome).kind, f"{message} {outcome.status.short_name}.")
             self.problems.append(_problem(fault, zip_action=key, phase=Phase.DOWNLOAD))
             return
+        if outcome.lacks_room:
+            self.without_room.append(_problem(outcome.reasons[-1], zip_action=key, phase=outcome.phase))
         if outcome.failed:
             failed = [document for document in outcome.documents if document.status is Status.FAILED]
             if not failed or outcome.reasons:
@@ -136,8 +141,8 @@ class SessionReport:
 
     @property
     def exit_code(self) -> int:
-        """4 when a source could not be reached, else 1 when there were problems, else 0."""
-        if self.unreachable:
+        """4 when a source could not be reached or a disk is full, else 1 when there were problems, else 0."""
+        if self.unreachable or self.without_room:
             return UnreachableError.exit_code
         return DATA_PROBLEMS if self.problems else 0
 
@@ -153,7 +158,7 @@ class SessionReport:
             "data": dict(self.data),
             "contexts": dict(self.contexts),
             "notes": self.notes,
-            "problems": self.problems,
+            "problems": [*self.problems, *self.without_room],
         }
 
     def summary(self) -> str:
@@ -295,6 +300,14 @@ def problem_lines(problems: list[dict[str, object]]) -> Iterator[str]:
         more = f" (and {errors - 1:,} more)" if isinstance(errors, int) and errors > 1 else ""
         stage = f" at {phase.short_name}" if isinstance(phase, Phase) else ""
         yield f"{mark}  {where}{stage}: {printable(said.text)}{more}"
+
+
+def room_lines(without_room: list[dict[str, object]]) -> Iterator[str]:
+    """What to print of the zip actions that wait for room on a disk: one line, with what was said of the first."""
+    if without_room:
+        wait = "1 zip action waits" if len(without_room) == 1 else f"{len(without_room):,} zip actions wait"
+        mark = click.style("waits ", fg="yellow")
+        yield f"{mark}  {wait} for room on the disk: {printable(without_room[0]['message'])}"
 
 
 def note_lines(notes: list[dict[str, object]]) -> Iterator[str]:

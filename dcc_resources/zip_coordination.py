@@ -220,15 +220,21 @@ class Coordinator:
         if job.last_failure != NOT_FETCHED:
             job.failed_hostings.add(hosting.id)
         self._batch.received[number] = utc_now()
-        if isinstance(error, DiskFullError):
+        without_room = isinstance(error, DiskFullError)
+        if without_room:
             # What is as large has no room either: it is left to the next session.
             for large in self._attempts.take_large(hosting.size_bytes or 0):
                 self._leave(large)
-            goes_on = False
+        goes_on = not without_room and self._attempts.plan(job)
+        # Without room the zip action stays as it is, and so waits for the next session.
+        promote = not goes_on and not without_room
+        self._batch.propose(Subject.ZIP_DOWNLOAD, number, job.last_failure, promote=promote)
+        if goes_on:
+            return
+        if without_room and job.found_bad:
+            # A copy that was not tried may be good: the bad ones decide nothing yet.
+            self._finish(job)
         else:
-            goes_on = self._attempts.plan(job)
-        self._batch.propose(Subject.ZIP_DOWNLOAD, number, job.last_failure, promote=not goes_on)
-        if not goes_on:
             self._end_without(job)
 
     def _failure_of(self, job: Job, error: Exception) -> State:
