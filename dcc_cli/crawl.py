@@ -97,10 +97,10 @@ def crawl(
                    others, told of by an earlier session, keep it failed
 
     Exit codes: 0 all well; 1 a zip action failed, stays failed or waits to be confirmed, or the crawl found something
-    amiss (a refused name, a changed zip, an unreadable directory); 2 wrong use, or a database is not initialised; 3
-    another session is active; 4 a file source (the others were crawled) or a database could not be reached, after which
-    what was done until then is printed all the same, or a disk is full: archives without room wait for the next
-    session; 130 interrupted: the next session goes on.
+    amiss (a refused name, a changed zip, an unreadable directory), or a set of reference data was refused; 2 wrong use,
+    or a database is not initialised; 3 another session is active; 4 a file source (the others were crawled), a database
+    or a source of reference data could not be reached, after which what was done until then is printed all the same, or
+    a disk is full: archives without room wait for the next session; 130 interrupted: the next session goes on.
     """
     settings = settings_from_environment(downloaders=downloaders, workers=workers, max_retries=max_retries, until=until)
     with telling_when_tracker_is_away(settings), open_tracker(settings) as tracker:
@@ -191,6 +191,8 @@ def _conclude(
     broken_off: DatabaseUnreachableError | None = None,
 ) -> None:
     report = display.report
+    if display.session is not None:
+        report.add_troubles(display.session.troubles)
     unmended = report.conclude()
     know(
         problem=next((problem["zip"] for problem in report.problems if problem["zip"]), None),

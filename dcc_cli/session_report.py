@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -12,7 +12,7 @@ import click
 
 from dcc_cli.output import byte_size, count_of, printable
 from dcc_resources.data_outcomes import ContextsBuilt, DataOutcome, DocumentData, ZipData
-from dcc_resources.errors import BadFileNameError, UnreachableError
+from dcc_resources.errors import BadFileNameError, DccError, UnreachableError
 from dcc_resources.outcomes import HELD, NO_ROOM, DocumentOutcome, Problem, SourceCrawl, ZipOutcome
 from dcc_resources.qc_database.vocabulary import Severity
 from dcc_resources.tracker.reference import Phase, Status
@@ -96,6 +96,12 @@ class SessionReport:
                 reason = _main_reason(outcome)
                 self.problems.append(_problem(reason, zip_action=key, phase=outcome.phase))
             self.problems.extend(_document_problem(key, document) for document in failed)
+
+    def add_troubles(self, troubles: Iterable[DccError]) -> None:
+        """Take in what went wrong beside any archive or source, such as reference data that could not be read."""
+        for error in troubles:
+            self.problems.append(_problem(Problem(error.short_name(), str(error))))
+            self.unreachable = self.unreachable or isinstance(error, UnreachableError)
 
     def add_data(self, outcome: DataOutcome) -> None:
         """Take in what became of the documents of a zip action in a phase after validation, or of the contexts."""

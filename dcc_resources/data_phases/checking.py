@@ -79,9 +79,9 @@ def check_documents(work: DataSession) -> Iterator[ZipData]:
     database, and SessionLostError. A document that meets a fault of the platform goes on waiting; the fault is noted.
     """
     due = work.due(Phase.DATA)
-    if due:
-        see_to_reference_data(work)
     basis = work.read_qc(lambda connection: basis_of_today(connection, work.settings.max_document_errors))
+    if see_to_reference_data(work, basis.reference):
+        basis = work.read_qc(lambda connection: basis_of_today(connection, work.settings.max_document_errors))
     there = work.read_qc(lambda connection: documents_of(connection, due))
     again = _set_back(work, [there[one.xml_id].id for one in due if one.xml_id in there], basis)
     due = _uploaded(work, merged(due, again), there)
