@@ -224,7 +224,7 @@ def disk_errors(key: ZipKey) -> Iterator[None]:
         if not is_full(error):
             raise
         raise DiskFullError(
-            f"The disk filled up while {key} was being written ({os.strerror(error.errno)}). Free some space; "
+            f"The disk filled up while {key} was being written ({os.strerror(error.errno or 0)}). Free some space; "
             "the next session takes the archive up again."
         ) from error
 

@@ -38,5 +38,21 @@ def see_to_reference_data(work: DataSession, known: store.ActiveReference | None
 
 def basis_of_today(connection: Connection, limit: int) -> Basis:
     """What documents are judged by: the active reference data, and the waivers in force today, in UTC."""
+    return _basis(store.load_active(connection), connection, limit)
+
+
+def basis_seen_to(work: DataSession) -> Basis:
+    """The same, once reference data were seen to: what is there is asked for once where nothing is to be read."""
+    limit = work.settings.max_document_errors
+
+    def load(connection: Connection) -> tuple[store.ActiveReference, Basis]:
+        reference = store.load_active(connection)
+        return reference, _basis(reference, connection, limit)
+
+    reference, basis = work.read_qc(load)
+    return work.read_qc(load)[1] if see_to_reference_data(work, reference) else basis
+
+
+def _basis(reference: store.ActiveReference, connection: Connection, limit: int) -> Basis:
     today = datetime.now(UTC).date()
-    return Basis(store.load_active(connection), waivers_in_force(connection, today), today, limit)
+    return Basis(reference, waivers_in_force(connection, today), today, limit)

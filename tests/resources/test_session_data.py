@@ -367,7 +367,7 @@ def test_a_set_that_is_refused_or_cannot_be_read_is_said_by_every_session(
     data = data.with_settings(reference_projects=str(path))
     path.write_text("project\nA\nB\nC\n")
     data.take_up()
-    for content, said in (("project\nA\n", "less than half"), ("", "is empty"), (None, "cannot be read")):
+    for content, said in (("project\nA\n", "less than half"), ("", "lacks the columns"), (None, "cannot be read")):
         if content is None:
             path.unlink()
         else:
