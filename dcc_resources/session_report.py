@@ -200,7 +200,8 @@ def _heading(facts: _Facts) -> Iterator[str]:
         yield f"  ended    {_time(session.finished)}, after {session.finished - session.started}"
     phase = f", first in the phase {session.failed_phase.short_name}" if session.failed_phase is not None else ""
     yield f"  outcome  {session.outcome}{phase}"
-    for task in session.tasks:
+    # Of a centre's own report they are no part: another one's source may have failed.
+    for task in session.tasks if facts.centre is None else ():
         if task.outcome == "failed" and task.comment:
             yield from _wrapped(f"failed   {task.comment}", 2)
 
