@@ -160,7 +160,7 @@ def _load(connection: Connection, session_id: int, centre: str | None) -> _Facts
         findings=[finding for finding in session_findings(connection, session_id) if finding.source in own],
         held=held,
         late=late,
-        without_room=[found for found in zips_without_room(connection) if found[0] in own_keys],
+        without_room=[found for found in zips_without_room(connection) if centre is None or found[0] in own_keys],
     )
 
 

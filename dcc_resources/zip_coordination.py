@@ -224,7 +224,10 @@ class Coordinator:
         if without_room:
             # What is as large has no room either: it is left to the next session.
             for large in self._attempts.take_large(hosting.size_bytes or 0):
+                large.staged = None
                 self._leave(large)
+            # What was there before stays as it is: there is no room to extract it once more either.
+            job.staged = None
         goes_on = not without_room and self._attempts.plan(job)
         # Without room the zip action stays as it is, and so waits for the next session.
         promote = not goes_on and not without_room
