@@ -19,7 +19,8 @@ from dagster._core.instance.ref import InstanceRef
 
 from dcc_assets.data_catalogue import QC_DATABASE_POOL
 from dcc_assets.instance_configuration import CONFIGURATION_FILE, prepare_dagster_home
-from dcc_resources.errors import DagsterStorageError, DccError
+from dcc_resources.disk_space import comes_from_full_disk, no_space_left
+from dcc_resources.errors import DagsterStorageError, DagsterUnreachableError, DccError
 from dcc_resources.private_files import PRIVATE_FILE
 from dcc_resources.settings import Settings
 
@@ -37,19 +38,25 @@ def open_instance(settings: Settings) -> DagsterInstance:
     stays its own: the output of steps is not captured. Raises DagsterStorageError, its subclass DagsterUnreachableError
     when Dagster's database is away, DagsterStorageOutdatedError, DatabaseServerUnfitError and ConfigurationError.
     """
-    home = prepare_dagster_home(settings)
-    require_dagster_database(settings)
+    home = settings.dagster_home
     overrides: DagsterInstanceOverrides = {
         "compute_logs": {"module": "dagster._core.storage.noop_compute_log_manager", "class": "NoOpComputeLogManager"}
     }
     try:
         # The class's own default needs DAGSTER_HOME, which is set for Dagster's processes, not for this one.
+        prepare_dagster_home(settings)
+        require_dagster_database(settings)
         with _alone_at(home), _environment(settings):
             instance = DagsterInstance.from_ref(InstanceRef.from_dir(str(home), overrides=overrides))
             _make_pool(instance)
     except DccError:
         raise
     except Exception as error:
+        if comes_from_full_disk(error, home):
+            raise DagsterUnreachableError(
+                f"The Dagster instance in {home} cannot be used: {no_space_left(home)}. Free some space there, then "
+                "run the command again."
+            ) from error
         reason = " ".join(str(error).split())
         raise DagsterStorageError(
             f"The Dagster instance in {home} could not be opened ({reason}). Correct its {CONFIGURATION_FILE}, or "

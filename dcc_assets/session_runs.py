@@ -20,6 +20,7 @@ from dcc_assets.jobs import crawl_file_sources, load_data, process_zip_actions, 
 from dcc_assets.runs import QUIET, finish_dead_runs, session_tags
 from dcc_assets.work import PLATFORM, HeldSession, NoSession, Work, open_qc, unheard
 from dcc_resources.data_outcomes import DataOutcome
+from dcc_resources.disk_space import comes_from_full_disk, no_space_left
 from dcc_resources.errors import DagsterStorageError
 from dcc_resources.outcomes import SourceCrawl, ZipKey, ZipOutcome
 from dcc_resources.qc_database.database import require_current
@@ -166,11 +167,17 @@ class _Runs:
         if self._storage_failure is not None:
             raise DagsterStorageError(
                 f"Session {self._work.session.id} is done and in the tracker, but Dagster could not store all of it "
-                f"({self._storage_failure}). See to {storage_place(self._work.settings)}; the next session shows it, "
-                "or all at once: dcc instance rebuild."
+                f"({self._reason(self._storage_failure)}). See to {storage_place(self._work.settings)}; the next "
+                "session shows it, or all at once: dcc instance rebuild."
             ) from self._storage_failure
         session = self._work.session
         return SessionReport(session.id, session.notices, tuple(self._run_ids))
+
+    def _reason(self, failure: Exception) -> str:
+        settings = self._work.settings
+        if settings.dagster_url is None and comes_from_full_disk(failure, settings.dagster_home):
+            return no_space_left(settings.dagster_home)
+        return str(failure)
 
     def _execute(self, job: JobDefinition) -> None:
         """Execute a job; what the work itself raises goes through, what Dagster raises is kept for the report."""

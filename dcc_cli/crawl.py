@@ -14,7 +14,7 @@ from dcc_cli.notifications import telling_when_tracker_is_away
 from dcc_cli.numbers_given import ID
 from dcc_cli.output import echo_json, printable, warn
 from dcc_cli.session_display import SessionDisplay, session_display
-from dcc_cli.session_report import problem_lines
+from dcc_cli.session_report import problem_lines, room_lines
 from dcc_cli.session_work import Listeners, Notices, crawl_and_process, process_again, sources_to_crawl
 from dcc_cli.suggestions import know
 from dcc_resources.errors import DatabaseUnreachableError
@@ -98,9 +98,10 @@ def crawl(
                    others, told of by an earlier session, keep it failed
 
     Exit codes: 0 all well; 1 a zip action failed, stays failed or waits to be confirmed, or the crawl found something
-    amiss (a refused name, a changed zip, an unreadable directory); 2 wrong use, or a database is not initialised; 3
-    another session is active; 4 a file source (the others were crawled) or a database could not be reached, after which
-    what was done until then is printed all the same; 130 interrupted: the next session goes on.
+    amiss (a refused name, a changed zip, an unreadable directory), or a set of reference data was refused; 2 wrong use,
+    or a database is not initialised; 3 another session is active; 4 a file source (the others were crawled), a database
+    or a source of reference data could not be reached, after which what was done until then is printed all the same, or
+    a disk is full: archives without room wait for the next session; 130 interrupted: the next session goes on.
     """
     settings = settings_from_environment(downloaders=downloaders, workers=workers, max_retries=max_retries, until=until)
     with telling_when_tracker_is_away(settings), open_tracker(settings) as tracker:
@@ -146,8 +147,8 @@ def retry(
     JSON: as of `dcc crawl`.
 
     Exit codes: 0 all well; 1 it failed again; 2 there is no such zip action, its name is refused, or no available file
-    source hosts a copy that is not known to be bad; 3 another session is active; 4 the tracker could not be reached;
-    130 interrupted.
+    source hosts a copy that is not known to be bad; 3 another session is active; 4 the tracker could not be reached,
+    or a disk is full; 130 interrupted.
     """
     keys = list(dict.fromkeys(parse_zip_key(text) for text in zip_actions))
     settings = settings_from_environment(downloaders=downloaders, workers=workers, max_retries=max_retries, until=until)
@@ -192,6 +193,8 @@ def _conclude(
     broken_off: DatabaseUnreachableError | None = None,
 ) -> None:
     report = display.report
+    if display.session is not None:
+        report.add_troubles(display.session.troubles)
     unmended = report.conclude()
     know(
         problem=next((problem["zip"] for problem in report.problems if problem["zip"]), None),
@@ -202,6 +205,8 @@ def _conclude(
         echo_json(display.report.as_json(session_id, (*notices, *reason)))
         return
     for line in problem_lines(unmended):
+        click.echo(line)
+    for line in room_lines(report.without_room):
         click.echo(line)
     for notice in notices:
         click.echo(printable(notice))

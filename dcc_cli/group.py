@@ -12,13 +12,22 @@ import sys
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 
 import click
 
 from dcc_cli.output import printable, tell, warn
 from dcc_cli.suggestions import CommandContext, suggest_next
-from dcc_resources.errors import ConfigurationError, DatabaseUnreachableError, DccError, ExportError, InternalFaultError
+from dcc_resources.disk_space import is_full, no_space_left
+from dcc_resources.errors import (
+    ConfigurationError,
+    DatabaseUnreachableError,
+    DccError,
+    DiskFullError,
+    ExportError,
+    InternalFaultError,
+)
 from dcc_resources.logging_setup import LogPlan, log_plan, logging_as, plan_from_environment
 from dcc_resources.redaction import redacted
 
@@ -259,6 +268,14 @@ def _unexpected(error: Exception) -> CommandFailedError:
             "free space there, or have it print elsewhere.",
             ExportError.exit_code,
             ExportError,
+        )
+    if isinstance(error, OSError) and is_full(error):
+        place = Path(error.filename) if isinstance(error.filename, str) else Path.cwd()
+        named = no_space_left(place) if error.filename else "no space left on a disk"
+        return CommandFailedError(
+            f"The command could not write what it had to: {named}. Free some space there, then run it again.",
+            DiskFullError.exit_code,
+            DiskFullError,
         )
     sqlalchemy_errors = sys.modules.get("sqlalchemy.exc")
     if sqlalchemy_errors is not None and isinstance(error, sqlalchemy_errors.OperationalError):

@@ -33,14 +33,18 @@ def list_sets(as_json: bool) -> None:
     """List the sets of reference data and their age.
 
     A set is stale when it was last found at its source more than DCC_REFERENCE_MAX_AGE_DAYS ago. One that is shipped
-    came with the platform: enough for the demo, too little for a real DCC, and never stale.
+    came with the platform: enough for the demo, too little for a real DCC, and never stale. Of a set in the state
+    "other" a source is in use that the setting does not name any more, or not yet; "troubled" is one whose source
+    cannot be read, is refused, or was not found for days.
 
     \b
     JSON: a list of {"name", "source", "retrieved", "checked", "rows", "snapshot_id", "age_days",
-      "is_missing", "is_stale", "is_shipped", "message"}; retrieved is when this state of it was
-      retrieved first, checked when last; message says what to do about a missing or stale one
+      "is_missing", "is_stale", "is_shipped", "is_other", "message"}; retrieved is when this
+      state of it was retrieved first, checked when last; message says what to do about one that
+      is missing, stale, of another source than the setting names, refused, or not to be read
 
-    Exit codes: 0; 1 a set is missing or stale; 2 the QC database is not initialised; 4 it cannot be reached.
+    Exit codes: 0; 1 a set is missing, stale, other or troubled; 2 the QC database is not initialised; 4 it cannot be
+    reached.
     """
     from dcc_resources.databases.columns import utc_now
     from dcc_resources.reference_data.freshness import freshness
@@ -115,8 +119,12 @@ def _echo_refreshed(refreshed: list[Refreshed]) -> None:
 def _state(entry: Freshness) -> str:
     if entry.is_missing:
         return "missing"
+    if entry.is_other:
+        return "other"
     if entry.is_stale:
         return "stale"
+    if entry.message is not None:
+        return "troubled"
     return "shipped" if entry.is_shipped else "fresh"
 
 
@@ -132,5 +140,6 @@ def _as_json(entry: Freshness) -> dict[str, object]:
         "is_missing": entry.is_missing,
         "is_stale": entry.is_stale,
         "is_shipped": entry.is_shipped,
+        "is_other": entry.is_other,
         "message": entry.message,
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -12,8 +12,8 @@ import click
 
 from dcc_cli.output import byte_size, count_of, printable
 from dcc_resources.data_outcomes import ContextsBuilt, DataOutcome, DocumentData, ZipData
-from dcc_resources.errors import BadFileNameError, UnreachableError
-from dcc_resources.outcomes import HELD, DocumentOutcome, Problem, SourceCrawl, ZipOutcome
+from dcc_resources.errors import BadFileNameError, DccError, UnreachableError
+from dcc_resources.outcomes import HELD, NO_ROOM, DocumentOutcome, Problem, SourceCrawl, ZipOutcome
 from dcc_resources.qc_database.vocabulary import Severity
 from dcc_resources.tracker.reference import Phase, Status
 
@@ -45,6 +45,7 @@ class SessionReport:
     `problems` has an entry for each source that could not be (wholly) listed, finding, refused name, failed zip
     action, document with errors and document that waits to be confirmed, in the order in which they turned up;
     `conclude`, at the session's end, adds what is left. `notes` are what a wrangler should know and nobody has to mend.
+    `without_room` has one for each zip action that waits because a disk of the platform is full, which may be hundreds.
     `data` counts what was uploaded, `contexts` how the data contexts changed.
     """
 
@@ -56,6 +57,7 @@ class SessionReport:
     notes: list[dict[str, object]] = field(default_factory=list)
     problems: list[dict[str, object]] = field(default_factory=list)
     unreachable: bool = False
+    without_room: list[dict[str, object]] = field(default_factory=list)
     received: int = 0
     _began: float = field(default_factory=time.monotonic)
 
@@ -85,16 +87,25 @@ class SessionReport:
         self.problems.extend(_problem(reason, zip_action=key) for reason in outcome.reasons if reason.kind == HELD)
         self.received += (outcome.size_bytes or 0) if outcome.downloaded and outcome.attempts else 0
         if outcome.kept:
+            self.unreachable = self.unreachable or _main_reason(outcome).kind == NO_ROOM
             message = f"{_main_reason(outcome).message} What its last attempt came to stays: {outcome.phase.short_name}"
             fault = Problem(_main_reason(outcome).kind, f"{message} {outcome.status.short_name}.")
             self.problems.append(_problem(fault, zip_action=key, phase=Phase.DOWNLOAD))
             return
+        if outcome.lacks_room:
+            self.without_room.append(_problem(outcome.reasons[-1], zip_action=key, phase=outcome.phase))
         if outcome.failed:
             failed = [document for document in outcome.documents if document.status is Status.FAILED]
             if not failed or outcome.reasons:
                 reason = _main_reason(outcome)
                 self.problems.append(_problem(reason, zip_action=key, phase=outcome.phase))
             self.problems.extend(_document_problem(key, document) for document in failed)
+
+    def add_troubles(self, troubles: Iterable[DccError]) -> None:
+        """Take in what went wrong beside any archive or source, such as reference data that could not be read."""
+        for error in troubles:
+            self.problems.append(_problem(Problem(error.short_name(), str(error))))
+            self.unreachable = self.unreachable or isinstance(error, UnreachableError)
 
     def add_data(self, outcome: DataOutcome) -> None:
         """Take in what became of the documents of a zip action in a phase after validation, or of the contexts."""
@@ -140,8 +151,8 @@ class SessionReport:
 
     @property
     def exit_code(self) -> int:
-        """4 when a source could not be reached, else 1 when there were problems, else 0."""
-        if self.unreachable:
+        """4 when a source could not be reached or a disk is full, else 1 when there were problems, else 0."""
+        if self.unreachable or self.without_room:
             return UnreachableError.exit_code
         return DATA_PROBLEMS if self.problems else 0
 
@@ -157,7 +168,7 @@ class SessionReport:
             "data": dict(self.data),
             "contexts": dict(self.contexts),
             "notes": self.notes,
-            "problems": self.problems,
+            "problems": [*self.problems, *self.without_room],
         }
 
     def summary(self) -> str:
@@ -297,6 +308,14 @@ def problem_lines(problems: list[dict[str, object]]) -> Iterator[str]:
         more = f" (and {errors - 1:,} more)" if isinstance(errors, int) and errors > 1 else ""
         stage = f" at {phase.short_name}" if isinstance(phase, Phase) else ""
         yield f"{mark}  {where}{stage}: {printable(said.text)}{more}"
+
+
+def room_lines(without_room: list[dict[str, object]]) -> Iterator[str]:
+    """What to print of the zip actions that wait for room on a disk: one line, with what was said of the first."""
+    if without_room:
+        wait = "1 zip action waits" if len(without_room) == 1 else f"{len(without_room):,} zip actions wait"
+        mark = click.style("waits ", fg="yellow")
+        yield f"{mark}  {wait} for room on the disk: {printable(without_room[0]['message'])}"
 
 
 def note_lines(notes: list[dict[str, object]]) -> Iterator[str]:

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, BinaryIO, Self
 
 from dcc_resources.archive_directory import check_directory
 from dcc_resources.archive_members import read_member
+from dcc_resources.disk_space import is_full, write_all
 from dcc_resources.errors import (
     BadFileNameError,
     CorruptArchiveError,
@@ -161,7 +162,7 @@ def _damage(label: str) -> Iterator[None]:
     except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, RuntimeError, ValueError) as error:
         raise CorruptArchiveError(f"{label} is damaged: {_short(str(error))}. {_RESUBMIT}") from error
     except OSError as error:
-        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        if is_full(error):
             raise DiskFullError(
                 f"The disk filled up while {label} was being extracted. Free some space; the next session takes the "
                 "archive up again."
@@ -299,11 +300,13 @@ def _write(
     size = 0
     with _damage(label):
         descriptor = os.open(directory / name.file_name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with open(descriptor, "wb", buffering=0) as file:  # noqa: PTH123
+        try:
             for data in read_member(archive, entry):
                 digest.update(data)
-                file.write(data)
+                write_all(descriptor, data)
                 size += len(data)
+        finally:
+            os.close(descriptor)
     return ExtractedDocument(name, target / name.file_name, size, digest.hexdigest())
 
 

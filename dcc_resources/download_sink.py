@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Self
 
+from dcc_resources.disk_space import write_all
 from dcc_resources.errors import SizeMismatchError
 from dcc_resources.file_sources.base import Block
 from dcc_resources.outcomes import ZipKey
@@ -64,7 +65,7 @@ class DownloadSink:
         if self._part is None:
             self._part = self._staging.begin_part(self.key)
         count = len(block)
-        _write(self._part, block)
+        write_all(self._part, block)
         self._written(count)
         self.received += count
         if self.received > self._most:
@@ -99,10 +100,3 @@ class DownloadSink:
                 f"{self.key}: {self.received:,} bytes arrived where {self._expected:,} were listed. The file is "
                 "fetched anew; if this happens again, ask the centre whether it was still being uploaded."
             )
-
-
-def _write(part: int, block: Block) -> None:
-    """Write all of a block: a disk that fills up may take the beginning before it says so."""
-    left = memoryview(block)
-    while left:
-        left = left[os.write(part, left) :]

@@ -254,6 +254,8 @@ class NotificationNotSentError(UnreachableError):
 class DiskFullError(DccError):
     """The staging area has not enough free space."""
 
+    exit_code = 4
+
 
 class CleaningError(DccError):
     """Something in the staging area could not be removed."""

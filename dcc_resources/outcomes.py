@@ -18,6 +18,8 @@ HELD = "held"
 """The kind of a problem that says that a document waits to be confirmed."""
 WARNING_MARK = "Warning: "
 UNCHECKED_MARK = "Not checked: "
+NO_ROOM = "DiskFullError"
+"""The kind of a problem that says that a disk of the platform is full."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -126,6 +128,11 @@ class ZipOutcome:
     def failed(self) -> bool:
         """Whether the zip action ended in a failure."""
         return self.status is Status.FAILED
+
+    @property
+    def lacks_room(self) -> bool:
+        """Whether it waits because a disk of the platform is full."""
+        return not self.failed and not self.succeeded and self.reasons[-1:] != () and self.reasons[-1].kind == NO_ROOM
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,13 @@ from dcc_resources.tracker.centres import list_centres
 from dcc_resources.tracker.crawls import CrawlEntry, Finding, SessionEntry, list_sessions, session_findings
 from dcc_resources.tracker.queries import StateCount
 from dcc_resources.tracker.reference import Phase, Status
-from dcc_resources.tracker.session_zips import SessionZip, session_documents, session_entries, session_zips
+from dcc_resources.tracker.session_zips import (
+    SessionZip,
+    session_documents,
+    session_entries,
+    session_zips,
+    zips_without_room,
+)
 from dcc_resources.tracker.sources import load_addresses
 from dcc_resources.tracker.stories import DocumentStory, ZipStory, zip_story
 
@@ -100,6 +106,7 @@ class _Facts:
     findings: Sequence[Finding]
     held: Mapping[ZipKey, Sequence[tuple[str, Problem]]]
     late: Mapping[ZipKey, Sequence[tuple[str, Problem]]]
+    without_room: Sequence[tuple[ZipKey, str]]
 
     @property
     def failed_zips(self) -> int:
@@ -153,6 +160,7 @@ def _load(connection: Connection, session_id: int, centre: str | None) -> _Facts
         findings=[finding for finding in session_findings(connection, session_id) if finding.source in own],
         held=held,
         late=late,
+        without_room=[found for found in zips_without_room(connection) if centre is None or found[0] in own_keys],
     )
 
 
@@ -162,6 +170,7 @@ def _states(counts: Counter[tuple[Phase, Status]]) -> list[StateCount]:
 
 def _render(facts: _Facts) -> Report:
     lines = [*_heading(facts), *_source_lines(facts), *_count_lines(facts), *_failure_lines(facts)]
+    lines += [*_room_lines(facts)]
     lines += [*_entry_lines("What waits to be confirmed", facts.held), *_entry_lines("What came late", facts.late)]
     lines += [*_finding_lines(facts), "", "See also: dcc status; dcc show <action>/<zip>; dcc ui", ""]
     return Report(facts.session.id, _subject(facts), "\n".join(lines))
@@ -170,6 +179,7 @@ def _render(facts: _Facts) -> Report:
 def _subject(facts: _Facts) -> str:
     troubles = (
         (facts.failed_zips, "failed zip action", None),
+        (len(facts.without_room), "zip action without room", "zip actions without room"),
         (facts.troubled_sources, "file source in trouble", "file sources in trouble"),
         (len(facts.held), "zip action to be confirmed", "zip actions to be confirmed"),
         (len(facts.findings), "finding", None),
@@ -190,6 +200,10 @@ def _heading(facts: _Facts) -> Iterator[str]:
         yield f"  ended    {_time(session.finished)}, after {session.finished - session.started}"
     phase = f", first in the phase {session.failed_phase.short_name}" if session.failed_phase is not None else ""
     yield f"  outcome  {session.outcome}{phase}"
+    # Of a centre's own report they are no part: another one's source may have failed.
+    for task in session.tasks if facts.centre is None else ():
+        if task.outcome == "failed" and task.comment:
+            yield from _wrapped(f"failed   {task.comment}", 2)
 
 
 def _source_lines(facts: _Facts) -> Iterator[str]:
@@ -274,6 +288,16 @@ def _document_lines(document: DocumentStory) -> Iterator[str]:
         yield from _wrapped(f"{place}{problem.text}", 8)
     if len(document.errors) > _MOST_ERRORS:
         yield f"        ... and {len(document.errors) - _MOST_ERRORS:,} more"
+
+
+def _room_lines(facts: _Facts) -> Iterator[str]:
+    if not facts.without_room:
+        return
+    yield from _title("What waits for room on a disk of the platform")
+    for key, reason in facts.without_room[:_MOST_DOCUMENTS]:
+        yield from _wrapped(f"{key}: {reason.removeprefix(f'{key} ')}", 2)
+    if len(facts.without_room) > _MOST_DOCUMENTS:
+        yield f"  ... and {_count(len(facts.without_room) - _MOST_DOCUMENTS, 'more zip action')}"
 
 
 def _entry_lines(title: str, entries: Mapping[ZipKey, Sequence[tuple[str, Problem]]]) -> Iterator[str]:

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine, Row, func, select, update
 
-from dcc_resources.errors import SessionActiveError, SessionLostError
+from dcc_resources.errors import DccError, SessionActiveError, SessionLostError
 from dcc_resources.log_context import in_log_context, logging_about, progress_log
 from dcc_resources.processes import Process
 from dcc_resources.redaction import redacted
@@ -61,6 +61,7 @@ class Session:
     heard: Callable[[str], object] = field(default=_unheard, repr=False)
     """Is told how far long listings are, by the threads that list: who shows that puts itself here."""
     _handed_over: bool = False
+    troubles: tuple[DccError, ...] = ()
     _dead: tuple[int, str] | None = field(default=None, repr=False)
 
     def check(self) -> None:
@@ -101,6 +102,15 @@ class Session:
         """Note that the lease was renewed, not before `at`; one that was noted before may have been later."""
         with self._noting:
             self._renewed = max(self._renewed, at)
+
+    def note_trouble(self, phase: Phase, error: DccError) -> None:
+        """Record what went wrong beside any archive or source: a failed task of the session, which tells it in the end.
+
+        Whoever runs the session finds it in `troubles`.
+        """
+        self.finish_task(self.start_task(phase, str(error)), failed=True)
+        self.troubles += (error,)
+        self.notices += (str(error),)
 
     def hand_over(self) -> None:
         """Leave the session open when this process is done with it, for a later run to resume."""

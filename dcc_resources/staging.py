@@ -6,7 +6,6 @@ An archive stands under its own name only when it has been received whole. While
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import json
 import logging
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dcc_resources.checksums import md5_of
+from dcc_resources.disk_space import is_full
 from dcc_resources.errors import BadFileNameError, ConfigurationError, DiskFullError
 from dcc_resources.naming import Action
 from dcc_resources.outcomes import ZipKey
@@ -221,10 +221,10 @@ def disk_errors(key: ZipKey) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
+        if not is_full(error):
             raise
         raise DiskFullError(
-            f"The disk filled up while {key} was being written ({os.strerror(error.errno)}). Free some space; "
+            f"The disk filled up while {key} was being written ({os.strerror(error.errno or 0)}). Free some space; "
             "the next session takes the archive up again."
         ) from error
 

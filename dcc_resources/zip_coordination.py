@@ -224,24 +224,30 @@ class Coordinator:
         if job.last_failure != NOT_FETCHED:
             job.failed_hostings.add(hosting.id)
         self._batch.received[number] = utc_now()
-        if isinstance(error, DiskFullError):
+        without_room = isinstance(error, DiskFullError)
+        if without_room:
             # What is as large has no room either: it is left to the next session.
             for large in self._attempts.take_large(hosting.size_bytes or 0):
+                large.staged = None
                 self._leave(large)
-            goes_on = False
-        else:
-            goes_on = self._attempts.plan(job)
+            # What was there before stays as it is: there is no room to extract it once more either.
+            job.staged = None
+        goes_on = not without_room and self._attempts.plan(job)
         # Whether it failed, or is still being uploaded, is for the file source to say.
         set_aside = (
             not goes_on
             and isinstance(error, FileChangedError | SizeMismatchError)
             and not (job.staged or job.found_bad)
         )
-        promote = not goes_on and not set_aside
+        # Without room the zip action stays as it is, and so waits for the next session.
+        promote = not (goes_on or set_aside or without_room)
         self._batch.propose(Subject.ZIP_DOWNLOAD, number, job.last_failure, promote=promote)
         if set_aside:
             del self._unfinished[job.za_id]
             self.changed.append(job)
+        elif without_room and job.found_bad:
+            # A copy that was not tried may be good: the bad ones decide nothing yet.
+            self._finish(job)
         elif not goes_on:
             self._end_without(job)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import hashlib
 import os
@@ -38,6 +37,7 @@ from dcc_resources.backups.snapshots import snapshot
 from dcc_resources.backups.staged_files import list_files, write_index
 from dcc_resources.databases.description import Database
 from dcc_resources.databases.schema import refuse_unfinished
+from dcc_resources.disk_space import is_full
 from dcc_resources.errors import BackupActiveError, BackupError
 from dcc_resources.qc_database.database import QC_DATABASE
 from dcc_resources.settings import Settings
@@ -221,7 +221,7 @@ def _disk_errors(directory: Path) -> Iterator[None]:
 
 
 def _unwritable(directory: Path, error: OSError) -> BackupError:
-    reason = "its disk is full" if error.errno in {errno.ENOSPC, errno.EDQUOT} else error.strerror or str(error)
+    reason = "its disk is full" if is_full(error) else error.strerror or str(error)
     return BackupError(
         f"The backup could not be written to {directory}: {reason}. No set was made. Check the path, its permissions "
         "and the space on its disk, then back up again."

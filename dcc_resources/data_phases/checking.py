@@ -24,7 +24,7 @@ from dcc_resources.data_phases.data_session import DataSession, Fact, Recorder, 
 from dcc_resources.data_phases.document_log import problems_of, worst_first
 from dcc_resources.data_phases.documents import UPLOADED, DueDocument
 from dcc_resources.data_phases.judging_ahead import Due, Judged, judging_ahead, portions
-from dcc_resources.data_phases.judging_basis import basis_of_today, see_to_reference_data
+from dcc_resources.data_phases.judging_basis import basis_seen_to
 from dcc_resources.data_phases.qc_documents import (
     QcDocument,
     counted_by_tracker,
@@ -79,9 +79,7 @@ def check_documents(work: DataSession) -> Iterator[ZipData]:
     database, and SessionLostError. A document that meets a fault of the platform goes on waiting; the fault is noted.
     """
     due = work.due(Phase.DATA)
-    if due:
-        see_to_reference_data(work)
-    basis = work.read_qc(lambda connection: basis_of_today(connection, work.settings.max_document_errors))
+    basis = basis_seen_to(work)
     there = work.read_qc(lambda connection: documents_of(connection, due))
     again = _set_back(work, [there[one.xml_id].id for one in due if one.xml_id in there], basis)
     due = _uploaded(work, merged(due, again), there)

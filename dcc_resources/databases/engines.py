@@ -19,6 +19,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from dcc_resources.databases.columns import MYSQL_FAMILY
 from dcc_resources.databases.description import DESCRIPTION, Database, database_of
+from dcc_resources.disk_space import comes_from_full_disk, no_space_left
 from dcc_resources.errors import ConfigurationError, DatabaseUnreachableError
 
 WRITES: Final = "dcc_writes"
@@ -207,9 +208,13 @@ def _explain_failure(context: ExceptionContext) -> DatabaseUnreachableError | No
     if advice is None:
         return None
     database = database_of(engine)
-    advice = advice.format(noun=database.noun, setting=database.setting)
+    reason, advice = _reason(cause), advice.format(noun=database.noun, setting=database.setting)
+    if _code(cause) in _SQLITE_AWAY and isinstance(cause, sqlite3.Error):
+        folder = Path(str(engine.url.database)).parent
+        if folder.is_dir() and comes_from_full_disk(cause, folder):
+            reason, advice = no_space_left(folder), "Free some space there, then run the command again."
     return database.unreachable(
-        f"The {database.name} {database_label(engine.url)} could not be reached: {_reason(cause)}. {advice}"
+        f"The {database.name} {database_label(engine.url)} could not be reached: {reason}. {advice}"
     )
 
 

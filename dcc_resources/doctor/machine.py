@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from dcc_resources.databases.columns import MYSQL_FAMILY
+from dcc_resources.disk_space import is_full
 from dcc_resources.doctor.surroundings import Surroundings
 from dcc_resources.doctor.verdicts import Finding, failed, not_checked, ok, warning
 from dcc_resources.qc_database.database import QC_DATABASE
@@ -82,7 +83,7 @@ def _check_place(subject: str, place: Path, to_stay_free: int, *, private: bool)
 def _advice_on_writing(error: OSError, there: Path) -> str:
     if error.errno == errno.EROFS:
         return "The disk is mounted read-only, often after an error of it: see `dmesg`, mend it, and mount it again."
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if is_full(error):
         return "Free some space: dcc staging clean; then run the session again."
     return f"Give it to the user that runs dcc: chown -R USER {there}"
 
@@ -90,6 +91,8 @@ def _advice_on_writing(error: OSError, there: Path) -> str:
 def _check_room(subject: str, there: Path, to_stay_free: int) -> Finding:
     usage, inodes = shutil.disk_usage(there), os.statvfs(there)
     free = f"{usage.free:,} of {usage.total:,} bytes are free on the disk of {there}"
+    if usage.free == 0 and not to_stay_free:
+        return failed(subject, f"{free}: nothing can be written there.", "Free some space there: df, du")
     if usage.free <= to_stay_free:
         return failed(
             subject,

@@ -77,10 +77,10 @@ def check_held(surroundings: Surroundings) -> Iterator[Finding]:
 
 
 def check_reference(surroundings: Surroundings) -> Iterator[Finding]:
-    """The reference data are there and not too old."""
+    """The reference data are there, from where the settings say, and not too old."""
     with surroundings.reading(QC_DATABASE) as connection:
         sets = freshness(connection, surroundings.settings, utc_now())
-    if all(each.is_missing for each in sets):
+    if all(each.is_missing for each in sets) and not any(surroundings.settings.reference_sources.values()):
         yield not_checked("reference data", "None were read yet; the first session does.", "dcc reference refresh")
         return
     for each in sets:

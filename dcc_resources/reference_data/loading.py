@@ -109,24 +109,49 @@ def load_reference_data(folder: Path) -> ReferenceData:
 
 def load_from_folder(name: str, folder: Path) -> Snapshot | None:
     """A set from its file in a folder; None if there is none. Raises ReferenceDataError as `load_reference_data`."""
+    place = _place_in_folder(name, folder)
+    if place is None:
+        return None
+    return _load_impress_tree(folder, place) if place.is_dir() else load_from_file(name, place)
+
+
+def provenance_at(name: str, path: Path) -> Provenance | None:
+    """What a snapshot of a file or folder would come from, which is not parsed for that; None if it is not there.
+
+    Raises ReferenceDataError for what cannot be read.
+    """
+    place = _place_in_folder(name, path) if path.is_dir() else path
+    if place is None:
+        return None
+    if place.is_dir():
+        return _provenance_of_tree(path, place, _tree_contents(place))
+    return _provenance_of_file(place, _content(place))
+
+
+def _place_in_folder(name: str, folder: Path) -> Path | None:
+    """The file of a set in a folder, or of IMPReSS the folder of its answers."""
     if name == Impress.NAME:
         bundle, tree = folder / IMPRESS_FILE, folder / "impress"
         if bundle.is_file():
-            return load_from_file(name, bundle)
-        return _load_impress_tree(folder, tree) if tree.is_dir() else None
+            return bundle
+        return tree if tree.is_dir() else None
     names = [name + suffix for suffix in _SUFFIXES] + [MGI_REPORT] * (name == Strains.NAME)
     found = [folder / each for each in names if (folder / each).is_file()]
     if len(found) > 1:
         raise ReferenceDataError(
             f"{folder} has the {name} twice: {', '.join(path.name for path in found)}. Remove one."
         )
-    return load_from_file(name, found[0]) if found else None
+    return found[0] if found else None
 
 
 def load_from_file(name: str, path: Path) -> Snapshot:
     """A set from a file. Raises ReferenceDataError, which names the file and what is wrong with it."""
     content = _content(path)
-    return read_set(name, content, Provenance(str(path), _retrieved(path.parent, [path]), checksum_of(content)))
+    return read_set(name, content, _provenance_of_file(path, content))
+
+
+def _provenance_of_file(path: Path, content: bytes) -> Provenance:
+    return Provenance(str(path), _retrieved(path.parent, [path]), checksum_of(content))
 
 
 def read_set(name: str, content: bytes, provenance: Provenance) -> Snapshot:
@@ -153,13 +178,22 @@ def checksum_of_answers(contents: Mapping[str, bytes]) -> str:
 
 
 def _load_impress_tree(folder: Path, tree: Path) -> Impress:
+    contents = _tree_contents(tree)
+    answers = {address: parse_json(f"{tree}/{address}.json", content) for address, content in contents.items()}
+    provenance = _provenance_of_tree(folder, tree, contents)
+    return impress_from_answers(lambda address: _answer(answers, address, str(tree)), provenance)
+
+
+def _tree_contents(tree: Path) -> dict[str, bytes]:
     paths = sorted(tree.rglob("*.json"))
     if not paths:
         raise ReferenceDataError(f"{tree} holds no answers of IMPReSS. Retrieve them again.")
-    contents = {path.relative_to(tree).with_suffix("").as_posix(): _content(path) for path in paths}
-    answers = {address: parse_json(f"{tree}/{address}.json", content) for address, content in contents.items()}
-    provenance = Provenance(str(tree), _retrieved(folder, paths), checksum_of_answers(contents))
-    return impress_from_answers(lambda address: _answer(answers, address, str(tree)), provenance)
+    return {path.relative_to(tree).with_suffix("").as_posix(): _content(path) for path in paths}
+
+
+def _provenance_of_tree(folder: Path, tree: Path, contents: Mapping[str, bytes]) -> Provenance:
+    paths = [tree / f"{address}.json" for address in contents]
+    return Provenance(str(tree), _retrieved(folder, paths), checksum_of_answers(contents))
 
 
 def _answer(answers: dict[str, object], address: str, source: str) -> object:

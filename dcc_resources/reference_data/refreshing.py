@@ -6,14 +6,16 @@ refused (reference databases, "Genotype refresh"): it is more likely an answer c
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
 from sqlalchemy import Connection, Engine
 
+from dcc_resources.databases.columns import utc_now
 from dcc_resources.errors import ConfigurationError, NotFoundError, ReferenceDataError, ReferenceUnreachableError
 from dcc_resources.qc_database.database import run_reading, run_writing
 from dcc_resources.reference_data.addresses import is_from, is_url
@@ -24,12 +26,16 @@ from dcc_resources.reference_data.loading import (
     load_from_file,
     load_from_folder,
     load_shipped_set,
+    provenance_at,
     shipped_checksum,
 )
 from dcc_resources.reference_data.retrieval import retrieve
 from dcc_resources.reference_data.snapshots import Snapshot
 from dcc_resources.reference_data.store import StoredSnapshot, active_snapshots, load_active, save
 from dcc_resources.settings import Settings
+
+LOOKED_AT_WITHIN: Final = timedelta(hours=36)
+"""For how long a session takes a set for what its server has: longer than from one nightly refresh to the next."""
 
 SMALLEST_SHARE: Final = 0.5
 """The share of its entries that a set must keep to be taken over unasked."""
@@ -65,14 +71,19 @@ class Refreshed:
     is_unreachable: bool = False
 
 
-def ensure_reference(qc: Engine, settings: Settings) -> list[Refreshed]:
-    """Read the sets that are not there, or not from where the settings name; what came of each of those.
+def ensure_reference(
+    qc: Engine, settings: Settings, active: Mapping[str, StoredSnapshot] | None = None
+) -> list[Refreshed]:
+    """Read the sets that are not as the settings name them by now; what came of each of those.
 
-    Without a setting that is the set that comes with the platform. Nothing is asked of a server for a set that is
-    there. Raises what working with the QC database raises, for a set that cannot be read nothing.
+    Without a setting that is the set that comes with the platform. A file is read anew when it has changed; a server is
+    asked when a set was last found there LOOKED_AT_WITHIN ago. `active` are the rows of the active snapshots, where the
+    caller has them: then the database is not asked unless a set is to be read. Raises what working with the QC database
+    raises, for a set that cannot be read nothing.
     """
-    active = run_reading(qc, active_snapshots, patience_seconds=settings.database_retry)
-    due = [name for name in SETS if not _is_as_configured(active.get(name), settings.reference_sources[name], name)]
+    if active is None:
+        active = run_reading(qc, active_snapshots, patience_seconds=settings.database_retry)
+    due = [name for name in SETS if not _is_current(active.get(name), settings.reference_sources[name], name)]
     return refresh(qc, settings, due) if due else []
 
 
@@ -106,7 +117,10 @@ def _refresh(qc: Engine, settings: Settings, name: str, *, force: bool) -> Refre
     patience = settings.database_retry
     try:
         snapshot = _read(qc, settings, name)
-        return run_writing(qc, lambda connection: _take_over(connection, snapshot, force), patience_seconds=patience)
+        configured = settings.reference_sources[name]
+        return run_writing(
+            qc, lambda connection: _take_over(connection, snapshot, configured, force), patience_seconds=patience
+        )
     except (ReferenceUnreachableError, ConfigurationError) as error:
         active = run_reading(qc, active_snapshots, patience_seconds=patience).get(name)
         return _failed(name, active, error)
@@ -119,7 +133,10 @@ def _read(qc: Engine, settings: Settings, name: str) -> Snapshot:
         return shipped
     if is_url(configured):
         return retrieve(qc, settings, name, configured)
-    path = Path(configured)
+    return _read_from_disk(name, Path(configured))
+
+
+def _read_from_disk(name: str, path: Path) -> Snapshot:
     if not path.is_dir():
         return load_from_file(name, path)
     found = load_from_folder(name, path)
@@ -133,10 +150,10 @@ def setting_of(name: str) -> str:
     return f"DCC_REFERENCE_{name.upper()}"
 
 
-def _take_over(connection: Connection, snapshot: Snapshot, force: bool) -> Refreshed:
+def _take_over(connection: Connection, snapshot: Snapshot, configured: str | None, force: bool) -> Refreshed:
     before = active_snapshots(connection).get(snapshot.name)
-    if before is not None and before.checksum != snapshot.checksum:
-        _require_size(before, snapshot, force)
+    if before is not None and not force:
+        _require_size(before, snapshot, configured)
     added, removed, changed = _compared(connection, before, snapshot)
     snapshot_id = save(connection, snapshot)
     is_new = before is None or before.id != snapshot_id
@@ -154,8 +171,10 @@ def _take_over(connection: Connection, snapshot: Snapshot, force: bool) -> Refre
     )
 
 
-def _require_size(before: StoredSnapshot, snapshot: Snapshot, force: bool) -> None:
-    if not force and snapshot.rows < before.rows * SMALLEST_SHARE:
+def _require_size(before: StoredSnapshot, snapshot: Snapshot, configured: str | None) -> None:
+    """Refuse a set that has shrunk. Sets of two origins are not compared, such as the shipped one and a DCC's own."""
+    has_shrunk = before.checksum != snapshot.checksum and snapshot.rows < before.rows * SMALLEST_SHARE
+    if has_shrunk and is_of_origin(before.source, configured):
         raise ReferenceDataError(
             f"{snapshot.source} has {snapshot.rows:,} entries of {snapshot.name} where there were {before.rows:,}: "
             f"less than half. If that is right, run `dcc reference refresh {snapshot.name} --force`."
@@ -192,9 +211,50 @@ def _failed(name: str, active: StoredSnapshot | None, error: Exception) -> Refre
     )
 
 
-def _is_as_configured(active: StoredSnapshot | None, configured: str | None, name: str) -> bool:
-    if active is None:
+def is_of_origin(source: str, configured: str | None) -> bool:
+    """Whether a snapshot's `source` is what a setting names; without one, what comes with the platform."""
+    return source.startswith(SHIPPED_SOURCE) if configured is None else is_from(source, configured)
+
+
+def _is_current(active: StoredSnapshot | None, configured: str | None, name: str) -> bool:
+    if active is None or not is_of_origin(active.source, configured):
         return False
-    if configured is not None:
-        return is_from(active.source, configured)
-    return active.source.startswith(SHIPPED_SOURCE) and active.checksum == shipped_checksum(name)
+    if configured is None:
+        return active.checksum == shipped_checksum(name)
+    if is_url(configured):
+        return utc_now() - active.checked < LOOKED_AT_WITHIN
+    return _is_unchanged(active, Path(configured), name)
+
+
+def _is_unchanged(active: StoredSnapshot, path: Path, name: str) -> bool:
+    try:
+        found = provenance_at(name, path)
+    except (ReferenceDataError, OSError):
+        return False
+    # One that was retrieved again, and says the same, is less old than it was.
+    return found is not None and found.checksum == active.checksum and found.retrieved <= active.checked
+
+
+def what_is_wrong(name: str, active: StoredSnapshot | None, configured: str | None) -> str | None:
+    """Why what a setting names is not in use: it is refused, cannot be read, or is not read yet; None if it is in use.
+
+    Of what is on a server that is not looked at.
+    """
+    in_use = f"There are no {name}" if active is None else f"The {name} in use are from {active.source}"
+    is_other = active is None or not is_of_origin(active.source, configured)
+    if configured is not None and not is_url(configured):
+        path = Path(configured)
+        try:
+            if active is None:
+                _read_from_disk(name, path)
+            elif is_other or not _is_unchanged(active, path, name):
+                _require_size(active, _read_from_disk(name, path), configured)
+        except (ReferenceDataError, OSError) as error:
+            return f"{in_use}: {error}"
+    if not is_other or active is None:
+        return None
+    wanted = "those that come with the platform" if configured is None else configured
+    return (
+        f"{in_use}, and {setting_of(name)} asks for {wanted}. Run `dcc reference refresh {name}`, or wait for the next "
+        "session."
+    )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 from weakref import WeakKeyDictionary
@@ -43,10 +43,11 @@ _INTEGER_BITS: Final = 31
 
 @dataclass(frozen=True, slots=True)
 class ActiveReference:
-    """The reference data that documents are judged by, and the ids of their snapshots by the name of the set."""
+    """The reference data that documents are judged by; ids and rows of their snapshots by the name of the set."""
 
     data: ReferenceData
     snapshot_ids: Mapping[str, int]
+    stored: Mapping[str, StoredSnapshot] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,7 @@ def load_active(connection: Connection) -> ActiveReference:
             if name not in kept or not _same_content(kept[name][0], snapshot):
                 kept[name] = (snapshot, _load(connection, snapshot))
         data: dict[str, Any] = {name: _as_stored(*kept[name], stored[name]) for name in stored}
-    return ActiveReference(ReferenceData(**data), {name: snapshot.id for name, snapshot in stored.items()})
+    return ActiveReference(ReferenceData(**data), {name: snapshot.id for name, snapshot in stored.items()}, stored)
 
 
 def save(connection: Connection, snapshot: Snapshot) -> int:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Select, func, literal, or_, select
+from sqlalchemy import Connection, Select, and_, func, literal, or_, select
 
 from dcc_resources.databases.columns import UtcDateTime, utc_now
-from dcc_resources.outcomes import Problem, ZipKey
+from dcc_resources.outcomes import NO_ROOM, Problem, ZipKey
 from dcc_resources.tracker.crawls import SessionEntry
 from dcc_resources.tracker.models import (
     AnException,
@@ -23,6 +23,7 @@ from dcc_resources.tracker.models import (
     ZipAction,
     ZipDownload,
     ZipFile,
+    ZipLog,
 )
 from dcc_resources.tracker.queries import StateCount, latest_downloads
 from dcc_resources.tracker.reference import ACTIONS_BY_ID, Phase, Status
@@ -134,6 +135,30 @@ def session_entries(
     for todo, name, file_name, kind, message, line in connection.execute(query):
         entries[ZipKey(ACTIONS_BY_ID[todo], name)].append((file_name, Problem(kind, message or "", line)))
     return dict(entries)
+
+
+def zips_without_room(connection: Connection) -> list[tuple[ZipKey, str]]:
+    """The zip actions that wait, by now, because a disk of the platform was full at their latest attempt; with why."""
+    latest = latest_downloads()
+    query = (
+        select(ZipAction.todo_id, ZipFile.file_name, ZipLog.message)
+        .select_from(ZipLog)
+        .join(AnException, AnException.id == ZipLog.exception_id)
+        .join(latest, latest.c.download_id == ZipLog.zip_id)
+        .join(ZipAction, ZipAction.id == latest.c.za_id)
+        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+        .where(
+            AnException.short_name == NO_ROOM,
+            or_(
+                *(
+                    and_(ZipAction.phase_id == int(phase), ZipAction.status_id == int(status))
+                    for phase, status in ((Phase.ZIP_NAME, Status.DONE), (Phase.UNZIP, Status.RUNNING))
+                )
+            ),
+        )
+        .order_by(ZipLog.id)
+    )
+    return list({ZipKey(ACTIONS_BY_ID[todo], name): why or "" for todo, name, why in connection.execute(query)}.items())
 
 
 def touched_zips(connection: Connection, session: SessionEntry) -> Select[Any]:

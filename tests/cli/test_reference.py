@@ -41,6 +41,38 @@ def test_what_cannot_be_read_is_told_and_the_last_stays_in_use(dcc: Dcc) -> None
         assert (entry["outcome"], entry["rows"], entry["is_unreachable"]) == ("failed", 1, True)
 
 
+@only_sqlite
+@pytest.mark.parametrize("events", ["false", "true"])
+def test_a_session_without_documents_reads_what_the_settings_name_and_says_what_it_cannot(
+    dcc: Dcc, events: str
+) -> None:
+    dcc.add_folder()
+    path = dcc.root / "projects.csv"
+    dcc.environment |= {"DCC_UNTIL": "qc", "DCC_REFERENCE_PROJECTS": str(path), "DCC_DAGSTER_EVENTS": events}
+    said = dcc("crawl", exit_code=1).stdout
+    assert f"projects could not be refreshed: {path} cannot be read" in said
+    assert "There are no projects: the rules that need them are skipped." in said
+    (problem,) = dcc.json("crawl", exit_code=1)["problems"]
+    assert (problem["kind"], problem["zip"]) == ("ReferenceDataError", None)
+    assert "There are no projects" in dcc("doctor", exit_code=1).stdout
+    path.write_text("project\nBaSH\n")
+    assert "refreshed" not in dcc("crawl").stdout
+    assert {entry["name"]: entry["is_missing"] for entry in dcc.json("reference", "list")}["projects"] is False
+    dcc.environment["DCC_REFERENCE_PROJECTS"] = str(dcc.root / "others.csv")
+    told = dcc("reference", "list", exit_code=1)
+    assert told.stdout.count(" other ") == 1
+    assert f"The projects in use are from {path}: {dcc.root / 'others.csv'} cannot be read" in told.stderr
+    assert dcc.json("reference", "list", exit_code=1)[2]["is_other"]
+
+
+@only_sqlite
+def test_a_session_ends_with_4_where_a_server_of_reference_data_is_away(dcc: Dcc) -> None:
+    dcc.add_folder()
+    dcc.environment |= {"DCC_UNTIL": "qc", "DCC_REFERENCE_PROJECTS": "http://127.0.0.1:1/projects.csv"}
+    dcc.environment["DCC_RETRY_DELAY"] = "0.01"
+    assert "projects could not be refreshed" in dcc("crawl", exit_code=4).stdout
+
+
 def test_a_stale_set_is_told(dcc: Dcc) -> None:
     (dcc.root / "retrieved.txt").write_text("2020-01-01\n")
     (dcc.root / "projects.csv").write_text("project\nBaSH\n")

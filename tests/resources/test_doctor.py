@@ -30,6 +30,7 @@ from dcc_resources.doctor.verdicts import Check, Finding, Verdict, ok, split_adv
 from dcc_resources.file_sources.base import SourceAddress, SourceProtocol
 from dcc_resources.qc_database.judgement_models import ReferenceSnapshot
 from dcc_resources.redaction import keep_secret
+from dcc_resources.reference_data.refreshing import ensure_reference
 from dcc_resources.sessions import open_session
 from dcc_resources.settings import Settings
 from dcc_resources.tracker import registry
@@ -464,6 +465,28 @@ class TestWork:
         with writing(data.qc) as connection:
             connection.execute(snapshots.values(is_active=False))
         assert _verdicts(work.check_reference, data.settings) == {"reference data": "not checked"}
+
+    def test_reference_data_that_a_setting_names_and_nobody_can_read(
+        self, data: DataInstallation, tmp_path: Path
+    ) -> None:
+        path = tmp_path / "projects.csv"
+        settings = data.settings.model_copy(update={"reference_projects": str(path)})
+
+        def found() -> tuple[str, str]:
+            verdict, said, _ = _found(work.check_reference, settings)["reference data projects"]
+            return verdict, said
+
+        verdict, said = found()
+        assert verdict == "warning"
+        assert "in use are from shipped:projects.csv" in said
+        assert f"{path} cannot be read" in said
+        with writing(data.qc) as connection:
+            connection.execute(update(ReferenceSnapshot).values(is_active=False))
+        verdict, said = found()
+        assert (verdict, "There are no projects" in said) == ("warning", True)
+        path.write_text("project\nBaSH\n")
+        ensure_reference(data.qc, settings)
+        assert found()[0] == "ok"
 
     def test_xml_schemas_that_are_not_there(self, tmp_path: Path) -> None:
         assert _verdicts(work.check_schema_files, Settings()) == {"XML schemas": "ok"}

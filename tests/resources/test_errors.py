@@ -77,7 +77,7 @@ def test_the_command_ends_with_the_code_that_issue_2_promises_for_each_kind() ->
     expected = {
         errors.FaultyDataError: 1,
         errors.InternalFaultError: 1,
-        errors.DiskFullError: 1,
+        errors.DiskFullError: 4,
         errors.CleaningError: 1,
         errors.ArchiveRemovedError: 1,
         errors.StagedDocumentLostError: 1,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Iterator
 from copy import deepcopy
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, delete, func, select
+from sqlalchemy import Engine, delete, func, select, update
 
 from dcc_resources.databases.columns import utc_now
 from dcc_resources.errors import NotFoundError
@@ -21,7 +22,13 @@ from dcc_resources.reference_data import retrieval
 from dcc_resources.reference_data.freshness import freshness
 from dcc_resources.reference_data.impress import Impress
 from dcc_resources.reference_data.loading import SETS, load_reference_data, shipped_checksum
-from dcc_resources.reference_data.refreshing import Refreshed, RefreshOutcome, ensure_reference, refresh
+from dcc_resources.reference_data.refreshing import (
+    LOOKED_AT_WITHIN,
+    Refreshed,
+    RefreshOutcome,
+    ensure_reference,
+    refresh,
+)
 from dcc_resources.reference_data.store import active_snapshots, load_active
 from dcc_resources.settings import Settings
 from tests.databases import only_sqlite
@@ -415,3 +422,90 @@ def test_a_server_that_says_unchanged_of_what_is_not_kept_is_asked_for_all(
     server.asked.clear()
     assert one(qc_database, from_server, "projects").outcome is RefreshOutcome.UNCHANGED
     assert server.statuses() == {200: 1}
+
+
+def test_a_file_is_read_anew_when_it_says_something_else_whatever_its_time(
+    qc_database: Engine, qc_settings: Settings, tmp_path: Path
+) -> None:
+    path = tmp_path / "projects.csv"
+    path.write_text("project\nBaSH\n")
+    settings = qc_settings.model_copy(update={"reference_projects": str(path)})
+    assert outcomes(ensure_reference(qc_database, settings))["projects"] is RefreshOutcome.NEW
+    assert ensure_reference(qc_database, settings) == []
+    path.write_text("project\nDTCC\n")
+    os.utime(path, (1_000_000_000, 1_000_000_000))
+    (read,) = ensure_reference(qc_database, settings)
+    assert (read.name, read.outcome, read.added, read.removed) == ("projects", RefreshOutcome.NEW, 1, 1)
+    os.utime(path)
+    (read,) = ensure_reference(qc_database, settings)
+    assert read.outcome is RefreshOutcome.UNCHANGED, "it was found again, and is young"
+    assert ensure_reference(qc_database, settings) == []
+
+
+def test_a_server_is_asked_again_when_a_set_was_last_found_there_long_ago(
+    qc_database: Engine, from_server: Settings, server: ReferenceServer
+) -> None:
+    refresh(qc_database, from_server)
+    server.asked.clear()
+    assert ensure_reference(qc_database, from_server) == []
+    assert not server.asked
+    with writing(qc_database) as connection:
+        connection.execute(update(models.ReferenceSnapshot).values(checked=utc_now() - LOOKED_AT_WITHIN))
+    assert outcomes(ensure_reference(qc_database, from_server)) == dict.fromkeys(SETS, RefreshOutcome.UNCHANGED)
+    assert ensure_reference(qc_database, from_server) == []
+
+
+def test_a_set_of_another_source_is_not_compared_with_the_one_before(
+    qc_database: Engine, qc_settings: Settings, tmp_path: Path
+) -> None:
+    """A DCC's first own table may be much shorter than the one that came with the platform, or than its mirror's."""
+    ensure_reference(qc_database, qc_settings)
+    own = tmp_path / "status_codes.csv"
+    own.write_text("code,description\nIMPC_PSC_001,ill\n")
+    settings = qc_settings.model_copy(update={"reference_status_codes": str(own)})
+    assert one(qc_database, settings, "status_codes").outcome is RefreshOutcome.NEW
+    own.write_text("code,description\n" + "".join(f"IMPC_PSC_00{number},ill\n" for number in range(1, 6)))
+    assert one(qc_database, settings, "status_codes").rows == 5
+    own.write_text("code,description\nIMPC_PSC_001,ill\n")
+    refused = one(qc_database, settings, "status_codes")
+    assert (refused.outcome, refused.rows) == (RefreshOutcome.FAILED, 5), "of one source it is"
+
+
+def test_what_is_in_use_and_not_what_the_settings_name_is_told(
+    qc_database: Engine, qc_settings: Settings, tmp_path: Path
+) -> None:
+    ensure_reference(qc_database, qc_settings)
+    path = tmp_path / "projects.csv"
+    settings = qc_settings.model_copy(update={"reference_projects": str(path)})
+
+    def told() -> tuple[bool, str | None]:
+        with qc_database.connect() as connection:
+            (projects,) = (each for each in freshness(connection, settings, utc_now()) if each.name == "projects")
+        return projects.is_other, projects.message
+
+    assert told() == (
+        True,
+        f"The projects in use are from shipped:projects.csv: {path} cannot be read (No such file or directory). "
+        "Make it readable.",
+    )
+    path.write_text("project\nBaSH\nDTCC\nJAX\n")
+    is_other, message = told()
+    assert is_other
+    assert message is not None
+    assert f"DCC_REFERENCE_PROJECTS asks for {path}." in message
+    ensure_reference(qc_database, settings)
+    assert told() == (False, None)
+    path.write_text("project\nBaSH\n")
+    is_other, message = told()
+    assert not is_other
+    assert message is not None
+    assert "1 entries of projects where there were 3: less than half" in message
+    path.unlink()
+    assert "cannot be read" in str(told()[1])
+
+
+def test_a_set_that_was_not_found_on_its_server_for_days_is_told(qc_database: Engine, from_server: Settings) -> None:
+    refresh(qc_database, from_server)
+    with qc_database.connect() as connection:
+        told = [each.message for each in freshness(connection, from_server, utc_now() + timedelta(days=4))]
+    assert all("were last found at" in str(message) and "4 days ago" in str(message) for message in told)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from pathlib import Path
 
 import pytest
@@ -10,13 +11,19 @@ from sqlalchemy import Engine, text, update
 from dcc_assets.recorded_outcomes import recorded_zips
 from dcc_cli.demo import submissions
 from dcc_resources.data_phases.documents import count_waiting
-from dcc_resources.errors import QcDatabaseUnreachableError
+from dcc_resources.data_phases.session_data import take_up_data
+from dcc_resources.errors import QcDatabaseUnreachableError, ReferenceDataError
 from dcc_resources.qc_database import models
 from dcc_resources.qc_database.database import writing
 from dcc_resources.qc_database.vocabulary import ContextState, Severity
+from dcc_resources.reference_data.loading import SHIPPED
+from dcc_resources.session_report import render_session_report
+from dcc_resources.sessions import open_session
+from dcc_resources.tracker.crawls import list_sessions
 from dcc_resources.tracker.reference import Phase
 from dcc_resources.tracker.stories import zip_story
 from tests.data_installations import EXPERIMENTS, SPECIMENS, DataInstallation, experiments, key_of, specimens
+from tests.sent_statements import sent_statements
 
 ZIP = "add/H.2013-10-31.1.impc.zip"
 PHASES = [Phase.UPLOAD, Phase.DATA, Phase.CONTEXT, Phase.OVERVIEW, Phase.QC]
@@ -326,6 +333,62 @@ def test_a_document_that_was_judged_by_missing_reference_data_is_judged_when_the
     data.take_up()
     assert "reference" not in data.log(SPECIMENS)
     assert data.documents() == {SPECIMENS: "qc done"}
+
+
+def test_reference_data_that_can_be_read_by_now_or_have_changed_heal_findings_in_a_quiet_session(
+    data: DataInstallation, tmp_path: Path
+) -> None:
+    """No document need be new for it, and a session that finds everything as it was asks no more of the databases."""
+    path = tmp_path / "projects.csv"
+    with writing(data.qc) as connection:
+        connection.execute(update(models.ReferenceSnapshot).values(is_active=False))
+    data = data.with_settings(reference_projects=str(path))
+    data.put(ZIP, specimens())
+    data.run()
+    assert data.log(SPECIMENS) == ["reference"]
+    path.write_text("project\nSomebody else's\n")
+    data.take_up()
+    assert set(data.log(SPECIMENS)) == {"S12"}
+    path.write_text((SHIPPED / "projects.csv").read_text())
+    assert [zipped.key for zipped in data.take_up().zips if zipped.reached is Phase.DATA] == [key_of(ZIP)]
+    assert data.log(SPECIMENS) == []
+    assert data.documents() == {SPECIMENS: "qc done"}
+    with sent_statements(Engine) as quiet:
+        data.take_up()
+    with sent_statements(Engine) as without:
+        data.with_settings(reference_projects=None).take_up()
+    assert len(quiet) < len(without), "the setting is another one then, and the shipped set is read anew"
+
+
+def test_a_set_that_is_refused_or_cannot_be_read_is_said_by_every_session(
+    data: DataInstallation, tmp_path: Path
+) -> None:
+    path = tmp_path / "projects.csv"
+    data = data.with_settings(reference_projects=str(path))
+    path.write_text("project\nA\nB\nC\n")
+    data.take_up()
+    for content, said in (("project\nA\n", "less than half"), ("", "lacks the columns"), (None, "cannot be read")):
+        if content is None:
+            path.unlink()
+        else:
+            path.write_text(content)
+        for _ in range(2):
+            with open_session(data.tracker, data.settings) as session:
+                deque(take_up_data(data.tracker, data.qc, data.settings, session), maxlen=0)
+            (trouble,) = session.troubles
+            assert isinstance(trouble, ReferenceDataError)
+            assert said in str(trouble)
+            assert "stay in use" in str(trouble)
+            assert str(trouble) in session.notices
+            with data.tracker.connect() as connection:
+                (entry,) = list_sessions(connection, limit=1)
+                report = render_session_report(connection, session.id)
+            assert (entry.outcome, entry.failed_phase) == ("failed", Phase.DATA)
+            assert "failed projects could not be refreshed" in " ".join(report.text.split())
+    path.write_text("project\nA\nB\n")
+    data.take_up()
+    with data.tracker.connect() as connection:
+        assert list_sessions(connection, limit=1)[0].outcome == "succeeded"
 
 
 @pytest.mark.parametrize("commit_seconds", [0.0, 60.0])

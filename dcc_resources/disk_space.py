@@ -1,0 +1,63 @@
+"""Disks that fill up: writing that notices, and how messages name what is full."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+_LEAST: Final = 128 * 1024
+"""Bytes below which SQLite cannot open a database that others write to: it makes two files beside it."""
+_SQLITE_FULL: Final = 13  # sqlite3.SQLITE_FULL; the module is not loaded for that
+
+
+def is_full(error: BaseException) -> bool:
+    """Whether the operating system or SQLite says that a disk or quota is full."""
+    if isinstance(error, OSError):
+        return error.errno in _FULL
+    return bool(getattr(error, "sqlite_errorcode", 0) & 0xFF == _SQLITE_FULL)
+
+
+def comes_from_full_disk(error: BaseException, place: Path) -> bool:
+    """Whether an error, or one that it came from, says that a disk is full; or whether that of `place` is by now.
+
+    SQLite says of a full disk that there was an I/O error, or that a database cannot be opened.
+    """
+    return any(is_full(each) for each in _causes(error)) or free_bytes(place) < _LEAST
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    left: list[BaseException | None] = [error]
+    while left:
+        each = left.pop()
+        if each is None or id(each) in seen:
+            continue
+        seen.add(id(each))
+        yield each
+        left += [each.__cause__, each.__context__, getattr(each, "orig", None)]
+
+
+def free_bytes(place: Path) -> int:
+    """Bytes that this user may still write on the disk of `place`, which need not be there yet."""
+    there = next((path for path in (place, *place.parents) if path.exists()), Path("/"))
+    return shutil.disk_usage(there).free
+
+
+def no_space_left(place: Path) -> str:
+    """What messages say of a full disk: `no space left on the disk of /srv/dcc, free 0 bytes`."""
+    return f"no space left on the disk of {place}, free {free_bytes(place):,} bytes"
+
+
+def write_all(descriptor: int, data: bytes | bytearray | memoryview) -> None:
+    """Write all of `data`: a disk that fills up takes its beginning before it says so. Raises OSError."""
+    left = memoryview(data)
+    while left:
+        written = os.write(descriptor, left)
+        if written == 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        left = left[written:]

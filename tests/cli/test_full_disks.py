@@ -1,0 +1,110 @@
+"""Disks that are full under a session: what has no room waits, the session says so, and the next one goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Dcc
+from tests.databases import only_sqlite
+from tests.installations import specimens
+from tests.small_disks import SmallDisk, small_disk
+
+ARCHIVES = 10
+KEYS = [f"add/H.2013-10-31.{inc}.impc.zip" for inc in range(1, ARCHIVES + 1)]
+
+
+@pytest.fixture
+def staging(dcc: Dcc) -> Iterator[SmallDisk]:
+    """A staging area with room for the archives and the documents of four of them."""
+    with small_disk(dcc.root / "staging", 400_000) as disk:
+        dcc.environment["DCC_STAGING"] = str(disk.path)
+        folder = dcc.add_folder()
+        for inc, key in enumerate(KEYS, start=1):
+            folder.put(key, specimens(stem=f"2013-10-31.{inc}", mice=200))
+        yield disk
+
+
+def states(dcc: Dcc) -> dict[tuple[str, str], int]:
+    """How many zip actions are in each state."""
+    return {(state["phase"], state["status"]): state["count"] for state in dcc.json("status")["zip_actions"]}
+
+
+@only_sqlite
+@pytest.mark.parametrize("events", ["false", "true"])
+@pytest.mark.parametrize(("reserve", "waiting"), [("0", ("unzip", "running")), (None, ("zip_name", "done"))])
+def test_what_has_no_room_in_staging_waits_and_comes_through_when_there_is(
+    dcc: Dcc, staging: SmallDisk, events: str, reserve: str | None, waiting: tuple[str, str]
+) -> None:
+    reports = dcc.root / "reports"
+    dcc.environment |= {"DCC_DAGSTER_EVENTS": events, "DCC_REPORT_DIRECTORY": str(reports)}
+    del dcc.environment["DCC_MIN_FREE_BYTES"]
+    if reserve is not None:
+        dcc.environment["DCC_MIN_FREE_BYTES"] = reserve
+    for _ in range(2):
+        said = dcc("crawl", exit_code=4).stdout
+        assert states(dcc).keys() <= {waiting, ("xsd", "done")}
+        left = states(dcc)[waiting]
+        assert f"waits   {left} zip actions wait for room on the disk: " in said
+        assert f"{staging.path}" in said
+        assert "Free some space; the next session takes the archive up again." in said
+        report = max(reports.iterdir(), key=lambda path: path.stat().st_mtime_ns).read_text()
+        assert "What waits for room on a disk of the platform\n" in report
+        assert f"{left} zip actions without room" in report
+    staging.resize(1 << 31)
+    dcc("crawl")
+    assert states(dcc) == {("xsd", "done"): ARCHIVES}
+    assert dcc.json("sessions")[0]["outcome"] == "succeeded"
+
+
+@only_sqlite
+def test_the_json_of_a_session_names_each_archive_without_room(dcc: Dcc, staging: SmallDisk) -> None:
+    problems = dcc.json("crawl", exit_code=4)["problems"]
+    assert {problem["kind"] for problem in problems} == {"DiskFullError"}
+    assert {problem["zip"] for problem in problems} < set(KEYS)
+
+
+@only_sqlite
+def test_processes_that_extract_at_once_record_no_document_as_the_centres_fault(dcc: Dcc) -> None:
+    """Each sees room for itself; together they have none, so that a write takes less than it was given."""
+    with small_disk(dcc.root / "staging", 1_200_000) as disk:
+        dcc.environment |= {"DCC_STAGING": str(disk.path), "DCC_WORKERS": "8"}
+        folder = dcc.add_folder()
+        for inc in range(1, 61):
+            folder.put(f"add/H.2013-10-31.{inc}.impc.zip", specimens(stem=f"2013-10-31.{inc}", mice=200 + inc))
+        dcc("crawl", exit_code=4)
+        assert states(dcc).keys() <= {("unzip", "running"), ("zip_name", "done"), ("xsd", "done")}
+        disk.resize(1 << 31)
+        dcc("crawl")
+        assert states(dcc) == {("xsd", "done"): 60}
+
+
+@only_sqlite
+@pytest.mark.parametrize("events", ["false", "true"])
+@pytest.mark.parametrize("leave", [0, 200_000, 500_000])
+def test_a_full_disk_under_dcc_home_is_said_to_be_that_and_costs_nothing(
+    bare_dcc: Dcc, tmp_path: Path, events: str, leave: int
+) -> None:
+    dcc = bare_dcc
+    with small_disk(tmp_path / "home", 60_000_000) as disk:
+        del dcc.environment["DCC_TRACKER_URL"], dcc.environment["DCC_QC_URL"]
+        staging = str(tmp_path / "staging")
+        dcc.environment |= {"DCC_UNTIL": "qc", "DCC_DATABASE_RETRY": "0.5", "DCC_STAGING": staging}
+        dcc.environment["DCC_DAGSTER_EVENTS"] = events
+        dcc("init")
+        dcc("centre", "add", "H")
+        dcc.add_folder().put(KEYS[0], specimens(mice=300))
+        disk.fill(leave)
+        ended = dcc.process("crawl")
+        assert ended.returncode == 4, ended.stderr
+        error = ended.stderr.splitlines()[-1]
+        assert f"no space left on the disk of {disk.path}" in error
+        assert ", free " in error
+        assert "could not be opened" not in ended.stderr
+        if leave == 0:
+            assert "nothing can be written there" in dcc("doctor", exit_code=4).stdout
+        disk.make_room()
+        assert dcc.process("crawl").returncode == 0
+        assert states(dcc) == {("qc", "done"): 1}

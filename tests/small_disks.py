@@ -1,0 +1,47 @@
+"""A small file system of a test's own, which fills up as a disk does and can be made larger."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+
+@dataclass(frozen=True)
+class SmallDisk:
+    """The folder at which the file system is mounted."""
+
+    path: Path
+
+    def resize(self, size_bytes: int) -> None:
+        """Give it another size; what is on it stays."""
+        subprocess.run(["mount", "-o", f"remount,size={size_bytes}", self.path], check=True)
+
+    def fill(self, leave: int = 0) -> None:
+        """Write a file until no more than so many bytes are free."""
+        free = os.statvfs(self.path).f_bavail * os.statvfs(self.path).f_frsize
+        with (self.path / "ballast").open("wb") as file:
+            os.posix_fallocate(file.fileno(), 0, max(free - leave, 1))
+
+    def make_room(self) -> None:
+        """Remove what `fill` wrote."""
+        (self.path / "ballast").unlink()
+
+
+@contextmanager
+def small_disk(path: Path, size_bytes: int) -> Iterator[SmallDisk]:
+    """Mount one at `path`; the test is skipped where this user may not."""
+    path.mkdir(parents=True)
+    options = ["-t", "tmpfs", "-o", f"size={size_bytes},mode=0700", "tmpfs"]
+    mounted = os.geteuid() == 0 and subprocess.run(["mount", *options, path], check=False).returncode == 0
+    if not mounted:
+        pytest.skip("only root may mount a file system here")
+    try:
+        yield SmallDisk(path)
+    finally:
+        subprocess.run(["umount", "--lazy", path], check=True)
