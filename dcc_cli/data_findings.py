@@ -116,8 +116,8 @@ def findings(
         _print_counts(counts)
     if uncounted:
         click.echo(
-            f"\n{count_of(uncounted, 'experiment')} without an error of their own count nowhere, because an animal of "
-            "theirs has one. They count by themselves once the animal is corrected or its colony registered."
+            f"\nNot counted, because an animal has an error: {count_of(uncounted, 'experiment')} without a finding. "
+            "They count by themselves once the animal is corrected or its colony registered."
         )
 
 

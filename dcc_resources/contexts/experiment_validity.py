@@ -10,9 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from sqlalchemy import Connection, Select, and_, exists, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Select, and_, exists, or_, select, update
 
-from dcc_resources.contexts.touched import documents_due_for_contexts, same_length
+from dcc_resources.contexts.touched import (
+    changed_by_documents,
+    documents_due_for_contexts,
+    given_documents,
+    same_length,
+)
+from dcc_resources.databases.columns import MYSQL_FAMILY
 from dcc_resources.databases.number_lists import as_json, numbers_in, portions
 from dcc_resources.naming import DocumentKind
 from dcc_resources.qc_database.models import Document, Experiment, ExperimentSpecimen, Finding, Lifetime, Specimen
@@ -39,7 +45,7 @@ def follow_animals(connection: Connection) -> int:
     touched: set[int] = set()
     for documents in portions(row.id for row in due if row.changes_animals):
         for statement in _TOUCHED:
-            touched.update(connection.scalars(statement, {"documents": as_json(documents)}))
+            touched.update(connection.scalars(statement, given_documents("documents", documents)))
     _judge_by_animals(connection, touched)
     return max((row.id for row in due), default=0)
 
@@ -77,11 +83,19 @@ def _named_by(specimen: Any) -> Any:
     )
 
 
-def _naming_invalid() -> Select[Any]:
-    """The experiments that name a specimen which is not valid as it is at present."""
+def _given(name: str, column: ColumnElement[int]) -> Select[Any]:
+    """The experiments whose column is among the numbers given; looked up by these, not the other way round."""
+    given = numbers_in(name).subquery()
+    found = select(_EXPERIMENT.c.id).select_from(given).join(_EXPERIMENT, column == given.c.value)
+    for family in MYSQL_FAMILY:
+        found = found.prefix_with("STRAIGHT_JOIN", dialect=family)
+    return found
+
+
+def _naming_invalid(experiments: Select[Any]) -> Select[Any]:
+    """Those of the experiments that name a specimen which is not valid as it is at present."""
     return (
-        select(_EXPERIMENT.c.id)
-        .join(_NAMED, _NAMED.c.experiment_row == _EXPERIMENT.c.id)
+        experiments.join(_NAMED, _NAMED.c.experiment_row == _EXPERIMENT.c.id)
         .join(_SPECIMEN, _named_by(_SPECIMEN))
         .where(_SPECIMEN.c.is_current, _SPECIMEN.c.validity == Validity.INVALID)
     )
@@ -89,7 +103,6 @@ def _naming_invalid() -> Select[Any]:
 
 def _touched() -> tuple[Select[Any], ...]:
     """The experiments about specimens of which documents opened or ended a version, and those they brought back."""
-    of_documents = numbers_in("documents")
     of_specimen = (_LIFETIME.c.entity_kind == EntityKind.SPECIMEN.value) & (_LIFETIME.c.entity_id == _SPECIMEN.c.id)
     of_experiment = (_LIFETIME.c.entity_kind == EntityKind.EXPERIMENT.value) & (
         _LIFETIME.c.entity_id == _EXPERIMENT.c.id
@@ -105,9 +118,9 @@ def _touched() -> tuple[Select[Any], ...]:
     )
     back = select(_EXPERIMENT.c.id).select_from(_LIFETIME).join(_EXPERIMENT, of_experiment)
     return (
-        about.where(_LIFETIME.c.opened_by.in_(of_documents)),
-        about.where(_LIFETIME.c.ended_by.in_(of_documents)),
-        back.where(_LIFETIME.c.opened_by.in_(of_documents)),
+        about.where(changed_by_documents(_LIFETIME.c.opened_by, "documents")),
+        about.where(changed_by_documents(_LIFETIME.c.ended_by, "documents")),
+        back.where(changed_by_documents(_LIFETIME.c.opened_by, "documents")),
     )
 
 
@@ -128,10 +141,11 @@ def _due() -> Select[Any]:
 
 _DUE: Final = _due()
 _TOUCHED: Final = _touched()
-_VALIDITY: Final = select(_EXPERIMENT.c.id, _EXPERIMENT.c.validity).where(
-    _EXPERIMENT.c.id.in_(numbers_in("experiments")),
-    _EXPERIMENT.c.validity.in_((Validity.VALID, Validity.INVALID_ANIMAL)),
+_OF_DOCUMENTS: Final = _given("documents", _EXPERIMENT.c.document_id)
+_THESE: Final = _given("experiments", _EXPERIMENT.c.id)
+_VALIDITY: Final = _THESE.add_columns(_EXPERIMENT.c.validity).where(
+    _EXPERIMENT.c.validity.in_((Validity.VALID, Validity.INVALID_ANIMAL))
 )
-_ALL_TO_FLAG: Final = _naming_invalid().where(_EXPERIMENT.c.validity == Validity.VALID)
-_NAMING_INVALID: Final = _naming_invalid().where(_EXPERIMENT.c.id.in_(numbers_in("experiments")))
-_OWN_TO_FLAG: Final = _ALL_TO_FLAG.where(_EXPERIMENT.c.document_id.in_(numbers_in("documents")))
+_ALL_TO_FLAG: Final = _naming_invalid(select(_EXPERIMENT.c.id)).where(_EXPERIMENT.c.validity == Validity.VALID)
+_OWN_TO_FLAG: Final = _naming_invalid(_OF_DOCUMENTS).where(_EXPERIMENT.c.validity == Validity.VALID)
+_NAMING_INVALID: Final = _naming_invalid(_THESE)

@@ -82,7 +82,7 @@ class UploadQueue:
                 yield Waiting(path, name.kind, document.size_bytes, md5, about)
 
 
-def document_to_apply(document: DueDocument) -> DocumentToApply:
+def document_to_apply(document: DueDocument, together_from: int | None = None) -> DocumentToApply:
     """A document of the tracker as the QC database takes it."""
     name = document.name
     return DocumentToApply(
@@ -96,6 +96,7 @@ def document_to_apply(document: DueDocument) -> DocumentToApply:
         md5=document.md5 or "",
         size_bytes=document.size_bytes,
         tracker_id=document.xml_id,
+        together_from=together_from,
     )
 
 

@@ -45,11 +45,15 @@ _FAILED: Final = State(Phase.UPLOAD, Status.FAILED)
 
 @dataclass(frozen=True, slots=True)
 class Uploader:
-    """Applies documents that are in staging; those that would change more than the settings let them are held."""
+    """Applies documents that are in staging; those that would change more than the settings let them are held.
+
+    `together_from`: see `DocumentToApply`.
+    """
 
     qc: Engine
     settings: Settings
     ahead: ReadingAhead | None = None
+    together_from: int | None = None
 
     def upload(self, document: DueDocument) -> Fact:
         """Apply a document; what became of it, to be told to the tracker.
@@ -64,7 +68,7 @@ class Uploader:
         apply = partial(
             apply_document,
             self.qc,
-            document_to_apply(document),
+            document_to_apply(document, self.together_from),
             lambda: read(path, document.name.kind),
             hold_above=self.settings.hold_threshold,
         )
@@ -81,14 +85,14 @@ class Uploader:
         The one after these is to be uploaded by itself. None: it failed, and each is to be, which tells whose fault it
         was. Raises DatabaseUnreachableError.
         """
-        to_apply = [document_to_apply(document) for document in documents]
+        to_apply = [document_to_apply(document, self.together_from) for document in documents]
         return unless_it_fails(documents, lambda: apply_together(self.qc, to_apply, self._build(documents, ahead)))
 
     def prepare(
         self, documents: Sequence[DueDocument], ahead: ReadingAhead, former: Sequence[Prepared]
     ) -> Prepared | None:
         """Do all of `upload_together`, which see, but for writing; `former` may be on their way into the database."""
-        to_apply = [document_to_apply(document) for document in documents]
+        to_apply = [document_to_apply(document, self.together_from) for document in documents]
         build = self._build(documents, ahead)
         return unless_it_fails(documents, lambda: prepare_together(self.qc, to_apply, build, former))
 
@@ -173,4 +177,4 @@ def failed_upload(document: DueDocument, error: DccError) -> Fact:
 
 
 def _entry(finding: UploadFinding) -> FindingEntry:
-    return FindingEntry(finding.rule, finding.severity, finding.message, finding.line, value=finding.value)
+    return FindingEntry(finding.rule, finding.severity, finding.message, finding.line, finding.path, finding.value)
