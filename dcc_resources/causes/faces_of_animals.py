@@ -116,7 +116,7 @@ FACES_OF_ANIMALS: Final[Mapping[str, tuple[Face, ...]]] = {
             Actor.CENTRE,
         ),
     ),
-    "X14": (Face(mark("Dates of birth are before 1990"), _DATES, Actor.CENTRE),),
+    "X14": (Face(mark("Dates of birth are before 1980"), _DATES, Actor.CENTRE),),
     "S8": (
         Face(
             mark("Animals of the colony '{colony}' were born before it was made on {made}"),

@@ -32,7 +32,7 @@ from dcc_resources.qc_database.lexical import parse_boolean, parse_number
 from dcc_resources.reference_data.impress import Impress
 from dcc_resources.reference_data.snapshots import Colonies
 
-EARLIEST_BIRTH = date(1990, 1, 1)
+EARLIEST_BIRTH = date(1980, 1, 1)
 """No animal born earlier can have been phenotyped for these projects; 1900, 1904 and 1970 are programs' first days."""
 _PARENTS = {"mother": "female", "father": "male"}
 _TOLERANCE = 0.01
@@ -241,7 +241,7 @@ def specimen_has_an_id(specimen: Specimen, at: Context) -> Iterator[Fault]:
 
 @rule("X14", Specimen, severity=Severity.ERROR, given="dob", local=True)
 def birth_is_not_long_ago(specimen: Specimen, at: Context) -> Iterator[Fault]:
-    """A mouse's date of birth is in 1990 or later."""
+    """A mouse's date of birth is in 1980 or later."""
     if specimen.dob is not None and day_of(specimen.dob) < EARLIEST_BIRTH:
         yield Fault(
             f"The date of birth of {specimen.specimen_id!r} is {specimen.dob}, before {EARLIEST_BIRTH:%Y}. Correct it.",
