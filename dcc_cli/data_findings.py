@@ -51,8 +51,11 @@ def findings(
     """Say what the integrity rules found in the documents.
 
     Counted by centre and rule, the worst first, or with --each one by one, with document, line and value. Those of the
-    upload are among them. A finding that no longer holds, because what it missed has arrived, is kept, and so is one
-    that is waived; --all shows them.
+    upload are among them. An experiment that counts nowhere because an animal of it is at fault has no finding of its
+    own: how many there are is said below the counts.
+
+    A finding that no longer holds, because what it missed has arrived, is kept, and so is one that is waived; --all
+    shows them.
 
     \b
     Examples:
@@ -69,7 +72,12 @@ def findings(
     Exit codes: 0, whatever was found; 2 there is no such centre, or a database is not initialised; 4 one cannot be
     reached.
     """
-    from dcc_resources.integrity.finding_reports import FindingFilter, count_findings, find_findings
+    from dcc_resources.integrity.finding_reports import (
+        FindingFilter,
+        count_experiments_of_invalid_animals,
+        count_findings,
+        find_findings,
+    )
     from dcc_resources.tracker.queries import require_centre
 
     settings = settings_from_environment()
@@ -96,6 +104,7 @@ def findings(
         counts = count_findings(connection, wanted)
         most = limit if limit is not None or as_json else _SHOWN
         records = list(find_findings(connection, wanted, limit=most)) if each else []
+        uncounted = 0 if as_json else count_experiments_of_invalid_animals(connection, wanted)
     know(counted=bool(counts) and not each)
     if as_json:
         echo_json(records if each else counts)
@@ -105,6 +114,11 @@ def findings(
         _print_each(records, sum(count.findings for count in counts))
     else:
         _print_counts(counts)
+    if uncounted:
+        click.echo(
+            f"\nNot counted, because an animal has an error: {count_of(uncounted, 'experiment')} without a finding. "
+            "They count by themselves once the animal is corrected or its colony registered."
+        )
 
 
 def _write_spreadsheet(settings: Settings, path: Path, centre: str | None, zip_action: str | None) -> None:

@@ -65,6 +65,7 @@ REVIEWED = {
     ),
     "dcc_resources/qc_database/migrations/versions/0001_initial.py": (NAMES, {"name", "query.strip()"}),
     "dcc_resources/qc_database/migrations/versions/0002_validity.py": (NAMES, {"name", "query"}),
+    "dcc_resources/qc_database/migrations/versions/0004_invalid_animals.py": (NAMES, {"name", "query"}),
     "dcc_resources/qc_database/statistics.py": (NAMES, {"names"}),
     "dcc_resources/tracker/migrations/versions/0001_initial.py": ("constants", {"default"}),
     "dcc_assets/dagster_database.py": (

@@ -49,7 +49,11 @@ COLUMNS: Final = (
     Column("number", pa.float64(), "the value as a number in `unit`, where all of it is one"),
     Column("unit", _TEXT, "unit of the value, as the centre gave it"),
     Column("status", _TEXT, "parameterStatus: a code why there is no value, or what is special about it"),
-    Column("is_valid", pa.bool_(), "whether the integrity rules found no error in its experiment, line or housing"),
+    Column(
+        "is_valid",
+        pa.bool_(),
+        "whether the integrity rules found no error in its experiment, line or housing, nor in an animal of it",
+    ),
     Column("metadata_group", _TEXT, "checksum of the circumstances; comparable where equal; missing for the past"),
     Column("owner_kind", _TEXT, "experiment, line or housing: what it is a measurement of"),
     Column("procedure_run_id", _WHOLE, "id of the procedure element; the measurements of one run have the same"),

@@ -167,7 +167,7 @@ def summary_query(wanted: MeasurementFilter) -> Select[Any]:
 
 
 def _is_valid(validity: ColumnElement[int]) -> ColumnElement[bool | None]:
-    return case((validity == Validity.VALID, true()), (validity == Validity.INVALID, false()))
+    return case((validity == Validity.VALID, true()), (validity != Validity.UNJUDGED, false()))
 
 
 class _Joined:

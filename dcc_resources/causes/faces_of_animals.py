@@ -109,6 +109,14 @@ FACES_OF_ANIMALS: Final[Mapping[str, tuple[Face, ...]]] = {
         ),
     ),
     "S7": (Face(mark("Dates of birth are in the future"), _DATES, Actor.CENTRE),),
+    "X13": (
+        Face(
+            mark("Animals have a blank specimenID"),
+            mark("Give each animal an id of its own, and name it by that in its experiments."),
+            Actor.CENTRE,
+        ),
+    ),
+    "X14": (Face(mark("Dates of birth are before 1980"), _DATES, Actor.CENTRE),),
     "S8": (
         Face(
             mark("Animals of the colony '{colony}' were born before it was made on {made}"),

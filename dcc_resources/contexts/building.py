@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 from sqlalchemy import Connection, Engine, func, select
 
 from dcc_resources.contexts.basis import COLONIES, Basis, Build, active_basis, record_basis, recorded_basis
+from dcc_resources.contexts.experiment_validity import follow_animals
 from dcc_resources.contexts.listings import newest_history
 from dcc_resources.contexts.membership import (
     ContextKey,
@@ -41,7 +42,7 @@ from dcc_resources.databases.number_lists import portions
 from dcc_resources.databases.transactions import run_reading, run_writing
 from dcc_resources.qc_database.applying import PATIENCE_SECONDS
 from dcc_resources.qc_database.models import DataContext
-from dcc_resources.qc_database.upload_lock import Builder, share_upload_lock
+from dcc_resources.qc_database.upload_lock import Builder, share_upload_lock, take_upload_lock
 from dcc_resources.qc_database.versions import in_chunks
 from dcc_resources.qc_database.vocabulary import ContextEvent, ContextState
 
@@ -52,11 +53,15 @@ _FOLLOWED: Final = 1_000
 
 @dataclass(slots=True)
 class _Step:
-    """What one transaction did: how many documents it took account of, and what happened, by centre."""
+    """What one transaction did: how many documents it took account of, and what happened, by centre.
+
+    `unfollowed`: nothing, since the validity of experiments does not follow these documents yet.
+    """
 
     documents: int = 0
     happened: Counter[tuple[str, ContextEvent]] = field(default_factory=Counter)
     more: bool = True
+    unfollowed: bool = False
 
     def take(self, happened: Mapping[ContextKey, ContextEvent]) -> None:
         self.happened.update((key.centre, event) for key, event in happened.items())
@@ -69,17 +74,25 @@ def build_contexts(
 
     Those are documents with `contexts_built` false that were judged, withdrew others, or changed nothing. They are
     taken oldest first, as many at once as fit into a transaction, each of which leaves the contexts consistent; one
-    that is killed is done anew by the next build. Nothing else applies documents or builds contexts meanwhile. Where
+    that is killed is done anew by the next build. Nothing else applies documents or builds contexts meanwhile.
+    Experiments follow the validity of their animals first. Where
     the reference data of colonies have changed, strains that follow from them change first. `on_step` is called behind
     each transaction that took documents, which then takes fewer.
 
     Raises the database's `unreachable` error when others were in the way, or the database away, for `patience_seconds`.
     """
     started = time.monotonic()
-    take = partial(_take_documents, at_once=None if on_step is None else _FOLLOWED)
+    followed = 0
+
+    def take(connection: Connection) -> _Step:
+        return _take_documents(connection, followed, None if on_step is None else _FOLLOWED)
+
     total = run_writing(qc, _follow_reference_data, patience_seconds=patience_seconds)
     while True:
         step = run_writing(qc, take, patience_seconds=patience_seconds)
+        if step.unfollowed:
+            followed = run_writing(qc, _follow_animals, patience_seconds=patience_seconds)
+            continue
         total.documents += step.documents
         total.happened.update(step.happened)
         if not step.more:
@@ -108,10 +121,19 @@ def _follow_reference_data(connection: Connection) -> _Step:
     return step
 
 
-def _take_documents(connection: Connection, at_once: int | None = None) -> _Step:
+def _follow_animals(connection: Connection) -> int:
+    # Alone: the build of overviews reads what this writes.
+    take_upload_lock(connection)
+    return follow_animals(connection)
+
+
+def _take_documents(connection: Connection, followed: int, at_once: int | None = None) -> _Step:
+    """`followed` is the newest document that the validity of experiments follows."""
     step = _Step()
     share_upload_lock(connection, Builder.CONTEXTS)
     documents = due_for_contexts(connection, at_once)
+    if documents and documents[-1] > followed:
+        return _Step(unfollowed=True)
     if documents:
         # The strains on record are of this snapshot: another that came meanwhile is the next build's.
         basis = recorded_basis(connection, Build.CONTEXTS)

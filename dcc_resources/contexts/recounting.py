@@ -15,6 +15,7 @@ from sqlalchemy import Connection, Engine, Row, func, select, union
 
 from dcc_resources.contexts.basis import COLONIES, Basis, Build, recorded_basis
 from dcc_resources.contexts.building import build_contexts
+from dcc_resources.contexts.experiment_validity import follow_all_animals
 from dcc_resources.contexts.membership import (
     ContextKey,
     present_members,
@@ -67,6 +68,7 @@ def recount_contexts(qc: Engine, *, author: str, reason: str, patience_seconds: 
 
 def _recount(connection: Connection, *, reason: str) -> Recounted:
     take_upload_lock(connection)
+    follow_all_animals(connection)
     basis = recorded_basis(connection, Build.CONTEXTS)
     if basis:
         _correct_members(connection, basis)

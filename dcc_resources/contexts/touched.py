@@ -48,7 +48,7 @@ def due_for_contexts(connection: Connection, at_once: int | None = None) -> list
     A document that was applied waits until it has been judged, so that its data are not taken for gone meanwhile; one
     that is held has done nothing. No more than `at_once` of them, and `DOCUMENTS_AT_ONCE`.
     """
-    return _next_documents(connection, _due_for_contexts(), at_once)
+    return _next_documents(connection, documents_due_for_contexts(), at_once)
 
 
 def due_for_overviews(connection: Connection) -> list[int]:
@@ -58,7 +58,7 @@ def due_for_overviews(connection: Connection) -> list[int]:
 
 def count_due(connection: Connection, *, overviews: bool) -> int:
     """How many documents contexts, and `overviews` if asked, do not take account of; nothing is locked."""
-    due = _due_for_contexts() | _due_for_overviews() if overviews else _due_for_contexts()
+    due = documents_due_for_contexts() | _due_for_overviews() if overviews else documents_due_for_contexts()
     return connection.scalar(select(func.count()).select_from(_DOCUMENT).where(due)) or 0
 
 
@@ -67,7 +67,8 @@ def left_out(connection: Connection, document_ids: Collection[int]) -> set[int]:
     return set(connection.scalars(_LEFT_OUT, {"documents": as_json(document_ids)}))
 
 
-def _due_for_contexts() -> ColumnElement[bool]:
+def documents_due_for_contexts() -> ColumnElement[bool]:
+    """Whether a document is one that contexts do not take account of, though they could; see `due_for_contexts`."""
     table = _DOCUMENT.c
     without_data = table.state.in_([DocumentState.UNDONE.value, DocumentState.REFUSED.value])
     judged = table.judged_at.is_not(None) | (table.action == DocumentAction.UNDO.value)
@@ -318,6 +319,6 @@ _OWN: Final = (
     .group_by(_RUN.c.document_id, _RUN.c.id // AT_ONCE)
 )
 _ALL: Final = _touching(None)
-_LEFT_FOR_CONTEXTS: Final = _touching(_due_for_contexts())
+_LEFT_FOR_CONTEXTS: Final = _touching(documents_due_for_contexts())
 # What contexts are to take account of comes to the overviews behind it.
-_LEFT_FOR_OVERVIEWS: Final = _touching(_due_for_contexts() | _due_for_overviews())
+_LEFT_FOR_OVERVIEWS: Final = _touching(documents_due_for_contexts() | _due_for_overviews())

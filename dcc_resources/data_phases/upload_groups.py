@@ -83,7 +83,9 @@ class UploadQueue:
                 yield Waiting(path, name.kind, document.size_bytes, md5, about)
 
 
-def document_to_apply(document: DueDocument, delegations: Delegations) -> DocumentToApply:
+def document_to_apply(
+    document: DueDocument, delegations: Delegations, together_from: int | None = None
+) -> DocumentToApply:
     """A document of the tracker as the QC database takes it; the delegations in force say whose data it may change."""
     name = document.name
     return DocumentToApply(
@@ -98,6 +100,7 @@ def document_to_apply(document: DueDocument, delegations: Delegations) -> Docume
         size_bytes=document.size_bytes,
         tracker_id=document.xml_id,
         rights=delegations.rights_of(document.centre),
+        together_from=together_from,
     )
 
 

@@ -49,12 +49,16 @@ _FAILED: Final = State(Phase.UPLOAD, Status.FAILED)
 
 @dataclass(frozen=True, slots=True)
 class Uploader:
-    """Applies documents that are in staging; those that would change more than the settings let them are held."""
+    """Applies documents that are in staging; those that would change more than the settings let them are held.
+
+    `together_from`: see `DocumentToApply`.
+    """
 
     qc: Engine
     settings: Settings
     delegations: Delegations
     ahead: ReadingAhead | None = None
+    together_from: int | None = None
 
     def upload(self, document: DueDocument) -> Fact:
         """Apply a document; what became of it, to be told to the tracker.
@@ -69,7 +73,7 @@ class Uploader:
         apply = partial(
             apply_document,
             self.qc,
-            document_to_apply(document, self.delegations),
+            document_to_apply(document, self.delegations, self.together_from),
             lambda: read(path, document.name.kind),
             hold_above=self.settings.hold_threshold,
         )
@@ -86,14 +90,14 @@ class Uploader:
         The one after these is to be uploaded by itself. None: it failed, and each is to be, which tells whose fault it
         was. Raises DatabaseUnreachableError.
         """
-        to_apply = [document_to_apply(document, self.delegations) for document in documents]
+        to_apply = [document_to_apply(document, self.delegations, self.together_from) for document in documents]
         return unless_it_fails(documents, lambda: apply_together(self.qc, to_apply, self._build(documents, ahead)))
 
     def prepare(
         self, documents: Sequence[DueDocument], ahead: ReadingAhead, former: Sequence[Prepared]
     ) -> Prepared | None:
         """Do all of `upload_together`, which see, but for writing; `former` may be on their way into the database."""
-        to_apply = [document_to_apply(document, self.delegations) for document in documents]
+        to_apply = [document_to_apply(document, self.delegations, self.together_from) for document in documents]
         build = self._build(documents, ahead)
         return unless_it_fails(documents, lambda: prepare_together(self.qc, to_apply, build, former))
 
@@ -200,4 +204,4 @@ def _notices(document: DueDocument, applied: Applied) -> list[NewNotice]:
 
 
 def _entry(finding: UploadFinding) -> FindingEntry:
-    return FindingEntry(finding.rule, finding.severity, finding.message, finding.line, value=finding.value)
+    return FindingEntry(finding.rule, finding.severity, finding.message, finding.line, finding.path, finding.value)

@@ -28,6 +28,7 @@ from dcc_resources.errors import (
     QcDatabaseUnreachableError,
     StagedDocumentLostError,
 )
+from dcc_resources.integrity.judging_together import newest_document
 from dcc_resources.log_context import logging_about
 from dcc_resources.qc_database.holding import held_for
 from dcc_resources.qc_database.statistics import update_statistics
@@ -100,7 +101,8 @@ def _upload_all(
     work: DataSession, queue: UploadQueue, recorder: Recorder, there: Mapping[int, QcDocument], lost: dict[int, str]
 ) -> Iterator[ZipData]:
     """Apply the documents of `queue`; `there` tells of those that are stored, `lost` see `_upload`."""
-    uploader = Uploader(work.qc, work.settings, work.delegations, queue.ahead)
+    together_from = work.read_qc(newest_document) + 1
+    uploader = Uploader(work.qc, work.settings, work.delegations, queue.ahead, together_from)
     with groups_in_turn(work, uploader, queue, recorder) as groups:
         while queue or not (groups is None or groups.settle(())):
             work.session.check()

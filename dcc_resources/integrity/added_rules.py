@@ -1,9 +1,10 @@
-"""X1 to X12: rules that wranglers miss in the existing validator (integrity_rules_detail, section 9, and its GAPs)."""
+"""X1 to X14: rules that wranglers miss in the existing validator (integrity_rules_detail, section 9, and its GAPs)."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from datetime import date
 
 from dcc_resources.integrity.codes import lacks_text
 from dcc_resources.integrity.context import Context
@@ -11,7 +12,7 @@ from dcc_resources.integrity.elements import ParameterUse, ProcedureUse, values_
 from dcc_resources.integrity.findings import Fault, Severity
 from dcc_resources.integrity.registry import rule
 from dcc_resources.integrity.series_rules import increment_key
-from dcc_resources.integrity.values import UnreadableValueError, is_blank, read_float
+from dcc_resources.integrity.values import UnreadableValueError, day_of, is_blank, read_float
 from dcc_resources.qc_database.contents import (
     Block,
     Experiment,
@@ -31,6 +32,8 @@ from dcc_resources.qc_database.lexical import parse_boolean, parse_number
 from dcc_resources.reference_data.impress import Impress
 from dcc_resources.reference_data.snapshots import Colonies
 
+EARLIEST_BIRTH = date(1980, 1, 1)
+"""No animal born earlier can have been phenotyped for these projects; 1900, 1904 and 1970 are programs' first days."""
 _PARENTS = {"mother": "female", "father": "male"}
 _TOLERANCE = 0.01
 _UNKNOWN_GENDER = ("no data", "intersex")
@@ -207,7 +210,7 @@ def definition_is_in_use(use: ProcedureUse | ParameterUse, at: Context) -> Itera
         yield Fault(f"{definition.key} has been retired. Use its successor.", element.line, definition.key)
 
 
-@rule("X12", SeriesParameter, SeriesMediaParameter, severity=Severity.ERROR, local=True)
+@rule("X12", SeriesParameter, SeriesMediaParameter, severity=Severity.WARNING, local=True)
 def increments_are_not_repeated(series: SeriesParameter | SeriesMediaParameter, at: Context) -> Iterator[Fault]:
     """An incrementValue occurs once in a series."""
     definition = at.parameter_definition
@@ -223,6 +226,28 @@ def increments_are_not_repeated(series: SeriesParameter | SeriesMediaParameter, 
                 below=f"/value[{number}]",
             )
         seen.add(key)
+
+
+@rule("X13", Specimen, severity=Severity.ERROR, local=True)
+def specimen_has_an_id(specimen: Specimen, at: Context) -> Iterator[Fault]:
+    """A specimenID is not blank."""
+    if is_blank(specimen.specimen_id):
+        yield Fault(
+            "The specimenID is blank. Give the animal an id of its own, and name it by that in its experiments.",
+            specimen.line,
+            specimen.specimen_id,
+        )
+
+
+@rule("X14", Specimen, severity=Severity.ERROR, given="dob", local=True)
+def birth_is_not_long_ago(specimen: Specimen, at: Context) -> Iterator[Fault]:
+    """A mouse's date of birth is in 1980 or later."""
+    if specimen.dob is not None and day_of(specimen.dob) < EARLIEST_BIRTH:
+        yield Fault(
+            f"The date of birth of {specimen.specimen_id!r} is {specimen.dob}, before {EARLIEST_BIRTH:%Y}. Correct it.",
+            specimen.line,
+            specimen.dob,
+        )
 
 
 def _no_text(status: str, line: int) -> Fault:

@@ -41,13 +41,13 @@ from dcc_resources.integrity.passing import Passing, definition_of
 from dcc_resources.integrity.plans import Planned, Plans
 from dcc_resources.integrity.registry import RULES, Rule
 from dcc_resources.integrity.sound import SHAPES, Sound
+from dcc_resources.naming import DocumentKind
 from dcc_resources.qc_database.contents import (
     Block,
     Content,
     Entity,
     Experiment,
     Housing,
-    Line,
     MediaParameter,
     MediaSampleParameter,
     Metadata,
@@ -60,6 +60,7 @@ from dcc_resources.qc_database.contents import (
     SimpleParameter,
     Specimen,
 )
+from dcc_resources.qc_database.entity_paths import element_name, path_of_centre
 from dcc_resources.reference_data.impress import Procedure as ProcedureDefinition
 from dcc_resources.reference_data.snapshots import Snapshot
 
@@ -85,7 +86,6 @@ _ASKING = JUDGED_AT_UPLOAD | ABOUT_SPECIMENS
 _log = logging.getLogger(__name__)
 _BATCH = 500
 _SIMPLE = frozenset({SimpleParameter, OntologyParameter, Metadata})
-_ENTITY_NAMES: dict[type, str] = {Housing: "housing", Line: "line", Experiment: "experiment"}
 
 
 def all_rules() -> Mapping[str, Rule]:
@@ -149,10 +149,10 @@ class _Checking:
         return found
 
     def block_context(self, block: Block) -> Context:
-        root = "centreSpecimenSet" if block.pipeline is None else "centreProcedureSet"
+        kind = DocumentKind.SPECIMEN if block.pipeline is None else DocumentKind.EXPERIMENT
         impress = self.document.reference.impress
         pipeline = impress.pipelines.get(block.pipeline or "") if impress is not None else None
-        return Context(self.document, f"/{root}/centre[{block.position}]", block, pipeline=pipeline)
+        return Context(self.document, path_of_centre(kind, block.position), block, pipeline=pipeline)
 
     def end(self, block: Block | None, held: int) -> list[Finding]:
         if block is not None:
@@ -167,7 +167,7 @@ class _Checking:
         entities.reverse()
         while entities:
             entity = entities.pop()
-            name = entity.kind if isinstance(entity, Specimen) else _ENTITY_NAMES[type(entity)]
+            name = element_name(entity)
             numbers[name] += 1
             self.entity(entity, f"/{name}[{numbers[name]}]", above)
             if self.found:

@@ -10,8 +10,8 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, Connection, Select, case, func, select
 
 from dcc_resources.outcomes import ZipKey
-from dcc_resources.qc_database.models import Document, Finding, ReferenceSnapshot
-from dcc_resources.qc_database.vocabulary import Severity
+from dcc_resources.qc_database.models import Document, Experiment, Finding, ReferenceSnapshot
+from dcc_resources.qc_database.vocabulary import Severity, Validity
 
 _FINDING: Final = Finding.__table__
 _DOCUMENT: Final = Document.__table__
@@ -96,6 +96,19 @@ def count_findings(connection: Connection, wanted: FindingFilter) -> list[Findin
     ]
 
 
+def count_experiments_of_invalid_animals(connection: Connection, wanted: FindingFilter) -> int:
+    """How many experiments count nowhere though they have no error of their own, since an animal of theirs has one.
+
+    Of the documents that are wanted; 0 where a rule or severity is, which such experiments have none of.
+    """
+    if wanted.rule is not None or wanted.severity is not None:
+        return 0
+    experiment = Experiment.__table__
+    counted = select(func.count()).join(_DOCUMENT, _DOCUMENT.c.id == experiment.c.document_id)
+    conditions = [experiment.c.is_current, experiment.c.validity == Validity.INVALID_ANIMAL, *_of_documents(wanted)]
+    return connection.scalar(counted.select_from(experiment).where(*conditions)) or 0
+
+
 def find_findings(
     connection: Connection, wanted: FindingFilter, *, limit: int | None = None
 ) -> Iterator[FindingRecord]:
@@ -141,15 +154,20 @@ def _record(row: Any) -> FindingRecord:
 
 
 def _conditions(wanted: FindingFilter) -> list[ColumnElement[bool]]:
-    conditions: list[ColumnElement[bool]] = []
+    conditions = _of_documents(wanted)
     if wanted.only_active:
         conditions.append(_FINDING.c.is_active.is_(True))
-    if wanted.centre is not None:
-        conditions.append(_DOCUMENT.c.centre == wanted.centre)
     if wanted.rule is not None:
         conditions.append(_FINDING.c.rule == wanted.rule)
     if wanted.severity is not None:
         conditions.append(_FINDING.c.severity == wanted.severity.value)
+    return conditions
+
+
+def _of_documents(wanted: FindingFilter) -> list[ColumnElement[bool]]:
+    conditions: list[ColumnElement[bool]] = []
+    if wanted.centre is not None:
+        conditions.append(_DOCUMENT.c.centre == wanted.centre)
     if wanted.key is not None:
         conditions.append(_DOCUMENT.c.zip_action == wanted.key.action.value)
         conditions.append(_DOCUMENT.c.zip_file == wanted.key.file_name)

@@ -25,8 +25,8 @@ GROUPS: Final = (
     ),
     RuleGroup(
         "specimen_details",
-        "Dates of birth, stages, status codes, projects, pipelines and relatives of animals make sense.",
-        ("S7", "S8", "S9", "S10", "S11", "S12", "S14", "X3", "X4", "X8"),
+        "Ids, dates of birth, stages, status codes, projects, pipelines and relatives of animals make sense.",
+        ("S7", "S8", "S9", "S10", "S11", "S12", "S14", "X3", "X4", "X8", "X13", "X14"),
     ),
     RuleGroup(
         "add_edit_delete",

@@ -29,6 +29,10 @@ one finding `reference` that says so, and the next session judges the document a
 with a document that has findings by reference data which have changed since: nobody need ask for it. One without any
 keeps its judgement; `dcc data recheck` has it judged by what is new.
 
+An experiment on an animal in which an error lies does not count either, and has no finding of its own: its `is_valid`
+is false, and no data context and no overview has it. `dcc data findings` and the report on its archive say how many
+there are. It counts by itself once all of its animals are valid: nobody submits it again.
+
 ## How findings go away
 
 * **Submit the data again**, corrected: in an archive of the `edit` folder for what was uploaded. What a later document

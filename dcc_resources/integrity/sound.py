@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from dcc_resources.integrity.elements import has_media
 from dcc_resources.integrity.plans import Plans
+from dcc_resources.integrity.values import is_blank
 from dcc_resources.qc_database.contents import (
     Experiment,
     Metadata,
@@ -77,7 +78,8 @@ def _of_procedure(procedure: Procedure) -> Shape | None:
 
 
 def _of_specimen(specimen: Specimen) -> Shape | None:
-    return None if specimen.status_code or specimen.parental_strains else _background_and_age(specimen)
+    is_special = specimen.status_code or specimen.parental_strains or is_blank(specimen.specimen_id)
+    return None if is_special else _background_and_age(specimen)
 
 
 def _of_experiment(experiment: Experiment) -> Shape | None:

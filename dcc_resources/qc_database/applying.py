@@ -4,7 +4,8 @@ A document is one write transaction under the upload lock, so that one is applie
 it says is kept, also what was refused and what a delete names; the lifetimes of versions tell what took effect:
 
 * add opens a version of what is not there; what is there is refused and left as it is;
-* edit opens a version in the place of the current one; what is not there is refused;
+* edit opens a version in the place of the current one; what is not there is refused. An experiment that had a status
+  code and no procedure is there for one with results too;
 * delete ends the current version; what is not there is refused, and so is a specimen with current experiments.
 
 What is refused of a document does not keep the rest of it from taking effect. A document that was applied and stands is
@@ -17,6 +18,7 @@ data is held (`ownership`).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
@@ -40,6 +42,7 @@ from dcc_resources.qc_database.document_rows import (
     refuse_held,
 )
 from dcc_resources.qc_database.entity_keys import Key, key_of, kind_of
+from dcc_resources.qc_database.entity_paths import element_name, path_of_centre
 from dcc_resources.qc_database.models import CentreBlock, Document, Finding, Lifetime, Measurement, ProcedureRun
 from dcc_resources.qc_database.ownership import (
     NotPermitted,
@@ -234,6 +237,7 @@ def _write_result(
 class _Pending(NamedTuple):
     key: Key
     line: int
+    path: str
     row: EntityRow
 
 
@@ -256,6 +260,7 @@ class _Application:
         self._lifetime_id = counters.of(Lifetime.__table__)
         self._block: said.Block | None = None
         self._noted: said.Block | None = None
+        self._numbers: Counter[str] = Counter()
         self._usable = False
         self._pending: list[_Pending] = []
         self._findings = FindingsKept()
@@ -271,10 +276,12 @@ class _Application:
         """Take what comes next in the document."""
         if isinstance(content, said.Block):
             self._block = content
+            self._numbers.clear()
             excess = self._rows.add_block(content)
             self._usable = excess is None
             if excess is not None:
-                self._findings.add(too_long(content.line, "centre element", excess))
+                path = path_of_centre(self._document.kind, content.position)
+                self._findings.add(too_long(content.line, "centre element", excess)._replace(path=path))
             return
         if self._block is None:
             raise InternalFaultError("An entity was read before its centre element. Report this as a fault.")
@@ -282,15 +289,19 @@ class _Application:
         self._said[kind] += 1
         self.others.name(self._block.centre, kind)
         self._check_permission(self._block)
+        name = element_name(content)
+        self._numbers[name] += 1
         if not self._usable:
             self._refused += 1
             return
+        path = f"{path_of_centre(self._document.kind, self._block.position)}/{name}[{self._numbers[name]}]"
         made = self._rows.add_entity(content)
         if isinstance(made, TooLong):
             self._refused += 1
-            self._findings.add(too_long(content.line, kind.value, made, key_of(self._block, content)))
+            finding = too_long(content.line, kind.value, made, key_of(self._block, content))
+            self._findings.add(finding._replace(path=path))
             return
-        self._pending.append(_Pending(key_of(self._block, content), content.line, made))
+        self._pending.append(_Pending(key_of(self._block, content), content.line, path, made))
         if len(self._pending) >= CHUNK or self._bulk.is_full():
             self._settle()
 
@@ -342,37 +353,44 @@ class _Application:
 
     def _settle_kind(self, kind: EntityKind, pending: list[_Pending]) -> None:
         keys = {one.key for one in pending}
-        current = current_versions(self._connection, kind, keys)
+        asked = keys | {_without_results(self._document.action, kind, key) for key in keys}
+        current = current_versions(self._connection, kind, asked)
         held: dict[Key, list[str]] = {}
         if self._document.action is Action.DELETE and kind is EntityKind.SPECIMEN:
             held = experiments_about(self._connection, keys)
         rows = self._bulk.rows_of(ENTITY_TABLES[kind])
         lifetimes = self._bulk.rows_of(Lifetime.__table__)
         ended: list[int] = []
-        for key, line, row in pending:
+        for key, line, path, row in pending:
             if self._if_not is NotPermitted.REFUSE:
                 rows.append(entity_values(row, is_current=False))
                 self._refused += 1
                 continue
-            there = current.get(key)
+            there_as = key if key in current else _without_results(self._document.action, kind, key)
+            there = current.get(there_as)
             judgement = Judgement(self._document.action, kind, key, there, self._document_id, held.get(key, ()))
             finding = judge(judgement, line, row.id)
             opens = finding is None and self._document.action is not Action.DELETE
             rows.append(entity_values(row, is_current=opens))
             if finding is not None:
                 self._refused += 1
-                self._findings.add(finding)
+                self._findings.add(finding._replace(path=path))
                 continue
             self.others.take_effect(key, kind)
             if there is not None:
                 ended.append(there.id)
-                del current[key]
+                del current[there_as]
             if opens:
                 lifetimes.append((self._lifetime_id(), kind.value, row.id, self._document_id, None))
                 current[key] = Version(row.id, self._document_id)
                 self._opened[kind] += 1
         self._ended[kind] += len(ended)
         end_versions(self._connection, kind, ended, self._document_id)
+
+
+def _without_results(action: Action, kind: EntityKind, key: Key) -> Key:
+    """The key that an experiment which is edited had without results, with a status code alone; else its own."""
+    return (*key[:3], None) if action is Action.EDIT and kind is EntityKind.EXPERIMENT else key
 
 
 def write_findings(

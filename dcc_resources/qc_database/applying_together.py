@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count, takewhile
@@ -21,7 +22,7 @@ from sqlalchemy.exc import IntegrityError
 from dcc_resources.databases.columns import utc_now
 from dcc_resources.databases.transactions import run_reading, run_writing
 from dcc_resources.errors import InternalFaultError
-from dcc_resources.naming import Action
+from dcc_resources.naming import Action, DocumentKind
 from dcc_resources.qc_database.applying import COUNTED, PATIENCE_SECONDS, Applied, write_findings
 from dcc_resources.qc_database.building_process import Order
 from dcc_resources.qc_database.bulk import BulkInserter, Counters
@@ -33,7 +34,8 @@ from dcc_resources.qc_database.document_rows import (
     known_documents,
 )
 from dcc_resources.qc_database.entity_keys import Key
-from dcc_resources.qc_database.models import Document, Lifetime, Measurement
+from dcc_resources.qc_database.entity_paths import path_of_centre
+from dcc_resources.qc_database.models import CentreBlock, Document, Lifetime, Measurement
 from dcc_resources.qc_database.row_building import NUMBERED
 from dcc_resources.qc_database.rows import BY_NAME, DOCUMENT_TABLES, ENTITY_TABLES, LIMITS, NUMBERED_TABLES
 from dcc_resources.qc_database.upload_findings import FindingsKept, Judgement, UploadFinding, judge, late
@@ -60,6 +62,8 @@ _APPLIED_NOW: Final = (
     .values(applied_at=bindparam("now"))
 )
 _MEASUREMENT: Final = Measurement.__tablename__
+_BLOCK: Final = CentreBlock.__tablename__
+_COLUMNS: Final = {kind: [column.name for column in table.columns] for kind, table in ENTITY_TABLES.items()}
 
 
 def apply_together(
@@ -303,7 +307,7 @@ class _Group:
         refused = 0
         for name, entities in built.entities.items():
             kind = EntityKind(name)
-            objections = self._add_entities(kind, entities, built.document_id)
+            objections = self._add_entities(kind, entities, built, document.kind)
             for finding in objections:
                 findings.add(finding)
             said[COUNTED[kind]] = len(entities.keys)
@@ -338,9 +342,11 @@ class _Group:
             return built.lines[_MEASUREMENT][0]
         return len(built.rows.get(_MEASUREMENT, ()))
 
-    def _add_entities(self, kind: EntityKind, entities: BuiltEntities, document_id: int) -> list[UploadFinding]:
+    def _add_entities(
+        self, kind: EntityKind, entities: BuiltEntities, built: WholeDocument, of: DocumentKind
+    ) -> list[UploadFinding]:
         """Take the entities of one kind, and open versions of those that are new; what keeps the others from it."""
-        keys = entities.keys
+        keys, document_id = entities.keys, built.document_id
         current, own, new_id = self._current[kind], kind.value, self._lifetime_id
         if current.keys().isdisjoint(keys) and len(set(keys)) == len(keys):
             # Nearly always so, and much faster than to judge each.
@@ -351,17 +357,25 @@ class _Group:
             self._lifetimes.extend([(new_id(), own, row_id, document_id, None) for row_id in entities.ids])
             current.update((key, Version(row_id, document_id)) for key, row_id in zip(keys, entities.ids, strict=True))
             return []
-        return [*self._judged(kind, entities, document_id)]
+        return [*self._judged(kind, entities, built, of)]
 
-    def _judged(self, kind: EntityKind, entities: BuiltEntities, document_id: int) -> Iterator[UploadFinding]:
-        current = self._current[kind]
-        built = zip(entities.keys, entities.lines, entities.ids, entities.all_rows(), strict=True)
-        for key, line, row_id, (*values, _, validity) in built:
+    def _judged(
+        self, kind: EntityKind, entities: BuiltEntities, built: WholeDocument, of: DocumentKind
+    ) -> Iterator[UploadFinding]:
+        current, document_id = self._current[kind], built.document_id
+        numbers: Counter[str] = Counter()
+        every = zip(entities.keys, entities.lines, entities.ids, entities.all_rows(), strict=True)
+        for key, line, row_id, (*values, _, validity) in every:
+            row = dict(zip(_COLUMNS[kind], values, strict=False))
+            # The blocks of a document have the ids that follow each other.
+            block = path_of_centre(of, int(row["block_id"] or 0) - built.first_ids[_BLOCK] + 1)
+            element = f"{block}/{row['kind'] if kind is EntityKind.SPECIMEN else kind.value}"
+            numbers[element] += 1
             judgement = Judgement(Action.ADD, kind, key, current.get(key), document_id, ())
             finding = judge(judgement, line, row_id)
             self._entities[kind].append((*values, int(finding is None), validity))
             if finding is not None:
-                yield finding
+                yield finding._replace(path=f"{element}[{numbers[element]}]")
                 continue
             self._lifetimes.append((self._lifetime_id(), kind.value, row_id, document_id, None))
             current[key] = Version(row_id, document_id)

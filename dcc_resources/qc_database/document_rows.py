@@ -18,7 +18,8 @@ from dcc_resources.qc_database.vocabulary import DocumentAction, DocumentState
 _DOCUMENT: Final = Document.__table__
 _FINDING: Final = Finding.__table__
 _AT_ONCE: Final = 1_000
-_NO_DOCUMENT: Final = 0
+_NO_DOCUMENT: Final = 2**63 - 1
+"""Comes after all documents."""
 _NOT_UNDO: Final = _DOCUMENT.c.action != DocumentAction.UNDO.value
 
 # Made once: making a statement takes as long as its execution.
@@ -42,7 +43,7 @@ _NEWER: Final = (
     .where(
         _DOCUMENT.c.state == DocumentState.APPLIED.value,
         _NOT_UNDO,
-        _DOCUMENT.c.id != bindparam("document_id"),
+        _DOCUMENT.c.id < bindparam("before"),
         _DOCUMENT.c.centre == bindparam("centre"),
         _DOCUMENT.c.created > bindparam("created"),
     )
@@ -64,7 +65,9 @@ _NEWER_OF_KIND: Final = _NEWER.where(_DOCUMENT.c.kind == bindparam("kind"))
 class DocumentToApply:
     """A valid document and where it came from; `tracker_id` is its `xml_file.id`, None without a tracker.
 
-    `rights` say whose data it may change; None: everybody's.
+    `rights` say whose data it may change; None: everybody's. `together_from` is the id of the first document of those
+    that came together with it, None where it came alone: none of these makes it late, since the platform gave them
+    their order.
     """
 
     action: Action
@@ -78,6 +81,7 @@ class DocumentToApply:
     size_bytes: int
     tracker_id: int | None = None
     rights: Rights | None = None
+    together_from: int | None = None
 
     def may_change(self, centre: str) -> bool:
         """Whether it may change data of a centre."""
@@ -207,10 +211,13 @@ def follow_tracker(connection: Connection, row: Row[Any], document: DocumentToAp
 def newest_before(connection: Connection, document: DocumentToApply, document_id: int) -> date | None:
     """The newest date of the centre's documents that should have come after this one; None if none is newer.
 
+    `document_id` is the one that it gets: those that came together with it do not count, nor what has a higher id.
+
     Specimens come before experiments of any date, so that only a specimen document is late after an experiment
     document.
     """
-    asked: dict[str, object] = {"document_id": document_id, "centre": document.centre, "created": document.created}
+    before = document_id if document.together_from is None else document.together_from
+    asked: dict[str, object] = {"before": before, "centre": document.centre, "created": document.created}
     if document.kind is DocumentKind.SPECIMEN:
         return connection.scalar(_NEWER, asked)
     return connection.scalar(_NEWER_OF_KIND, asked | {"kind": document.kind.value})
@@ -236,7 +243,9 @@ class NewestDates:
         return newest if newest is not None and newest > document.created else None
 
     def add(self, document: DocumentToApply) -> None:
-        """Take account of a document that took effect."""
+        """Take account of a document that took effect, unless the others came together with it."""
+        if document.together_from is not None:
+            return
         for kind in {document.kind, DocumentKind.SPECIMEN}:
             place = (document.centre, kind)
             if place in self._newest:

@@ -43,7 +43,9 @@ def key_of(block: said.Block, entity: said.Entity) -> Key:
     if isinstance(entity, said.Line):
         return (block.centre, entity.colony_id, entity.sequence_id, procedure_id)
     day = parse_date(entity.last_updated) if entity.last_updated else None
-    return (block.centre, procedure_id, block.pipeline, parse_boolean(entity.from_lims), iso_day(day))
+    # A day that no calendar of a database has is told by its text.
+    updated = iso_day(day) or entity.last_updated
+    return (block.centre, procedure_id, block.pipeline, parse_boolean(entity.from_lims), updated)
 
 
 def iso_day(day: date | None) -> str | None:

@@ -26,11 +26,13 @@ from dcc_resources.qc_database.models import (
 )
 from dcc_resources.qc_database.ownership import NotPermitted, NotPermittedError
 from dcc_resources.qc_database.rows import ENTITY_TABLES
-from dcc_resources.qc_database.versions import describe, in_chunks, key_columns, key_of_row, same_text
+from dcc_resources.qc_database.versions import UPDATED, describe, in_chunks, key_columns, key_of_row, same_text
 from dcc_resources.qc_database.vocabulary import EntityKind
 
 CHANGES_LISTED: Final = 1_000
-_IGNORED: Final = frozenset({"id", "block_id", "document_id", "position", "line", "lexical", "is_current", "validity"})
+_IGNORED: Final = frozenset(
+    {"id", "block_id", "document_id", "position", "line", "lexical", "is_current", "validity", UPDATED}
+)
 _BASELINE: Final = "baseline"
 _PLACE: Final = ("centre", "pipeline", "procedure_id", "parameter_id")
 
@@ -146,7 +148,8 @@ def _pairs(connection: Connection, kind: EntityKind, document_id: int) -> Iterat
 def _versions(connection: Connection, kind: EntityKind, side: Any, document_id: int) -> Entities:
     table, lifetime = ENTITY_TABLES[kind], Lifetime.__table__
     of_kind = (lifetime.c.entity_id == table.c.id) & (lifetime.c.entity_kind == kind.value)
-    statement = select(table).join(lifetime, of_kind).where(side == document_id).order_by(table.c.id)
+    extra = [column for column in key_columns(kind) if column.name == UPDATED]
+    statement = select(table, *extra).join(lifetime, of_kind).where(side == document_id).order_by(table.c.id)
     return {row["id"]: row for row in connection.execute(statement).mappings()}
 
 

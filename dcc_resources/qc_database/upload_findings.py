@@ -49,7 +49,10 @@ _EXISTS: Final = {EntityKind.SPECIMEN: "S13", EntityKind.EXPERIMENT: "E9"}
 
 
 class UploadFinding(NamedTuple):
-    """A finding of the upload, as in the table `finding`; of the row `entity_id`, where one was written."""
+    """A finding of the upload, as in the table `finding`; of the row `entity_id`, where one was written.
+
+    `path` is that of the element that it lies in, None for the document as a whole.
+    """
 
     rule: str
     severity: Severity
@@ -58,6 +61,7 @@ class UploadFinding(NamedTuple):
     value: str | None = None
     entity_kind: str | None = None
     entity_id: int | None = None
+    path: str | None = None
 
 
 class FindingsKept:

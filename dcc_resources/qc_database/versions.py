@@ -10,9 +10,23 @@ from datetime import date
 from itertools import islice
 from typing import Any, Final, NamedTuple, TypeVar
 
-from sqlalchemy import Column, ColumnElement, Connection, Select, String, and_, bindparam, func, select, update
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Connection,
+    Label,
+    Select,
+    String,
+    and_,
+    bindparam,
+    cast,
+    func,
+    select,
+    update,
+)
 
 from dcc_resources.databases.number_lists import as_json, texts_given, texts_in
+from dcc_resources.qc_database.base import ID_LENGTH
 from dcc_resources.qc_database.bulk import insert_bulk
 from dcc_resources.qc_database.entity_keys import Key, iso_day
 from dcc_resources.qc_database.models import Experiment, ExperimentSpecimen, Lifetime
@@ -28,9 +42,10 @@ _KEY_COLUMNS: Final[dict[EntityKind, tuple[str, ...]]] = {
     EntityKind.SPECIMEN: ("centre", "specimen_id"),
     EntityKind.EXPERIMENT: ("centre", "experiment_id", "sequence_id", "procedure_id"),
     EntityKind.LINE: ("centre", "colony_id", "sequence_id", "procedure_id"),
-    EntityKind.HOUSING: ("centre", "procedure_id", "pipeline", "from_lims", "last_updated"),
+    EntityKind.HOUSING: ("centre", "procedure_id", "pipeline", "from_lims"),
 }
-"""Centre first, then the column by which versions are looked up, then the others."""
+"""Centre first, then the column by which versions are looked up, then the others; `UPDATED` is another of housings."""
+UPDATED: Final = "updated"
 
 
 class Version(NamedTuple):
@@ -52,20 +67,35 @@ def describe(kind: EntityKind, key: Sequence[Any]) -> str:
     return f"{name} {key[1]} of {key[0]} ({procedure}{sequence})"
 
 
-def key_columns(kind: EntityKind, table: Any = None) -> list[Column[Any]]:
-    """The columns of an entity's table, or of an alias of it, that make up the key; in its order."""
+def key_columns(kind: EntityKind, table: Any = None) -> list[ColumnElement[Any]]:
+    """What of an entity's table, or of an alias of it, makes up the key; in its order, each with a name."""
     source = ENTITY_TABLES[kind] if table is None else table
-    return [source.c[name] for name in _KEY_COLUMNS[kind]]
+    columns: list[ColumnElement[Any]] = [source.c[name] for name in _KEY_COLUMNS[kind]]
+    return [*columns, _updated(source).label(UPDATED)] if kind is EntityKind.HOUSING else columns
+
+
+def _updated(housing: Any) -> ColumnElement[Any]:
+    """The day on which a housing was updated; its text where no database has such a day, as after the year 9999."""
+    written = func.replace(func.json_extract(housing.c.lexical, "$.lastUpdated"), '"', "", type_=String)
+    return func.coalesce(cast(housing.c.last_updated, String(ID_LENGTH)), written, type_=String)
 
 
 def same_key(kind: EntityKind, one: Any, other: Any) -> ColumnElement[bool]:
     """Whether the rows of two aliases of an entity's table are versions of the same entity."""
-    first, *rest = zip(key_columns(kind, one), key_columns(kind, other), strict=True)
+    pairs = zip(key_columns(kind, one), key_columns(kind, other), strict=True)
+    first, *rest = ((_unnamed(left), _unnamed(right)) for left, right in pairs)
     return and_(
         first[0] == first[1],
-        *(left.is_not_distinct_from(right) if left.nullable else left == right for left, right in rest),
+        *(
+            left == right if isinstance(left, Column) and not left.nullable else left.is_not_distinct_from(right)
+            for left, right in rest
+        ),
         *(_same_length(left, right) for left, right in rest if isinstance(left.type, String)),
     )
+
+
+def _unnamed(column: ColumnElement[Any]) -> ColumnElement[Any]:
+    return column.element if isinstance(column, Label) else column
 
 
 def same_text(left: ColumnElement[Any], right: ColumnElement[Any] | str) -> ColumnElement[bool]:

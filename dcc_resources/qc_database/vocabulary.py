@@ -16,11 +16,15 @@ class EntityKind(StrEnum):
 
 
 class Validity:
-    """What the integrity rules say of a version of an entity: whether they found an error in it, or above it."""
+    """What the integrity rules say of a version of an entity: whether they found an error in it, or above it.
+
+    `INVALID_ANIMAL` is an experiment without one, of which an animal is not valid as it is at present.
+    """
 
     UNJUDGED: Final = 0
     VALID: Final = 1
     INVALID: Final = 2
+    INVALID_ANIMAL: Final = 3
 
 
 class DocumentAction(StrEnum):

@@ -82,7 +82,7 @@ def _entities(qc: Connection, mine: Any) -> tuple[EntityCount, ...]:
     for (kind, table), total in zip(_ENTITIES.items(), named, strict=True):
         if not total:
             continue
-        valid, faulty, unchecked = _present(qc, table, mine)
+        valid, faulty, animal_faulty, unchecked = _present(qc, table, mine)
         taken = opened.get(kind.value, 0)
         counts.append(
             EntityCount(
@@ -91,7 +91,8 @@ def _entities(qc: Connection, mine: Any) -> tuple[EntityCount, ...]:
                 accepted=valid,
                 unchecked=unchecked,
                 faulty=faulty,
-                superseded=max(0, taken - valid - faulty - unchecked),
+                animal_faulty=animal_faulty,
+                superseded=max(0, taken - valid - faulty - animal_faulty - unchecked),
                 refused=_refused(int(total), taken, ended.get(kind.value, 0)),
                 ended=ended.get(kind.value, 0),
             )
@@ -104,8 +105,11 @@ def _refused(named: int, opened: int, ended: int) -> int:
     return max(0, named - max(opened, ended))
 
 
-def _present(qc: Connection, table: FromClause, mine: Any) -> tuple[int, int, int]:
-    """How many entities of these documents stand: that no rule objects to, that one does, not checked yet."""
+def _present(qc: Connection, table: FromClause, mine: Any) -> tuple[int, int, int, int]:
+    """How many entities of these documents stand.
+
+    Those that no rule objects to, that one does, that have an animal which one objects to, and that are unchecked.
+    """
     query = (
         select(table.c.validity, func.count())
         .join(_DOCUMENT, _DOCUMENT.c.id == table.c.document_id)
@@ -113,7 +117,8 @@ def _present(qc: Connection, table: FromClause, mine: Any) -> tuple[int, int, in
         .group_by(table.c.validity)
     )
     counts: dict[int, int] = {row[0]: row[1] for row in qc.execute(query)}
-    return counts.get(Validity.VALID, 0), counts.get(Validity.INVALID, 0), counts.get(Validity.UNJUDGED, 0)
+    valid, invalid = counts.get(Validity.VALID, 0), counts.get(Validity.INVALID, 0)
+    return valid, invalid, counts.get(Validity.INVALID_ANIMAL, 0), counts.get(Validity.UNJUDGED, 0)
 
 
 def _lifetimes(qc: Connection, mine: Any, by: Any) -> dict[str, int]:

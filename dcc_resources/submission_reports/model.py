@@ -111,7 +111,8 @@ class EntityCount:
     """What was taken over of one kind (`specimen`, `experiment`, `line`, `housing`).
 
     `named`: how many the documents name. `accepted`: they stand and no rule objects. `unchecked`: they stand and were
-    not checked yet. `faulty`: they stand and count nowhere, since a rule found an error. `superseded`: they were taken
+    not checked yet. `faulty`: they stand and count nowhere, since a rule found an error. `animal_faulty`: experiments
+    that stand and count nowhere, since a rule found an error in an animal of theirs. `superseded`: they were taken
     and have been replaced or deleted since. `refused`: they took no effect. `ended`: what was there before and was
     replaced or deleted by the documents.
     """
@@ -121,6 +122,7 @@ class EntityCount:
     accepted: int
     unchecked: int
     faulty: int
+    animal_faulty: int
     superseded: int
     refused: int
     ended: int

@@ -32,7 +32,7 @@ _TEMPLATES: Final = {
     SessionReport: "reports/session.html",
 }
 _STYLE: Final = "reports/style.css"
-_ONLY_WHERE_ANY: Final = ("refused", "unchecked", "superseded", "ended")
+_ONLY_WHERE_ANY: Final = ("animal_faulty", "refused", "unchecked", "superseded", "ended")
 """Columns of what was accepted that are shown where they hold more than noughts."""
 _SIGNS: Final = {"good": "✓", "wait": "…", "warn": "!", "bad": "✗"}
 

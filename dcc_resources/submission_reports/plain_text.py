@@ -175,6 +175,7 @@ def _else_of(one: EntityCount) -> tuple[tuple[int, str], ...]:
     """What became of what does not count as accepted, and of what was there before."""
     return (
         (one.faulty, mark("{number} at fault")),
+        (one.animal_faulty, mark("{number} not counted, because an animal is at fault")),
         (one.refused, mark("{number} not taken")),
         (one.unchecked, mark("{number} not checked yet")),
         (one.superseded, mark("{number} replaced or deleted since")),

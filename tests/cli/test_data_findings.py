@@ -12,7 +12,8 @@ from dcc_resources.databases.columns import utc_now
 from dcc_resources.naming import Action, DocumentKind
 from dcc_resources.qc_database.applying import apply_document
 from dcc_resources.qc_database.database import run_writing
-from dcc_resources.qc_database.models import Finding
+from dcc_resources.qc_database.models import Experiment, Finding
+from dcc_resources.qc_database.vocabulary import Validity
 from dcc_resources.settings import load_settings
 from tests.cli.conftest import Dcc
 from tests.resources.qc_documents import apply, experiment, reading, specimen, to_apply
@@ -78,3 +79,17 @@ def test_what_no_longer_holds_is_shown_on_request_only(dcc: Dcc, zip_files: list
     assert {entry["rule"] for entry in dcc.json("data", "findings")} == {"Q3"}
     assert {entry["rule"] for entry in dcc.json("data", "findings", "--all")} == {"S13", "Q3"}
     assert "no longer holds" in dcc("data", "findings", "--all", "--each").stdout
+
+
+def test_experiments_that_do_not_count_because_of_their_animals_are_told_of(dcc: Dcc, zip_files: list[str]) -> None:
+    """They have no finding; those of other centres and archives, or asked for by a rule, are left out."""
+    told = "Not counted, because an animal has an error: 1 experiment without a finding."
+    added = "H.2013-10-31.4.impc.zip"
+    with open_qc(load_settings()) as qc:
+        apply(qc, Action.ADD, experiment("E2"), zip_file=added)
+        flagged = update(Experiment).where(Experiment.experiment_id == "E2").values(validity=Validity.INVALID_ANIMAL)
+        run_writing(qc, lambda connection: connection.execute(flagged) and None, patience_seconds=5)
+    for given in ([], ["--centre", "H"], ["--zip", f"add/{added}"], ["--each"]):
+        assert told in " ".join(dcc("data", "findings", *given).stdout.split()), given
+    for given in (["--centre", "J"], ["--zip", f"add/{zip_files[1]}"], ["--rule", "S13"]):
+        assert told not in " ".join(dcc("data", "findings", *given).stdout.split()), given

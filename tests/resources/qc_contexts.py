@@ -14,7 +14,7 @@ from dcc_resources.qc_database import models
 from dcc_resources.qc_database.applying import Applied
 from dcc_resources.qc_database.contents import Entity
 from dcc_resources.qc_database.database import insert_rows, writing
-from dcc_resources.qc_database.vocabulary import Validity
+from dcc_resources.qc_database.vocabulary import Severity, Validity
 from tests.resources.qc_documents import apply
 
 TABLES = models.QcBase.metadata.tables
@@ -37,8 +37,17 @@ def judge(engine: Engine, document_id: int, faulty: Collection[int] = ()) -> Non
             connection.execute(
                 update(table)
                 .where(table.c.document_id == document_id)
-                .values(validity=case((table.c.position.in_(list(faulty)), Validity.INVALID), else_=Validity.VALID))
+                .values(
+                    validity=case(
+                        (table.c.position.in_(list(faulty)), Validity.INVALID),
+                        (table.c.validity == Validity.INVALID_ANIMAL, Validity.INVALID_ANIMAL),
+                        else_=Validity.VALID,
+                    )
+                )
             )
+        if faulty:
+            common = {"rule": "S4", "severity": Severity.ERROR.value, "message": "", "created": utc_now()}
+            connection.execute(insert(TABLES["finding"]).values(document_id=document_id, is_active=True, **common))
         judged = {"judged_at": utc_now(), "contexts_built": False}
         connection.execute(update(document).where(document.c.id == document_id).values(judged))
 
@@ -115,12 +124,14 @@ def contexts_from_nothing(connection: Connection) -> tuple[dict[tuple[str, ...],
     named = defaultdict(list)
     for row in rows["experiment_specimen"]:
         named[row["experiment_row"]].append(row["specimen_id"])
-    owners = {
-        (name, row["id"]): row
-        for name in ENTITIES
-        for row in rows[name]
-        if row["is_current"] and row["validity"] == Validity.VALID
-    }
+    unjudged_or_faulty = (Validity.UNJUDGED, Validity.INVALID)
+
+    def counts(name: str, row: Any) -> bool:
+        animals = [specimens.get((row["centre"], one)) for one in named[row["id"]]] if name == "experiment" else []
+        faulty = any(one is not None and one["validity"] == Validity.INVALID for one in animals)
+        return row["is_current"] and row["validity"] not in unjudged_or_faulty and not faulty
+
+    owners = {(name, row["id"]): row for name in ENTITIES for row in rows[name] if counts(name, row)}
 
     def of_specimen(centre: str, specimen_id: str) -> tuple[str, str]:
         row = specimens.get((centre, specimen_id))

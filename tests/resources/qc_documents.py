@@ -100,6 +100,7 @@ def to_apply(
     created: date = date(2013, 10, 31),
     tracker_id: int | None = None,
     zip_file: str | None = None,
+    together_from: int | None = None,
 ) -> DocumentToApply:
     """A document of its own archive."""
     number = next(_numbers)
@@ -115,6 +116,7 @@ def to_apply(
         md5=md5(name.encode()).hexdigest(),
         size_bytes=1_000,
         tracker_id=tracker_id,
+        together_from=together_from,
     )
 
 

@@ -110,9 +110,12 @@ class Contexts(RuleBasedStateMachine):
     @rule()
     def begin_to_build(self) -> None:
         """As a build that is killed after the first transaction that took documents."""
-        for step in (building._follow_reference_data, building._take_documents):
-            with writing(self.engine) as connection:
-                step(connection)
+        with writing(self.engine) as connection:
+            building._follow_reference_data(connection)
+        with writing(self.engine) as connection:
+            followed = building._follow_animals(connection)
+        with writing(self.engine) as connection:
+            building._take_documents(connection, followed)
 
     @rule()
     def build(self) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from importlib.resources import files
 from pathlib import Path
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import func, select, update
 
+from dcc_resources.data_phases.corrections import recheck
 from dcc_resources.integrity import healing, judging
 from dcc_resources.integrity.waiver_store import add_waiver, revoke_waiver
 from dcc_resources.integrity.waivers import Waiver, apply_waivers
@@ -16,6 +18,7 @@ from dcc_resources.qc_database import models
 from dcc_resources.qc_database.database import writing
 from dcc_resources.qc_database.vocabulary import WaiverEffect
 from dcc_resources.reference_data.refreshing import RefreshOutcome, refresh
+from dcc_resources.tracker.reference import Phase
 from tests.data_installations import EXPERIMENTS, SPECIMENS, DataInstallation, experiments, specimens
 from tests.sent_statements import sent_statements
 
@@ -52,7 +55,8 @@ def unregistered(data: DataInstallation, tmp_path: Path) -> DataInstallation:
 
 def judged(data: DataInstallation) -> list[str]:
     """The documents that a session judges."""
-    return sorted({one.file_name for told in data.take_up().zips for one in told.documents})
+    zips = [told for told in data.take_up().zips if told.reached is Phase.DATA]
+    return sorted({one.file_name for told in zips for one in told.documents})
 
 
 def test_documents_are_judged_again_when_the_reference_data_that_they_failed_by_are_newer(
@@ -66,6 +70,50 @@ def test_documents_are_judged_again_when_the_reference_data_that_they_failed_by_
     assert unregistered.log(SPECIMENS) == []
     assert unregistered.log(SPECIMENS, cleared=True).count("S4") == 3
     assert judged(unregistered) == []
+
+
+def genotypes(data: DataInstallation, centre: str) -> dict[str, int]:
+    """The measurements that contexts of a centre count, by genotype."""
+    table = models.DataContext.__table__
+    counted = select(table.c.genotype, func.sum(table.c.measurements)).where(table.c.centre == centre)
+    with data.qc.connect() as connection:
+        return {genotype: int(number) for genotype, number in connection.execute(counted.group_by(table.c.genotype))}
+
+
+def _registered(data: DataInstallation) -> None:
+    refresh_colonies(data, *shipped_colonies()[1:])
+
+
+def _waived(data: DataInstallation) -> None:
+    waiver = Waiver("S4", WaiverEffect.WAIVE, "they are being registered", "a wrangler", today().date())
+    with writing(data.qc) as connection:
+        add_waiver(connection, waiver, today().date())
+
+
+def _told_to_recheck(data: DataInstallation) -> None:
+    _registered(data)
+    recheck(data.tracker, data.qc, data.settings, centre="H", author="a wrangler", reason="registered")
+
+
+@pytest.mark.parametrize("heal", [_registered, _waived, _told_to_recheck])
+def test_experiments_count_once_the_colony_of_their_animals_is_in_order(
+    unregistered: DataInstallation, heal: Callable[[DataInstallation], None]
+) -> None:
+    """They have no finding of their own: nobody submits them again."""
+    animals = models.OverviewAnimalProcedure
+    assert unregistered.log(EXPERIMENTS) == []
+    assert genotypes(unregistered, "H") == {}
+    assert genotypes(unregistered, "J") != {}
+    assert {row[0] for row in unregistered.rows(animals, "centre")} == {"J"}
+    assert {row[1] for row in unregistered.rows(models.Experiment, "centre", "validity") if row[0] == "H"} == {3}
+    heal(unregistered)
+    unregistered.take_up()
+    counted = genotypes(unregistered, "H")
+    assert counted.keys() - {"baseline"}
+    assert "" not in counted
+    assert {row[0] for row in unregistered.rows(animals, "centre")} == {"H", "J"}
+    assert {row[0] for row in unregistered.rows(models.Experiment, "validity")} == {1}
+    assert unregistered.documents()[EXPERIMENTS] == "qc pending"
 
 
 def test_documents_that_fail_by_the_newest_reference_data_too_are_judged_once_by_them(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dcc_resources.integrity.findings import Severity
+from dcc_resources.integrity.findings import Severity, fails
 from dcc_resources.integrity.registry import RULES
 from dcc_resources.naming import Action
 from dcc_resources.qc_database.contents import Content, MediaSampleParameter, Specimen
@@ -464,6 +464,16 @@ holds("X11", "one in use", with_parameters(simple("RANGED")))
 edge("X11", "a retired procedure", experiments(experiment(procedure(procedure_id="OLD_001"))), 1)
 breaks("X12", "an increment twice", with_parameters(series("REPEATED", at("1"), at("1"))))
 holds("X12", "each once", with_parameters(series("REPEATED", at("1"), at("2"))))
+breaks("X13", "an empty one", specimens(mutant(specimen_id="")))
+breaks("X13", "blanks alone", specimens(mutant(specimen_id=" \t\u00a0")))
+holds("X13", "one with blanks in it", specimens(mutant(specimen_id="M 1")))
+edge("X13", "behind a sound animal that is else the same", specimens(mutant(), mutant(specimen_id="", line=9)), 1)
+breaks("X14", "the year 1", specimens(mutant(dob="0001-01-01", colony_id="started")))
+breaks("X14", "a spreadsheet's first day", specimens(mutant(dob="1900-01-01", colony_id="started")))
+breaks("X14", "the last day before", specimens(mutant(dob="1979-12-31", colony_id="started")))
+holds("X14", "the first day", specimens(mutant(dob="1980-01-01", colony_id="started")))
+edge("X14", "before the common era", specimens(mutant(dob="-0044-03-15", colony_id="started")), 1)
+edge("X14", "an embryo has none", specimens(embryo("12.5", "DPC")))
 edge("X12", "1.0 is 1 where increments are numbers", with_parameters(series("FREE", at("1"), at("1.0"))), 1)
 
 
@@ -537,3 +547,10 @@ def test_a_finding_says_where_it_is_and_what_judged_it() -> None:
     assert (finding.line, finding.value, finding.centre, finding.procedure) == (14, "x", "H", "PROC_001")
     assert finding.references == ("impress",)
     assert (finding.block, finding.entity_kind, finding.entity) == (1, "experiment", 1)
+
+
+def test_a_repeated_increment_fails_no_document() -> None:
+    """The schema says that increments should be unique, and an official example has one twice."""
+    found = check(with_parameters(series("REPEATED", at("1"), at("1"))))
+    assert [(one.rule, one.severity) for one in found] == [("X12", Severity.WARNING)]
+    assert not fails(found)

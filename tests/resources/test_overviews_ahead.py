@@ -6,6 +6,7 @@ import random
 import threading
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from typing import Any
 
 import pytest
@@ -178,7 +179,9 @@ def test_neither_build_waits_for_the_documents_of_the_other(
             connection.execute(for_contexts.values(contexts_built=False))
             for_overviews = update(DOCUMENT).where(DOCUMENT.c.id.in_([numbers[one] for one in (0, 3, 8)]))
             connection.execute(for_overviews.values(overviews_built=False))
-        steps = [building._take_documents, overviews._take_documents]
+        with writing(qc_database) as connection:
+            followed = building._follow_animals(connection)
+        steps = [partial(building._take_documents, followed=followed), overviews._take_documents]
         first, second = steps if contexts_first else reversed(steps)
         with writing(qc_database) as connection:
             assert first(connection).more

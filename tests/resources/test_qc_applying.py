@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import date
@@ -12,9 +13,21 @@ from sqlalchemy import Engine, func, select
 from dcc_resources.naming import Action, DocumentKind
 from dcc_resources.qc_database import models
 from dcc_resources.qc_database.applying import apply_document
-from dcc_resources.qc_database.contents import Content
+from dcc_resources.qc_database.contents import Content, SpecimenKind, StatusCode
+from dcc_resources.qc_database.document_rows import DocumentToApply, NewestDates
+from dcc_resources.qc_database.undoing import undo_documents
 from dcc_resources.qc_database.vocabulary import DocumentState
-from tests.resources.qc_documents import apply, contents, experiment, housing, line, reading, specimen, to_apply
+from tests.resources.qc_documents import (
+    PROCEDURE,
+    apply,
+    contents,
+    experiment,
+    housing,
+    line,
+    reading,
+    specimen,
+    to_apply,
+)
 
 ADD, EDIT, DELETE = Action.ADD, Action.EDIT, Action.DELETE
 TABLES = [table for table in models.QcBase.metadata.sorted_tables if table.name not in {"write_receipt", "upload_lock"}]
@@ -194,6 +207,80 @@ def test_an_older_document_is_applied_and_reported(qc_database: Engine) -> None:
     assert (applied.late, [finding.rule for finding in applied.findings]) == (True, ["Q5"])
     assert applied.state is DocumentState.APPLIED
     assert litters(qc_database) == {"S1": "late"}
+
+
+def test_no_document_is_late_because_of_those_that_came_together_with_it(qc_database: Engine) -> None:
+    first = apply(qc_database, ADD, specimen("S1"), created=date(2013, 10, 20)).document_id + 1
+    assert not apply(qc_database, ADD, experiment("E1"), created=date(2013, 10, 31), together_from=first).late
+    assert not apply(qc_database, ADD, specimen("S2"), created=date(2013, 10, 25), together_from=first).late
+    assert apply(qc_database, ADD, specimen("S3"), created=date(2013, 10, 19), together_from=first).late
+    together = [
+        to_apply(ADD, DocumentKind.SPECIMEN, created=date(2013, 10, day), together_from=first) for day in (9, 28)
+    ]
+    assert [newest_dates(qc_database, together).before(one) for one in together] == [date(2013, 10, 20), None]
+
+
+def newest_dates(engine: Engine, documents: list[DocumentToApply]) -> NewestDates:
+    with engine.connect() as connection:
+        newest = NewestDates(connection, documents)
+    for document in documents:
+        newest.add(document)
+    return newest
+
+
+def test_an_experiment_with_a_status_code_alone_is_edited_into_one_with_results(qc_database: Engine) -> None:
+    apply(qc_database, ADD, specimen("S1"))
+    code = StatusCode(9, None, "IMPC_PSC_003")
+    alone = experiment("E1")._replace(procedure=None, status_codes=(code,))
+    apply(qc_database, ADD, alone, experiment("E2")._replace(procedure=None, status_codes=(code,)))
+    edited = apply(qc_database, EDIT, experiment("E1"), experiment("E2", sequence_id="7"))
+    assert (edited.opened, edited.ended) == ({"experiment": 1}, {"experiment": 1})
+    assert [(one.rule, one.value) for one in edited.findings] == [("Q3", "E2")]
+    with qc_database.connect() as connection:
+        table = models.Experiment.__table__
+        current = select(table.c.experiment_id, table.c.procedure_id).where(table.c.is_current).order_by(table.c.id)
+        assert connection.execute(current).all() == [("E2", None), ("E1", PROCEDURE)]
+    again = apply(qc_database, EDIT, experiment("E1", value="2"))
+    assert again.ended == {"experiment": 1}
+    twice = experiment("E2"), experiment("E2", procedure_id="IMPC_BWT_001")
+    assert [one.rule for one in apply(qc_database, EDIT, *twice).findings] == ["Q3"]
+
+
+@pytest.mark.parametrize("action", [EDIT, DELETE])
+def test_housings_of_days_beyond_any_calendar_are_told_apart(qc_database: Engine, action: Action) -> None:
+    days = [None, "2013-10-01", "2013-10-01Z", "10000-01-01", "12013-10-01", "-0044-03-15"]
+    added = apply(qc_database, ADD, *(housing(last_updated=day) for day in days))
+    # One of a time zone is of the same day.
+    assert [(one.rule, one.path) for one in added.findings] == [("Q2", "/centreProcedureSet/centre[1]/housing[3]")]
+    changed = apply(qc_database, action, housing("2", "12013-10-01"), housing("2", "99999-01-01"))
+    assert changed.ended == {"housing": 1}
+    assert [one.rule for one in changed.findings] == ["Q3"]
+    with qc_database.connect() as connection:
+        table = models.Housing.__table__
+        written = connection.scalars(select(table.c.lexical).where(table.c.is_current, table.c.lexical.is_not(None)))
+        kept = {json.loads(one)["lastUpdated"] for one in written}
+    assert kept == {"10000-01-01", "-0044-03-15"} | ({"12013-10-01"} if action is EDIT else set())
+    undo_documents(qc_database, [changed.document_id], patience_seconds=5)
+    undo_documents(qc_database, [added.document_id], patience_seconds=5)
+
+
+def test_findings_of_the_upload_tell_the_path_of_their_element(qc_database: Engine) -> None:
+    long = "x" * 300
+    mice = [specimen("S1"), specimen("S1"), specimen("E1", kind=SpecimenKind.EMBRYO), specimen("S2", litter=long)]
+    found = apply(qc_database, ADD, *mice, specimen("E1", kind=SpecimenKind.EMBRYO)).findings
+    said = [(one.rule, one.path) for one in found]
+    of_centre = "/centreSpecimenSet/centre[1]"
+    assert sorted(said) == [
+        ("Q1", f"{of_centre}/mouse[3]"),
+        ("S13", f"{of_centre}/embryo[2]"),
+        ("S13", f"{of_centre}/mouse[2]"),
+    ]
+    found = apply(qc_database, ADD, experiment("E1"), line("C1"), experiment("E1")).findings
+    assert [(one.rule, one.path) for one in found] == [("E9", "/centreProcedureSet/centre[1]/experiment[2]")]
+    with qc_database.connect() as connection:
+        table = models.Finding.__table__
+        stored = connection.execute(select(table.c.rule, table.c.path).order_by(table.c.id)).all()
+    assert sorted(tuple(row) for row in stored) == sorted([*said, *((one.rule, one.path) for one in found)])
 
 
 def test_documents_of_one_date_of_other_centres_or_in_the_order_of_a_session_are_not_late(qc_database: Engine) -> None:

@@ -13,13 +13,19 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import Column, Connection, Engine, MetaData, insert, inspect, text
 
+from dcc_resources.contexts.building import build_contexts
+from dcc_resources.contexts.overviews import build_overviews
 from dcc_resources.databases.schema import init_database
+from dcc_resources.naming import Action
 from dcc_resources.qc_database.database import QC_DATABASE, init_qc_database, open_qc_database
 from dcc_resources.qc_database.migrations import HEAD, REVISIONS, VERSIONS
 from dcc_resources.qc_database.models import QcBase
+from dcc_resources.qc_database.vocabulary import Validity
 from dcc_resources.settings import Settings
 from dcc_resources.tracker.models import utc_now
 from tests.databases import only_mariadb
+from tests.resources.qc_contexts import assert_contexts_are_right, submit
+from tests.resources.qc_documents import experiment, specimen
 
 JUDGED = [None, True, False]
 """What the rules may have said of an entity."""
@@ -103,6 +109,38 @@ def test_the_view_of_measurements_tells_animals_by_all_of_their_names(
             connection.execute(text("DROP VIEW current_measurement"))
     assert init_qc_database(engine).from_revision == "0002"
     changed = {name: query for name, query in _views(engine).items() if query != before[name]}
-    assert list(changed) == ["current_measurement"]
+    # That of experiments changes with a later revision.
+    assert sorted(changed) == ["current_experiment", "current_measurement"]
     assert "length(s.specimen_id)" in str(changed["current_measurement"]).replace("`", "").lower()
+    engine.dispose()
+
+
+@pytest.mark.parametrize("broken_off", [False, True])
+def test_the_session_after_an_upgrade_counts_anew_what_invalid_animals_have(
+    qc_settings: Settings, tmp_path: Path, broken_off: bool
+) -> None:
+    """Of a database in which an animal that is not valid counted as any other, with its experiment."""
+    engine = open_qc_database(qc_settings)
+    _make(engine, REVISIONS[:3], tmp_path)
+    submit(engine, Action.ADD, specimen("good"), specimen("bad", colony_id="C2", position=2))
+    submit(engine, Action.ADD, experiment("E1", ["good"]), experiment("E2", ["bad"]), experiment("E3", ["good", "bad"]))
+    build_contexts(engine)
+    build_overviews(engine)
+    with engine.begin() as connection:
+        made = {"invalid": Validity.INVALID}
+        connection.execute(text("UPDATE specimen SET validity = :invalid WHERE specimen_id = 'bad'"), made)
+        if broken_off:
+            connection.execute(text("DROP VIEW current_experiment"))
+    assert init_qc_database(engine).from_revision == "0003"
+    build_contexts(engine)
+    build_overviews(engine)
+    with engine.connect() as connection:
+        said = connection.execute(text("SELECT experiment_id, is_valid FROM current_experiment ORDER BY id"))
+        assert [tuple(row) for row in said] == [("E1", 1), ("E2", 0), ("E3", 0)]
+        said = connection.execute(text("SELECT experiment_id, is_valid FROM current_measurement ORDER BY id"))
+        assert [tuple(row) for row in said] == [("E1", 1), ("E2", 0), ("E3", 0)]
+        contexts = connection.execute(text("SELECT genotype, measurements FROM data_context ORDER BY genotype"))
+        assert [tuple(row) for row in contexts] == [("C1", 1), ("C2", 0)]
+        assert connection.execute(text("SELECT specimen_id FROM overview_animal_procedure")).scalars().all() == ["good"]
+    assert_contexts_are_right(engine)
     engine.dispose()

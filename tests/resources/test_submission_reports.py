@@ -112,16 +112,18 @@ def _says_the_same_of_what_came(page: Page, shown: dict[str, Any]) -> None:
 
 
 def counts_of(accepted: Accepted) -> dict[str, tuple[int, ...]]:
-    return {one.kind: (one.named, one.accepted, one.faulty, one.refused) for one in accepted.entities}
+    return {
+        one.kind: (one.named, one.accepted, one.faulty, one.animal_faulty, one.refused) for one in accepted.entities
+    }
 
 
 ACCEPTED = {
-    world.GOOD: {"specimen": (3, 3, 0, 0), "experiment": (3, 3, 0, 0)},
-    world.WITH_FINDINGS: {"specimen": (3, 2, 1, 0), "experiment": (5, 3, 2, 0)},
-    world.PARTLY_VALID: {"specimen": (3, 3, 0, 0)},
-    world.REPEATED: {"specimen": (3, 3, 0, 0)},
-    world.LATE: {"specimen": (3, 3, 0, 0)},
-    world.DONE: {"specimen": (3, 3, 0, 0)},
+    world.GOOD: {"specimen": (3, 3, 0, 0, 0), "experiment": (3, 3, 0, 0, 0)},
+    world.WITH_FINDINGS: {"specimen": (3, 2, 1, 0, 0), "experiment": (5, 2, 2, 1, 0)},
+    world.PARTLY_VALID: {"specimen": (3, 3, 0, 0, 0)},
+    world.REPEATED: {"specimen": (3, 3, 0, 0, 0)},
+    world.LATE: {"specimen": (3, 3, 0, 0, 0)},
+    world.DONE: {"specimen": (3, 3, 0, 0, 0)},
 }
 
 
@@ -135,10 +137,10 @@ def test_a_report_tells_what_was_accepted(desk: Desk) -> None:
     assert [(one.procedure, one.accepted, one.measurements) for one in good.procedures] == [("IMPC_BWT_001", 3, 3)]
     page = desk.page(world.WITH_FINDINGS)
     assert page.table("Animals, experiments and the like") == [
-        ["Animals", "3", "2", "1"],
-        ["Experiments", "5", "3", "2"],
+        ["Animals", "3", "2", "1", "0"],
+        ["Experiments", "5", "2", "2", "1"],
     ]
-    assert page.table("Measurements by procedure")[0][1:] == ["3", "5"]
+    assert page.table("Measurements by procedure")[0][1:] == ["2", "5"]
     assert "Nothing of this archive is in the data." in desk.page(world.WITHDRAWN).section("accepted")
 
 
@@ -241,13 +243,14 @@ def test_a_late_document_without_effect_is_not_said_to_be_taken(desk: Desk, stat
 
 
 def test_the_terminal_tells_what_became_of_what_is_not_accepted(desk: Desk) -> None:
-    deleted = EntityCount("specimen", 24, 0, 0, 0, 0, 0, 24)
-    edited = EntityCount("experiment", 1200, 1190, 1, 2, 3, 4, 0)
+    deleted = EntityCount("specimen", 24, 0, 0, 0, 0, 0, 0, 24)
+    edited = EntityCount("experiment", 1200, 1185, 1, 2, 5, 3, 4, 0)
     report = replace(desk.report(world.GOOD), accepted=Accepted(entities=(deleted, edited)))
     text = " ".join(render_text(report, desk.catalogue()).split())
     assert "Animals: 0 of 24; 24 of the earlier ones replaced or deleted Experiments:" in text
-    told = "2 at fault; 4 not taken; 1 not checked yet; 3 replaced or deleted since"
-    assert f"Experiments: 1,190 of 1,200; {told}" in text
+    told = "2 at fault; 5 not counted, because an animal is at fault; 4 not taken; 1 not checked yet; "
+    told += "3 replaced or deleted since"
+    assert f"Experiments: 1,185 of 1,200; {told}" in text
 
 
 def test_the_terminal_tells_the_trouble_of_a_source_once(desk: Desk) -> None:
@@ -261,6 +264,12 @@ def test_the_terminal_tells_the_trouble_of_a_source_once(desk: Desk) -> None:
     for causes in ((known,), ()):
         text = render_text(replace(report, causes=causes, sources=(broken,)), desk.catalogue())
         assert text.count("It is away.") == 1
+
+
+def test_a_report_says_why_an_experiment_without_an_error_does_not_count(desk: Desk) -> None:
+    why = "counts nowhere, though nothing is wrong with the experiment. Correct the animal"
+    assert why in desk.page(world.WITH_FINDINGS).section("accepted")
+    assert why not in desk.page(world.GOOD).section("accepted")
 
 
 def test_what_centres_wrote_is_shown_and_does_nothing(desk: Desk) -> None:

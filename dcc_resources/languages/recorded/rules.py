@@ -25,6 +25,8 @@ SENTENCES: Final = (
     ),
     mark("The colony {colony} of {specimen} was produced by {registered}, not by {centre}. Correct productionCentre."),
     mark("The date of birth of {specimen} is {date}, in the future. Correct it."),
+    mark("The date of birth of {specimen} is {date}, before {year}. Correct it."),
+    mark("The specimenID is blank. Give the animal an id of its own, and name it by that in its experiments."),
     mark(
         "The date of birth of {specimen} is {date}, before its colony {colony} was made on {made}. Correct the date or "
         "the colony."
