@@ -72,6 +72,7 @@ def init(production: bool, only_grants: bool, from_host: str, force: bool, as_js
     if not as_json:
         _say_made("tracker database", tracker_url, of_tracker)
         _say_made("QC database", qc_url, of_qc)
+    _mend_instance(settings)
     if configuration is not None:
         answer |= _init_production(settings, from_host, configuration, as_json=as_json)
     if as_json:
@@ -89,6 +90,14 @@ def _make_databases(settings: Settings) -> tuple[InitReport, InitReport]:
     finally:
         tracker.dispose()
         qc.dispose()
+
+
+def _mend_instance(settings: Settings) -> None:
+    """Make Dagster's SQLite files whole where there is an instance; the first session makes one."""
+    if settings.dagster_url is None and settings.dagster_home.is_dir():
+        from dcc_assets.instance import make_instance
+
+        make_instance(settings)
 
 
 def _print_grants(settings: Settings, from_host: str, as_json: bool) -> None:
