@@ -58,7 +58,8 @@ def make_whole(home: Path) -> bool:
     if are_whole(home):
         return False
     with _made_elsewhere(home) as whole:
-        return any([_mend(home / name, whole / name, _MARKS[name]) for name in _MARKS])
+        kept = [_mend(home / name, whole / name, marks) for name, marks in _MARKS.items()]
+    return any(kept)
 
 
 def migrate_rows(instance: DagsterInstance) -> None:

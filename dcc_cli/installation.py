@@ -96,8 +96,10 @@ def _mend_instance(settings: Settings) -> None:
     """Make Dagster's SQLite files whole where there is an instance; the first session makes one."""
     if settings.dagster_url is None and settings.dagster_home.is_dir():
         from dcc_assets.instance import make_instance
+        from dcc_assets.sqlite_instance import are_whole
 
-        make_instance(settings)
+        if not are_whole(settings.dagster_home):
+            make_instance(settings)
 
 
 def _print_grants(settings: Settings, from_host: str, as_json: bool) -> None:
@@ -164,7 +166,7 @@ def shown_url(database_url: str) -> str:
 
     try:
         url = make_url(database_url)
-    except ArgumentError:
+    except (ArgumentError, ValueError):
         return "***"
     hidden = {name: "***" if "pass" in name.lower() else value for name, value in url.query.items()}
     return url.set(query=hidden).render_as_string(hide_password=True)
@@ -199,16 +201,23 @@ def show_settings(as_json: bool) -> None:
 def _setting_entries(settings: Settings) -> list[dict[str, object]]:
     from pydantic import SecretStr
 
+    from dcc_resources.reference_data.addresses import shown_source
+    from dcc_resources.settings import variable_of
+
     in_effect: dict[str, object] = {
         "tracker_url": shown_url(settings.tracker_database_url),
         "qc_url": shown_url(settings.qc_database_url),
         "dagster_url": None if settings.dagster_url is None else shown_url(settings.dagster_url.get_secret_value()),
         "staging": settings.staging_directory,
+        **{
+            f"reference_{name}": None if source is None else shown_source(source)
+            for name, source in settings.reference_sources.items()
+        },
     }
     present = {name.upper() for name in os.environ}
     entries: list[dict[str, object]] = []
     for name, field in type(settings).model_fields.items():
-        variable = f"DCC_{name.upper()}"
+        variable = variable_of(name)
         value = in_effect.get(name, getattr(settings, name))
         entries.append(
             {

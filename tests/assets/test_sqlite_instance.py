@@ -117,7 +117,7 @@ def test_what_was_recorded_in_half_made_files_stays(state: str, settings: Settin
     assert storage_of(settings)["Dagster instance"].startswith(Verdict.OK)
 
 
-def _job():  # noqa: ANN202
+def _job():
     from dagster import job
 
     @job
@@ -179,7 +179,7 @@ def homes(tmp_path: Path) -> Iterator[Settings]:
 
 
 def test_killed_at_any_moment_it_is_whole_after_the_next_opening(homes: Iterator[Settings]) -> None:
-    chance = random.Random(SEED)  # noqa: S311 - moments, no secrets
+    chance = random.Random(SEED)
     longest = _opened_and_killed(next(homes), None)
     for kill in range(KILLS):
         settings = next(homes)
@@ -200,7 +200,7 @@ def test_killed_at_any_moment_it_is_whole_after_the_next_opening(homes: Iterator
 
 def test_what_dagster_leaves_when_it_is_killed_is_mended(homes: Iterator[Settings]) -> None:
     """Files half-made by a version that had Dagster make them in their place."""
-    chance = random.Random(SEED)  # noqa: S311
+    chance = random.Random(SEED)
     for kill in range(KILLS):
         settings = next(homes)
         home = settings.dagster_home
