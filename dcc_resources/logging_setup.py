@@ -38,7 +38,7 @@ _PRIVATE: Final = 0o640
 
 @dataclass(frozen=True, slots=True)
 class LogPlan:
-    """A log as the settings ask for it; `file` None: on standard error. Below `home` its directory is made."""
+    """A log as the settings ask for it; `file` None: on standard error. `home`: DCC_HOME, where it is in that."""
 
     form: str
     level: int
@@ -72,7 +72,9 @@ def plan_from_environment(environment: Mapping[str, str] = os.environ) -> LogPla
         raise ConfigurationError(
             f"DCC_LOG_FILE is {file!r}, and it or DCC_HOME names a home directory that is not known. Correct it."
         ) from error
-    return LogPlan(form or "text", _LEVELS[level or "info"], path, home)
+    return LogPlan(
+        form or "text", _LEVELS[level or "info"], path, home if path is not None and home in path.parents else None
+    )
 
 
 class TextFormatter(logging.Formatter):
@@ -279,7 +281,7 @@ def _handler(plan: LogPlan) -> logging.Handler:
         handler = _ErrorOutput()
     else:
         try:
-            if plan.home is not None and plan.home in plan.file.parents:
+            if plan.home is not None:
                 make_directory(plan.file.parent)
             handler = _LogFile(plan.file)
         except OSError as error:
