@@ -22,7 +22,9 @@ def require_own_home(home: Path) -> None:
         ) from error
     if not home.is_dir():
         raise ConfigurationError(f"DCC_HOME, {home}, is no directory. Name a directory in DCC_HOME.")
-    if owner != os.geteuid() and not os.access(home, os.R_OK | os.W_OK | os.X_OK):
+    if owner != os.geteuid() and not os.access(
+        home, os.R_OK | os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids
+    ):
         raise ConfigurationError(
             f"DCC_HOME, {home}, belongs to the user {user_named(owner)}, and this user may not work in it. Set "
             f"DCC_HOME to a directory of your own, or run the command as that user: sudo -u {user_named(owner)} dcc ..."
