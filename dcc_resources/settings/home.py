@@ -20,8 +20,6 @@ def require_own_home(home: Path) -> None:
             f"DCC_HOME, {home}, cannot be looked at ({error.strerror}). Set DCC_HOME to a directory of your own, or "
             "run the command as the user that it belongs to."
         ) from error
-    if not home.is_dir():
-        raise ConfigurationError(f"DCC_HOME, {home}, is no directory. Name a directory in DCC_HOME.")
     if owner != os.geteuid() and not os.access(
         home, os.R_OK | os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids
     ):
