@@ -45,7 +45,7 @@ def parse_database_url(text: str) -> URL:
     try:
         url = make_url(text)
     except (ArgumentError, ValueError):
-        raise ValueError(f"it is no URL of a database: {WANTED}") from None
+        raise ValueError(f"it is not a database URL: {WANTED}") from None
     backend = url.get_backend_name()
     if backend == "sqlite":
         _check_file(url)
