@@ -179,7 +179,7 @@ class TestConnecting:
         ("protocol", "changes", "reason"),
         [
             (SourceProtocol.SFTP, {"hostname": "host:port"}, "has no port between 1 and 65535"),
-            (SourceProtocol.FTP, {"accesskey": SecretStr("env:NOT_SET_ANYWHERE")}, "DCC_NOT_SET_ANYWHERE"),
+            (SourceProtocol.FTP, {"accesskey": SecretStr("env:NOT_SET_ANYWHERE")}, "NOT_SET_ANYWHERE"),
             (SourceProtocol.FILE, {"base_path": "not/absolute"}, "no absolute path"),
             (SourceProtocol.SFTP, {"base_path": "/a\nb"}, "control characters"),
         ],
