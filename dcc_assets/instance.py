@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import fcntl
 import os
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +18,7 @@ from dagster._core.instance.ref import InstanceRef
 
 from dcc_assets.data_catalogue import QC_DATABASE_POOL
 from dcc_assets.instance_configuration import CONFIGURATION_FILE, prepare_dagster_home
+from dcc_assets.sqlite_instance import are_whole, make_whole, migrate_rows
 from dcc_resources.disk_space import comes_from_full_disk, no_space_left
 from dcc_resources.errors import DagsterStorageError, DagsterUnreachableError, DccError
 from dcc_resources.private_files import PRIVATE_FILE
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from dagster._core.instance import DagsterInstanceOverrides
 
 _OPENING_LOCK = "opening.lock"
-_SQLITE_FILES = ("history/runs.db", "history/runs/index.db", "schedules/schedules.db")
 
 
 def open_instance(settings: Settings) -> DagsterInstance:
@@ -47,7 +46,10 @@ def open_instance(settings: Settings) -> DagsterInstance:
         prepare_dagster_home(settings)
         require_dagster_database(settings)
         with _alone_at(home), _environment(settings):
+            rows_wait = make_whole(home)
             instance = DagsterInstance.from_ref(InstanceRef.from_dir(str(home), overrides=overrides))
+            if rows_wait:
+                migrate_rows(instance)
             _make_pool(instance)
     except DccError:
         raise
@@ -67,27 +69,16 @@ def open_instance(settings: Settings) -> DagsterInstance:
 
 
 def make_instance(settings: Settings) -> None:
-    """Make the Dagster instance whole, before processes of Dagster open it, which would each make what is missing.
+    """Make the Dagster instance, or what it lacks, before processes of Dagster open it, which would each make that.
 
     Raises what `open_instance` does.
     """
     home = prepare_dagster_home(settings)
     if settings.dagster_url is not None:
         require_dagster_database(settings)
-    elif not all(_is_made(home / name) for name in _SQLITE_FILES):
+    elif not are_whole(home):
         with open_instance(settings):
             pass
-
-
-def _is_made(path: Path) -> bool:
-    """Whether a database of Dagster's has all its tables: their version is what is written last."""
-    if not path.exists():
-        return False
-    try:
-        with closing(sqlite3.connect(path, timeout=0)) as connection:
-            return connection.execute("SELECT 1 FROM alembic_version").fetchone() is not None
-    except sqlite3.Error:
-        return False
 
 
 @contextmanager

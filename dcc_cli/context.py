@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dcc_cli.output import warn
 from dcc_resources.errors import ConfigurationError
 from dcc_resources.naming import Action
 from dcc_resources.outcomes import ZipKey
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
     from dcc_resources.settings import Settings
 
+_ROOT_WARNED = "dcc.root_warned"
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output.")
 """The option of every command that reports."""
 
@@ -29,7 +32,24 @@ def settings_from_environment(**overrides: object) -> Settings:
     """The settings; raises ConfigurationError that names each wrong one."""
     from dcc_resources.settings import load_settings
 
-    return load_settings(**overrides)
+    settings = load_settings(**overrides)
+    _warn_root(settings.home)
+    return settings
+
+
+def _warn_root(home: Path) -> None:
+    """Warn root, once in a command, in a DCC_HOME of another user, who could not work on with what root makes."""
+    from dcc_resources.settings.home import owner_beside_root
+
+    owner = owner_beside_root(home)
+    context = click.get_current_context(silent=True)
+    if owner is None or context is None or context.meta.setdefault(_ROOT_WARNED, False):
+        return
+    context.meta[_ROOT_WARNED] = True
+    warn(
+        f"DCC_HOME, {home}, belongs to the user {owner}, and root makes files in it that {owner} cannot use. Run the "
+        f"command as that user: sudo -u {owner} dcc ..."
+    )
 
 
 @contextmanager
@@ -94,14 +114,37 @@ def user_name() -> str:
         return "unknown"
 
 
-def read_accesskey(given: str) -> str:
-    """The access key that an option gives; `-` reads it from standard input, unseen on a terminal."""
+PLAIN_HELP = (
+    "Keep the password that --accesskey gives in the tracker as it is, where backups and the server have it too."
+)
+
+
+def read_accesskey(given: str, *, plain: bool) -> str:
+    """The access key that an option gives; `-` reads it from standard input, unseen on a terminal.
+
+    Raises ConfigurationError for a password that is not said to be kept as it is (`plain`), before it is asked for.
+    """
+    from pydantic import SecretStr
+
+    from dcc_resources.tracker.texts import is_plain_password
+
     if given != "-":
         accesskey = given
+    elif not plain:
+        raise ConfigurationError(_NOT_PLAIN)
     elif sys.stdin.isatty():
         accesskey = click.prompt("Access key", hide_input=True, err=True)
     else:
         accesskey = sys.stdin.readline().rstrip("\r\n")
-    if not accesskey.startswith(("env:", "file:", "key:", "/", "~")):
+    if is_plain_password(SecretStr(accesskey)):
         keep_secret(accesskey)
+        if not plain:
+            raise ConfigurationError(_NOT_PLAIN)
     return accesskey
+
+
+_NOT_PLAIN = (
+    "The access key is a password, or names a key file that is not there; the tracker would keep a password as it is. "
+    "Name what holds it: --accesskey env:NAME or --accesskey file:PATH (key:PATH for a private key). To have it kept "
+    "in the tracker all the same, add --plain."
+)

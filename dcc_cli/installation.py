@@ -72,6 +72,7 @@ def init(production: bool, only_grants: bool, from_host: str, force: bool, as_js
     if not as_json:
         _say_made("tracker database", tracker_url, of_tracker)
         _say_made("QC database", qc_url, of_qc)
+    _mend_instance(settings)
     if configuration is not None:
         answer |= _init_production(settings, from_host, configuration, as_json=as_json)
     if as_json:
@@ -89,6 +90,16 @@ def _make_databases(settings: Settings) -> tuple[InitReport, InitReport]:
     finally:
         tracker.dispose()
         qc.dispose()
+
+
+def _mend_instance(settings: Settings) -> None:
+    """Make Dagster's SQLite files whole where there is an instance; the first session makes one."""
+    if settings.dagster_url is None and settings.dagster_home.is_dir():
+        from dcc_assets.instance import make_instance
+        from dcc_assets.sqlite_instance import are_whole
+
+        if not are_whole(settings.dagster_home):
+            make_instance(settings)
 
 
 def _print_grants(settings: Settings, from_host: str, as_json: bool) -> None:
@@ -155,7 +166,7 @@ def shown_url(database_url: str) -> str:
 
     try:
         url = make_url(database_url)
-    except ArgumentError:
+    except (ArgumentError, ValueError):
         return "***"
     hidden = {name: "***" if "pass" in name.lower() else value for name, value in url.query.items()}
     return url.set(query=hidden).render_as_string(hide_password=True)
@@ -190,16 +201,23 @@ def show_settings(as_json: bool) -> None:
 def _setting_entries(settings: Settings) -> list[dict[str, object]]:
     from pydantic import SecretStr
 
+    from dcc_resources.reference_data.addresses import shown_source
+    from dcc_resources.settings import variable_of
+
     in_effect: dict[str, object] = {
         "tracker_url": shown_url(settings.tracker_database_url),
         "qc_url": shown_url(settings.qc_database_url),
         "dagster_url": None if settings.dagster_url is None else shown_url(settings.dagster_url.get_secret_value()),
         "staging": settings.staging_directory,
+        **{
+            f"reference_{name}": None if source is None else shown_source(source)
+            for name, source in settings.reference_sources.items()
+        },
     }
     present = {name.upper() for name in os.environ}
     entries: list[dict[str, object]] = []
     for name, field in type(settings).model_fields.items():
-        variable = f"DCC_{name.upper()}"
+        variable = variable_of(name)
         value = in_effect.get(name, getattr(settings, name))
         entries.append(
             {

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dcc_cli.context import at_terminal, json_option, open_tracker, read_accesskey, settings_from_environment
+from dcc_cli.context import (
+    PLAIN_HELP,
+    at_terminal,
+    json_option,
+    open_tracker,
+    read_accesskey,
+    settings_from_environment,
+)
 from dcc_cli.numbers_given import ID
 from dcc_cli.output import count_of, echo_json, printable, warn
 from dcc_cli.source_questions import Place
@@ -27,8 +34,8 @@ if TYPE_CHECKING:
 PROTOCOLS = ("sftp", "ftp", "ftps", "http", "https", "file")
 
 _PLAIN_HINT = (
-    "Hint: other users may see a password on a command line, and it is kept in the tracker as it is. "
-    "Better name what holds it: env:NAME or file:PATH."
+    "Hint: other users may see a password on a command line. Better have it asked for, --accesskey -, or name what "
+    "holds it: env:NAME or file:PATH."
 )
 _accept_option = click.option(
     "--accept-host-key", is_flag=True, help="Accept the host key that an sftp server shows, and pin it."
@@ -42,6 +49,7 @@ _accept_option = click.option(
 @click.option("--username", default="", help="Whom to log in as; empty for anonymous FTP and for a folder.")
 @click.option("--accesskey", default="", help="env:NAME, file:PATH, key:PATH, a password, or - to be asked for it.")
 @click.option("--base-path", default="", help="The directory that holds add, edit and delete.")
+@click.option("--plain", is_flag=True, help=PLAIN_HELP)
 @_accept_option
 @tls_options
 @click.option("--no-test", is_flag=True, help="Register it without connecting to it.")
@@ -53,6 +61,7 @@ def add(
     username: str,
     accesskey: str,
     base_path: str,
+    plain: bool,
     accept_host_key: bool,
     tls_ca: str | None,
     tls_fingerprints: tuple[str, ...],
@@ -76,8 +85,9 @@ def add(
       env:NAME       the environment variable NAME holds the password
       file:PATH      the file holds the password
       key:PATH       a private key; key:PATH?passphrase=env:NAME if it has a passphrase
-      -              a password, read from standard input, where nobody sees it
-      VALUE          a password, kept in the tracker; empty for the SSH agent's keys
+      nothing        the SSH agent's keys, or no password
+      -              with --plain: a password, read from standard input, where nobody sees it
+      VALUE          with --plain: a password
 
     \b
     Examples:
@@ -97,14 +107,14 @@ def add(
     from dcc_resources.tracker.database import writing
 
     settings = settings_from_environment()
-    given = Place(centre, protocol or "", hostname, username, base_path=base_path)
+    given = Place(centre, protocol or "", hostname, username, base_path=base_path, plain=plain)
     if given.missing():
         if not at_terminal():
             raise ConfigurationError(
                 f"Options are missing: {', '.join(given.missing())}. Give them, or run `dcc source add` at a terminal, "
                 "where it asks."
             )
-        given = replace(given, accesskey=read_accesskey(accesskey))
+        given = replace(given, accesskey=read_accesskey(accesskey, plain=plain))
         with open_tracker(settings) as tracker:
             registered = register_by_asking(
                 tracker,
@@ -117,8 +127,8 @@ def add(
         _report_addition(*registered, as_json)
         return
     tls = tls_trust(given.protocol, tls_ca, tls_fingerprints)
-    address = source_address(replace(given, accesskey=read_accesskey(accesskey)))
-    if accesskey != "-" and texts.shown_accesskey(address.accesskey) == texts.MASK:
+    address = source_address(replace(given, accesskey=read_accesskey(accesskey, plain=plain)))
+    if accesskey != "-" and texts.is_plain_password(address.accesskey):
         click.echo(_PLAIN_HINT, err=True)
     with open_tracker(settings) as tracker:
         with tracker.connect() as connection:

@@ -42,7 +42,10 @@ _AS_BEFORE = "as before"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a file source is and how to log in, as asked; `new_centre` is to be registered with it."""
+    """Where a file source is and how to log in, as asked.
+
+    `new_centre` is to be registered with it; `plain`: a password may be typed and kept in the tracker.
+    """
 
     centre: str = ""
     protocol: str = ""
@@ -51,6 +54,7 @@ class Place:
     accesskey: str = ""
     base_path: str = ""
     new_centre: NewCentre | None = None
+    plain: bool = False
 
     def missing(self) -> list[str]:
         """The options without which it is no place."""
@@ -188,6 +192,8 @@ def _ask_accesskey(place: Place) -> str:
     else:
         options = {**_WAYS, "none": "without a password"}
         del options["key"]
+    if not place.plain:
+        del options["password"]
     default = "key" if place.protocol == "sftp" else "none" if not place.username else "file"
     if place.accesskey:
         options, default = {_AS_BEFORE: "with what you gave", **options}, _AS_BEFORE

@@ -6,7 +6,14 @@ import sys
 
 import click
 
-from dcc_cli.context import absolute_folder, json_option, open_tracker, read_accesskey, settings_from_environment
+from dcc_cli.context import (
+    PLAIN_HELP,
+    absolute_folder,
+    json_option,
+    open_tracker,
+    read_accesskey,
+    settings_from_environment,
+)
 from dcc_cli.group import CommandGroup
 from dcc_cli.numbers_given import ID
 from dcc_cli.output import count_of, echo_json, echo_table
@@ -107,6 +114,7 @@ def set_state(source_id: int, state: str) -> None:
 @click.option("--hostname", help="HOST, HOST:PORT or [IPV6]:PORT.")
 @click.option("--username", help="Whom to log in as.")
 @click.option("--accesskey", help="As with `dcc source add`; - reads it from standard input.")
+@click.option("--plain", is_flag=True, help=PLAIN_HELP)
 @click.option("--base-path", help="The directory that holds add, edit and delete.")
 @tls_options
 def change(
@@ -114,6 +122,7 @@ def change(
     hostname: str | None,
     username: str | None,
     accesskey: str | None,
+    plain: bool,
     base_path: str | None,
     tls_ca: str | None,
     tls_fingerprints: tuple[str, ...],
@@ -139,7 +148,7 @@ def change(
 
     if hostname is not None:
         parse_hostname(hostname, 1)
-    secret = None if accesskey is None else SecretStr(read_accesskey(accesskey))
+    secret = None if accesskey is None else SecretStr(read_accesskey(accesskey, plain=plain))
     with open_tracker(settings_from_environment()) as tracker, writing(tracker) as connection:
         (entry,) = registry.list_sources(connection, [source_id])
         if base_path and entry.protocol == "file":

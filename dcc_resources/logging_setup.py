@@ -23,6 +23,7 @@ from typing import Final
 
 from dcc_resources.errors import ConfigurationError
 from dcc_resources.log_context import FIELDS, log_context
+from dcc_resources.private_files import make_directory
 from dcc_resources.redaction import redacted
 
 OWN_LOGGERS: Final = ("dcc", "dcc_resources", "dcc_assets", "dcc_sensors", "dcc_definitions", "dcc_cli")
@@ -37,11 +38,12 @@ _PRIVATE: Final = 0o640
 
 @dataclass(frozen=True, slots=True)
 class LogPlan:
-    """A log as the settings ask for it; `file` None: on standard error."""
+    """A log as the settings ask for it; `file` None: on standard error. `home`: DCC_HOME, where it is in that."""
 
     form: str
     level: int
     file: Path | None
+    home: Path | None = None
 
     @property
     def is_json_on_stderr(self) -> bool:
@@ -65,11 +67,14 @@ def plan_from_environment(environment: Mapping[str, str] = os.environ) -> LogPla
         raise ConfigurationError(f"DCC_LOG_LEVEL is {level!r}. Set it to one of {', '.join(_LEVELS)}.")
     try:
         path = None if file is None else Path(file).expanduser().absolute()
+        home = Path(said.get("DCC_HOME", "~/.dcc")).expanduser().absolute()
     except RuntimeError as error:
         raise ConfigurationError(
-            f"DCC_LOG_FILE is {file!r}, and there is no such home directory. Correct it."
+            f"DCC_LOG_FILE is {file!r}, and it or DCC_HOME names a home directory that is not known. Correct it."
         ) from error
-    return LogPlan(form or "text", _LEVELS[level or "info"], path)
+    return LogPlan(
+        form or "text", _LEVELS[level or "info"], path, home if path is not None and home in path.parents else None
+    )
 
 
 class TextFormatter(logging.Formatter):
@@ -276,6 +281,8 @@ def _handler(plan: LogPlan) -> logging.Handler:
         handler = _ErrorOutput()
     else:
         try:
+            if plan.home is not None:
+                make_directory(plan.file.parent)
             handler = _LogFile(plan.file)
         except OSError as error:
             raise ConfigurationError(

@@ -8,6 +8,8 @@ from urllib.parse import unquote, urlsplit
 
 from pydantic import SecretStr
 
+from dcc_resources.host_names import is_host_name
+
 _ADDRESS = re.compile(r"[^\s@,;<>\"\x00-\x1f\x7f]+@[^\s@,;<>\"\x00-\x1f\x7f]+")
 _PORTS = {("smtp", False): 25, ("smtp", True): 587, ("smtps", False): 465, ("smtps", True): 465}
 """Ports by scheme and whether one logs in: mail is relayed on 25 and submitted on 587 and 465 (RFC 8314)."""
@@ -49,15 +51,22 @@ def parse_smtp_url(url: SecretStr) -> MailServer:
         raise ValueError(f"it is no URL: {wanted}") from None
     if parts.scheme not in ("smtp", "smtps"):
         raise ValueError(f"it begins with neither smtp:// nor smtps://: {wanted}")
-    if not parts.hostname or parts.path not in ("", "/") or parts.query or parts.fragment or port == 0:
+    if (
+        not is_host_name(parts.hostname or "")
+        or parts.path not in ("", "/")
+        or parts.query
+        or parts.fragment
+        or port == 0
+    ):
         raise ValueError(f"it has no host, or more behind it than a port: {wanted}")
+    host = str(parts.hostname)
     username, password = unquote(parts.username or ""), unquote(parts.password or "")
     if bool(username) != bool(password):
         raise ValueError("it has a user name without a password, or the reverse: give both or none")
     if not (username + password).isascii() or re.search(r"[\x00-\x1f\x7f]", username + password):
         raise ValueError("its user name or password has characters beyond ASCII, which SMTP logins cannot carry")
     return MailServer(
-        host=parts.hostname,
+        host=host,
         port=port or _PORTS[parts.scheme, bool(username)],
         encrypted=parts.scheme == "smtps",
         username=username,

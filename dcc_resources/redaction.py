@@ -69,6 +69,10 @@ def keep_secrets_of_url(url: str) -> None:
     password = rest.partition(":")[2].rpartition("@")[0]
     asked = parse_qsl(rest.partition("?")[2])
     keep_secret(password, unquote(password), *(value for name, value in asked if "pass" in name.lower()))
+    if "@" not in rest and not rest.startswith("["):
+        # Without its host, or the @ before it, the password stands where a port does.
+        ports = re.split(r"[/?#]", rest)[0].split(":")[1:]
+        keep_secret(*(port for port in ports if not port.isdigit()))
 
 
 def redacted(text: str) -> str:

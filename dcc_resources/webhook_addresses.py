@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
+from dcc_resources.host_names import is_host_name
 from dcc_resources.redaction import keep_secret
 
 _PORTS = {"http": 80, "https": 443}
@@ -37,7 +38,7 @@ def parse_webhook(url: SecretStr) -> Webhook:
         port = parts.port
     except ValueError:
         raise ValueError(f"it is no URL: {wanted}") from None
-    if parts.scheme not in _PORTS or not parts.hostname or port == 0:
+    if parts.scheme not in _PORTS or not is_host_name(parts.hostname or "") or port == 0:
         raise ValueError(f"it has no host, or begins with neither https:// nor http://: {wanted}")
     if parts.username is not None or parts.password is not None or parts.fragment:
         raise ValueError(f"it has a user name, a password or a fragment, which are not sent: {wanted}")
@@ -46,4 +47,4 @@ def parse_webhook(url: SecretStr) -> Webhook:
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     if len(target) > len("/1234567"):
         keep_secret(target)
-    return Webhook(parts.hostname, port or _PORTS[parts.scheme], parts.scheme == "https", SecretStr(target))
+    return Webhook(str(parts.hostname), port or _PORTS[parts.scheme], parts.scheme == "https", SecretStr(target))

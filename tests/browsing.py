@@ -1,6 +1,6 @@
 """The Dagster UI and the reports in a browser: Chromium without a window, on what the demonstration leaves.
 
-Screenshots of the pages go to the directory DCC_TEST_SCREENSHOTS, if it is set: those in docs/images are made so.
+Screenshots of the pages go to the directory TEST_SCREENSHOTS, if it is set: those in docs/images are made so.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def click(browser: WebDriver, path: str, *, last: bool = False) -> None:
 
 def keep(browser: WebDriver, picture: str) -> None:
     """Save what the browser shows, where somebody wants it."""
-    directory = os.environ.get("DCC_TEST_SCREENSHOTS")
+    directory = os.environ.get("TEST_SCREENSHOTS")
     if picture and directory:
         Path(directory).mkdir(parents=True, exist_ok=True)
         browser.save_screenshot(str(Path(directory) / f"{picture}.png"))

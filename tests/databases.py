@@ -59,8 +59,8 @@ _SQLITE, _MARIADB = "sqlite", pytest.param("mariadb", marks=pytest.mark.servers)
 only_sqlite = pytest.mark.parametrize("tracker_url", [_SQLITE], indirect=True)
 only_mariadb = pytest.mark.parametrize("tracker_url", [_MARIADB], indirect=True)
 _both = pytest.mark.parametrize("tracker_url", [_SQLITE, _MARIADB], indirect=True)
-one_database = _both if os.environ.get("DCC_TESTS_EVERYWHERE") else only_sqlite
-"""Marks a test of which one database says enough in `make test`; with DCC_TESTS_EVERYWHERE=1 it runs on both."""
+one_database = _both if os.environ.get("TESTS_EVERYWHERE") else only_sqlite
+"""Marks a test of which one database says enough in `make test`; with TESTS_EVERYWHERE=1 it runs on both."""
 
 
 class MariaDb:

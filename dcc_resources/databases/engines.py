@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.engine import ExceptionContext
-from sqlalchemy.exc import ArgumentError, DBAPIError
+from sqlalchemy.exc import DBAPIError
 
+from dcc_resources.databases.addresses import parse_database_url
 from dcc_resources.databases.columns import MYSQL_FAMILY
 from dcc_resources.databases.description import DESCRIPTION, Database, database_of
 from dcc_resources.disk_space import comes_from_full_disk, no_space_left
@@ -82,18 +83,9 @@ def open_database(url: str, database: Database) -> Engine:
 def parse_url(url: str, database: Database) -> URL:
     """The URL of a database by its text. Raises ConfigurationError, without the password, for one that names none."""
     try:
-        parsed = make_url(url)
-    except (ArgumentError, ValueError):
-        # The driver's message may quote the URL, and with it the password.
-        raise ConfigurationError(
-            f"{database.setting} is not a database URL. Write mysql://user:password@host:port/database "
-            f"(with special characters of the password percent-encoded) or sqlite:////path/of/{database.file_name}."
-        ) from None
-    if parsed.get_backend_name() in MYSQL_FAMILY and not parsed.database:
-        raise ConfigurationError(
-            f"{database.setting} names a server and no database on it. Write mysql://user:password@host:port/database."
-        )
-    return parsed
+        return parse_database_url(url)
+    except ValueError as error:
+        raise ConfigurationError(f"{database.setting}: {error}. Correct the setting and start again.") from None
 
 
 def open_url(url: URL, database: Database, *, answer_seconds: int | None = _ANSWER_SECONDS) -> Engine:
@@ -138,12 +130,7 @@ def server_of(url: URL) -> str:
 
 
 def _open_sqlite(url: URL, database: Database) -> Engine:
-    if not url.database or url.database == ":memory:":
-        raise ConfigurationError(
-            f"{database.setting} names a SQLite database in memory, which one process could not share with another. "
-            f"Name a file: sqlite:////path/of/{database.file_name}."
-        )
-    path = Path(url.database).expanduser().absolute()
+    path = Path(str(url.database)).expanduser().absolute()
     address = f"file:{quote(str(path))}?mode=rw"
 
     def connect() -> sqlite3.Connection:

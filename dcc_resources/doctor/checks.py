@@ -13,6 +13,7 @@ CHECKS: Final = (
     Check("sessions", work.check_sessions),
     Check("sources", sources.check_registered),
     Check("access", sources.check_access),
+    Check("passwords", sources.check_passwords),
     Check("disks", machine.check_disks),
     Check("staging", work.check_staging),
     Check("clock", machine.check_clock),

@@ -25,6 +25,7 @@ from dcc_resources.tracker.crawls import latest_crawls
 from dcc_resources.tracker.registry import list_sources
 from dcc_resources.tracker.schema import TRACKER
 from dcc_resources.tracker.sources import load_addresses
+from dcc_resources.tracker.texts import MASK
 
 _FAILED: Final = "failed"
 _SECONDS_FOR_OTHERS: Final = 1.0
@@ -70,6 +71,21 @@ def check_access(surroundings: Surroundings) -> Iterator[Finding]:
         subject = f"access to file source {address.id} ({address.centre})"
         problems = list(_access_problems(surroundings, subject, address))
         yield from problems or [ok(subject, _access_said(address))]
+
+
+def check_passwords(surroundings: Surroundings) -> Iterator[Finding]:
+    """No password of a file source is in the tracker as it is."""
+    with surroundings.reading(TRACKER) as connection:
+        entries = list_sources(connection)
+    plain = [f"{each.id} ({each.centre})" for each in entries if each.accesskey == MASK and each.state != "removed"]
+    if not plain:
+        yield ok("passwords in the tracker", "There are none.")
+        return
+    yield warning(
+        "passwords in the tracker",
+        f"File sources whose password the tracker keeps as it is: {', '.join(plain)}.",
+        "Put each into a file that this user alone can read, then: dcc source change ID --accesskey file:PATH",
+    )
 
 
 def _access_problems(surroundings: Surroundings, subject: str, address: SourceAddress) -> Iterator[Finding]:

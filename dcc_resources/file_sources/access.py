@@ -27,6 +27,7 @@ from typing import NamedTuple
 from pydantic import SecretStr
 
 from dcc_resources.errors import ConfigurationError
+from dcc_resources.host_names import is_host_name
 from dcc_resources.redaction import keep_secret
 
 _PRIVATE_KEY = re.compile(r"\A\s*-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----")
@@ -79,7 +80,7 @@ def parse_hostname(hostname: str, default_port: int) -> Endpoint:
             port = str(bracketed[2])
     elif text.count(":") == 1:
         host, port = text.split(":")
-    if not host or re.search(r"[\s/\[\]\x00-\x1f\x7f]", host):
+    if not is_host_name(host):
         raise ConfigurationError(f"{hostname!r} is no host name. Write host, host:port or [ipv6]:port.")
     if not re.fullmatch(r"[0-9]{1,5}", port) or not 1 <= int(port) <= 65_535:
         raise ConfigurationError(f"{hostname!r} has no port between 1 and 65535. Write host, host:port or [ipv6]:port.")

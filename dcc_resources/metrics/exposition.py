@@ -5,19 +5,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Final
 
 from prometheus_client import generate_latest
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from dcc_resources.metrics.collecting import Collection
 from dcc_resources.metrics.families import Metric
-from dcc_resources.private_files import in_place_of
+from dcc_resources.private_files import SHARED_FILE, in_place_of
 from dcc_resources.settings import Settings
 
 log = logging.getLogger(__name__)
-
-_READABLE: Final = 0o644
 
 
 class _Collected(Collector):
@@ -56,7 +53,7 @@ def write_metrics_file(settings: Settings) -> tuple[str, ...]:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Have a file hold this, readable by everybody, at one stroke. Raises OSError, and leaves the old one then."""
-    with in_place_of(path, _READABLE) as part:
+    """Have a file hold this, readable by its group, at one stroke. Raises OSError, and leaves the old one then."""
+    with in_place_of(path, SHARED_FILE) as part:
         part.write_bytes(content)
-        part.chmod(_READABLE)
+        part.chmod(SHARED_FILE)

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import re
+from hashlib import sha256
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
+
+from dcc_resources.host_names import is_host_name
+from dcc_resources.redaction import MASK, keep_secret
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 _SCHEMES = ("http", "https")
+_SECRET_NAME = re.compile(r"auth|code|cred|key|pass|pw|secret|sig|token", re.IGNORECASE)
+_LIKE_A_TOKEN = 16
+_SHOWN = re.compile(re.escape(MASK) + r"#[0-9a-f]{8}")
 
 
 def is_url(source: str) -> bool:
@@ -31,16 +38,34 @@ def parse_source(text: str) -> str:
         raise ValueError("a URL must begin with http:// or https://")
     try:
         parts = urlsplit(text)
-        has_host = bool(parts.hostname) and parts.port != 0
+        has_host = is_host_name(parts.hostname or "") and parts.port != 0
     except ValueError as error:
         raise ValueError("the URL cannot be read") from error
     if "@" in parts.netloc:
         raise ValueError("the URL must hold no user name or password; put the file into a folder instead")
     if not has_host or not text.isascii() or re.search(r"[\x00-\x20\x7f]", text):
         raise ValueError("the URL must name a host, and be in ASCII without blanks")
-    return text.partition("#")[0]
+    url = text.partition("#")[0]
+    _keep_tokens(url)
+    return url
+
+
+def _keep_tokens(url: str) -> None:
+    """Have what a URL asks with taken out of log records and errors: a token may be anywhere in it."""
+    query = url.partition("?")[2]
+    asked = parse_qsl(query, keep_blank_values=True)
+    tokens = [value for name, value in asked if _SECRET_NAME.search(name) or len(value) >= _LIKE_A_TOKEN]
+    keep_secret(query, *tokens)
+
+
+def shown_source(source: str) -> str:
+    """A source as it is shown and stored: without what a URL asks with, for which its fingerprint stands."""
+    place, found, query = source.partition("?")
+    if not found or not is_url(source) or _SHOWN.fullmatch(query):
+        return source
+    return f"{place}?{MASK}#{sha256(query.encode()).hexdigest()[:8]}"
 
 
 def is_from(source: str, configured: str) -> bool:
     """Whether a snapshot's `source` is what a setting names, or in the folder that it names."""
-    return source == configured or source.startswith(configured.rstrip("/") + "/")
+    return shown_source(source) == shown_source(configured) or source.startswith(configured.rstrip("/") + "/")

@@ -17,6 +17,7 @@ from sqlalchemy import Engine
 from dcc_resources.databases.columns import utc_now
 from dcc_resources.errors import ReferenceDataError
 from dcc_resources.qc_database.database import run_reading, run_writing
+from dcc_resources.reference_data.addresses import shown_source
 from dcc_resources.reference_data.fetched_pages import Page, load_pages, save_pages
 from dcc_resources.reference_data.impress import Impress, ParameterType
 from dcc_resources.reference_data.impress_answers import impress_from_answers
@@ -54,7 +55,7 @@ def retrieve(qc: Engine, settings: Settings, name: str, url: str) -> Snapshot:
         page = reader.read(url, known, _MOST_BYTES)
     finally:
         reader.close()
-    snapshot = read_set(name, page.content, Provenance(url, utc_now(), checksum_of(page.content)))
+    snapshot = read_set(name, page.content, Provenance(shown_source(url), utc_now(), checksum_of(page.content)))
     if page is not known:
         run_writing(qc, lambda connection: save_pages(connection, [page]), patience_seconds=patience)
     return snapshot
@@ -67,7 +68,7 @@ def _retrieve_impress(qc: Engine, settings: Settings, url: str) -> Impress:
             api.ask(due)
             following = (address for asked in due for address in _following(asked, api.answer(asked)))
             due = [address for address in dict.fromkeys(following) if not api.has(address)]
-        provenance = Provenance(url, utc_now(), "")
+        provenance = Provenance(shown_source(url), utc_now(), "")
         impress = impress_from_answers(api.answer, provenance)
         api.save()
         return impress.read_as(checksum_of_answers(api.contents))

@@ -20,6 +20,7 @@ from dcc_resources.errors import InternalFaultError, ReferenceDataError
 from dcc_resources.qc_database import bulk
 from dcc_resources.qc_database.database import insert_rows
 from dcc_resources.qc_database.models import Finding, ReferenceSnapshot
+from dcc_resources.reference_data.addresses import shown_source
 from dcc_resources.reference_data.impress import Impress
 from dcc_resources.reference_data.impress_rows import impress_rows, load_impress
 from dcc_resources.reference_data.loading import ReferenceData
@@ -150,7 +151,9 @@ def _load(connection: Connection, stored: StoredSnapshot) -> Snapshot:
 
 
 def _stored(row: Row[Any]) -> StoredSnapshot:
-    return StoredSnapshot(row.id, row.name, row.retrieved, row.checked, row.source, row.checksum, row.row_count)
+    return StoredSnapshot(
+        row.id, row.name, row.retrieved, row.checked, shown_source(row.source), row.checksum, row.row_count
+    )
 
 
 def _same_content(kept: StoredSnapshot, stored: StoredSnapshot) -> bool:

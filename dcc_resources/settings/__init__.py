@@ -1,19 +1,26 @@
 """Every setting of the platform, its default and its meaning.
 
 Each field is read from the environment variable `DCC_` + its name in capitals (`DCC_DOWNLOADERS=8`); an empty one
-counts as not set. Nothing else is read: no file, so that two processes with the same environment have the same
-settings. They are in groups by subject, a module each: places, work, reference data, telling.
+counts as not set, and one with that prefix that is no setting is refused. Nothing else is read: no file, so that two
+processes with the same environment have the same settings. They are in groups by subject, a module each: places, work,
+reference data, telling.
 """
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Self
 
 from pydantic import SecretStr, ValidationError, model_validator
+from pydantic_core import ErrorDetails
 from pydantic_settings import SettingsConfigDict
 
 from dcc_resources.errors import ConfigurationError
 from dcc_resources.redaction import keep_secret, keep_secrets_of_url
+from dcc_resources.settings.group import PREFIX
+from dcc_resources.settings.home import require_own_home
 from dcc_resources.settings.places import PlaceSettings
 from dcc_resources.settings.reference import ReferenceSettings
 from dcc_resources.settings.telling import LANGUAGE_CODE, TellingSettings
@@ -41,17 +48,56 @@ class Settings(TellingSettings, ReferenceSettings, WorkSettings, PlaceSettings):
         return self
 
 
+def variable_of(name: str) -> str:
+    """The environment variable of a setting."""
+    return f"{PREFIX}{name.upper()}"
+
+
 def load_settings(**overrides: object) -> Settings:
     """Read the settings from the environment; `overrides` (field names) win.
 
-    Raises ConfigurationError that names each wrong setting and what it must be.
+    Raises ConfigurationError that names each wrong setting and what it must be, or a variable that is none.
     """
     try:
+        _refuse_unknown(os.environ)
         settings = Settings(**{name: value for name, value in overrides.items() if value is not None})  # type: ignore[arg-type]
     except ValidationError as error:
-        problems = "; ".join(
-            f"DCC_{str(item['loc'][0]).upper()}: {item['msg']}" for item in error.errors() if item["loc"]
-        )
+        problems = "; ".join(_problem(each) for each in error.errors() if each["loc"])
         raise ConfigurationError(f"{problems}. Correct the setting and start again.") from error
     _ = settings.naming
+    require_own_home(settings.home)
     return settings
+
+
+def _problem(error: ErrorDetails) -> str:
+    name = str(error["loc"][0])
+    if error["type"] == "extra_forbidden":
+        return _unknown(variable_of(name))
+    return f"{variable_of(name)}: {error['msg'].removeprefix('Value error, ')}"
+
+
+def _unknown(name: str) -> str:
+    return f"{name}: there is no such setting; the nearest is {_nearest(name)}"
+
+
+def _refuse_unknown(environment: Mapping[str, str]) -> None:
+    """Raise ConfigurationError for variables with the prefix of settings that are none; values are not repeated."""
+    known = {variable_of(name) for name in Settings.model_fields}
+    unknown = sorted(
+        name for name, value in environment.items() if value and _is_ours(name) and name.upper() not in known
+    )
+    if unknown:
+        problems = "; ".join(map(_unknown, unknown))
+        raise ConfigurationError(
+            f"{problems}. Correct the name, or unset it; a variable of your own, such as one with the password of a "
+            f"file source, must not begin with {PREFIX}."
+        )
+
+
+def _is_ours(name: str) -> bool:
+    return name.upper().startswith(PREFIX)
+
+
+def _nearest(name: str) -> str:
+    known = [variable_of(field) for field in Settings.model_fields]
+    return get_close_matches(name.upper(), known, n=1, cutoff=0.0)[0]

@@ -9,6 +9,8 @@ from pydantic import AfterValidator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 MEGABYTE: Final = 1024 * 1024
+PREFIX: Final = "DCC_"
+"""What the environment variables of all settings begin with, and nothing else may."""
 
 
 def _absolute(path: Path) -> Path:
@@ -26,7 +28,7 @@ class SettingsGroup(BaseSettings):
     """Some of the settings, of one subject; `Settings` has those of all groups."""
 
     model_config = SettingsConfigDict(
-        env_prefix="DCC_",
+        env_prefix=PREFIX,
         env_ignore_empty=True,
         frozen=True,
         extra="forbid",

@@ -10,6 +10,7 @@ from pydantic import Field, SecretStr, field_validator
 
 from dcc_resources.errors import ConfigurationError
 from dcc_resources.naming import DEFAULT_DOCUMENT_PATTERN, DEFAULT_ZIP_PATTERN, NamingConvention
+from dcc_resources.redaction import keep_secrets_of_url
 from dcc_resources.settings.group import MEGABYTE, AbsolutePath, SettingsGroup
 
 
@@ -99,6 +100,17 @@ class PlaceSettings(SettingsGroup):
     staging_clean: bool = Field(
         default=False, description="Whether each session ends by removing from staging what has been kept long enough."
     )
+
+    @field_validator("tracker_url", "qc_url", "dagster_url", "target_tracker_url", "target_qc_url")
+    @classmethod
+    def _names_database(cls, url: SecretStr | None) -> SecretStr | None:
+        if url is not None:
+            # The library takes long to import, and most have no URL.
+            from dcc_resources.databases.addresses import parse_database_url
+
+            keep_secrets_of_url(url.get_secret_value())
+            parse_database_url(url.get_secret_value())
+        return url
 
     @field_validator("home")
     @classmethod

@@ -26,6 +26,11 @@ def shown_accesskey(accesskey: SecretStr) -> str:
     return MASK
 
 
+def is_plain_password(accesskey: SecretStr) -> bool:
+    """Whether an access key is a password itself, and neither empty nor a reference to what holds one."""
+    return shown_accesskey(accesskey) == MASK
+
+
 def require_fit(what: str, text: str | None, length: int, *, secret: bool = False) -> None:
     """Raise ConfigurationError for a text that is longer than its column or holds a control character."""
     shown = MASK if secret else repr(text)

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 import sqlite3
+import stat
+import tempfile
+from contextlib import closing
 from pathlib import Path
 
-from dcc_resources.settings import Settings
-from tests.cli.conftest import Dcc
+import pytest
+
+from dcc_assets.instance import make_instance
+from dcc_assets.sqlite_instance import are_whole
+from dcc_resources.settings import Settings, load_settings
+from tests.cli.conftest import PASSWORD, Dcc
 from tests.databases import only_sqlite
 
 
@@ -78,15 +87,109 @@ def test_settings_lists_each_with_its_variable_value_and_origin(bare_dcc: Dcc) -
 def test_a_password_in_any_part_of_the_tracker_url_is_masked(bare_dcc: Dcc) -> None:
     """existing_system_defects row 32."""
     bare_dcc.secrets.append("hunter2")
+    log = bare_dcc.root / "home" / "logs" / "dcc.log"
+    bare_dcc.environment["DCC_LOG_FILE"] = str(log)
     for url, exit_code in (
         ("mysql://dcc:hunter2@127.0.0.1:1/t", 4),
         ("mysql://127.0.0.1:1/t?password=hunter2", 4),
         ("hunter2", 2),
         ("oracle://dcc:hunter2@127.0.0.1/t", 2),
         ("my sql://hunter2@", 2),
+        ("mysql://u:hunter2", 2),
+        ("mysql://root:hunter2:3306/db", 2),
+        ("mysql://root:hunter2@host:port/db", 2),
+        ("mysql://root:hunter2@[::1/db", 2),
+        ("mysql://root:hunter2@host/db?unknown=hunter2", 2),
     ):
         bare_dcc.environment["DCC_TRACKER_URL"] = url
-        bare_dcc("settings")
-        bare_dcc("settings", "--json")
+        wrong = exit_code if exit_code == 2 else 0
+        bare_dcc("settings", exit_code=wrong)
+        bare_dcc("settings", "--json", exit_code=wrong)
+        bare_dcc("doctor", "--no-sources", exit_code=exit_code)
         bare_dcc.error("status", exit_code=exit_code)
         bare_dcc("--debug", "init", exit_code=exit_code)
+    bare_dcc.check(log.read_text())
+    assert "DCC_TRACKER_URL" in log.read_text()
+
+
+@only_sqlite
+def test_a_variable_that_is_no_setting_ends_every_command_that_reads_settings(bare_dcc: Dcc) -> None:
+    bare_dcc.environment["DCC_DOWNLOADERZ"] = PASSWORD
+    for command in (["settings"], ["init"], ["status"], ["crawl"], ["doctor"]):
+        assert "DCC_DOWNLOADERZ: there is no such setting; the nearest is DCC_DOWNLOADERS." in bare_dcc.error(
+            *command, exit_code=2
+        )
+
+
+@only_sqlite
+def test_the_log_may_be_in_the_home_that_is_about_to_be_made(bare_dcc: Dcc) -> None:
+    home = Path(bare_dcc.environment["DCC_HOME"])
+    assert not home.exists()
+    bare_dcc.environment["DCC_LOG_FILE"] = str(home / "logs" / "dcc.log")
+    bare_dcc("init")
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (home, home / "logs")] == [0o700, 0o700]
+    bare_dcc.environment["DCC_LOG_FILE"] = str(bare_dcc.root / "elsewhere" / "dcc.log")
+    assert "cannot be written to" in bare_dcc.error("status", exit_code=2)
+
+
+@only_sqlite
+def test_a_token_in_the_address_of_reference_data_is_masked(bare_dcc: Dcc) -> None:
+    bare_dcc.secrets.append("hunter2token")
+    home = Path(bare_dcc.environment["DCC_HOME"])
+    bare_dcc.environment |= {
+        "DCC_REFERENCE_COLONIES": "http://127.0.0.1:1/colonies.csv?token=hunter2token",
+        "DCC_LOG_FILE": str(home / "dcc.log"),
+        "DCC_LOG_LEVEL": "debug",
+    }
+    bare_dcc("init")
+    assert "http://127.0.0.1:1/colonies.csv?***" in bare_dcc("settings").stdout
+    bare_dcc("settings", "--json")
+    bare_dcc("reference", "refresh", exit_code=4)
+    bare_dcc("reference", "refresh", "--json", exit_code=4)
+    bare_dcc("reference", "list", exit_code=1)
+    bare_dcc("reference", "list", "--json", exit_code=1)
+    bare_dcc("doctor", "--no-sources", exit_code=1)
+    bare_dcc("crawl", exit_code=0)
+    bare_dcc.check((home / "dcc.log").read_text())
+
+
+@only_sqlite
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can run a command as another user")
+@pytest.mark.parametrize("mode", [0o700, 0o755])
+def test_the_home_of_another_user_is_no_place_to_work_in(bare_dcc: Dcc, mode: int) -> None:
+    nobody = pwd.getpwnam("nobody").pw_uid
+    commands = (["settings"], ["status"], ["doctor", "--no-sources"], ["init"])
+    bare_dcc("init")
+    for command in commands:
+        # What they import that user may not be able to read.
+        bare_dcc(*command, exit_code=1 if "doctor" in command else 0)
+    with tempfile.TemporaryDirectory(dir="/tmp") as place:
+        Path(place).chmod(0o755)
+        home = Path(place, "home")
+        home.mkdir()
+        home.chmod(mode)
+        bare_dcc.environment["DCC_HOME"] = str(home)
+        for command in commands:
+            os.seteuid(nobody)
+            try:
+                assert "belongs to the user root" in bare_dcc.error(*command, exit_code=2)
+            finally:
+                os.seteuid(0)
+        os.chown(home, nobody, -1)
+        told = bare_dcc("settings").stderr
+        assert told.count("Warning: DCC_HOME") == 1
+        assert "sudo -u nobody dcc" in told
+        os.chown(home, 0, -1)
+        assert bare_dcc("settings").stderr == ""
+
+
+@only_sqlite
+def test_init_mends_a_dagster_instance_that_was_left_half_made(bare_dcc: Dcc) -> None:
+    home = Path(bare_dcc.environment["DCC_HOME"])
+    bare_dcc("init")
+    make_instance(load_settings(home=home))
+    with closing(sqlite3.connect(home / "dagster" / "history" / "runs.db")) as connection:
+        connection.execute("DROP TABLE alembic_version")
+        connection.commit()
+    bare_dcc("init")
+    assert are_whole(home / "dagster")

@@ -176,10 +176,19 @@ def test_a_wrong_password_can_be_given_again_and_is_not_shown(
     dcc.secrets += [share.accesskey, "hunter2 wrong"]
     first = ("H", "ftp", share.hostname, share.username, "password", "hunter2 wrong", share.base_path)
     again = ("", "", "", "", "password", share.accesskey, "")
-    result = answer(*first, "again", "change", *again, "y")
+    result = answer(*first, "again", "change", *again, "y", options=["--plain"])
     assert result.stderr.count("That failed: new file source (H, ftp://") == 2
     assert "Logged in as" in result.stderr
     assert dcc.json("source", "test", 1)["ok"] is True
+
+
+def test_a_password_can_be_typed_only_where_it_is_said_to_be_kept(dcc: Dcc, answer: Callable[..., Result]) -> None:
+    dcc.environment["FTP_PASSWORD"] = "geheim, nie gezeigt"
+    dcc.secrets.append(dcc.environment["FTP_PASSWORD"])
+    result = answer("H", "ftp", "127.0.0.1:1", "dcc", "password", "env", "FTP_PASSWORD", "", "save", "y")
+    assert "'password' is not one of 'file', 'env', 'none'" in result.stderr
+    assert "kept in the tracker" not in result.stderr
+    assert [entry["accesskey"] for entry in dcc.json("source", "list")] == ["env:FTP_PASSWORD"]
 
 
 def test_a_server_that_is_down_is_registered_on_request(dcc: Dcc, answer: Callable[..., Result]) -> None:
@@ -222,7 +231,7 @@ def test_on_a_real_terminal_a_password_is_not_seen(dcc: Dcc, faulty_ftp_server: 
     """Neither as it is typed nor afterwards."""
     share = faulty_ftp_server()
     share.put("add/H.2013-10-31.1.impc.zip")
-    options = ["--centre", "H", "--protocol", "ftp", "--base-path", share.base_path or "/"]
+    options = ["--centre", "H", "--protocol", "ftp", "--base-path", share.base_path or "/", "--plain"]
     terminal, slave = pty.openpty()
     process = subprocess.Popen(
         [PROGRAM, "source", "add", "--username", share.username, *options],

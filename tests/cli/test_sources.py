@@ -194,21 +194,42 @@ def test_a_source_that_refuses_the_password_is_added_with_a_warning_and_fails_it
     assert tested["error"] == {"kind": "LoginRefusedError", "message": message}
 
 
+@pytest.mark.parametrize("given", ["hunter2 plain", "-", "/no/such/key", "envHUNTER"])
+def test_a_plain_password_is_kept_in_the_tracker_only_on_request(dcc: Dcc, given: str) -> None:
+    dcc.secrets.append("hunter2 plain")
+    options = ("--centre", "H", "--protocol", "ftp", "--hostname", "127.0.0.1:1", "--no-test")
+    typed = {"input": "hunter2 plain\n"}
+    advice = "Name what holds it: --accesskey env:NAME or --accesskey file:PATH"
+    assert advice in dcc.error("source", "add", *options, "--accesskey", given, exit_code=2, **typed)
+    assert dcc.json("source", "list") == []
+    dcc("source", "add", *options, "--accesskey", "env:FTP_PASSWORD")
+    assert advice in dcc.error("source", "change", 1, "--accesskey", given, exit_code=2, **typed)
+    assert [entry["accesskey"] for entry in dcc.json("source", "list")] == ["env:FTP_PASSWORD"]
+    dcc("source", "change", 1, "--accesskey", given, "--plain", **typed)
+    assert [entry["accesskey"] for entry in dcc.json("source", "list")] == ["***"]
+    findings = dcc.json("doctor", "--no-sources", exit_code=1)["findings"]
+    (told,) = [each for each in findings if each["check"] == "passwords"]
+    assert told["verdict"] == "warning"
+    assert "keeps as it is: 1 (H)." in told["message"]
+    dcc("source", "change", 1, "--accesskey", "env:FTP_PASSWORD")
+    dcc.environment["FTP_PASSWORD"] = "another"
+
+
 def test_a_password_is_never_shown_and_may_come_from_standard_input(
     dcc: Dcc, faulty_ftp_server: Callable[..., Share]
 ) -> None:
     """existing_system_defects row 32."""
     share = faulty_ftp_server()
     dcc.secrets.append(share.accesskey)
-    read = dcc("source", "add", *place(share, accesskey="-"), "--json", input=f"{share.accesskey}\n")
+    read = dcc("source", "add", *place(share, accesskey="-"), "--plain", "--json", input=f"{share.accesskey}\n")
     assert "Hint" not in read.stderr
     assert dcc.json("source", "test", 1)["ok"] is True
     dcc("source", "remove", 1)
-    given = dcc("source", "add", *place(share))
+    given = dcc("source", "add", *place(share), "--plain")
     assert "Hint: other users may see a password on a command line" in given.stderr
     assert [entry["accesskey"] for entry in dcc.json("source", "list")] == ["***", "***"]
     assert "***" in dcc("source", "list").stdout
-    dcc("source", "add", *place(share), exit_code=2)
+    dcc("source", "add", *place(share), "--plain", exit_code=2)
     dcc("status", "--json")
 
 

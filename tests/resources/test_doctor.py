@@ -342,7 +342,7 @@ class TestSources:
         for protocol, accesskey in (
             ("ftp", f"file:{secret}"),
             ("ftp", f"file:{tmp_path}/none"),
-            ("ftp", "env:DCC_NOT_SET"),
+            ("ftp", "env:NOT_SET"),
             ("sftp", f"key:{key}"),
             ("sftp", f"key:{key}?passphrase=file:{secret}"),
             ("sftp", f"key:{key}?passphrase=file:{tmp_path}/phrase"),
@@ -353,7 +353,7 @@ class TestSources:
         assert verdicts == ["ok", "failed", "failed", "failed", "failed", "failed"]
         said = [f"{message} {advice}" for _, message, advice in found.values()]
         assert "cannot be read" in said[1]
-        assert "DCC_NOT_SET" in said[2]
+        assert "NOT_SET" in said[2]
         assert "has a passphrase" in said[3]
         assert "Check its passphrase" in said[4]
         assert said[5].endswith("dcc source test 6 --accept-host-key")

@@ -179,7 +179,7 @@ class TestConnecting:
         ("protocol", "changes", "reason"),
         [
             (SourceProtocol.SFTP, {"hostname": "host:port"}, "has no port between 1 and 65535"),
-            (SourceProtocol.FTP, {"accesskey": SecretStr("env:DCC_NOT_SET_ANYWHERE")}, "DCC_NOT_SET_ANYWHERE"),
+            (SourceProtocol.FTP, {"accesskey": SecretStr("env:NOT_SET_ANYWHERE")}, "NOT_SET_ANYWHERE"),
             (SourceProtocol.FILE, {"base_path": "not/absolute"}, "no absolute path"),
             (SourceProtocol.SFTP, {"base_path": "/a\nb"}, "control characters"),
         ],
@@ -237,11 +237,11 @@ class TestSecrets:
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         share: Share = request.getfixturevalue(server)(users={"hunter2-hunter2": Path("/tmp")})
-        monkeypatch.setenv("DCC_TEST_SECRET", "hunter2-hunter2")
+        monkeypatch.setenv("TEST_SECRET", "hunter2-hunter2")
         with caplog.at_level(logging.DEBUG):
             for logger in ("asyncssh", "pyftpdlib"):
                 caplog.set_level(logging.CRITICAL, logger)
-            address = share.address(username="centre", accesskey=SecretStr("env:DCC_TEST_SECRET"))
+            address = share.address(username="centre", accesskey=SecretStr("env:TEST_SECRET"))
             with pytest.raises(LoginRefusedError) as caught:
                 connect(address, source_settings)
         assert "hunter2" not in caplog.text

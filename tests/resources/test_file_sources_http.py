@@ -537,7 +537,7 @@ def test_a_server_that_is_down_or_silent_is_told_apart(tmp_path: Path, server: W
         ({"hostname": "user@host"}, "'@'"),
         ({"hostname": "host/path"}, "no host name"),
         ({"base_path": "a\nb"}, "control characters"),
-        ({"accesskey": SecretStr("env:DCC_TEST_NOT_SET")}, "DCC_TEST_NOT_SET"),
+        ({"accesskey": SecretStr("env:TEST_NOT_SET")}, "TEST_NOT_SET"),
     ],
 )
 def test_an_address_that_makes_no_sense_is_misconfigured(

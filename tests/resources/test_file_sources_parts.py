@@ -152,8 +152,8 @@ class TestAccessKeys:
         assert "pass word" not in repr(credential)
 
     def test_an_environment_variable(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("DCC_TEST_ACCESS", "hunter2")
-        assert resolve_accesskey(SecretStr("env:DCC_TEST_ACCESS")).secrets == ("hunter2",)
+        monkeypatch.setenv("TEST_ACCESS", "hunter2")
+        assert resolve_accesskey(SecretStr("env:TEST_ACCESS")).secrets == ("hunter2",)
 
     def test_a_file(self, tmp_path: Path) -> None:
         (tmp_path / "secret").write_text("  hunter2\n")
@@ -198,14 +198,14 @@ class TestAccessKeys:
     def test_a_key_with_its_own_passphrase(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         path = tmp_path / "key"
         path.write_text("-----BEGIN RSA PRIVATE KEY-----\n")
-        monkeypatch.setenv("DCC_TEST_PASSPHRASE", "its own")
-        credential = resolve_accesskey(SecretStr(f"key:{path}?passphrase=env:DCC_TEST_PASSPHRASE"), SecretStr("other"))
+        monkeypatch.setenv("TEST_PASSPHRASE", "its own")
+        credential = resolve_accesskey(SecretStr(f"key:{path}?passphrase=env:TEST_PASSPHRASE"), SecretStr("other"))
         assert credential.passphrase == SecretStr("its own")
 
     @pytest.mark.parametrize(
         ("text", "reason"),
         [
-            ("env:DCC_TEST_NOT_SET", "DCC_TEST_NOT_SET"),
+            ("env:TEST_NOT_SET", "TEST_NOT_SET"),
             ("env:", "refers to nothing"),
             ("file:{folder}/none", "No such file"),
             ("file:{folder}/binary", "not text"),

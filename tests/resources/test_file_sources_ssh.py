@@ -143,16 +143,16 @@ class TestKeys:
     ) -> None:
         sftp_server.put("add/a.zip")
         key = openssh.new_key(passphrase=PASSPHRASE)
-        monkeypatch.setenv("DCC_TEST_PASSPHRASE", PASSPHRASE)
-        address = sftp_server.address(accesskey=SecretStr(f"key:{key}?passphrase=env:DCC_TEST_PASSPHRASE"))
+        monkeypatch.setenv("TEST_PASSPHRASE", PASSPHRASE)
+        address = sftp_server.address(accesskey=SecretStr(f"key:{key}?passphrase=env:TEST_PASSPHRASE"))
         assert listed(address, source_settings) == ["a.zip"]
 
     def test_the_key_itself_may_come_from_the_environment(
         self, openssh: SftpServer, sftp_server: Share, source_settings: Settings, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         sftp_server.put("add/a.zip")
-        monkeypatch.setenv("DCC_TEST_KEY", openssh.key.read_text())
-        assert listed(sftp_server.address(accesskey=SecretStr("env:DCC_TEST_KEY")), source_settings) == ["a.zip"]
+        monkeypatch.setenv("TEST_KEY", openssh.key.read_text())
+        assert listed(sftp_server.address(accesskey=SecretStr("env:TEST_KEY")), source_settings) == ["a.zip"]
 
     @pytest.mark.parametrize(
         ("given", "reason"), [("", "has a passphrase.*DCC_KEY_PASSPHRASE"), ("wrong", "Check its passphrase")]

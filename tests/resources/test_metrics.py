@@ -260,7 +260,7 @@ def test_a_session_writes_its_file_whatever_its_end(data: DataInstallation, tmp_
     assert session.notices == ()
     assert [found.name for found in tmp_path.glob("*.prom*")] == ["dcc.prom"]
     assert not [found for found in tmp_path.iterdir() if found.name.startswith(".")]
-    assert path.stat().st_mode & 0o777 == 0o644
+    assert path.stat().st_mode & 0o777 == 0o640
 
 
 @only_sqlite

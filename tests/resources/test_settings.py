@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import traceback
 from pathlib import Path
 
@@ -10,9 +11,12 @@ import pytest
 
 from dcc_resources.errors import ConfigurationError
 from dcc_resources.naming import NamingConvention
+from dcc_resources.redaction import redacted
+from dcc_resources.reference_data.addresses import is_from, shown_source
 from dcc_resources.settings import Settings, load_settings
 
 SECRET = "s3cret-pass"
+DATABASES = ("tracker_url", "qc_url", "dagster_url", "target_tracker_url", "target_qc_url")
 
 
 @pytest.fixture(autouse=True)
@@ -38,7 +42,7 @@ def test_every_setting_has_an_environment_variable_and_says_what_it_means(
     values = {
         "zip_pattern": r"(?P<centre>.)(?P<date>.)(?P<inc>.)",
         "document_pattern": r"(?P<centre>.)(?P<date>.)(?P<inc>.)(?P<kind>.)",
-        "tracker_url": "sqlite:////x/y.db",
+        **dict.fromkeys(DATABASES, "sqlite:////x/y.db"),
         "dagster_events": "false",
         "listing_shrink_limit": "0.5",
         "crawl_interval": "5 4 * * *",
@@ -180,9 +184,119 @@ def test_an_argument_that_is_no_setting_is_refused() -> None:
         load_settings(downloader=9)
 
 
-def test_other_variables_of_the_platform_s_prefix_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DCC_SFTP_PASSWORD", SECRET)
-    assert SECRET not in repr(load_settings())
+@pytest.mark.parametrize(
+    ("variable", "nearest"),
+    [
+        ("DCC_DOWNLOADERZ", "DCC_DOWNLOADERS"),
+        ("dcc_downloader", "DCC_DOWNLOADERS"),
+        ("DCC_TRACKER", "DCC_TRACKER_URL"),
+        ("DCC_NOTIFY_EMAIL", "DCC_NOTIFY_"),
+        ("DCC_SFTP_PASSWORD", "DCC_"),
+    ],
+)
+def test_a_variable_that_is_no_setting_is_refused_with_the_nearest(
+    variable: str, nearest: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, SECRET)
+    with pytest.raises(ConfigurationError, match=f"{variable}: .*the nearest is {nearest}") as caught:
+        load_settings()
+    assert SECRET not in "".join(traceback.format_exception(caught.value))
+    monkeypatch.setenv(variable, "")
+    load_settings()
+
+
+def test_variables_of_others_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_DCC_COMPLETE", "DCCP_PORT", "DAGSTER_HOME", "MY_DCC_NAME"):
+        monkeypatch.setenv(name, "/x")
+    load_settings()
+
+
+MALFORMED = [
+    f"mysql://u:{SECRET}",
+    f"mysql://u:{SECRET}/db",
+    f"mysql://root:{SECRET}:3306/db",
+    f"mysql://root:{SECRET}@host",
+    f"mysql://root:{SECRET}@host:port/db",
+    f"mysql://root:{SECRET}@host:99999/db",
+    f"mysql://root:{SECRET}@host:0/db",
+    f"mysql://root:{SECRET}@[::1/db",
+    f"mysql://root:{SECRET}@::1]/db",
+    f"mysql://root:{SECRET}@a..b/db",
+    f"mysql://root:{SECRET}@{'x' * 64}/db",
+    f"mysql://root:{SECRET}@@host/db",
+    f"mysql://root:{SECRET}@host/db?unknown={SECRET}",
+    f"mysql://root:{SECRET}@host/db?cursorclass={SECRET}",
+    f"mysql://root:{SECRET}@host/db?connect_timeout={SECRET}",
+    f"mysql://root:{SECRET}@host/db?use_unicode={SECRET}",
+    f"mysql://root:{SECRET}@host/db?ssl_ca=/not/there",
+    f"postgresql://root:{SECRET}@host/db",
+    f"{SECRET}://root@host/db",
+    f"root:{SECRET}@host/db",
+    f"mysql:/root:{SECRET}@host/db",
+    SECRET,
+    "sqlite://",
+    "sqlite:///:memory:",
+    f"sqlite:////x/y.db?mode={SECRET}",
+    f"sqlite://u:{SECRET}@host/y.db",
+]
+"""Of databases; those of web and mail servers are below."""
+
+MALFORMED_SERVERS = [
+    "{scheme}://u:{secret}",
+    "{scheme}://root:{secret}:3306/",
+    "{scheme}://root:{secret}@host:port/",
+    "{scheme}://root:{secret}@host:99999/",
+    "{scheme}://root:{secret}@[::1/",
+    "{scheme}://root:{secret}@a..b/",
+    "gopher://root:{secret}@host/",
+    "{scheme}:{secret}",
+]
+SERVERS = {"smtp_url": "smtp", "notify_webhook": "https", "reference_impress": "https", "reference_colonies": "http"}
+
+
+@pytest.mark.parametrize(
+    ("name", "url"),
+    [
+        *((name, url) for name in DATABASES for url in MALFORMED),
+        *(
+            (name, url.format(scheme=scheme, secret=SECRET))
+            for name, scheme in SERVERS.items()
+            for url in MALFORMED_SERVERS
+            # Anything else that is no URL is the path of a file.
+            if not (name.startswith("reference") and "://" not in url)
+        ),
+    ],
+)
+def test_an_address_that_cannot_be_one_is_refused_without_its_secret(
+    name: str, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(f"DCC_{name.upper()}", url)
+    with pytest.raises(ConfigurationError, match=f"DCC_{name.upper()}: ") as caught:
+        load_settings()
+    assert SECRET not in "".join(traceback.format_exception(caught.value))
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "mysql://u:p@host/db",
+        "mysql://host/db",
+        "mysql:///db",
+        "mariadb+pymysql://u:p%40%2F@host:3307/db?charset=utf8mb4&connect_timeout=3",
+        "mysql://u:p@[::1]:3306/db",
+        "mysql://u:p@/db?unix_socket=/run/mysqld/mysqld.sock",
+        "sqlite:////x/y.db",
+        "sqlite:///relative.db",
+    ],
+)
+def test_an_address_that_can_be_one_is_taken(url: str) -> None:
+    assert load_settings(tracker_url=url).tracker_database_url == url
+
+
+def test_a_home_that_can_be_none_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigurationError, match="cannot be looked at"):
+        load_settings(home=tmp_path / "file" / "below")
 
 
 def test_a_user_without_a_home_directory_is_told_what_to_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -233,3 +347,23 @@ def test_a_source_of_reference_data_that_cannot_be_used_is_refused(url: str) -> 
     with pytest.raises(ConfigurationError, match="DCC_REFERENCE_COLONIES") as caught:
         load_settings(reference_colonies=url)
     assert SECRET not in "".join(traceback.format_exception(caught.value))
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        (f"https://h.example/x.csv?token={SECRET}", r"https://h\.example/x\.csv\?\*\*\*#[0-9a-f]{8}"),
+        (f"https://h.example/x.csv?{SECRET}", r"https://h\.example/x\.csv\?\*\*\*#[0-9a-f]{8}"),
+        ("https://h.example/x.csv", r"https://h\.example/x\.csv"),
+        ("/data/what?/x.csv", r"/data/what\?/x\.csv"),
+    ],
+)
+def test_what_a_url_of_reference_data_asks_with_is_not_shown(url: str, shown: str) -> None:
+    source = shown_source(load_settings(reference_colonies=url).reference_sources["colonies"] or "")
+    assert re.fullmatch(shown, source)
+    assert shown_source(source) == source
+    assert is_from(source, url)
+    assert is_from(url, url)
+    if "?" in url:
+        assert not is_from(source, f"{url}2")
+        assert SECRET not in redacted(f"Asked {url} and got nothing.")
