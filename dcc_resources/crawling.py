@@ -8,6 +8,7 @@ how many archives are known.
 from __future__ import annotations
 
 import logging
+import math
 import queue
 import threading
 import time
@@ -28,7 +29,7 @@ from dcc_resources.outcomes import Problem, SourceCrawl, ZipKey, source_partitio
 from dcc_resources.sessions import Session
 from dcc_resources.settings import Settings
 from dcc_resources.tracker.database import exception_id, insert_rows, run_reading
-from dcc_resources.tracker.listings import NOBODY_ACTS, Finding, ListingRecorder, RecordedListing
+from dcc_resources.tracker.listings import NOBODY_ACTS, Finding, ListingRecorder, RecordedListing, archives_by_source
 from dcc_resources.tracker.models import Centre, SourceCrawlRow, utc_now
 from dcc_resources.tracker.reference import Phase
 from dcc_resources.tracker.sources import load_addresses
@@ -164,6 +165,29 @@ def look_again(looks: Collection[LookAgain], settings: Settings, session: Sessio
         for listing in _list_in_parallel(addresses, settings, session.heard, listed, wait=settings.quiet_seconds):
             session.check()
             yield listing
+
+
+def relist(tracker: Engine, settings: Settings, session: Session, keys: Collection[ZipKey]) -> None:
+    """Note how the file sources of some archives list these by now; one that cannot be listed tells nothing new."""
+
+    def look(connection: Connection) -> list[LookAgain]:
+        archives = archives_by_source(connection, keys)
+        addresses = load_addresses(connection, ids=list(archives)) if archives else []
+        return [LookAgain(address, -math.inf, archives[address.id]) for address in addresses]
+
+    looks = run_reading(tracker, look, patience_seconds=settings.database_retry)
+    archives = {look.address.id: look.archives for look in looks}
+    for listing in look_again(looks, settings, session):
+        if listing.error is not None:
+            log.warning("%s", listing.error)
+        _note(settings, session, listing, archives[listing.address.id])
+
+
+def _note(settings: Settings, session: Session, listing: SourceListing, keys: Collection[ZipKey]) -> None:
+    def write(connection: Connection) -> None:
+        _recorder(connection, settings, session).relist(listing.address, keys, listing.listings)
+
+    session.write(write)
 
 
 def _logging_about(address: SourceAddress) -> AbstractContextManager[None]:

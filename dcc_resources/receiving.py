@@ -55,12 +55,15 @@ class Hosting:
     bad: KnownBad | None = field(default=None, compare=False)
 
     def may_be_right(self, published: str | None) -> bool:
-        """Whether a copy that is known to be bad may come right without a change: its checksum was wrong.
+        """Whether a copy that is known to be bad is worth a look without a change, at the checksum beside it.
 
-        `published` is the MD5 of the archive's own centre, which counts in place of one beside another centre's copy.
+        It may come right if only its checksum was wrong, and of the archive's own centre the checksum counts for other
+        copies. `published` is the MD5 of that centre, which counts in place of one beside another centre's copy.
         """
-        if self.bad is None or self.bad.fault is not Fault.CHECKSUM:
+        if self.bad is None:
             return False
+        if self.bad.fault is Fault.DAMAGED:
+            return self.own and self.has_md5 and published is None
         bound = None if self.own and self.has_md5 else published
         return bound in {None, self.bad.md5}
 
@@ -76,12 +79,6 @@ class Transfer:
     key: ZipKey
     hosting: Hosting
     published: str | None = None
-
-    @property
-    def known_bad(self) -> str | None:
-        """The MD5 of the copy, if it is known to be another than was published: not fetched while that is so."""
-        bad = self.hosting.bad
-        return bad.md5 if bad is not None and bad.fault is Fault.CHECKSUM else None
 
     @property
     def reads_checksum(self) -> bool:
@@ -177,10 +174,18 @@ def _kept(pace: Pace, sink: DownloadSink, fetch: SegmentedFetch) -> Iterator[Non
 
 
 def _refuse_known_bad(transfer: Transfer, published: str | None) -> None:
-    """Raise ChecksumMismatchError for a copy that is known to be bad, while another checksum is published."""
-    if transfer.known_bad is not None and published not in {None, transfer.known_bad}:
+    """Raise ChecksumMismatchError for a copy that is known to be damaged, or not to be the one that is published."""
+    bad = transfer.hosting.bad
+    if bad is None:
+        return
+    if bad.fault is Fault.DAMAGED:
         raise ChecksumMismatchError(
-            f"{transfer.key} is listed as it was when its MD5 was {transfer.known_bad}, and the centre still publishes "
+            f"{transfer.key} is listed as it was when it was damaged. It is not fetched again. The centre must correct "
+            "the file."
+        )
+    if published not in {None, bad.md5}:
+        raise ChecksumMismatchError(
+            f"{transfer.key} is listed as it was when its MD5 was {bad.md5}, and the centre still publishes "
             f"{published}. It is not fetched again. The centre must correct the file or its .md5."
         )
 

@@ -143,6 +143,8 @@ class Job:
         """Note the MD5 beside a copy: the first that the archive's own centre published counts for other copies."""
         if hosting.own and not self.heard_published:
             self.published, self.heard_published = md5, True
+            if is_settled(self.bad_md5s, md5):
+                self.untried = iter(())
 
     def note_bad(self, md5: str, fault: Fault, *, certain: bool) -> list[FoundBad]:
         """Note that the copy of the latest hosting is bad: any other may be tried. Returns those that are bad for sure.

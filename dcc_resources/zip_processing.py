@@ -18,7 +18,7 @@ from typing import Final
 from sqlalchemy import Connection, Engine, select
 
 from dcc_resources.archives import ArchiveLimits
-from dcc_resources.crawling import LookAgain, look_again, settle
+from dcc_resources.crawling import LookAgain, look_again, relist, settle
 from dcc_resources.documents.schema_set import SchemaSet
 from dcc_resources.errors import InternalFaultError
 from dcc_resources.file_sources.base import ListedFile, SourceAddress
@@ -163,6 +163,7 @@ def _take_up(
 ) -> Work:
     """Find the work; what a dead session left is put right on the way."""
     if keys is not None:
+        relist(tracker, settings, session, keys)
         copies = run_reading(
             tracker, lambda connection: staged_of(connection, keys), patience_seconds=settings.database_retry
         )

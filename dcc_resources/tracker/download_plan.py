@@ -396,7 +396,8 @@ def _plans(connection: Connection, rows: Iterable[Row[Any]], *, by_name: bool = 
     """Gather the rows of `_plan_query`: a PlannedZip for each zip action that can be fetched, in the rows' order."""
     known: dict[int, tuple[Row[Any], list[Hosting]]] = {}
     for row in rows:
-        if row.may_be_taken:
+        # The own copy comes first: one of another size is tried only when that proves bad.
+        if row.may_be_taken or (row.id in known and known[row.id][1][0].own):
             known.setdefault(row.id, (row, []))[1].append(_hosting(row, by_name))
     unbound = [za_id for za_id, (_, hostings) in known.items() if not all(one.own and one.has_md5 for one in hostings)]
     published = published_checksums(connection, unbound) if unbound else {}

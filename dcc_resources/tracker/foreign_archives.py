@@ -1,21 +1,23 @@
 """Archives on the file source of another centre than that of their name: which may be taken, and which are held.
 
-Such an archive is taken when a source of its own centre lists the same one, or when its centre has delegated to that
-of the source. Any other is held: it waits, it is not downloaded, and every session decides anew.
+Such an archive is taken when a source of its own centre lists it too, or when its centre has delegated to that of the
+source. Where the own copy has another size it wins, unless it proved bad. Any other archive is held: it waits, it is
+not downloaded, and every session decides anew.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, exists, func, or_, select
+from sqlalchemy import ColumnElement, Connection, and_, exists, or_, select
 from sqlalchemy.orm import aliased
 
 from dcc_resources.outcomes import ZipKey
 from dcc_resources.tracker.delegations import in_force
 from dcc_resources.tracker.models import (
+    BadCopy,
     Centre,
     Delegation,
     FileSource,
@@ -27,10 +29,8 @@ from dcc_resources.tracker.owner_notices import NewNotice, Outcome, note
 from dcc_resources.tracker.reference import ACTIONS_BY_ID
 from dcc_resources.tracker.states import WAITING
 
-_SAME_TIME_SECONDS: Final = 60
-"""How far the times of two copies may be apart: many servers tell minutes only."""
-
 _OwnHosting = aliased(FileSourceHasZip)
+_OwnBadCopy = aliased(BadCopy)
 _OwnSource = aliased(FileSource)
 _Host = aliased(Centre)
 
@@ -62,23 +62,30 @@ def held_message(key: ZipKey, owner: str, hosts: Sequence[str]) -> str:
 def may_be_taken() -> ColumnElement[bool]:
     """Whether an archive may be taken from a hosting, of a query with `zip_file`, the hosting and its file source.
 
-    One of a centre that is not registered any more has no own source: what is in it is judged by document.
+    Of another size than the own copy it is not the same file, unless that copy is known to be bad. An archive of a
+    centre that is not registered any more has no own source: what is in it is judged by document.
     """
-    differ = func.abs(_OwnHosting.modified - FileSourceHasZip.modified) > _SAME_TIME_SECONDS
-    same_time = or_(_OwnHosting.modified.is_(None), FileSourceHasZip.modified.is_(None), ~differ)
     same_size = or_(
         _OwnHosting.size_bytes.is_(None),
         FileSourceHasZip.size_bytes.is_(None),
         _OwnHosting.size_bytes == FileSourceHasZip.size_bytes,
     )
+    known_bad = and_(
+        _OwnBadCopy.hosting_id == _OwnHosting.id,
+        _OwnBadCopy.size_bytes == _OwnHosting.size_bytes,
+        _OwnBadCopy.modified == _OwnHosting.modified,
+    )
     listed = (
-        exists(select(_OwnHosting.id).join(_OwnSource, _OwnSource.id == _OwnHosting.file_source_id))
+        exists(
+            select(_OwnHosting.id)
+            .join(_OwnSource, _OwnSource.id == _OwnHosting.file_source_id)
+            .outerjoin(_OwnBadCopy, known_bad)
+        )
         .where(
             _OwnHosting.za_id == FileSourceHasZip.za_id,
             _OwnHosting.gone_since.is_(None),
             _OwnSource.centre_id == ZipFile.centre_id,
-            same_size,
-            same_time,
+            or_(same_size, _OwnBadCopy.id.is_not(None)),
         )
         .correlate(FileSourceHasZip, ZipFile)
     )

@@ -23,6 +23,7 @@ from dcc_resources.tracker import progress
 from dcc_resources.tracker.changed_archives import last_hostings, loaded_zips
 from dcc_resources.tracker.database import exception_id, insert_rows
 from dcc_resources.tracker.known_hostings import (
+    NOT_ARRIVED,
     REFUSED,
     Absent,
     KnownHosting,
@@ -193,6 +194,7 @@ class ListingRecorder:
     ) -> None:
         """Report what changed since it was last listed, and note how it is listed at present."""
         rows, sizes = [], []
+        uploading_anew: list[int] = []
         changed = {key: seen[key] for key in seen if _has_changed(*seen[key])}
         anew, loaded = self._taken_anew({key: entry for key, (entry, _) in changed.items()})
         for key, (entry, file) in seen.items():
@@ -209,6 +211,8 @@ class ListingRecorder:
             unsettled = to_download and self._is_unsettled(present, changed=key in changed)
             if unsettled:
                 result.unsettled[key] = present
+                if entry.state in NOT_ARRIVED:
+                    uploading_anew.append(entry.za_id)
             is_noted = entry.uploading == unsettled and not (entry.gone or entry.missed)
             if not is_noted or attributes(present) != attributes(entry):
                 rows.append(_hosting_values(entry.hosting_id, present) | {"uploading": self.now if unsettled else None})
@@ -216,6 +220,9 @@ class ListingRecorder:
             self.connection.execute(_UPDATE_HOSTING, rows)
         if sizes:
             self.connection.execute(_UPDATE_SIZE, sizes)
+        if uploading_anew:
+            reason = "It is being uploaded again to its file source."
+            progress.reopen(self.connection, uploading_anew, requested_by="crawl", reason=reason)
 
     def _taken_anew(self, changed: Mapping[ZipKey, KnownHosting]) -> tuple[set[ZipKey], set[int]]:
         """Let changed archives be downloaded again of which no data were uploaded; which, and the ids of the others.
@@ -275,6 +282,20 @@ class ListingRecorder:
             self.connection.execute(_UPDATE_SIZE, sizes)
         self._write_findings(address, found)
         return found
+
+    def relist(self, address: SourceAddress, keys: Collection[ZipKey], listings: Sequence[ActionListing]) -> None:
+        """Note how these archives are listed by now, those of them that are there."""
+        listed = {
+            ZipKey(listing.action, stored_name(file.name)): credible(file)
+            for listing in listings
+            for file in listing.zips
+        }
+        hostings = self._hostings(address, keys)
+        rows = [
+            _hosting_values(hostings[key][0], listed[key]) | {"uploading": None} for key in hostings if key in listed
+        ]
+        if rows:
+            self.connection.execute(_UPDATE_HOSTING, rows)
 
     def _hostings(self, address: SourceAddress, keys: Collection[ZipKey]) -> dict[ZipKey, tuple[int, int, int]]:
         """The ids of the hosting, zip action and archive of archives that a file source lists."""
@@ -484,6 +505,21 @@ _UPDATE_HOSTING = (
     )
 )
 _UPDATE_SIZE = update(ZipFile.__table__).where(ZipFile.id == bindparam("zip")).values(size_bytes=bindparam("size"))
+
+
+def archives_by_source(connection: Connection, keys: Collection[ZipKey]) -> dict[int, set[ZipKey]]:
+    """Which of some archives each file source hosts, as far as is known."""
+    query = (
+        select(FileSourceHasZip.file_source_id, ZipAction.todo_id, ZipFile.file_name)
+        .join(ZipAction, ZipAction.id == FileSourceHasZip.za_id)
+        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+    )
+    found: dict[int, set[ZipKey]] = {}
+    for names in _chunks(sorted({key.file_name for key in keys})):
+        for source, todo, name in connection.execute(query.where(ZipFile.file_name.in_(names))):
+            if (key := ZipKey(ACTIONS_BY_ID[todo], name)) in keys:
+                found.setdefault(source, set()).add(key)
+    return found
 
 
 def _hosting_values(hosting_id: int, file: ListedFile) -> dict[str, object]:

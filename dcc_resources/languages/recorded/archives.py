@@ -94,6 +94,9 @@ SENTENCES: Final = (
         "{archive} is listed as it was when its MD5 was {received}, and the centre still publishes {published}. It is "
         "not fetched again. The centre must correct the file or its .md5."
     ),
+    mark(
+        "{archive} is listed as it was when it was damaged. It is not fetched again. The centre must correct the file."
+    ),
     mark("{archive} is bad at {count} file sources: {copies}. Make it anew, and upload it under a new name."),
     mark("{archive} has the MD5 {found}, its .md5 says {published}. Correct the file or its .md5 before the upload."),
     mark(

@@ -1,0 +1,259 @@
+"""What the tracker and the QC database should hold after a history: a model that knows no database and no file.
+
+It is written from what docs/centres.md and docs/wranglers.md promise, not from the code:
+
+- An archive speaks for its centre. A copy at another centre's place counts only while its own place lists the archive
+  too, or its centre has delegated.
+- The copy of its own place comes first; a copy of another size elsewhere is another file, until the first is bad.
+- A copy is bad if it is damaged, or is not what was published beside the centre's own. It is not fetched again while it
+  is listed as it was, and every other copy is tried before the centre is blamed, unless two are the same.
+- What failed and then changed is taken anew; what was loaded is not.
+- What grows is being uploaded: it waits, also when an earlier copy had failed.
+- A directory that lost all or many of its archives is believed when the next listing says the same.
+- A retry that cannot have the bytes changes nothing. It is refused while only copies known to be bad are listed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from tests.histories.happenings import ARCHIVES, Copy, Form, Place, Version
+from tests.histories.life import Holdings, content_of
+
+WAITING: Final = "zip_name done"
+DAMAGED: Final = "unzip failed"
+NOT_ARRIVED: Final = "download failed"
+WRONG: Final = "zip_md5 failed"
+INVALID: Final = "xsd failed"
+LOADED: Final = "qc done"
+_FEWEST_LOST, _LIMIT = 3, 0.2
+
+
+def md5_of(copy: Copy) -> str:
+    """The MD5 of a copy."""
+    return hashlib.md5(content_of(copy), usedforsecurity=False).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """How a place lists an archive."""
+
+    size: int
+    time: int
+    has_checksum: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Bad:
+    """A copy that was bad, how it was listed, and whether only its checksum was wrong."""
+
+    listed: tuple[int, int]
+    md5: str
+    only_checksum: bool
+
+
+@dataclass
+class Record:
+    """What is known of an archive."""
+
+    state: str = WAITING
+    listed: dict[Place, Listed] = field(default_factory=dict)
+    gone: set[Place] = field(default_factory=set)
+    missed: set[Place] = field(default_factory=set)
+    uploading: set[Place] = field(default_factory=set)
+    bad: dict[Place, Bad] = field(default_factory=dict)
+    published: tuple[str, Listed] | None = None
+    documents: tuple[str, ...] = ()
+    animals: int = 0
+
+    def is_there(self, place: Place) -> bool:
+        """Whether a place has the archive, complete, as far as is known."""
+        return place in self.listed and place not in self.gone | self.missed | self.uploading
+
+
+@dataclass
+class Expected:
+    """The model. What lies where is told to it as it is told to the real installation."""
+
+    lying: dict[tuple[Place, int], tuple[Copy, int]] = field(default_factory=dict)
+    checksums: dict[tuple[Place, int], Copy] = field(default_factory=dict)
+    growing: dict[tuple[Place, int], tuple[Copy, int]] = field(default_factory=dict)
+    away: set[Place] = field(default_factory=set)
+    delegated: bool = False
+    records: dict[int, Record] = field(default_factory=dict)
+
+    def crawl(self) -> None:
+        """A session for all."""
+        changed: set[int] = set()
+        for place in Place:
+            if place not in self.away:
+                changed |= self._list(place)
+        for archive, record in self.records.items():
+            if self._is_due(archive, record, changed):
+                self._attempt(archive, record, set(Place) - self.away)
+        self._end_session()
+
+    def retry(self, archive: int) -> None:
+        """A session for one archive."""
+        record = self.records.get(archive)
+        if record is not None and self._may_be_retried(archive, record):
+            reachable = set(Place) - self.away
+            self._list_anew(archive, record, reachable)
+            self._attempt(archive, record, reachable)
+        self._end_session()
+
+    def holdings(self) -> Holdings:
+        """What the databases should hold."""
+        return Holdings(
+            {archive: record.state for archive, record in self.records.items()},
+            {archive: record.documents for archive, record in self.records.items() if record.documents},
+            {archive: record.animals for archive, record in self.records.items() if record.animals},
+            frozenset(archive for archive, record in self.records.items() if INVALID in record.documents),
+        )
+
+    def _end_session(self) -> None:
+        self.away.clear()
+        self.lying |= self.growing
+        self.growing.clear()
+
+    def _list(self, place: Place) -> set[int]:
+        """Take in what a place lists; the archives that it lists otherwise than before."""
+        changed: set[int] = set()
+        present = {archive for archive in range(ARCHIVES) if (place, archive) in self.lying | self.growing}
+        known = {
+            archive for archive, record in self.records.items() if place in record.listed and place not in record.gone
+        }
+        self._miss(place, known, known - present)
+        for archive in present:
+            record = self.records.setdefault(archive, Record())
+            record.gone.discard(place)
+            record.missed.discard(place)
+            if (place, archive) in self.growing:
+                record.uploading.add(place)
+                if place in record.listed and record.state != LOADED:
+                    record.state = WAITING
+                continue
+            now = self._as_listed(place, archive)
+            before = record.listed.get(place)
+            if before is None or (before.size, before.time) != (now.size, now.time) or place in record.uploading:
+                changed.add(archive)
+            record.uploading.discard(place)
+            record.listed[place] = now
+        return changed
+
+    def _may_be_retried(self, archive: int, record: Record) -> bool:
+        """Whether a place lists a copy that is not known to be bad."""
+        places = list(self._candidates(record, set(Place)))
+        known = {place: bad for place in places if (bad := self._known_bad(record, place)) is not None}
+        bound = self._bound(archive, record, Place.OWN)
+        md5s = {place: bad.md5 for place, bad in known.items()}
+        return any(
+            known[place].only_checksum and bound in {None, known[place].md5}
+            if place in known
+            else not self._is_settled(md5s, bound)
+            for place in places
+        )
+
+    def _list_anew(self, archive: int, record: Record, reachable: set[Place]) -> None:
+        """Take in how the places that have an archive list it by now."""
+        for place in reachable & set(record.listed):
+            if (place, archive) in self.lying:
+                record.listed[place] = self._as_listed(place, archive)
+                for former in (record.gone, record.missed, record.uploading):
+                    former.discard(place)
+
+    def _as_listed(self, place: Place, archive: int) -> Listed:
+        copy, time = self.lying[place, archive]
+        return Listed(len(content_of(copy)), time, (place, archive) in self.checksums)
+
+    def _miss(self, place: Place, known: set[int], absent: set[int]) -> None:
+        again = {archive for archive in absent if place in self.records[archive].missed}
+        is_doubtful = absent == known or (len(absent) >= _FEWEST_LOST and len(absent) > _LIMIT * len(known))
+        for archive in absent:
+            record = self.records[archive]
+            if is_doubtful and not again:
+                record.missed.add(place)
+            else:
+                record.missed.discard(place)
+                record.gone.add(place)
+
+    def _is_due(self, archive: int, record: Record, changed: set[int]) -> bool:
+        if record.state == LOADED:
+            return False
+        return record.state in {WAITING, NOT_ARRIVED, WRONG, DAMAGED} or archive in changed
+
+    def _candidates(self, record: Record, reachable: set[Place]) -> Iterator[Place]:
+        for place in Place:
+            allowed = place is Place.OWN or self.delegated or self._is_named_by_owner(record, reachable)
+            if record.is_there(place) and place in reachable and allowed:
+                yield place
+
+    def _is_named_by_owner(self, record: Record, reachable: set[Place]) -> bool:
+        """Whether the own place lists the archive too, and a mirror may stand in for it."""
+        if Place.OWN not in record.listed or Place.OWN in record.gone:
+            return False
+        if record.is_there(Place.OWN) and Place.OWN in reachable:
+            return True
+        mirror = record.listed.get(Place.MIRROR)
+        same_size = mirror is not None and record.listed[Place.OWN].size == mirror.size
+        return Place.OWN not in record.uploading and (same_size or self._known_bad(record, Place.OWN) is not None)
+
+    def _attempt(self, archive: int, record: Record, reachable: set[Place]) -> None:
+        """Fetch from one place after the other, until a copy can be opened or the centre is to blame."""
+        listed = list(self._candidates(record, reachable))
+        places = [place for place in listed if (place, archive) in self.lying]
+        if listed and not places and record.state == WAITING:
+            record.state = NOT_ARRIVED
+        known = {place: bad for place in places if (bad := self._known_bad(record, place)) is not None}
+        bad = {place: one.md5 for place, one in known.items()}
+        first_size = record.listed[places[0]].size if places else 0
+        for place in places:
+            copy, _ = self.lying[place, archive]
+            bound = self._bound(archive, record, place)
+            if place in known and not (known[place].only_checksum and bound in {None, known[place].md5}):
+                continue
+            if place not in known and self._is_settled(bad, bound):
+                continue
+            if not bad and record.listed[place].size != first_size:
+                continue
+            if bound is not None and md5_of(copy) != bound:
+                record.state = WRONG
+            elif copy.form is not Form.WHOLE:
+                record.state = DAMAGED
+            else:
+                record.bad.pop(place, None)
+                self._open(record, copy)
+                return
+            bad[place] = md5_of(copy)
+            record.bad[place] = Bad(self._listed(record, place), bad[place], record.state == WRONG)
+
+    def _listed(self, record: Record, place: Place) -> tuple[int, int]:
+        return record.listed[place].size, record.listed[place].time
+
+    def _known_bad(self, record: Record, place: Place) -> Bad | None:
+        bad = record.bad.get(place)
+        return bad if bad is not None and bad.listed == self._listed(record, place) else None
+
+    @staticmethod
+    def _is_settled(bad: dict[Place, str], bound: str | None) -> bool:
+        """Whether the centre is to blame: two places have the same bad copy, or it is what was published."""
+        return len(set(bad.values())) < len(bad) or bound in bad.values()
+
+    def _bound(self, archive: int, record: Record, place: Place) -> str | None:
+        """The checksum that a copy must have: that of its own centre, else that beside it."""
+        own = self.checksums.get((Place.OWN, archive))
+        if own is not None and record.is_there(Place.OWN):
+            return md5_of(own)
+        beside = self.checksums.get((place, archive))
+        return None if beside is None else md5_of(beside)
+
+    @staticmethod
+    def _open(record: Record, copy: Copy) -> None:
+        if copy.version is Version.INVALID:
+            record.state, record.documents = INVALID, (INVALID,)
+        else:
+            record.state, record.documents = LOADED, (LOADED,)
+            record.animals = 3 if copy.version is Version.SECOND else 2
