@@ -181,7 +181,7 @@ class Coordinator:
 
     def _end_without(self, job: Job) -> None:
         """No attempt follows one that had no archive: staging's copy serves, or an earlier attempt decides."""
-        if job.staged is not None:
+        if job.staged is not None and not job.found_bad:
             self._batch.staged.append(job)
             return
         self._tell_of_all(job)

@@ -399,7 +399,11 @@ def _plans(connection: Connection, rows: Iterable[Row[Any]], *, by_name: bool = 
         # The own copy comes first: one of another size is tried only when that proves bad.
         if row.may_be_taken or (row.id in known and known[row.id][1][0].own):
             known.setdefault(row.id, (row, []))[1].append(_hosting(row, by_name))
-    unbound = [za_id for za_id, (_, hostings) in known.items() if not all(one.own and one.has_md5 for one in hostings)]
+    unbound = [
+        za_id
+        for za_id, (_, hostings) in known.items()
+        if not all(one.own and one.has_md5 and one.bad is None for one in hostings)
+    ]
     published = published_checksums(connection, unbound) if unbound else {}
     plans = (_plan(row, hostings, published.get(za_id)) for za_id, (row, hostings) in known.items())
     return [plan for plan in plans if plan.hostings]

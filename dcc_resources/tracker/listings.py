@@ -22,6 +22,7 @@ from dcc_resources.outcomes import ZipKey
 from dcc_resources.tracker import progress
 from dcc_resources.tracker.changed_archives import last_hostings, loaded_zips
 from dcc_resources.tracker.database import exception_id, insert_rows
+from dcc_resources.tracker.delegations import load_delegations
 from dcc_resources.tracker.known_hostings import (
     NOT_ARRIVED,
     REFUSED,
@@ -39,7 +40,7 @@ from dcc_resources.tracker.known_hostings import (
 )
 from dcc_resources.tracker.models import CrawlFinding, FileSourceHasZip, ZipAction, ZipActionLog, ZipFile
 from dcc_resources.tracker.progress import NewZipAction
-from dcc_resources.tracker.reference import ACTIONS_BY_ID, Status
+from dcc_resources.tracker.reference import ACTIONS_BY_ID, Phase, Status
 from dcc_resources.tracker.states import WAITING
 
 CHANGED: Final = "changed"
@@ -194,9 +195,9 @@ class ListingRecorder:
     ) -> None:
         """Report what changed since it was last listed, and note how it is listed at present."""
         rows, sizes = [], []
-        uploading_anew: list[int] = []
+        uploading_anew: dict[ZipKey, int] = {}
         changed = {key: seen[key] for key in seen if _has_changed(*seen[key])}
-        anew, loaded = self._taken_anew({key: entry for key, (entry, _) in changed.items()})
+        anew, loaded = self._taken_anew(address, {key: entry for key, (entry, _) in changed.items()})
         for key, (entry, file) in seen.items():
             present = file if key in changed else completed(file, entry)
             to_download = entry.to_download or key in anew
@@ -208,11 +209,13 @@ class ListingRecorder:
                     address, key, entry, file, taken_anew=key in anew, loaded=entry.za_id in loaded
                 )
                 result.findings.append(Finding(TAKEN_ANEW if key in anew else CHANGED, key, entry.za_id, message))
-            unsettled = to_download and self._is_unsettled(present, changed=key in changed)
+            # What failed may be taken from here too, once the copy that was preferred proved bad.
+            awaited = to_download or entry.state.failed
+            unsettled = awaited and self._is_unsettled(present, changed=key in changed)
             if unsettled:
                 result.unsettled[key] = present
                 if entry.state in NOT_ARRIVED:
-                    uploading_anew.append(entry.za_id)
+                    uploading_anew[key] = entry.za_id
             is_noted = entry.uploading == unsettled and not (entry.gone or entry.missed)
             if not is_noted or attributes(present) != attributes(entry):
                 rows.append(_hosting_values(entry.hosting_id, present) | {"uploading": self.now if unsettled else None})
@@ -222,12 +225,16 @@ class ListingRecorder:
             self.connection.execute(_UPDATE_SIZE, sizes)
         if uploading_anew:
             reason = "It is being uploaded again to its file source."
-            progress.reopen(self.connection, uploading_anew, requested_by="crawl", reason=reason)
+            again = [uploading_anew[key] for key in self._spoken_for(address, uploading_anew)]
+            progress.reopen(self.connection, again, requested_by="crawl", reason=reason)
 
-    def _taken_anew(self, changed: Mapping[ZipKey, KnownHosting]) -> tuple[set[ZipKey], set[int]]:
+    def _taken_anew(
+        self, address: SourceAddress, changed: Mapping[ZipKey, KnownHosting]
+    ) -> tuple[set[ZipKey], set[int]]:
         """Let changed archives be downloaded again of which no data were uploaded; which, and the ids of the others.
 
         What failed, or came from this file source, is taken; what was withdrawn is not: that was a person's decision.
+        Another centre's copy does not undo what the own copy came to, unless that centre has a delegation.
         """
         done = {key: entry for key, entry in changed.items() if not entry.to_download and entry.state != REFUSED}
         if not done:
@@ -235,17 +242,26 @@ class ListingRecorder:
         ids = [entry.za_id for entry in done.values()]
         loaded = loaded_zips(self.connection, ids)
         sources = last_hostings(self.connection, ids)
+        spoken_for = self._spoken_for(address, done)
         anew = {
             key: entry.za_id
             for key, entry in done.items()
             if entry.za_id not in loaded
             and entry.state.status is not Status.CANCELLED
-            and (entry.state.failed or sources.get(entry.za_id) == entry.hosting_id)
+            and ((entry.state.failed and key in spoken_for) or sources.get(entry.za_id) == entry.hosting_id)
         }
         if anew:
             reason = "The archive changed on its file source after its last download."
             progress.reopen(self.connection, list(anew.values()), requested_by="crawl", reason=reason)
         return set(anew), loaded
+
+    def _spoken_for(self, address: SourceAddress, keys: Collection[ZipKey]) -> set[ZipKey]:
+        """Those of the archives for which the centre of a file source speaks: its own, and by delegation."""
+        owners = {key: name.centre for key in keys if (name := self._parse(key.file_name)[0]) is not None}
+        if all(owner == address.centre for owner in owners.values()):
+            return set(owners)
+        rights = load_delegations(self.connection).rights_of(address.centre)
+        return {key for key, owner in owners.items() if rights.permit(owner)}
 
     def settle(
         self, address: SourceAddress, first: Mapping[ZipKey, ListedFile], listings: Sequence[ActionListing] | None
@@ -359,8 +375,9 @@ class ListingRecorder:
     ) -> None:
         parsed = {key.file_name: self._parse(key.file_name) for key in new}
         zips, known = self._zip_files(new, parsed)
-        actions, added, refused = self._zip_actions(new, zips, known, parsed)
+        actions, added, refused, failed = self._zip_actions(new, zips, known, parsed)
         self._accept(refused, result)
+        self._take_own_copies(address, failed, parsed)
         settled = {key for key, reason in added.items() if reason is not None}
         result.unsettled |= {
             key: file for key, file in new.items() if key not in settled and self._is_unsettled(file, changed=True)
@@ -392,6 +409,16 @@ class ListingRecorder:
                 result.findings.append(
                     Finding(SIZE_DIFFERS, key, actions[key], size_message(address, key, listed_before, file))
                 )
+
+    def _take_own_copies(
+        self, address: SourceAddress, failed: Mapping[ZipKey, int], parsed: Mapping[str, ParsedName]
+    ) -> None:
+        """Let archives be downloaded again that failed as others had them, and that their own centre has now."""
+        names = {key: parsed[key.file_name][0] for key in failed}
+        own = {failed[key] for key, name in names.items() if name is not None and name.centre == address.centre}
+        if own and (anew := own - loaded_zips(self.connection, own)):
+            reason = "A file source of its own centre has it now."
+            progress.reopen(self.connection, sorted(anew), requested_by="crawl", reason=reason)
 
     def _zip_files(
         self, new: Mapping[ZipKey, ListedFile], parsed: Mapping[str, ParsedName]
@@ -434,11 +461,12 @@ class ListingRecorder:
         zips: Mapping[str, tuple[int, int | None]],
         known: Mapping[int, str],
         parsed: Mapping[str, ParsedName],
-    ) -> tuple[dict[ZipKey, int], dict[ZipKey, str | None], dict[ZipKey, int]]:
-        """Ids of the zip actions in `new`; those first seen here, each with the reason if it is refused; and ids of
-        those refused before whose names conform.
+    ) -> tuple[dict[ZipKey, int], dict[ZipKey, str | None], dict[ZipKey, int], dict[ZipKey, int]]:
+        """Ids of the zip actions in `new`; those first seen here, each with the reason if it is refused; ids of those
+        refused before whose names conform; and of those that failed after they had arrived.
         """
         ids: dict[ZipKey, int] = {}
+        failed: dict[ZipKey, int] = {}
         refused: dict[ZipKey, int] = {}
         for zip_ids in _chunks(list(known)):
             query = select(
@@ -447,6 +475,8 @@ class ListingRecorder:
             for zip_id, todo, za_id, phase, status in self.connection.execute(query):
                 key = ZipKey(ACTIONS_BY_ID[todo], known[zip_id])
                 ids[key] = za_id
+                if key in new and status == Status.FAILED and phase > Phase.ZIP_MD5:
+                    failed[key] = za_id
                 if (phase, status) == REFUSED and key in new and parsed[key.file_name][0] is not None:
                     refused[key] = za_id
         added = {key: parsed[key.file_name][1] for key in new if key not in ids}
@@ -456,7 +486,7 @@ class ListingRecorder:
         ]
         ids.update(zip(added, progress.add_zip_actions(self.connection, rows), strict=True))
         self._log_refusals({ids[key]: reason for key, reason in added.items() if reason is not None})
-        return ids, added, refused
+        return ids, added, refused, failed
 
     def _log_refusals(self, reasons: Mapping[int, str]) -> None:
         if not reasons:

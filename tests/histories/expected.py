@@ -57,7 +57,10 @@ class Bad:
 
 @dataclass
 class Record:
-    """What is known of an archive."""
+    """What is known of an archive; `read`: how its own copy was listed when the checksum beside that was read.
+
+    `last` is where it was fetched from last.
+    """
 
     state: str = WAITING
     listed: dict[Place, Listed] = field(default_factory=dict)
@@ -65,7 +68,8 @@ class Record:
     missed: set[Place] = field(default_factory=set)
     uploading: set[Place] = field(default_factory=set)
     bad: dict[Place, Bad] = field(default_factory=dict)
-    published: tuple[str, Listed] | None = None
+    read: tuple[int, int] | None = None
+    last: Place | None = None
     documents: tuple[str, ...] = ()
     animals: int = 0
 
@@ -132,17 +136,26 @@ class Expected:
             record.gone.discard(place)
             record.missed.discard(place)
             if (place, archive) in self.growing:
+                is_known = place in record.listed or place in record.uploading
                 record.uploading.add(place)
-                if place in record.listed and record.state != LOADED:
-                    record.state = WAITING
+                if is_known or place is Place.OWN:
+                    self._wait_anew(record, place)
                 continue
             now = self._as_listed(place, archive)
             before = record.listed.get(place)
             if before is None or (before.size, before.time) != (now.size, now.time) or place in record.uploading:
                 changed.add(archive)
+                if before is not None or place in record.uploading or place is Place.OWN:
+                    self._wait_anew(record, place)
             record.uploading.discard(place)
             record.listed[place] = now
         return changed
+
+    def _wait_anew(self, record: Record, place: Place) -> None:
+        """What failed waits again once it changes at a place whose centre speaks for it."""
+        speaks = place is Place.OWN or self.delegated or record.last is place
+        if record.state in {DAMAGED, INVALID, WRONG} and speaks:
+            record.state = WAITING
 
     def _may_be_retried(self, archive: int, record: Record) -> bool:
         """Whether a place lists a copy that is not known to be bad."""
@@ -151,7 +164,7 @@ class Expected:
         bound = self._bound(archive, record, Place.OWN)
         md5s = {place: bad.md5 for place, bad in known.items()}
         return any(
-            known[place].only_checksum and bound in {None, known[place].md5}
+            self._is_worth_a_look(archive, record, place, known[place], bound)
             if place in known
             else not self._is_settled(md5s, bound)
             for place in places
@@ -210,6 +223,8 @@ class Expected:
         known = {place: bad for place in places if (bad := self._known_bad(record, place)) is not None}
         bad = {place: one.md5 for place, one in known.items()}
         first_size = record.listed[places[0]].size if places else 0
+        if Place.OWN in places and (Place.OWN, archive) in self.checksums:
+            record.read = self._listed(record, Place.OWN)
         for place in places:
             copy, _ = self.lying[place, archive]
             bound = self._bound(archive, record, place)
@@ -219,6 +234,7 @@ class Expected:
                 continue
             if not bad and record.listed[place].size != first_size:
                 continue
+            record.last = place
             if bound is not None and md5_of(copy) != bound:
                 record.state = WRONG
             elif copy.form is not Form.WHOLE:
@@ -229,6 +245,13 @@ class Expected:
                 return
             bad[place] = md5_of(copy)
             record.bad[place] = Bad(self._listed(record, place), bad[place], record.state == WRONG)
+
+    def _is_worth_a_look(self, archive: int, record: Record, place: Place, bad: Bad, bound: str | None) -> bool:
+        """Whether a copy known to be bad may come right by the checksum beside it, or that counts for others."""
+        has_own = place is Place.OWN and (Place.OWN, archive) in self.checksums
+        if bad.only_checksum:
+            return has_own or bound in {None, bad.md5}
+        return has_own and record.read != self._listed(record, place)
 
     def _listed(self, record: Record, place: Place) -> tuple[int, int]:
         return record.listed[place].size, record.listed[place].time
