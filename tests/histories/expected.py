@@ -29,6 +29,7 @@ NOT_ARRIVED: Final = "download failed"
 WRONG: Final = "zip_md5 failed"
 INVALID: Final = "xsd failed"
 LOADED: Final = "qc done"
+DUE: Final = frozenset({WAITING, NOT_ARRIVED, WRONG, DAMAGED})
 _FEWEST_LOST, _LIMIT = 3, 0.2
 
 
@@ -91,12 +92,11 @@ class Expected:
 
     def crawl(self) -> None:
         """A session for all."""
-        changed: set[int] = set()
         for place in Place:
             if place not in self.away:
-                changed |= self._list(place)
+                self._list(place)
         for archive, record in self.records.items():
-            if self._is_due(archive, record, changed):
+            if record.state in DUE:
                 self._attempt(archive, record, set(Place) - self.away)
         self._end_session()
 
@@ -123,9 +123,8 @@ class Expected:
         self.lying |= self.growing
         self.growing.clear()
 
-    def _list(self, place: Place) -> set[int]:
-        """Take in what a place lists; the archives that it lists otherwise than before."""
-        changed: set[int] = set()
+    def _list(self, place: Place) -> None:
+        """Take in what a place lists."""
         present = {archive for archive in range(ARCHIVES) if (place, archive) in self.lying | self.growing}
         known = {
             archive for archive, record in self.records.items() if place in record.listed and place not in record.gone
@@ -144,16 +143,14 @@ class Expected:
             now = self._as_listed(place, archive)
             before = record.listed.get(place)
             if before is None or (before.size, before.time) != (now.size, now.time) or place in record.uploading:
-                changed.add(archive)
                 if before is not None or place in record.uploading or place is Place.OWN:
                     self._wait_anew(record, place)
             record.uploading.discard(place)
             record.listed[place] = now
-        return changed
 
     def _wait_anew(self, record: Record, place: Place) -> None:
         """What failed waits again once it changes at a place whose centre speaks for it."""
-        speaks = place is Place.OWN or self.delegated or record.last is place
+        speaks = place is Place.OWN or self.delegated or (record.last is place and record.state != WRONG)
         if record.state in {DAMAGED, INVALID, WRONG} and speaks:
             record.state = WAITING
 
@@ -192,11 +189,6 @@ class Expected:
             else:
                 record.missed.discard(place)
                 record.gone.add(place)
-
-    def _is_due(self, archive: int, record: Record, changed: set[int]) -> bool:
-        if record.state == LOADED:
-            return False
-        return record.state in {WAITING, NOT_ARRIVED, WRONG, DAMAGED} or archive in changed
 
     def _candidates(self, record: Record, reachable: set[Place]) -> Iterator[Place]:
         for place in Place:
