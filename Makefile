@@ -1,7 +1,7 @@
 # Everything here makes its own environment in .venv first, and works offline once that is there.
 BIN := .venv/bin
 
-.PHONY: help install demo ui test chaos fuzz soak bench clean
+.PHONY: help install demo ui test chaos fuzz histories soak bench clean
 
 help: ## What can be made
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 10
@@ -30,6 +30,9 @@ fuzz: install ## Hostile input made by a coverage-guided fuzzer for ten minutes:
 bench: install ## The platform beside sftp, lftp, unzip, xmllint and bulk loads, as a table
 	@.ci/install-servers
 	@$(BIN)/python -m benchmarks $(BENCH_ARGS)
+
+histories: install ## 300 random histories of uploads, mirrors, corruptions and retries against a model, five minutes: HISTORY_ARGS="--seed 7"
+	@$(BIN)/python -m tests.histories $(HISTORY_ARGS)
 
 soak: install ## Weeks of an installation's life in a quarter of an hour: what grows, and whether all holds together
 	@.ci/install-servers

@@ -142,9 +142,9 @@ class Expected:
                 continue
             now = self._as_listed(place, archive)
             before = record.listed.get(place)
-            if before is None or (before.size, before.time) != (now.size, now.time) or place in record.uploading:
-                if before is not None or place in record.uploading or place is Place.OWN:
-                    self._wait_anew(record, place)
+            changed = before is not None and (before.size, before.time) != (now.size, now.time)
+            if changed or place in record.uploading or (before is None and place is Place.OWN):
+                self._wait_anew(record, place)
             record.uploading.discard(place)
             record.listed[place] = now
 
