@@ -74,11 +74,14 @@ def migrate_rows(instance: DagsterInstance) -> None:
 
 
 def _keeps_sqlite(home: Path) -> bool:
-    """Whether the instance keeps everything in SQLite files in its own directory, as `dagster.yaml` says."""
+    """Whether the instance keeps everything in SQLite files in its own directory, as `dagster.yaml` says.
+
+    So it does for all that is known where that cannot be read: what opens the instance then says so.
+    """
     try:
         configuration: Any = yaml.safe_load((home / CONFIGURATION_FILE).read_text("utf-8")) or {}
     except (OSError, ValueError, yaml.YAMLError):
-        return False
+        return True
     if not isinstance(configuration, dict) or _OF_OTHERS & configuration.keys():
         return False
     events = configuration.get("event_log_storage")

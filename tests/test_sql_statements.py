@@ -68,6 +68,10 @@ REVIEWED = {
     "dcc_resources/qc_database/migrations/versions/0004_invalid_animals.py": (NAMES, {"name", "query"}),
     "dcc_resources/qc_database/statistics.py": (NAMES, {"names"}),
     "dcc_resources/tracker/migrations/versions/0001_initial.py": ("constants", {"default"}),
+    "dcc_assets/sqlite_instance.py": (
+        "names of Dagster's tables, as the file tells them or Dagster has them",
+        {"table"},
+    ),
     "dcc_assets/dagster_database.py": (
         "names of Dagster's tables, as the database tells them, and types that are constants",
         {"', '.join(parts)", "_WIDER[kind.lower()]", "column", "index", "null", "table"},

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import DBAPIError
 
-from dcc_resources.databases.addresses import parse_database_url
+from dcc_resources.databases.addresses import check_database_url
 from dcc_resources.databases.columns import MYSQL_FAMILY
 from dcc_resources.databases.description import DESCRIPTION, Database, database_of
 from dcc_resources.disk_space import comes_from_full_disk, no_space_left
@@ -83,9 +83,10 @@ def open_database(url: str, database: Database) -> Engine:
 def parse_url(url: str, database: Database) -> URL:
     """The URL of a database by its text. Raises ConfigurationError, without the password, for one that names none."""
     try:
-        return parse_database_url(url)
+        check_database_url(url)
     except ValueError as error:
         raise ConfigurationError(f"{database.setting}: {error}. Correct the setting and start again.") from None
+    return make_url(url)
 
 
 def open_url(url: URL, database: Database, *, answer_seconds: int | None = _ANSWER_SECONDS) -> Engine:

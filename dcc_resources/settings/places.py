@@ -105,11 +105,10 @@ class PlaceSettings(SettingsGroup):
     @classmethod
     def _names_database(cls, url: SecretStr | None) -> SecretStr | None:
         if url is not None:
-            # The library takes long to import, and most have no URL.
-            from dcc_resources.databases.addresses import parse_database_url
+            from dcc_resources.databases.addresses import check_database_url
 
             keep_secrets_of_url(url.get_secret_value())
-            parse_database_url(url.get_secret_value())
+            check_database_url(url.get_secret_value())
         return url
 
     @field_validator("home")

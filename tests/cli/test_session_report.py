@@ -8,6 +8,7 @@ import click
 
 from dcc_cli.session_report import SessionReport, note_lines, problem_lines
 from dcc_resources.data_outcomes import ContextCounts, ContextsBuilt, DocumentData, FindingEntry, ZipData
+from dcc_resources.data_phases.document_log import held_problem
 from dcc_resources.naming import Action, DocumentKind
 from dcc_resources.outcomes import ZipKey
 from dcc_resources.qc_database.vocabulary import ContextState, Severity
@@ -96,7 +97,9 @@ def test_an_upload_that_failed_says_why() -> None:
 
 
 def test_what_is_held_asks_to_be_confirmed_and_what_is_late_is_noted() -> None:
-    held = document(Phase.UPLOAD, Status.PENDING, held=True, ended={"experiment": 900}, late=True)
+    ended = {"experiment": 900}
+    reason = held_problem(KEY, ended).message
+    held = document(Phase.UPLOAD, Status.PENDING, held=True, ended=ended, late=True, reason=reason)
     report = SessionReport()
     report.add_data(told(held, reached=Phase.UPLOAD))
     (held_line,) = lines_of(report)

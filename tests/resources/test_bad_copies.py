@@ -224,6 +224,42 @@ def test_a_checksum_that_is_corrected_lets_the_copy_be_fetched_again(
     assert fetched.folders == ["centre"] * 2
 
 
+def test_a_checksum_that_is_published_beside_a_damaged_copy_is_read_once_and_binds_the_mirror(
+    installation: Installation,
+    folder: Folder,
+    mirror: Folder,
+    fetched: Fetched,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read: list[str] = []
+    read_md5 = LocalConnection.read_md5
+
+    def noting(self: LocalConnection, *arguments: Any) -> str | None:
+        read.append(self._base.name)
+        return read_md5(self, *arguments)
+
+    monkeypatch.setattr(LocalConnection, "read_md5", noting)
+    once = installation.with_settings(max_retries=0)
+    folder.put(KEY, DAMAGED)
+    mirror.put(KEY, OTHER)
+    fetched.away.add("mirror")
+    once.run_session()
+    assert (fetched.folders, read, once.states()) == (["centre"], [], {KEY: "unzip failed"})
+
+    publish(folder, GOOD)
+    fetched.away.clear()
+    assert once.run_session().zips[KEY].failed
+    assert (fetched.folders, read) == (["centre", "mirror"], ["centre"])
+    assert once.attempts(KEY)[-1] == (mirror.source_id, "zip_md5 failed")
+
+    once.run_session()
+    assert (fetched.folders, read) == (["centre", "mirror"], ["centre"])
+
+    mirror.put(KEY, GOOD, modified=MODIFIED + 60)
+    assert once.run_session().zips[KEY].succeeded
+    assert (fetched.folders, read) == (["centre", "mirror", "mirror"], ["centre"])
+
+
 @only_sqlite
 def test_a_bad_copy_is_remembered_with_what_it_was(installation: Installation, folder: Folder) -> None:
     folder.put(KEY, DAMAGED)

@@ -209,6 +209,10 @@ def test_only_the_latest_download_counts_whichever_source_it_is_from(tracker: En
     assert due(tracker, Phase.UPLOAD) == [new]
     other = seed_hosting(tracker, archive.seeded.za_id, seed_source(tracker, source[1]))
     seed_download(tracker, other)
+    assert due(tracker, Phase.UPLOAD) == [new]
+    seed_download(tracker, other, State(Phase.DOWNLOAD, Status.FAILED))
+    assert due(tracker, Phase.UPLOAD) == [new]
+    seed_download(tracker, other, State(Phase.UNZIP, Status.PENDING))
     assert due(tracker, Phase.UPLOAD) == []
 
 

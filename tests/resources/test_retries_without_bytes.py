@@ -152,6 +152,25 @@ def test_a_changed_archive_is_fetched_and_not_taken_from_staging(
     assert installation.staged()[KEY] == changed
 
 
+def test_an_archive_that_was_replaced_since_the_last_crawl_is_fetched_by_a_retry(
+    installation: Installation, folder: Folder
+) -> None:
+    """Its sources are listed anew first, and staging's copy serves where that cannot be."""
+    folder.put(KEY)
+    installation.run_session()
+    note_uploaded(installation.tracker)
+    replaced = folder.put(KEY, specimens(mice=3), modified=MODIFIED + 60)
+    outcome = installation.process_again(KEY).zips[KEY]
+    assert (outcome.succeeded, outcome.attempts) == (True, 1)
+    assert installation.staged()[KEY] == replaced
+
+    folder.path.rename(folder.path.with_name("elsewhere"))
+    outcome = installation.with_settings(max_retries=0).process_again(KEY).zips[KEY]
+    assert (outcome.succeeded, outcome.kept, outcome.attempts) == (True, False, 0)
+    assert installation.staged()[KEY] == replaced
+    assert installation.attempts(KEY) == [(folder.source_id, "xsd done")] * 3
+
+
 def test_a_source_that_tells_no_time_is_asked_first(
     installation: Installation, folder: Folder, away: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

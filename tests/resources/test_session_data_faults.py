@@ -19,6 +19,7 @@ from dcc_resources.qc_database import applying_together, models, reading_ahead
 from dcc_resources.qc_database.database import init_qc_database, open_qc_database
 from dcc_resources.settings import Settings
 from dcc_resources.tracker.database import init_tracker, open_tracker
+from dcc_resources.tracker.delegations import Delegations
 from dcc_resources.tracker.models import XmlLog
 from dcc_resources.tracker.reference import Phase
 from tests import dying_data_session
@@ -191,7 +192,7 @@ def test_two_that_upload_the_same_documents_at_once_apply_each_once(data: DataIn
         qc = open_qc_database(data.settings)
         try:
             barrier.wait(30)
-            return [Uploader(qc, data.settings).upload(document) for document in due]
+            return [Uploader(qc, data.settings, Delegations()).upload(document) for document in due]
         finally:
             qc.dispose()
 

@@ -97,7 +97,7 @@ POINTS = {
     "when a source has been listed": (crawling, "_record"),
     "when a listing is being written": (crawling, "insert_rows"),
     "when the work is looked up": (zip_processing, "load_interrupted"),
-    "when the work is taken up": (zip_processing, "load_waiting"),
+    "when the work is taken up": (zip_processing, "load_waiting_and_held"),
     "when the centres are looked up": (zip_processing, "load_addresses"),
     "in mid-transfer": (download_sink.DownloadSink, "__call__"),
     "before an archive is extracted": (Checker, "extract"),

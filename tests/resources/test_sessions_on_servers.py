@@ -59,7 +59,7 @@ class TestOneTreeOverEveryProtocol:
         tree = {
             f"add/{NAME}": specimens() | experiments(),
             "add/H.2013-10-31.2.impc.zip": specimens(stem="2013-10-31.2"),
-            "edit/J.2014-01-02.7.impc.zip": experiments("J", "2014-01-02.7"),
+            "edit/H.2014-01-02.7.impc.zip": experiments(stem="2014-01-02.7"),
             f"delete/{NAME}": specimens(mice=1),
         }
         for key, documents in tree.items():
@@ -264,12 +264,13 @@ class TestOutages:
         self, quick: Installation, sftp_server: Share, ftp_server: Share
     ) -> None:
         """existing_system_defects rows 21 and 22: failures were in a log file only."""
-        sftp_server.put(KEY, submissions.archive(specimens()))
+        there = KEY.replace("H.", "J.")
+        sftp_server.put(there, submissions.archive(specimens("J")))
         with Relay(sftp_server, down=True) as no_sftp, Relay(ftp_server, down=True) as no_ftp:
             away = [register(quick, no_sftp.share), register(quick, no_ftp.share)]
             present = register(quick, sftp_server, "J")
             result = quick.run_session()
-        assert result.zips[KEY].succeeded
+        assert result.zips[there].succeeded
         with quick.tracker.connect() as connection:
             rows = {row.file_source_id: row for row in connection.execute(select(SourceCrawlRow.__table__))}
         assert {number: row.outcome for number, row in rows.items()} == {

@@ -28,7 +28,7 @@ from dcc_resources.zip_checks_in_processes import ChecksInProcesses
 from dcc_resources.zip_jobs import TO_VALIDATE, Checked, Checker, Document, Extracted, Failed, Job
 from tests import ending_checks, wordy_checks
 from tests.ending_checks import DEADLY, FAULTY
-from tests.installations import Installation, specimens
+from tests.installations import MODIFIED, Installation, specimens
 from tests.resources.test_crash_recovery import fill
 
 PATIENCE = 30.0
@@ -73,6 +73,10 @@ def test_processes_find_what_threads_find(
     by_threads = told(installation)
     monkeypatch.setattr(zip_processing, "MANY", 1)
     keys = sorted(key for key, state in installation.states().items() if not state.startswith("zip_name"))
+    for key, state in installation.states().items():
+        if state == "unzip failed":
+            # A copy that is known to be bad is fetched again when it is listed otherwise.
+            os.utime(folders[0].path / key, (MODIFIED + 60, MODIFIED + 60))
     outcomes = installation.process_again(*keys).zips
     again = told(installation)
     assert [again[place] for place in (0, 2, 5)] == [by_threads[place] for place in (0, 2, 5)]
