@@ -19,7 +19,7 @@ from dcc_resources.contexts.touched import (
     same_length,
 )
 from dcc_resources.databases.columns import MYSQL_FAMILY
-from dcc_resources.databases.number_lists import as_json, numbers_in, portions
+from dcc_resources.databases.number_lists import as_json, numbers_in, only_compared, portions
 from dcc_resources.naming import DocumentKind
 from dcc_resources.qc_database.models import Document, Experiment, ExperimentSpecimen, Finding, Lifetime, Specimen
 from dcc_resources.qc_database.versions import in_chunks
@@ -103,10 +103,9 @@ def _naming_invalid(experiments: Select[Any]) -> Select[Any]:
 
 def _touched() -> tuple[Select[Any], ...]:
     """The experiments about specimens of which documents opened or ended a version, and those they brought back."""
-    of_specimen = (_LIFETIME.c.entity_kind == EntityKind.SPECIMEN.value) & (_LIFETIME.c.entity_id == _SPECIMEN.c.id)
-    of_experiment = (_LIFETIME.c.entity_kind == EntityKind.EXPERIMENT.value) & (
-        _LIFETIME.c.entity_id == _EXPERIMENT.c.id
-    )
+    kind = only_compared(_LIFETIME.c.entity_kind)
+    of_specimen = (kind == EntityKind.SPECIMEN.value) & (_LIFETIME.c.entity_id == _SPECIMEN.c.id)
+    of_experiment = (kind == EntityKind.EXPERIMENT.value) & (_LIFETIME.c.entity_id == _EXPERIMENT.c.id)
     about = (
         select(_EXPERIMENT.c.id)
         .select_from(_LIFETIME)

@@ -102,10 +102,14 @@ def test_what_a_build_asks_does_not_depend_on_how_many_documents_wait(
 
     def statements_for(documents: int) -> int:
         colonies = [f"C{number}" if built is build_overviews else "C1" for number in range(documents)]
-        animals = [specimen(f"S{number}", colony_id=colony) for number, colony in enumerate(colonies)]
-        submit(qc_database, Action.ADD, *animals)
-        for number in range(documents):
-            submit(qc_database, Action.ADD, experiment(f"E{next(_numbers)}", [f"S{number}"], str(number)))
+        first = next(_numbers)
+        names = [f"S{first}-{number}" for number in range(documents)]
+        submit(qc_database, Action.ADD, *(specimen(name, colony_id="C1") for name in names))
+        for number, name in enumerate(names):
+            submit(qc_database, Action.ADD, experiment(f"E{next(_numbers)}", [name], str(number)))
+        # Edits of animals have their experiments judged by them anew.
+        for name, colony in zip(names, colonies, strict=True):
+            submit(qc_database, Action.EDIT, specimen(name, colony_id=colony, litter_id="other"))
         if built is build_overviews:
             build_contexts(qc_database)
         with sent_statements(qc_database) as sent:
