@@ -290,8 +290,9 @@ _LISTING_FACES: Final[Mapping[str, tuple[Face, ...]]] = {
     "changed": _one(
         mark("Archives have changed under names that were taken before"),
         mark(
-            "They are not taken by themselves. Upload changed data under a new name; or the Data Coordination Centre "
-            "fetches them anew with `dcc retry`."
+            "Data of the former content stand, so they are not taken by themselves. Upload changed data under a new "
+            "name. Or the Data Coordination Centre withdraws the former data with `dcc data undo`, then fetches the new ones "
+            "with `dcc retry`."
         ),
         Actor.DCC,
     ),
