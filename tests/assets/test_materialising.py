@@ -73,11 +73,24 @@ def test_one_asset_alone_processes_the_zip_action_all_the_same(
 def test_faulty_data_fail_checks_and_not_the_run(
     installation: Installation, dagster: Dagster, asset_job: JobDefinition
 ) -> None:
-    installation.add_folder().put(ZIP, b"no archive")
+    installation.add_folder().put(ZIP, {"../outside.xml": b"<x/>"})
     run(installation, dagster)
     assert dagster.materialise(asset_job, ZIP, *ZIP_ASSETS) is DagsterRunStatus.SUCCESS
     assert dagster.checks(UNZIP) == {ZIP: "failed"}
     assert dagster.materialised("xml_documents") == set()
+    assert len(installation.attempts(ZIP)) == 2
+
+
+@one_database
+def test_a_run_for_a_copy_that_is_known_to_be_bad_says_so_and_changes_nothing(
+    installation: Installation, dagster: Dagster, asset_job: JobDefinition
+) -> None:
+    installation.add_folder().put(ZIP, b"no archive")
+    run(installation, dagster)
+    assert dagster.materialise(asset_job, ZIP, *ZIP_ASSETS) is DagsterRunStatus.FAILURE
+    assert "Ask the centre for an archive that is whole" in failure(dagster)
+    assert installation.states() == {ZIP: "unzip failed"}
+    assert len(installation.attempts(ZIP)) == 1
 
 
 @one_database

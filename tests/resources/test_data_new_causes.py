@@ -46,7 +46,7 @@ def unregistered(data: DataInstallation, tmp_path: Path) -> DataInstallation:
     data = data.with_settings(reference_colonies=str(tmp_path / "colonies.csv"))
     refresh_colonies(data, *[line for line in shipped_colonies()[1:] if not line.startswith("H-")])
     data.put(ZIP, specimens(), experiments())
-    data.put(OTHERS, specimens(centre="J"), experiments(centre="J"))
+    data.base.add_folder("J", "others").put(OTHERS, specimens(centre="J") | experiments(centre="J"))
     data.run()
     assert data.documents()[SPECIMENS] == "data failed"
     assert data.log(SPECIMENS).count("S4") == 3

@@ -143,7 +143,7 @@ def test_counters_never_go_back(mixed: DataInstallation) -> None:
     before = of(mixed.settings)
     counters = {key for key in before if key[0].endswith("_total")}
     assert len(counters) > 8
-    mixed.base.process_again("add/H.2013-10-31.3.impc.zip")
+    mixed.base.process_again("add/H.2013-10-31.2.impc.zip")
     mixed.put("add/H.2013-10-30.1.impc.zip", specimens(first=100, stem="2013-10-30.1"))
     mixed.run()
     after = of(mixed.settings)
