@@ -291,8 +291,8 @@ _LISTING_FACES: Final[Mapping[str, tuple[Face, ...]]] = {
         mark("Archives have changed under names that were taken before"),
         mark(
             "Data of the former content stand, so they are not taken by themselves. Upload changed data under a new "
-            "name. Or the Data Coordination Centre withdraws the former data with `dcc data undo`, then fetches the new ones "
-            "with `dcc retry`."
+            "name. Or the Data Coordination Centre withdraws the former data with `dcc data undo`, then fetches the "
+            "new ones with `dcc retry`."
         ),
         Actor.DCC,
     ),
