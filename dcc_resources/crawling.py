@@ -168,7 +168,10 @@ def look_again(looks: Collection[LookAgain], settings: Settings, session: Sessio
 
 
 def relist(tracker: Engine, settings: Settings, session: Session, keys: Collection[ZipKey]) -> None:
-    """Note how the file sources of some archives list these by now; one that cannot be listed tells nothing new."""
+    """Note how the file sources of some archives list these by now; one that cannot be listed tells nothing new.
+
+    Young archives are looked at once more, as in a crawl: those that are still being uploaded cannot be fetched.
+    """
 
     def look(connection: Connection) -> list[LookAgain]:
         archives = archives_by_source(connection, keys)
@@ -177,17 +180,26 @@ def relist(tracker: Engine, settings: Settings, session: Session, keys: Collecti
 
     looks = run_reading(tracker, look, patience_seconds=settings.database_retry)
     archives = {look.address.id: look.archives for look in looks}
+    unsettled: dict[int, Mapping[ZipKey, ListedFile]] = {}
+    again: list[LookAgain] = []
     for listing in look_again(looks, settings, session):
         if listing.error is not None:
             log.warning("%s", listing.error)
-        _note(settings, session, listing, archives[listing.address.id])
+        if young := _note(settings, session, listing, archives[listing.address.id]):
+            unsettled[listing.address.id] = young
+            again.append(LookAgain(listing.address, listing.ended, young))
+    for second in look_again(again, settings, session):
+        settle(settings, session, second, unsettled[second.address.id])
 
 
-def _note(settings: Settings, session: Session, listing: SourceListing, keys: Collection[ZipKey]) -> None:
-    def write(connection: Connection) -> None:
-        _recorder(connection, settings, session).relist(listing.address, keys, listing.listings)
+def _note(
+    settings: Settings, session: Session, listing: SourceListing, keys: Collection[ZipKey]
+) -> Mapping[ZipKey, ListedFile]:
+    def write(connection: Connection) -> Mapping[ZipKey, ListedFile]:
+        recorder = _recorder(connection, settings, session, listing)
+        return recorder.relist(listing.address, keys, listing.listings)
 
-    session.write(write)
+    return session.write(write)
 
 
 def _logging_about(address: SourceAddress) -> AbstractContextManager[None]:

@@ -299,19 +299,25 @@ class ListingRecorder:
         self._write_findings(address, found)
         return found
 
-    def relist(self, address: SourceAddress, keys: Collection[ZipKey], listings: Sequence[ActionListing]) -> None:
-        """Note how these archives are listed by now, those of them that are there."""
+    def relist(
+        self, address: SourceAddress, keys: Collection[ZipKey], listings: Sequence[ActionListing]
+    ) -> dict[ZipKey, ListedFile]:
+        """Note how these archives are listed by now, those of them that are there; which to look at once more."""
         listed = {
             ZipKey(listing.action, stored_name(file.name)): credible(file)
             for listing in listings
             for file in listing.zips
         }
         hostings = self._hostings(address, keys)
+        there = {key: listed[key] for key in hostings if key in listed}
+        unsettled = {key: file for key, file in there.items() if self._is_unsettled(file, changed=True)}
         rows = [
-            _hosting_values(hostings[key][0], listed[key]) | {"uploading": None} for key in hostings if key in listed
+            _hosting_values(hostings[key][0], file) | {"uploading": self.now if key in unsettled else None}
+            for key, file in there.items()
         ]
         if rows:
             self.connection.execute(_UPDATE_HOSTING, rows)
+        return unsettled
 
     def _hostings(self, address: SourceAddress, keys: Collection[ZipKey]) -> dict[ZipKey, tuple[int, int, int]]:
         """The ids of the hosting, zip action and archive of archives that a file source lists."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Callable, Iterator
 
@@ -11,7 +12,7 @@ from sqlalchemy import select, update
 from dcc_cli.demo import submissions
 from dcc_resources.causes.why import Why, why_not_taken
 from dcc_resources.crawling import crawl_file_sources
-from dcc_resources.errors import ListingFailedError
+from dcc_resources.errors import ListingFailedError, NotFoundError
 from dcc_resources.file_sources.base import ActionListing
 from dcc_resources.file_sources.local import LocalConnection
 from dcc_resources.naming import Action
@@ -83,6 +84,23 @@ class TestYoungArchives:
         crawl = result.crawls[source_id]
         assert (crawl.changed, crawl.findings, crawl.notes) == (0, (), ())
         assert uploading(careful) == [False]
+
+    def test_what_was_not_as_published_and_is_uploaded_anew_is_being_uploaded_and_not_failed(
+        self, careful: Installation, served: Share
+    ) -> None:
+        content = archive()
+        served.put(KEY, submissions.archive(specimens(mice=4)), int(time.time()) - 60)
+        served.put(f"{KEY}.md5", f"{hashlib.md5(content).hexdigest()}  {NAME}\n".encode())
+        source_id = register(careful, served)
+        assert careful.run_session().zips[KEY].failed
+        assert careful.states() == {KEY: "zip_md5 failed"}
+        with growing(served.root / KEY, content):
+            result = careful.run_session()
+        assert result.zips == {}
+        assert [f"{KEY} is being uploaded to" in note for note in result.crawls[source_id].notes] == [True]
+        assert (careful.states(), uploading(careful)) == ({KEY: "zip_name done"}, [True])
+        served.put(KEY, content, int(time.time()) - 60)
+        assert careful.run_session().zips[KEY].succeeded
 
     @only_sqlite
     def test_all_views_say_that_it_is_being_uploaded(self, careful: Installation, folder: Folder) -> None:
@@ -199,15 +217,21 @@ class TestChangedWhileFetched:
         assert uploading(quick) == [True]
         assert quick.run_session().zips[KEY].succeeded
 
-    @only_sqlite
-    def test_a_retry_that_meets_a_growing_archive_keeps_what_it_was(self, quick: Installation, folder: Folder) -> None:
-        folder.put(KEY, broken_document(b""))
+    def test_a_retry_that_meets_a_growing_archive_keeps_what_it_was(
+        self, quick: Installation, careful: Installation, served: Share
+    ) -> None:
+        served.put(KEY, broken_document(b""))
+        register(quick, served)
         quick.run_session()
         assert quick.states() == {KEY: "xsd failed"}
         (quick.settings.staging_directory / KEY).unlink()
-        folder.put(KEY, specimens(mice=3), 1_400_000_060)
-        assert quick.process_again(KEY).zips == {}
+        with (
+            growing(served.root / KEY, submissions.archive(specimens(mice=3))),
+            pytest.raises(NotFoundError, match="still being uploaded"),
+        ):
+            careful.process_again(KEY)
         assert quick.states() == {KEY: "xsd failed"}
+        served.put(KEY, archive(), 1_400_000_060)
         assert quick.run_session().zips[KEY].succeeded
 
     @only_sqlite
