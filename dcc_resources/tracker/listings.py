@@ -210,7 +210,7 @@ class ListingRecorder:
                 )
                 result.findings.append(Finding(TAKEN_ANEW if key in anew else CHANGED, key, entry.za_id, message))
             # What failed may be taken from here too, once the copy that was preferred proved bad.
-            awaited = to_download or entry.state.failed
+            awaited = to_download or (entry.state.failed and (key in changed or entry.uploading))
             unsettled = awaited and self._is_unsettled(present, changed=key in changed)
             if unsettled:
                 result.unsettled[key] = present
