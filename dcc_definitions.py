@@ -1,12 +1,13 @@
-"""The Dagster code location: the assets and jobs of dcc_assets, and what starts them from dcc_sensors."""
+"""The Dagster code location: the assets and jobs of dcc_assets, their resources, and what starts them."""
 
 from dagster import Definitions
 
+from dcc.runtime.logging_setup import plan_from_environment, start_logging
+from dcc.runtime.process_memory import keep_freed_memory_together
+from dcc.runtime.process_protection import forbid_core_dumps
+from dcc.settings import load_settings
 from dcc_assets.jobs import asset_definitions
 from dcc_assets.reference_assets import reference_definitions
-from dcc_resources.logging_setup import plan_from_environment, start_logging
-from dcc_resources.process_memory import keep_freed_memory_together
-from dcc_resources.process_protection import forbid_core_dumps
 from dcc_sensors.automation import automation_definitions
 from dcc_sensors.notifications import notification_automation
 from dcc_sensors.overdue_watch import overdue_automation
@@ -16,10 +17,11 @@ from dcc_sensors.reference_watch import reference_automation
 keep_freed_memory_together()
 forbid_core_dumps()
 start_logging(plan_from_environment())
+settings = load_settings()
 defs = Definitions.merge(
-    asset_definitions(),
+    asset_definitions(settings),
     reference_definitions(),
-    automation_definitions(),
+    automation_definitions(settings),
     reference_automation(),
     notification_automation(),
     overdue_automation(),

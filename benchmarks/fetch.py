@@ -15,15 +15,16 @@ from collections import deque
 
 from pydantic import SecretStr
 
-from dcc_resources.allowance import Allowance
-from dcc_resources.downloading import MOST_QUEUED, Arrived, Broke, DownloadMessage, SourceDownloads
-from dcc_resources.file_sources.base import SourceAddress, SourceProtocol
-from dcc_resources.file_sources.connect import connect
-from dcc_resources.naming import Action
-from dcc_resources.outcomes import ZipKey
-from dcc_resources.receiving import Hosting, Transfer
-from dcc_resources.settings import load_settings
-from dcc_resources.staging import Staging
+from dcc.naming import Action
+from dcc.outcomes import ZipKey
+from dcc.session.fetching.allowance import Allowance
+from dcc.session.fetching.downloading import MOST_QUEUED, Arrived, Broke, DownloadMessage, SourceDownloads
+from dcc.session.fetching.receiving import Transfer
+from dcc.settings import load_settings
+from dcc.sources.base import SourceAddress, SourceProtocol
+from dcc.sources.connect import connect
+from dcc.sources.hosting import Hosting
+from dcc.store.staging import Staging
 
 _GATHER_SECONDS = 0.005
 

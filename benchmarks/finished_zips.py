@@ -16,17 +16,17 @@ from typing import Any, Final
 from sqlalchemy import Engine, insert
 
 from benchmarks.measuring import clean_environment
-from dcc_resources.errors import SchemaViolationError
-from dcc_resources.integrity.judging import signature_of
-from dcc_resources.naming import DocumentKind
-from dcc_resources.qc_database.database import open_qc_database
-from dcc_resources.qc_database.models import Document
-from dcc_resources.qc_database.vocabulary import DocumentAction, DocumentState
-from dcc_resources.reference_data.refreshing import ensure_reference
-from dcc_resources.reference_data.store import active_snapshots
-from dcc_resources.settings import load_settings
-from dcc_resources.tracker.database import exception_id, open_tracker
-from dcc_resources.tracker.reference import Phase, Status
+from dcc.errors import SchemaViolationError
+from dcc.naming import DocumentKind
+from dcc.phases import Phase, Status
+from dcc.qc.database import open_qc_database
+from dcc.qc.judging.documents import signature_of
+from dcc.qc.models import Document
+from dcc.qc.reference.refreshing import ensure_reference
+from dcc.qc.reference.store import active_snapshots
+from dcc.settings import load_settings
+from dcc.tracker.database import exception_id, open_tracker
+from dcc.vocabulary import DocumentAction, DocumentState
 
 DCC: Final = str(Path(sys.executable).with_name("dcc"))
 CENTRES: Final = ("Bcm", "Gmc", "H", "Ics", "J", "Ning", "Rbrc", "Tcp", "Ucd", "Wtsi", "Krb", "Biat")

@@ -24,14 +24,14 @@ from benchmarks.openssh import await_port, free_port, openssh_server
 from benchmarks.registry import Bench, Benchmark, Finding
 from benchmarks.session import DCC
 from benchmarks.vsftpd import vsftpd_server
-from dcc_resources.file_sources.base import SourceAddress, SourceProtocol
-from dcc_resources.file_sources.host_keys import HostKey
-from dcc_resources.file_sources.http_facts import MAX_ASKED
-from dcc_resources.settings import load_settings
-from dcc_resources.tracker.centres import NewCentre, add_centre
-from dcc_resources.tracker.database import open_tracker, writing
-from dcc_resources.tracker.pinned_keys import PinnedKey
-from dcc_resources.tracker.registry import add_source
+from dcc.settings import load_settings
+from dcc.sources.base import SourceAddress, SourceProtocol
+from dcc.sources.host_keys import HostKey
+from dcc.sources.http.facts import MAX_ASKED
+from dcc.tracker.database import open_tracker, writing
+from dcc.tracker.register.centres import NewCentre, add_centre
+from dcc.tracker.register.file_sources import add_source
+from dcc.tracker.register.pinned_keys import PinnedKey
 
 LISTED: Final = 200_000
 LISTING: Final = "the platform's listing"

@@ -22,21 +22,21 @@ from sqlalchemy import Connection, Engine, Select, func, insert, select
 from benchmarks.measuring import clean_environment
 from benchmarks.openssh import OpenSsh
 from benchmarks.session import DCC
-from dcc_cli.demo.submissions import archive, experiment_document, specimen_document
-from dcc_resources.contexts.filters import ContextFilter
-from dcc_resources.contexts.states import mark_done
-from dcc_resources.data_phases.settling import settle_qc
-from dcc_resources.databases.transactions import insert_rows, writing
-from dcc_resources.file_sources.base import SourceAddress, SourceProtocol
-from dcc_resources.file_sources.host_keys import HostKey
-from dcc_resources.qc_database.database import open_qc_database
-from dcc_resources.qc_database.models import Document, DocumentContext
-from dcc_resources.settings import Settings, load_settings
-from dcc_resources.tracker.centres import NewCentre, add_centre
-from dcc_resources.tracker.database import open_tracker
-from dcc_resources.tracker.models import FileSourceHasZip, XmlFile, ZipAction, ZipDownload, ZipFile
-from dcc_resources.tracker.pinned_keys import PinnedKey
-from dcc_resources.tracker.registry import add_source
+from dcc.cli.demo.submissions import archive, experiment_document, specimen_document
+from dcc.databases.transactions import insert_rows, writing
+from dcc.qc.contexts.filters import ContextFilter
+from dcc.qc.contexts.states import mark_done
+from dcc.qc.database import open_qc_database
+from dcc.qc.models import Document, DocumentContext
+from dcc.session.data.settling import settle_qc
+from dcc.settings import Settings, load_settings
+from dcc.sources.base import SourceAddress, SourceProtocol
+from dcc.sources.host_keys import HostKey
+from dcc.tracker.database import open_tracker
+from dcc.tracker.models import FileSourceHasZip, XmlFile, ZipAction, ZipDownload, ZipFile
+from dcc.tracker.register.centres import NewCentre, add_centre
+from dcc.tracker.register.file_sources import add_source
+from dcc.tracker.register.pinned_keys import PinnedKey
 
 CENTRES: Final = ("Bcm", "Biat", "Gmc", "H", "Ics", "J", "Krb", "Ning", "Rbrc", "Tcp", "Ucd", "Wtsi")
 """Each has one file source. The last one's data wait to be looked at."""

@@ -9,10 +9,10 @@ import sys
 
 from pydantic import SecretStr
 
-from dcc_resources.file_sources.base import SourceAddress, SourceProtocol
-from dcc_resources.file_sources.connect import connect
-from dcc_resources.naming import Action
-from dcc_resources.settings import load_settings
+from dcc.naming import Action
+from dcc.settings import load_settings
+from dcc.sources.base import SourceAddress, SourceProtocol
+from dcc.sources.connect import connect
 
 
 def list_source(protocol: str, hostname: str, username: str, accesskey: str, known_hosts: str, base_path: str) -> None:

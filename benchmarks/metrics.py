@@ -17,12 +17,12 @@ from pydantic import SecretStr
 from sqlalchemy import Connection, insert
 
 from benchmarks.mariadb import mariadb_server
-from dcc_resources.metrics.collecting import Collection
-from dcc_resources.metrics.exposition import exposition
-from dcc_resources.settings import Settings
-from dcc_resources.tracker import models
-from dcc_resources.tracker.database import init_tracker, open_tracker, writing
-from dcc_resources.tracker.reference import KNOWN_CENTRES
+from dcc.operations.metrics.collecting import Collection
+from dcc.operations.metrics.exposition import exposition
+from dcc.phases import KNOWN_CENTRES
+from dcc.settings import Settings
+from dcc.tracker import models
+from dcc.tracker.database import init_tracker, open_tracker, writing
 
 _AT_ONCE = 5_000
 _SESSIONS = 1_000

@@ -12,20 +12,20 @@ import time
 from collections import Counter
 from typing import Final
 
-from dcc_resources.tracker.reference import Phase
+from dcc.phases import Phase
 
 PHASES: Final = (Phase.UPLOAD, Phase.DATA, Phase.CONTEXT, Phase.OVERVIEW, Phase.QC)
 
 
 def take_up() -> dict[str, tuple[float, float]]:
     """Take all that waits through the phases; what each took. Raises RuntimeError when a document did not pass."""
-    from dcc_cli.context import open_qc, open_tracker, settings_from_environment
-    from dcc_resources.data_outcomes import ZipData
-    from dcc_resources.data_phases.data_session import DataSession
-    from dcc_resources.data_phases.session_data import take_up_phase
-    from dcc_resources.sessions import open_session
-    from dcc_resources.staging import Staging
-    from dcc_resources.tracker.reference import Status
+    from dcc.cli.context import open_qc, open_tracker, settings_from_environment
+    from dcc.data_outcomes import ZipData
+    from dcc.operations.sessions import open_session
+    from dcc.phases import Status
+    from dcc.session.data.data_session import DataSession
+    from dcc.session.data.session_data import take_up_phase
+    from dcc.store.staging import Staging
 
     took: dict[str, tuple[float, float]] = {}
     settings = settings_from_environment()

@@ -16,10 +16,10 @@ from pathlib import Path
 from pydantic import SecretStr
 
 from benchmarks.mariadb import MariaDb
-from dcc_resources.qc_database.database import init_qc_database, open_qc_database
-from dcc_resources.qc_database.row_lines import as_lines
-from dcc_resources.qc_database.rows import DOCUMENT_TABLES
-from dcc_resources.settings import Settings
+from dcc.qc.apply.entity_rows import DOCUMENT_TABLES
+from dcc.qc.database import init_qc_database, open_qc_database
+from dcc.qc.rows.lines import as_lines
+from dcc.settings import Settings
 
 _BATCH_ROWS = 10_000
 

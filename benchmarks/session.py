@@ -21,12 +21,12 @@ from typing import NamedTuple
 from benchmarks.measuring import Comparison, Contender, Timing, clean_environment, timed
 from benchmarks.openssh import OpenSsh, openssh_server
 from benchmarks.registry import Bench, Benchmark, Finding
-from dcc_cli.demo.submissions import archive, experiment_document, specimen_document
+from dcc.cli.demo.submissions import archive, experiment_document, specimen_document
 
 ARCHIVES = 200
 DOCUMENTS = 5
 DOCUMENT_BYTES = 50_000
-SCHEMAS = Path(__file__).parent.parent / "dcc_resources" / "documents" / "schemas"
+SCHEMAS = Path(__file__).parent.parent / "dcc" / "documents" / "schemas"
 DCC = str(Path(sys.executable).with_name("dcc"))
 
 TITLE = "A crawling session"

@@ -29,7 +29,7 @@ from benchmarks.plain_load import (
     rows_in_file,
 )
 from benchmarks.registry import Bench, Benchmark, Finding
-from dcc_cli.demo.submissions import PROCEDURES, experiment_document
+from dcc.cli.demo.submissions import PROCEDURES, experiment_document
 
 LARGE_BYTES = 50_000_000
 FEW = 200

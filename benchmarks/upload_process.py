@@ -15,12 +15,12 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dcc_resources.checksums import md5_of
-from dcc_resources.naming import Action, DocumentKind
-from dcc_resources.qc_database.reading import read_document
+from dcc.documents.reading import read_document
+from dcc.naming import Action, DocumentKind
+from dcc.runtime.checksums import md5_of
 
 if TYPE_CHECKING:
-    from dcc_resources.qc_database.applying import DocumentToApply
+    from dcc.qc.apply.documents import DocumentToApply
 
 KIND = DocumentKind.EXPERIMENT
 
@@ -29,13 +29,13 @@ def apply(url: str, paths: Sequence[Path]) -> int:
     """Apply the documents; how many measurements they have. Raises RuntimeError when one did not take effect."""
     from pydantic import SecretStr
 
-    from dcc_resources.qc_database.applying import apply_document
-    from dcc_resources.qc_database.applying_together import MOST_DOCUMENTS, SMALL_BYTES, apply_together
-    from dcc_resources.qc_database.database import open_qc_database
-    from dcc_resources.qc_database.reading_ahead import ReadingAhead, Waiting
-    from dcc_resources.qc_database.reading_turns import readers_worth
-    from dcc_resources.qc_database.vocabulary import DocumentState
-    from dcc_resources.settings import Settings
+    from dcc.qc.apply.documents import apply_document
+    from dcc.qc.apply.many_documents import MOST_DOCUMENTS, SMALL_BYTES, apply_together
+    from dcc.qc.apply.reading_ahead import ReadingAhead, Waiting
+    from dcc.qc.apply.reading_turns import readers_worth
+    from dcc.qc.database import open_qc_database
+    from dcc.settings import Settings
+    from dcc.vocabulary import DocumentState
 
     engine = open_qc_database(Settings(qc_url=SecretStr(url)))
     documents = [_document(inc, path) for inc, path in enumerate(paths)]
@@ -69,7 +69,7 @@ def apply(url: str, paths: Sequence[Path]) -> int:
 
 
 def _document(inc: int, path: Path) -> DocumentToApply:
-    from dcc_resources.qc_database.applying import DocumentToApply
+    from dcc.qc.apply.documents import DocumentToApply
 
     return DocumentToApply(
         action=Action.ADD,

@@ -77,9 +77,9 @@ def _peak_megabytes() -> float:
 
 
 def _validate(path: Path) -> None:
-    from dcc_resources.documents.schema_set import SchemaSet
-    from dcc_resources.documents.validation import validate_document
-    from dcc_resources.naming import DocumentKind
+    from dcc.documents.schema_set import SchemaSet
+    from dcc.documents.validation import validate_document
+    from dcc.naming import DocumentKind
 
     schemas = SchemaSet.load(None)
     began, began_cpu = time.perf_counter(), time.process_time()

@@ -4,8 +4,8 @@ file_source_listings -> zip_actions -> zip_downloads -> xml_documents -> validat
 
 What follows on these is in `dcc_assets.data_catalogue`.
 
-Partition keys are those of `dcc_resources.outcomes`: `<centre>-<id>` for a file source, `<action>/<file name>` for a
-zip action. Each check is named after the tracker's phase that it shows (reference tracker, "Reference rows").
+Partition keys are those of `dcc.outcomes`: `<centre>-<id>` for a file source, `<action>/<file name>` for a
+zip action. Each check is named after the tracker's phase that it shows.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from dagster import (
     AssetKey,
     AssetSpec,
     DynamicPartitionsDefinition,
+    PreviewWarning,
 )
-from dagster_shared.utils.warnings import PreviewWarning
 
-from dcc_resources.tracker.reference import Phase
+from dcc.phases import Phase
 
 SESSION_TAG: Final = "dcc/session"
 """Tag on every run of a crawling session: the session's id in the tracker."""

@@ -10,14 +10,18 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 from dagster import AssetCheckKey, AssetKey, DagsterInstance
-from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
 from sqlalchemy import ColumnElement, Connection, Engine
 
+from dcc.errors import QcDatabaseOutdatedError
+from dcc.operations.consistency.checking import look_at_rest
+from dcc.operations.consistency.inconsistencies import Inconsistency
+from dcc.qc.database import require_current
+from dcc.settings import Settings
+from dcc.store.staging import Staging
 from dcc_assets.catalogue import CHECK_OF_PHASE, FILE_SOURCES, REACHABLE, ZIP_ACTIONS
 from dcc_assets.context_reports import contexts_reports, overviews_reports
 from dcc_assets.data_catalogue import CENTRES, CHECK_OF_GROUP, UPLOAD_CHECK
 from dcc_assets.data_reports import data_report
-from dcc_assets.event_recorder import Report
 from dcc_assets.recorded_contexts import recorded_contexts, recorded_overviews
 from dcc_assets.recorded_data import recorded_data
 from dcc_assets.recorded_outcomes import recorded_crawls, recorded_zips
@@ -25,12 +29,8 @@ from dcc_assets.shown_zips import read_archive
 from dcc_assets.source_reports import source_report
 from dcc_assets.work import open_qc
 from dcc_assets.zip_reports import whole_zip_report
-from dcc_resources.consistency.checking import look_at_rest
-from dcc_resources.consistency.inconsistencies import Inconsistency
-from dcc_resources.errors import QcDatabaseOutdatedError
-from dcc_resources.qc_database.database import require_current
-from dcc_resources.settings import Settings
-from dcc_resources.staging import Staging
+from dcc_dagster.check_results import failing_partitions
+from dcc_dagster.event_recorder import Report
 
 _CHECKS: Final = (REACHABLE, *CHECK_OF_PHASE.values(), UPLOAD_CHECK, *CHECK_OF_GROUP.values())
 _SHOW: Final = "Have Dagster shown everything anew: dcc instance rebuild"
@@ -111,9 +111,6 @@ class _Shown:
 
     def _failing_of(self, check: AssetCheckKey) -> Collection[str]:
         if check not in self._failing:
-            infos = self._instance.event_log_storage.get_asset_check_partition_info([check])
-            failed = AssetCheckExecutionRecordStatus.FAILED
-            self._failing[check] = {
-                info.partition_key for info in infos if info.latest_execution_status is failed and info.partition_key
-            }
+            failing = failing_partitions(self._instance, [check])
+            self._failing[check] = {partition for _, partition in failing if partition}
         return self._failing[check]

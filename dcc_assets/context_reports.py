@@ -7,12 +7,12 @@ from typing import Final
 
 from dagster import MetadataValue
 
+from dcc.data_outcomes import ContextCounts, ContextsBuilt, OverviewsBuilt
+from dcc.vocabulary import ContextState
 from dcc_assets.data_catalogue import CONTEXTS, OVERVIEWS
-from dcc_assets.event_recorder import Materialised, Report
 from dcc_assets.links import links, picture_of_centre, pictures, report_of_centre
-from dcc_assets.metadata import Metadata, table, utc_timestamp
-from dcc_resources.data_outcomes import ContextCounts, ContextsBuilt, OverviewsBuilt
-from dcc_resources.qc_database.vocabulary import ContextState
+from dcc_dagster.event_recorder import Materialised, Report
+from dcc_dagster.metadata import Metadata, table, utc_timestamp
 
 _PICTURES: Final = (1, 2)
 """The pictures of a centre's data that are shown beside its overviews: of the parameters with most values."""

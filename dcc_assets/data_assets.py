@@ -15,24 +15,20 @@ from dagster import (
     multi_asset,
 )
 
-from dcc_assets.data_catalogue import (
-    CENTRE_CHECK_SPECS,
-    CONTEXT_SPECS,
-    DATA_CHECK_SPECS,
-    DATA_SPECS,
-    QC_DATABASE_POOL,
-    QC_SPEC,
-)
-from dcc_assets.event_recorder import EventRecorder
+from dcc.errors import NotFoundError
+from dcc.outcomes import ZipKey
+from dcc_assets.data_catalogue import CENTRE_CHECK_SPECS, CONTEXT_SPECS, DATA_CHECK_SPECS, DATA_SPECS, QC_SPEC
+from dcc_assets.failure_metadata import zips_explained
 from dcc_assets.freshness import tell_overdue
 from dcc_assets.mirroring import Mirror
-from dcc_assets.recalled_zips import zips_recalled
+from dcc_assets.restored_partitions import zips_recalled
 from dcc_assets.runs import session_to_resume, step_of, tag_session
 from dcc_assets.shown_zips import archive_older
-from dcc_assets.told_causes import zips_explained
-from dcc_assets.work import PLATFORM, Platform, known_keys
-from dcc_resources.errors import NotFoundError
-from dcc_resources.outcomes import ZipKey
+from dcc_assets.work import known_keys
+from dcc_dagster.event_recorder import EventRecorder
+from dcc_dagster.instance import QC_DATABASE_POOL
+from dcc_resources.qc_database import QcDatabaseResource
+from dcc_resources.session import SessionResource
 
 
 @multi_asset(
@@ -40,14 +36,16 @@ from dcc_resources.outcomes import ZipKey
     specs=DATA_SPECS,
     check_specs=DATA_CHECK_SPECS,
     can_subset=True,
-    required_resource_keys={PLATFORM},
     backfill_policy=BackfillPolicy.single_run(),
     pool=QC_DATABASE_POOL,
     description="Take up the documents of the zip actions whose partitions are chosen, and judge them again, alone.",
 )
-def chosen_data(context: AssetExecutionContext) -> Iterator[MaterializeResult[None]]:
+def chosen_data(
+    context: AssetExecutionContext, session: SessionResource, qc_database: QcDatabaseResource
+) -> Iterator[MaterializeResult[None]]:
     """Upload what waits and judge everything of the run's zip actions. Raises as `load_chosen`."""
-    load_chosen(context.op_execution_context, context.partition_keys, context.selected_asset_check_keys, again=True)
+    planned = context.selected_asset_check_keys
+    load_chosen(context.op_execution_context, session, qc_database, context.partition_keys, planned, again=True)
     yield from ()
 
 
@@ -55,14 +53,15 @@ def chosen_data(context: AssetExecutionContext) -> Iterator[MaterializeResult[No
     name="settle_chosen_zip_actions",
     specs=[QC_SPEC],
     can_subset=True,
-    required_resource_keys={PLATFORM},
     backfill_policy=BackfillPolicy.single_run(),
     pool=QC_DATABASE_POOL,
     description="Have the zip actions whose partitions are chosen follow the states of their data contexts.",
 )
-def chosen_qc(context: AssetExecutionContext) -> Iterator[MaterializeResult[None]]:
+def chosen_qc(
+    context: AssetExecutionContext, session: SessionResource, qc_database: QcDatabaseResource
+) -> Iterator[MaterializeResult[None]]:
     """Take the run's zip actions on as far as they may go. Raises as `load_chosen`."""
-    load_chosen(context.op_execution_context, context.partition_keys)
+    load_chosen(context.op_execution_context, session, qc_database, context.partition_keys)
     yield from ()
 
 
@@ -71,47 +70,48 @@ def chosen_qc(context: AssetExecutionContext) -> Iterator[MaterializeResult[None
     specs=CONTEXT_SPECS,
     check_specs=CENTRE_CHECK_SPECS,
     can_subset=True,
-    required_resource_keys={PLATFORM},
     backfill_policy=BackfillPolicy.single_run(),
     pool=QC_DATABASE_POOL,
     description="Bring the data contexts and overviews of the centres whose partitions are chosen up to date.",
 )
-def chosen_contexts(context: AssetExecutionContext) -> Iterator[MaterializeResult[None]]:
+def chosen_contexts(
+    context: AssetExecutionContext, session: SessionResource, qc_database: QcDatabaseResource
+) -> Iterator[MaterializeResult[None]]:
     """Build what is due and show the run's centres. Raises as `load`, and NotFoundError for a centre without data."""
-    build_chosen(context.op_execution_context, context.partition_keys, context.selected_asset_check_keys)
+    planned = context.selected_asset_check_keys
+    build_chosen(context.op_execution_context, session, qc_database, context.partition_keys, planned)
     yield from ()
 
 
-def load(context: OpExecutionContext) -> None:
+def load(context: OpExecutionContext, session: SessionResource, qc_database: QcDatabaseResource) -> None:
     """Take up all documents that wait, in the session, and show what changed beside it.
 
-    Faulty data fail checks, never the run. Raises what Platform.work and the work raise.
+    Faulty data fail checks, never the run. Raises what SessionResource.work and the work raise.
     """
-    platform: Platform = context.resources.platform
-    with platform.work(session_to_resume(context)) as work:
+    with session.work(session_to_resume(context)) as work:
         tag_session(context, work.session)
-        with work.open_qc() as qc:
-            recall = zips_recalled(work.tracker, work.settings, qc)
-            explain = zips_explained(work.tracker, work.settings)
-            with EventRecorder(context.instance, step_of(context), recall=recall, explain=explain) as recorder:
-                mirror = Mirror(context.instance, recorder, work.tracker, qc, work.settings)
-                mirror.catch_up()
-                try:
-                    for outcome in work.take_up_data(qc):
-                        mirror.tell(outcome)
-                finally:
-                    mirror.flush()
-                mirror.catch_up()
-                note_overdue = tell_overdue(
-                    context.instance, recorder, work.tracker, work.settings, mirror.centres_shown
-                )
-            mirror.note_shown()
-            note_overdue()
-            archive_older(context.instance, work.tracker, work.settings)
+        qc = work.ready(qc_database)
+        recall = zips_recalled(work.tracker, work.settings, qc)
+        explain = zips_explained(work.tracker, work.settings)
+        with EventRecorder(context.instance, step_of(context), recall=recall, explain=explain) as recorder:
+            mirror = Mirror(context.instance, recorder, work.tracker, qc, work.settings)
+            mirror.catch_up()
+            try:
+                for outcome in work.take_up_data(qc):
+                    mirror.tell(outcome)
+            finally:
+                mirror.flush()
+            mirror.catch_up()
+            note_overdue = tell_overdue(context.instance, recorder, work.tracker, work.settings, mirror.centres_shown)
+        mirror.note_shown()
+        note_overdue()
+        archive_older(context.instance, work.tracker, work.settings)
 
 
 def load_chosen(
     context: OpExecutionContext,
+    session: SessionResource,
+    qc_database: QcDatabaseResource,
     partitions: Sequence[str],
     planned: Collection[AssetCheckKey] = (),
     *,
@@ -119,23 +119,16 @@ def load_chosen(
 ) -> None:
     """Take up the documents of the zip actions of `partitions`, and judge them `again`; show all of these.
 
-    `planned` are the checks that the run announced. Raises what Platform.work and the work raise, and NotFoundError for
-    a zip action that is not known or has no valid document.
+    `planned` are the checks that the run announced. Raises what SessionResource.work and the work raise, and
+    NotFoundError for a zip action that is not known or has no valid document.
     """
-    platform: Platform = context.resources.platform
-    with platform.work(session_to_resume(context)) as work:
+    with session.work(session_to_resume(context)) as work:
         tag_session(context, work.session)
         keys = known_keys(work.tracker, work.settings, partitions)
-        with (
-            work.open_qc() as qc,
-            EventRecorder(
-                context.instance,
-                step_of(context),
-                planned,
-                zips_recalled(work.tracker, work.settings, qc),
-                zips_explained(work.tracker, work.settings),
-            ) as recorder,
-        ):
+        qc = work.ready(qc_database)
+        recall = zips_recalled(work.tracker, work.settings, qc)
+        explain = zips_explained(work.tracker, work.settings)
+        with EventRecorder(context.instance, step_of(context), planned, recall, explain) as recorder:
             mirror = Mirror(context.instance, recorder, work.tracker, qc, work.settings)
             chosen = frozenset(keys)
             for outcome in work.take_up_data(qc, keys, again=again):
@@ -147,22 +140,23 @@ def load_chosen(
         _require_shown(chosen - shown)
 
 
-def build_chosen(context: OpExecutionContext, centres: Sequence[str], planned: Collection[AssetCheckKey] = ()) -> None:
+def build_chosen(
+    context: OpExecutionContext,
+    session: SessionResource,
+    qc_database: QcDatabaseResource,
+    centres: Sequence[str],
+    planned: Collection[AssetCheckKey] = (),
+) -> None:
     """Bring contexts and overviews up to date, and show those of `centres`.
 
-    `planned` are the checks that the run announced.
-
-    Raises what Platform.work and the work raise, and NotFoundError for a centre that has none.
+    `planned` are the checks that the run announced. Raises what SessionResource.work and the work raise, and
+    NotFoundError for a centre that has none.
     """
-    platform: Platform = context.resources.platform
-    with platform.work(session_to_resume(context)) as work:
+    with session.work(session_to_resume(context)) as work:
         tag_session(context, work.session)
-        with (
-            work.open_qc() as qc,
-            EventRecorder(
-                context.instance, step_of(context), planned, zips_recalled(work.tracker, work.settings, qc)
-            ) as recorder,
-        ):
+        qc = work.ready(qc_database)
+        recall = zips_recalled(work.tracker, work.settings, qc)
+        with EventRecorder(context.instance, step_of(context), planned, recall) as recorder:
             mirror = Mirror(context.instance, recorder, work.tracker, qc, work.settings)
             for outcome in work.take_up_data(qc, ()):
                 mirror.tell(outcome)

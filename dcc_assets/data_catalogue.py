@@ -3,7 +3,7 @@
 validated_documents -> uploaded_data -> data_integrity -> contexts -> overviews -> qc -> submission_reports
 
 The partition of a data context or overview is a centre's code, that of everything else a zip action. The checks of
-`data_integrity` are the groups of rules of `dcc_resources.integrity.groups`.
+`data_integrity` are the groups of rules of `dcc.rules.groups`.
 """
 
 from __future__ import annotations
@@ -19,14 +19,11 @@ from dagster import (
     AssetKey,
     AssetSpec,
     DynamicPartitionsDefinition,
+    PreviewWarning,
 )
-from dagster_shared.utils.warnings import PreviewWarning
 
+from dcc.rules.groups import GROUPS
 from dcc_assets.catalogue import OWNERS, VALIDATED_DOCUMENTS, ZIP_ACTIONS
-from dcc_resources.integrity.groups import GROUPS
-
-QC_DATABASE_POOL: Final = "qc_database"
-"""The concurrency pool of the steps that write to the QC database: one at a time, whatever run they are in."""
 
 CENTRES: Final = DynamicPartitionsDefinition(name="centres")
 

@@ -14,16 +14,16 @@ from typing import Final
 
 from dagster import AssetCheckKey, AssetCheckSeverity, AssetKey
 
+from dcc.data_outcomes import DocumentData, FindingEntry, ZipData
+from dcc.phases import Phase, Status
+from dcc.rules.groups import GROUPS, RuleGroup
+from dcc.vocabulary import Severity
 from dcc_assets.catalogue import ZIP_ACTIONS
 from dcc_assets.data_catalogue import CHECK_OF_GROUP, DATA_INTEGRITY, QC, UPLOAD_CHECK, UPLOADED_DATA
-from dcc_assets.event_recorder import Materialised, Report, Verdict
 from dcc_assets.links import links, report_of_centre, report_of_zip
-from dcc_assets.metadata import Metadata, table, utc_timestamp
 from dcc_assets.zip_reports import DOCUMENTS_SHOWN, ERRORS_SHOWN, links_to_steps
-from dcc_resources.data_outcomes import DocumentData, FindingEntry, ZipData
-from dcc_resources.integrity.groups import GROUPS, RuleGroup
-from dcc_resources.qc_database.vocabulary import Severity
-from dcc_resources.tracker.reference import Phase, Status
+from dcc_dagster.event_recorder import Materialised, Report, Verdict
+from dcc_dagster.metadata import Metadata, table, utc_timestamp
 
 SHOWN_PHASES: Final = (Phase.UPLOAD, Phase.DATA, Phase.QC)
 """The phases that zip actions show; contexts and overviews are shown by centre."""

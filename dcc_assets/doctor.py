@@ -10,20 +10,20 @@ from typing import Final
 from dagster import DagsterInstance, DagsterRunStatus, RunsFilter
 from sqlalchemy import func, select
 
+from dcc.databases.columns import utc_now
+from dcc.databases.engines import database_label
+from dcc.errors import DccError
+from dcc.operations.consistency.checking import check_consistency
+from dcc.operations.consistency.inconsistencies import RULES, Inconsistency
+from dcc.operations.doctor.context import Surroundings
+from dcc.operations.doctor.verdicts import Check, Finding, failed, not_checked, ok, split_advice, warning
+from dcc.qc.database import QC_DATABASE
+from dcc.session.sessions import read_lease
+from dcc.tracker.models import CrawlingSession
+from dcc.tracker.schema import TRACKER
 from dcc_assets.consistency import check_events
-from dcc_assets.instance import open_instance
-from dcc_assets.instance_configuration import CONFIGURATION_FILE
-from dcc_resources.consistency.checking import check_consistency
-from dcc_resources.consistency.inconsistencies import RULES, Inconsistency
-from dcc_resources.databases.columns import utc_now
-from dcc_resources.databases.engines import database_label
-from dcc_resources.doctor.surroundings import Surroundings
-from dcc_resources.doctor.verdicts import Check, Finding, failed, not_checked, ok, split_advice, warning
-from dcc_resources.errors import DccError
-from dcc_resources.qc_database.database import QC_DATABASE
-from dcc_resources.sessions import read_lease
-from dcc_resources.tracker.models import CrawlingSession
-from dcc_resources.tracker.schema import TRACKER
+from dcc_dagster.instance import open_instance
+from dcc_dagster.instance_configuration import CONFIGURATION_FILE
 
 _DAEMON_SECONDS: Final = 300
 """A daemon says twice a minute that it is there."""

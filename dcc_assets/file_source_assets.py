@@ -12,22 +12,29 @@ from dagster import (
 )
 from sqlalchemy import Connection, select
 
+from dcc.errors import NotFoundError
+from dcc.outcomes import source_partition
+from dcc.phases import Phase
+from dcc.tracker.database import run_reading
+from dcc.tracker.hosted.download_plan import count_not_arrived
+from dcc.tracker.models import Centre, FileSource
+from dcc.tracker.questions.queries import waiting_zip_actions
 from dcc_assets.catalogue import FILE_SOURCE_CHECK_SPECS, FILE_SOURCE_SPEC, FILE_SOURCES
-from dcc_assets.event_recorder import EventRecorder
+from dcc_assets.failure_metadata import zips_explained
 from dcc_assets.freshness import tell_overdue
-from dcc_assets.recalled_zips import zips_recalled
+from dcc_assets.restored_partitions import zips_recalled
 from dcc_assets.runs import session_to_resume, step_of, tag_session
 from dcc_assets.source_reports import found_zip_reports, source_report
-from dcc_assets.told_causes import zips_explained
-from dcc_assets.work import PLATFORM, Platform, Work, data_is_due
+from dcc_assets.work import data_is_due
 from dcc_assets.zip_mirroring import note_shown, show_unshown
-from dcc_resources.errors import NotFoundError
-from dcc_resources.outcomes import source_partition
-from dcc_resources.tracker.database import run_reading
-from dcc_resources.tracker.download_plan import count_not_arrived
-from dcc_resources.tracker.models import Centre, FileSource
-from dcc_resources.tracker.queries import waiting_zip_actions
-from dcc_resources.tracker.reference import Phase
+from dcc_dagster.event_recorder import EventRecorder
+from dcc_resources.file_source import FileSourceResource
+from dcc_resources.folder import FolderResource
+from dcc_resources.ftp import FtpResource
+from dcc_resources.http import HttpResource
+from dcc_resources.session import SessionResource
+from dcc_resources.sftp import SftpResource
+from dcc_resources.work import Work
 
 
 @multi_asset(
@@ -35,38 +42,42 @@ from dcc_resources.tracker.reference import Phase
     specs=[FILE_SOURCE_SPEC],
     check_specs=FILE_SOURCE_CHECK_SPECS,
     can_subset=True,
-    required_resource_keys={PLATFORM},
     backfill_policy=BackfillPolicy.single_run(),
     description="List the file sources whose partitions are chosen.",
 )
-def chosen_file_sources(context: AssetExecutionContext) -> Iterator[MaterializeResult[None]]:
+def chosen_file_sources(
+    context: AssetExecutionContext,
+    session: SessionResource,
+    sftp: SftpResource,
+    ftp: FtpResource,
+    http: HttpResource,
+    folder: FolderResource,
+) -> Iterator[MaterializeResult[None]]:
     """Crawl the file sources of the run's partitions. Raises as `crawl`, and NotFoundError for an unknown one."""
-    crawl(context.op_execution_context, context.partition_keys, context.selected_asset_check_keys)
+    sources = (sftp, ftp, http, folder)
+    crawl(context.op_execution_context, session, sources, context.partition_keys, context.selected_asset_check_keys)
     yield from ()
 
 
 def crawl(
     context: OpExecutionContext,
+    session: SessionResource,
+    kinds: Sequence[FileSourceResource],
     partitions: Sequence[str] | None = None,
     planned: Collection[AssetCheckKey] = (),
 ) -> None:
     """Crawl the file sources of `partitions`, or all available ones; register what is new as partitions.
 
-    `planned` are the checks that the run announced. Raises what Platform.work and the crawl raise.
+    `kinds` say how the sources of each kind are spoken to, `planned` are the checks that the run announced. Raises what
+    SessionResource.work and the crawl raise.
     """
-    platform: Platform = context.resources.platform
-    with platform.work(session_to_resume(context)) as work:
+    with session.work(session_to_resume(context), *kinds) as work:
         tag_session(context, work.session)
         sources = run_reading(work.tracker, source_partitions, patience_seconds=work.settings.database_retry)
         context.instance.add_dynamic_partitions(str(FILE_SOURCES.name), list(sources))
         wanted = None if partitions is None else _source_ids(sources, partitions)
-        with EventRecorder(
-            context.instance,
-            step_of(context),
-            planned,
-            zips_recalled(work.tracker, work.settings),
-            zips_explained(work.tracker, work.settings),
-        ) as recorder:
+        recall, explain = zips_recalled(work.tracker, work.settings), zips_explained(work.tracker, work.settings)
+        with EventRecorder(context.instance, step_of(context), planned, recall, explain) as recorder:
             show_unshown(context.instance, recorder, work.tracker, work.settings)
             listed = []
             for outcome in work.crawl(wanted):

@@ -16,16 +16,10 @@ from typing import Final
 from dagster import AssetCheckKey, AssetCheckSeverity, DagsterInstance, OpExecutionContext, job, op
 from sqlalchemy import Connection, Engine
 
-from dcc_assets.catalogue import CRAWLED_LATELY, FILE_SOURCES, VALIDATED_DOCUMENTS
-from dcc_assets.data_catalogue import CENTRES, HEARD_FROM, THROUGH_IN_TIME
-from dcc_assets.event_recorder import EventRecorder, Report, Verdict
-from dcc_assets.instance import storage_place
-from dcc_assets.links import links, page_of_partition, report_of_centre
-from dcc_assets.metadata import Metadata, table, utc_timestamp
-from dcc_assets.runs import QUIET, step_of
-from dcc_resources.databases.columns import utc_now
-from dcc_resources.errors import DagsterStorageError, DccError
-from dcc_resources.overdue import (
+from dcc.databases.columns import utc_now
+from dcc.errors import DagsterStorageError, DccError
+from dcc.phases import Phase, Status
+from dcc.reports.overdue import (
     CrawledSource,
     HeardCentre,
     LateCentre,
@@ -34,9 +28,15 @@ from dcc_resources.overdue import (
     heard_centres,
     late_centres,
 )
-from dcc_resources.settings import Settings
-from dcc_resources.tracker.database import run_reading
-from dcc_resources.tracker.reference import Phase, Status
+from dcc.settings import Settings
+from dcc.tracker.database import run_reading
+from dcc_assets.catalogue import CRAWLED_LATELY, FILE_SOURCES, VALIDATED_DOCUMENTS
+from dcc_assets.data_catalogue import CENTRES, HEARD_FROM, THROUGH_IN_TIME
+from dcc_assets.links import links, page_of_partition, report_of_centre
+from dcc_assets.runs import QUIET, step_of
+from dcc_dagster.event_recorder import EventRecorder, Report, Verdict
+from dcc_dagster.instance import storage_place
+from dcc_dagster.metadata import Metadata, table, utc_timestamp
 
 _MARK: Final = "dcc/overdue told"
 _CHECKS: Final = {

@@ -9,13 +9,22 @@ from typing import Final
 
 from dagster import Definitions, OpExecutionContext, in_process_executor, job, op
 
+from dcc.settings import Settings
 from dcc_assets.data_assets import chosen_contexts, chosen_data, chosen_qc, load
-from dcc_assets.data_catalogue import QC_DATABASE_POOL
 from dcc_assets.file_source_assets import chosen_file_sources, crawl
 from dcc_assets.mirroring import show_changes as show
 from dcc_assets.report_assets import chosen_reports
-from dcc_assets.work import PLATFORM, OwnSession
 from dcc_assets.zip_assets import chosen_zip_actions, process
+from dcc_dagster.instance import QC_DATABASE_POOL
+from dcc_resources.code_location import platform_resources
+from dcc_resources.folder import FolderResource
+from dcc_resources.ftp import FtpResource
+from dcc_resources.http import HttpResource
+from dcc_resources.qc_database import QcDatabaseResource
+from dcc_resources.session import SessionResource
+from dcc_resources.sftp import SftpResource
+from dcc_resources.store import StoreResource
+from dcc_resources.tracker import TrackerResource
 
 CRAWL_JOB: Final = "crawl_file_sources"
 PROCESS_JOB: Final = "process_zip_actions"
@@ -25,39 +34,50 @@ SHOW_JOB: Final = "show_changes"
 
 @op(
     name="crawl",
-    required_resource_keys={PLATFORM},
     description="List every available file source of an active centre, and register what is new.",
 )
-def _crawl(context: OpExecutionContext) -> None:
-    crawl(context)
+def _crawl(
+    context: OpExecutionContext,
+    session: SessionResource,
+    sftp: SftpResource,
+    ftp: FtpResource,
+    http: HttpResource,
+    folder: FolderResource,
+) -> None:
+    crawl(context, session, (sftp, ftp, http, folder))
 
 
 @op(
     name="process",
-    required_resource_keys={PLATFORM},
     description="Download, extract and validate every zip action that waits, all overlapping.",
 )
-def _process(context: OpExecutionContext) -> None:
-    process(context)
+def _process(
+    context: OpExecutionContext,
+    session: SessionResource,
+    store: StoreResource,
+    sftp: SftpResource,
+    ftp: FtpResource,
+    http: HttpResource,
+    folder: FolderResource,
+) -> None:
+    process(context, session, store, (sftp, ftp, http, folder))
 
 
 @op(
     name="load",
-    required_resource_keys={PLATFORM},
     pool=QC_DATABASE_POOL,
     description="Upload, judge and sum up every valid document that waits, each phase for all of them in turn.",
 )
-def _load(context: OpExecutionContext) -> None:
-    load(context)
+def _load(context: OpExecutionContext, session: SessionResource, qc_database: QcDatabaseResource) -> None:
+    load(context, session, qc_database)
 
 
 @op(
     name="show",
-    required_resource_keys={PLATFORM},
     description="Show what has changed in the tracker and the QC database since that was done last.",
 )
-def _show(context: OpExecutionContext) -> None:
-    show(context)
+def _show(context: OpExecutionContext, tracker: TrackerResource, qc_database: QcDatabaseResource) -> None:
+    show(context, tracker, qc_database)
 
 
 @job(
@@ -102,11 +122,11 @@ def show_changes() -> None:
     _show()
 
 
-def asset_definitions() -> Definitions:
-    """The assets, checks and jobs, all run in the run's own process."""
+def asset_definitions(settings: Settings | None = None) -> Definitions:
+    """The assets, checks and jobs, all run in the run's own process, and the resources, with what `settings` say."""
     return Definitions(
         assets=[chosen_file_sources, chosen_zip_actions, chosen_data, chosen_contexts, chosen_qc, chosen_reports],
         jobs=[crawl_file_sources, process_zip_actions, load_data, show_changes],
-        resources={PLATFORM: OwnSession()},
+        resources=platform_resources(settings),
         executor=in_process_executor,
     )

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from dagster import AssetKey, MarkdownMetadataValue, MetadataValue
 
-from dcc_resources.outcomes import ZipKey
+from dcc.outcomes import ZipKey
 
 REPORTS: Final = "/dcc/reports"
 """Where the web server of `dcc ui` has the reports: of a zip action at `/dcc/reports/<action>/<file name>`."""

@@ -15,31 +15,31 @@ from functools import partial
 from typing import Final, TypeVar
 
 from dagster import DagsterInstance, OpExecutionContext
-from sqlalchemy import ColumnElement, Connection, Engine, func, select, type_coerce
+from sqlalchemy import ColumnElement, Connection, Engine, and_, func, or_, select, type_coerce
 
+from dcc.data_outcomes import ContextsBuilt, DataOutcome, OverviewsBuilt, ZipData
+from dcc.databases.columns import UtcDateTime, utc_now
+from dcc.databases.transactions import run_patiently
+from dcc.outcomes import ZipKey
+from dcc.phases import ACTIONS_BY_ID, Phase, Status
+from dcc.qc.contexts.listings import newest_history
+from dcc.qc.models import ContextHistory, DataContext
+from dcc.settings import Settings
+from dcc.tracker.models import ZipAction, ZipFile
+from dcc.tracker.states import State
 from dcc_assets.context_reports import contexts_reports, overviews_reports
 from dcc_assets.data_catalogue import CENTRES
 from dcc_assets.data_reports import data_report
-from dcc_assets.event_recorder import EventRecorder, Report
+from dcc_assets.failure_metadata import zips_explained
 from dcc_assets.freshness import tell_overdue
-from dcc_assets.recalled_zips import zips_recalled
 from dcc_assets.recorded_contexts import recorded_contexts, recorded_overviews
 from dcc_assets.recorded_data import AT_ONCE, documented_zip_actions, recorded_page
+from dcc_assets.restored_partitions import zips_recalled
 from dcc_assets.runs import step_of
 from dcc_assets.shown_zips import read_archive
-from dcc_assets.told_causes import zips_explained
-from dcc_assets.work import PLATFORM, Platform, open_qc
-from dcc_resources.contexts.listings import newest_history
-from dcc_resources.data_outcomes import ContextsBuilt, DataOutcome, OverviewsBuilt, ZipData
-from dcc_resources.databases.columns import UtcDateTime, utc_now
-from dcc_resources.databases.transactions import run_patiently
-from dcc_resources.outcomes import ZipKey
-from dcc_resources.qc_database.database import require_current
-from dcc_resources.qc_database.models import ContextHistory, DataContext
-from dcc_resources.settings import Settings
-from dcc_resources.tracker.models import ZipAction, ZipFile
-from dcc_resources.tracker.reference import ACTIONS_BY_ID, Phase, Status
-from dcc_resources.tracker.states import State
+from dcc_dagster.event_recorder import EventRecorder, Report
+from dcc_resources.qc_database import QcDatabaseResource
+from dcc_resources.tracker import TrackerResource
 
 T = TypeVar("T")
 
@@ -166,12 +166,12 @@ class Mirror:
             write_mark(self._instance, self._mark)
 
     def _note_told(self, outcome: ZipData) -> None:
-        """Note the state that what is told of a phase stands for: one of that phase, or the one told before.
+        """Note the state that what is told of a phase stands for: one of that phase, of validation, or told before.
 
         Another one was given beside the session, and is told at the end.
         """
         state = State(outcome.phase, outcome.status)
-        if outcome.reached is outcome.phase:
+        if outcome.reached is outcome.phase or outcome.phase < Phase.UPLOAD:
             self._told[outcome.key] = state
         elif self._told.get(outcome.key) != state:
             self._told.pop(outcome.key, None)
@@ -209,18 +209,16 @@ class Mirror:
             self._instance.add_dynamic_partitions(str(CENTRES.name), keys)
 
 
-def show_changes(context: OpExecutionContext) -> None:
-    """Show what has changed since the mark. Opens no session. Raises what Platform.tracker and the databases raise."""
-    platform: Platform = getattr(context.resources, PLATFORM)
-    with platform.tracker() as (settings, tracker), open_qc(settings) as qc:
-        require_current(qc, patience_seconds=settings.database_retry)
-        recall, explain = zips_recalled(tracker, settings, qc), zips_explained(tracker, settings)
-        with EventRecorder(context.instance, step_of(context), recall=recall, explain=explain) as recorder:
-            mirror = Mirror(context.instance, recorder, tracker, qc, settings)
-            mirror.catch_up()
-            note_overdue = tell_overdue(context.instance, recorder, tracker, settings, mirror.centres_shown)
-        mirror.note_shown()
-        note_overdue()
+def show_changes(context: OpExecutionContext, tracker: TrackerResource, qc_database: QcDatabaseResource) -> None:
+    """Show what has changed since the mark. Opens no session. Raises what both databases raise."""
+    settings, known, qc = tracker.settings_with(qc_database), tracker.ready(), qc_database.ready()
+    recall, explain = zips_recalled(known, settings, qc), zips_explained(known, settings)
+    with EventRecorder(context.instance, step_of(context), recall=recall, explain=explain) as recorder:
+        mirror = Mirror(context.instance, recorder, known, qc, settings)
+        mirror.catch_up()
+        note_overdue = tell_overdue(context.instance, recorder, known, settings, mirror.centres_shown)
+    mirror.note_shown()
+    note_overdue()
 
 
 def read_mark(instance: DagsterInstance) -> Mark:
@@ -241,14 +239,14 @@ def changes_since(
     until: datetime | None = None,
     shown: ColumnElement[bool] | None = None,
 ) -> Changes:
-    """What has changed since a mark: zip actions that were uploaded, and centres with data contexts.
+    """What has changed since a mark: zip actions of which documents were uploaded, and centres with data contexts.
 
     `until` leaves out zip actions that changed later: by a clock that was ahead. `shown` says which are shown at all.
     """
     query = (
         select(ZipAction.todo_id, ZipFile.file_name, ZipAction.phase_id, ZipAction.status_id)
         .join(ZipFile, ZipFile.id == ZipAction.zip_id)
-        .where(ZipAction.phase_id >= int(Phase.UPLOAD))
+        .where(or_(ZipAction.phase_id >= int(Phase.UPLOAD), _failed_in_part()))
     )
     # As the databases keep times: to the second.
     changed = type_coerce(ZipAction.last_update, UtcDateTime())
@@ -270,6 +268,12 @@ def changes_since(
         .group_by(_CONTEXT.c.centre)
     )
     return Changes(zips, dict(iter(qc.execute(of_contexts))))
+
+
+def _failed_in_part() -> ColumnElement[bool]:
+    """Which zip actions have the state of a document that failed in validation; others of it may have gone on."""
+    validated = ZipAction.phase_id.between(int(Phase.XML_NAME), int(Phase.XSD))
+    return and_(validated, ZipAction.status_id == int(Status.FAILED))
 
 
 def _newest(tracker: Connection, qc: Connection) -> Mark:

@@ -7,26 +7,26 @@ from typing import Final
 from dagster import DagsterInstance, OpExecutionContext, job, op
 from sqlalchemy import Engine, func, select
 
+from dcc.errors import DagsterStorageError, DccError, QcDatabaseOutdatedError
+from dcc.phases import Phase
+from dcc.qc.database import require_current
+from dcc.settings import Settings
+from dcc.store.staging import Staging
+from dcc.tracker.models import ZipAction
 from dcc_assets.catalogue import FILE_SOURCES
-from dcc_assets.event_recorder import EventRecorder
+from dcc_assets.failure_metadata import zips_explained
 from dcc_assets.file_source_assets import source_partitions
 from dcc_assets.freshness import tell_overdue
-from dcc_assets.instance import storage_place
 from dcc_assets.mirroring import Mirror
 from dcc_assets.recorded_outcomes import recorded_crawls, recorded_zips
 from dcc_assets.runs import QUIET, finish_dead_runs, step_of
 from dcc_assets.shown_zips import archive_older, read_archive
 from dcc_assets.source_reports import source_report
-from dcc_assets.told_causes import zips_explained
 from dcc_assets.work import open_qc
 from dcc_assets.zip_mirroring import newest_zip_mark, write_zip_mark
 from dcc_assets.zip_reports import whole_zip_report
-from dcc_resources.errors import DagsterStorageError, DccError, QcDatabaseOutdatedError
-from dcc_resources.qc_database.database import require_current
-from dcc_resources.settings import Settings
-from dcc_resources.staging import Staging
-from dcc_resources.tracker.models import ZipAction
-from dcc_resources.tracker.reference import Phase
+from dcc_dagster.event_recorder import EventRecorder
+from dcc_dagster.instance import storage_place
 
 _REBUILD: Final = "rebuild"
 _SHOWN_EVERY = 1000

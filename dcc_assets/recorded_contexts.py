@@ -8,10 +8,10 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, FromClause, func, select
 
-from dcc_resources.data_outcomes import ContextCounts, ContextsBuilt, OverviewsBuilt
-from dcc_resources.databases.columns import utc_now
-from dcc_resources.qc_database.models import DataContext, OverviewAnimalProcedure, OverviewGenotype
-from dcc_resources.qc_database.vocabulary import ContextState
+from dcc.data_outcomes import ContextCounts, ContextsBuilt, OverviewsBuilt
+from dcc.databases.columns import utc_now
+from dcc.qc.models import DataContext, OverviewAnimalProcedure, OverviewGenotype
+from dcc.vocabulary import ContextState
 
 _CONTEXT: Final = DataContext.__table__
 _GENOTYPE: Final = OverviewGenotype.__table__

@@ -15,17 +15,17 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, case, func, select
 
+from dcc.data_outcomes import DocumentData, FindingEntry, ZipData
+from dcc.naming import DocumentKind
+from dcc.outcomes import ZipKey
+from dcc.phases import Phase, Status
+from dcc.qc.models import Document, Finding, ReferenceSnapshot
+from dcc.tracker.lineage import IDS, latest_downloads
+from dcc.tracker.models import AnException, XmlFile, XmlLog, ZipAction, ZipFile
+from dcc.tracker.questions.zip_action_rows import key_of, select_zip_actions
+from dcc.vocabulary import DocumentAction, DocumentState, Severity
 from dcc_assets.data_reports import SHOWN_PHASES
 from dcc_assets.zip_reports import ERRORS_SHOWN
-from dcc_resources.data_outcomes import DocumentData, FindingEntry, ZipData
-from dcc_resources.naming import DocumentKind
-from dcc_resources.outcomes import ZipKey
-from dcc_resources.qc_database.models import Document, Finding, ReferenceSnapshot
-from dcc_resources.qc_database.vocabulary import DocumentAction, DocumentState, Severity
-from dcc_resources.tracker.lineage import IDS, latest_downloads
-from dcc_resources.tracker.models import AnException, XmlFile, XmlLog, ZipAction, ZipFile
-from dcc_resources.tracker.reference import Phase, Status
-from dcc_resources.tracker.zip_action_rows import key_of, select_zip_actions
 
 AT_ONCE: Final = 500
 """How many zip actions are read together."""

@@ -13,13 +13,13 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, func, select
 
-from dcc_assets.zip_reports import ERRORS_SHOWN
-from dcc_resources.errors import ArchiveRemovedError
-from dcc_resources.file_sources.base import SourceAddress
-from dcc_resources.outcomes import DocumentOutcome, Problem, SourceCrawl, ZipKey, ZipOutcome, source_partition
-from dcc_resources.tracker.crawls import latest_crawls
-from dcc_resources.tracker.lineage import LATEST
-from dcc_resources.tracker.models import (
+from dcc.errors import ArchiveRemovedError
+from dcc.outcomes import DocumentOutcome, Problem, SourceCrawl, ZipKey, ZipOutcome, source_partition
+from dcc.phases import Phase, Status
+from dcc.sources.base import SourceAddress
+from dcc.tracker.crawls import latest_crawls
+from dcc.tracker.lineage import LATEST
+from dcc.tracker.models import (
     AnException,
     FileSourceHasZip,
     XmlFile,
@@ -30,9 +30,9 @@ from dcc_resources.tracker.models import (
     ZipFile,
     ZipLog,
 )
-from dcc_resources.tracker.reference import Phase, Status
-from dcc_resources.tracker.sources import load_addresses
-from dcc_resources.tracker.zip_action_rows import key_of, select_zip_actions
+from dcc.tracker.questions.zip_action_rows import key_of, select_zip_actions
+from dcc.tracker.register.connections import load_addresses
+from dcc_assets.zip_reports import ERRORS_SHOWN
 
 _CHUNK = 500
 

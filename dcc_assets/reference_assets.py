@@ -1,7 +1,6 @@
 """Reference data as assets, one for each set: materialise one to bring it up to date from its source."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Final
 
 from dagster import (
@@ -21,15 +20,15 @@ from dagster import (
     in_process_executor,
     multi_asset,
 )
-from sqlalchemy import Engine
 
-from dcc_assets.metadata import Metadata, table, utc_timestamp
-from dcc_resources.databases.columns import utc_now
-from dcc_resources.qc_database.database import open_qc_database, require_current, run_reading
-from dcc_resources.reference_data.freshness import Freshness, freshness
-from dcc_resources.reference_data.loading import SETS
-from dcc_resources.reference_data.refreshing import Refreshed, RefreshOutcome, refresh, setting_of
-from dcc_resources.settings import Settings, load_settings
+from dcc.databases.columns import utc_now
+from dcc.qc.database import run_reading
+from dcc.qc.reference.freshness import Freshness, freshness
+from dcc.qc.reference.refreshing import Refreshed, RefreshOutcome, refresh, setting_of
+from dcc.reference.loading import SETS
+from dcc_dagster.metadata import Metadata, table, utc_timestamp
+from dcc_resources.qc_database import QcDatabaseResource
+from dcc_resources.reference_data import ReferenceDataResource
 
 REFERENCE_JOB: Final = "refresh_reference_data"
 FRESH: Final = "fresh"
@@ -84,19 +83,20 @@ REFERENCE_CHECK_SPECS: Final = tuple(
     can_subset=True,
     description="Bring the chosen sets of reference data up to date from their sources.",
 )
-def reference_data(context: AssetExecutionContext) -> Iterator[MaterializeResult[None] | AssetCheckResult]:
+def reference_sets(
+    context: AssetExecutionContext, qc_database: QcDatabaseResource, reference_data: ReferenceDataResource
+) -> Iterator[MaterializeResult[None] | AssetCheckResult]:
     """Refresh the sets of the run; a set that fails has no materialisation and fails its check.
 
     Raises QcDatabaseOutdatedError and QcDatabaseUnreachableError.
     """
-    settings = load_settings()
+    settings, qc = qc_database.settings_with(reference_data), qc_database.ready()
     names = [name for name, key in _KEYS.items() if key in context.selected_asset_keys]
     checked = [name for name, key in _KEYS.items() if AssetCheckKey(key, FRESH) in context.selected_asset_check_keys]
-    with _qc_database(settings) as qc:
-        refreshed = {each.name: each for each in refresh(qc, settings, names)} if names else {}
-        found = run_reading(
-            qc, lambda asked: freshness(asked, settings, utc_now()), patience_seconds=settings.database_retry
-        )
+    refreshed = {each.name: each for each in refresh(qc, settings, names)} if names else {}
+    found = run_reading(
+        qc, lambda asked: freshness(asked, settings, utc_now()), patience_seconds=settings.database_retry
+    )
     ages = {each.name: each for each in found}
     for each in refreshed.values():
         context.log.log("ERROR" if each.outcome is RefreshOutcome.FAILED else "INFO", each.message)
@@ -128,7 +128,7 @@ def _materialisation(refreshed: Refreshed, age: Freshness) -> MaterializeResult[
 def _check(age: Freshness, refreshed: Refreshed | None) -> AssetCheckResult:
     """The set itself decides how bad it is; a refresh that failed is a warning as long as the last one is young."""
     failed = refreshed is not None and refreshed.outcome is RefreshOutcome.FAILED
-    messages = [age.message, refreshed.message if refreshed is not None and failed else None]
+    messages = [age.message, refreshed.message if refreshed is not None and failed and not age.refusal else None]
     metadata: Metadata = {"rows": age.rows or 0}
     if any(messages):
         metadata["message"] = " ".join(message for message in messages if message is not None)
@@ -138,19 +138,9 @@ def _check(age: Freshness, refreshed: Refreshed | None) -> AssetCheckResult:
         asset_key=_KEYS[age.name],
         check_name=FRESH,
         passed=age.message is None and not failed,
-        severity=AssetCheckSeverity.WARN if age.message is None else AssetCheckSeverity.ERROR,
+        severity=AssetCheckSeverity.WARN if age.message in (None, age.refusal) else AssetCheckSeverity.ERROR,
         metadata=metadata,
     )
-
-
-@contextmanager
-def _qc_database(settings: Settings) -> Iterator[Engine]:
-    engine = open_qc_database(settings)
-    try:
-        require_current(engine, patience_seconds=settings.database_retry)
-        yield engine
-    finally:
-        engine.dispose()
 
 
 def reference_definitions() -> Definitions:
@@ -161,4 +151,4 @@ def reference_definitions() -> Definitions:
         executor_def=in_process_executor,
         description="Reads all sets of reference data anew from their sources.",
     )
-    return Definitions(assets=[reference_data], jobs=[job])
+    return Definitions(assets=[reference_sets], jobs=[job])

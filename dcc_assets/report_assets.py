@@ -16,60 +16,64 @@ from dagster import (
 )
 from sqlalchemy import Connection
 
+from dcc.outcomes import ZipKey
+from dcc.settings import Settings
 from dcc_assets.catalogue import ZIP_ACTIONS
 from dcc_assets.data_catalogue import REPORT_SPEC, SUBMISSION_REPORTS
-from dcc_assets.event_recorder import EventRecorder, Materialised, Report
+from dcc_assets.failure_metadata import causes_table, wranglers_catalogue
 from dcc_assets.links import links, report_of_centre, report_of_zip
-from dcc_assets.metadata import Metadata, table
 from dcc_assets.runs import step_of
-from dcc_assets.told_causes import causes_table, wranglers_catalogue
-from dcc_assets.work import PLATFORM, Platform, known_keys
+from dcc_assets.work import known_keys
 from dcc_assets.zip_reports import links_to_steps
-from dcc_resources.outcomes import ZipKey
-from dcc_resources.settings import Settings
+from dcc_dagster.event_recorder import EventRecorder, Materialised, Report
+from dcc_dagster.metadata import Metadata, table
+from dcc_resources.qc_database import QcDatabaseResource
+from dcc_resources.tracker import TrackerResource
 
 
 @multi_asset(
     name="keep_chosen_reports",
     specs=[REPORT_SPEC],
     can_subset=True,
-    required_resource_keys={PLATFORM},
     backfill_policy=BackfillPolicy.single_run(),
     description="Keep the submission reports of the zip actions whose partitions are chosen.",
 )
-def chosen_reports(context: AssetExecutionContext) -> Iterator[MaterializeResult[None]]:
+def chosen_reports(
+    context: AssetExecutionContext, tracker: TrackerResource, qc_database: QcDatabaseResource
+) -> Iterator[MaterializeResult[None]]:
     """Write the reports of the run's zip actions. Raises as `keep_reports`."""
-    keep_reports(context.op_execution_context, context.partition_keys)
+    keep_reports(context.op_execution_context, tracker, qc_database, context.partition_keys)
     yield from ()
 
 
-def keep_reports(context: OpExecutionContext, partitions: list[str]) -> None:
+def keep_reports(
+    context: OpExecutionContext, tracker: TrackerResource, qc_database: QcDatabaseResource, partitions: list[str]
+) -> None:
     """Write the report of each zip action to DCC_HOME/reports, and show that; no session is needed.
 
     Raises NotFoundError for a zip action that is not known, ExportError where a page cannot be written,
     DatabaseUnreachableError and DagsterStorageError.
     """
-    from dcc_resources.submission_reports.kept import qc_at_hand
+    from dcc.reports.submissions.kept import qc_at_hand
 
-    platform: Platform = context.resources.platform
-    with platform.tracker() as (settings, tracker):
-        keys = known_keys(tracker, settings, partitions)
-        with (
-            EventRecorder(context.instance, step_of(context)) as recorder,
-            qc_at_hand(settings) as (qc, missing),
-            tracker.connect() as connection,
-        ):
-            for key in keys:
-                recorder.tell(_kept(connection, qc, missing, key, settings))
+    settings, engine = tracker.settings_with(qc_database), tracker.ready()
+    keys = known_keys(engine, settings, partitions)
+    with (
+        EventRecorder(context.instance, step_of(context)) as recorder,
+        qc_at_hand(settings) as (qc, missing),
+        engine.connect() as connection,
+    ):
+        for key in keys:
+            recorder.tell(_kept(connection, qc, missing, key, settings))
 
 
 def _kept(tracker: Connection, qc: Connection | None, missing: str | None, key: ZipKey, settings: Settings) -> Report:
     # Pictures and pages bring large libraries with them, which nothing else here needs.
-    from dcc_resources.languages import load_catalogue
-    from dcc_resources.submission_reports.audience import language_of_zip
-    from dcc_resources.submission_reports.collecting import collect_submission
-    from dcc_resources.submission_reports.kept import json_text, make_reports_directory, report_path, write_page
-    from dcc_resources.submission_reports.page import render_html
+    from dcc.reports.languages import load_catalogue
+    from dcc.reports.submissions.audience import language_of_zip
+    from dcc.reports.submissions.collecting import collect_submission
+    from dcc.reports.submissions.kept import json_text, make_reports_directory, report_path, write_page
+    from dcc.reports.submissions.page import render_html
 
     language = load_catalogue(language_of_zip(tracker, key), settings)
     report = collect_submission(tracker, qc, key, settings, catalogue=language, qc_missing=missing)

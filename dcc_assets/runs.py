@@ -7,11 +7,11 @@ from typing import Final
 
 from dagster import DagsterInstance, DagsterRunStatus, OpExecutionContext, RunsFilter
 
+from dcc.runtime.processes import Process
+from dcc.session.sessions import Session
 from dcc_assets.catalogue import SESSION_TAG
-from dcc_assets.data_catalogue import QC_DATABASE_POOL
-from dcc_assets.event_recorder import Step
-from dcc_resources.processes import Process
-from dcc_resources.sessions import Session
+from dcc_dagster.event_recorder import Step
+from dcc_dagster.instance import QC_DATABASE_POOL
 
 QUIET: Final = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 """Run configuration under which Dagster prints nothing: what there is to say the command says."""

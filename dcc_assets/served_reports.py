@@ -17,32 +17,32 @@ from typing import Final, TypeVar
 
 from sqlalchemy import Connection, Engine
 
-from dcc_assets.links import REPORTS, report_of_centre, report_of_session
-from dcc_assets.work import keys_of_partitions
-from dcc_resources.causes.collecting import scope_of_session
-from dcc_resources.causes.zip_scopes import Scope
-from dcc_resources.errors import (
+from dcc.errors import (
     ConfigurationError,
     DatabaseOutdatedError,
     DatabaseUnreachableError,
     DccError,
     NotFoundError,
 )
-from dcc_resources.languages import load_catalogue
-from dcc_resources.languages.catalogue import Catalogue
-from dcc_resources.legible_text import legible
-from dcc_resources.outcomes import ZipKey
-from dcc_resources.qc_database.database import open_qc_database
-from dcc_resources.qc_database.database import require_current as require_current_qc
-from dcc_resources.settings import Settings, load_settings
-from dcc_resources.submission_reports.collecting import collect_centre, collect_session, collect_submission
-from dcc_resources.submission_reports.gathered import draw_centre_pictures
-from dcc_resources.submission_reports.kept import json_text
-from dcc_resources.submission_reports.model import Report
-from dcc_resources.submission_reports.page import render_html
-from dcc_resources.tracker.centres import CentreEntry, list_centres
-from dcc_resources.tracker.crawls import list_sessions
-from dcc_resources.tracker.database import open_tracker, require_current, run_reading
+from dcc.outcomes import ZipKey
+from dcc.qc.database import open_qc_database
+from dcc.qc.database import require_current as require_current_qc
+from dcc.reports.causes.collecting import scope_of_session
+from dcc.reports.causes.zip_scopes import Scope
+from dcc.reports.languages import load_catalogue
+from dcc.reports.languages.catalogue import Catalogue
+from dcc.reports.submissions.collecting import collect_centre, collect_session, collect_submission
+from dcc.reports.submissions.gathered import draw_centre_pictures
+from dcc.reports.submissions.kept import json_text
+from dcc.reports.submissions.model import Report
+from dcc.reports.submissions.page import render_html
+from dcc.runtime.legible_text import legible
+from dcc.settings import Settings, load_settings
+from dcc.tracker.crawls import list_sessions
+from dcc.tracker.database import open_tracker, require_current, run_reading
+from dcc.tracker.register.centres import CentreEntry, list_centres
+from dcc_assets.links import REPORTS, report_of_centre, report_of_session
+from dcc_assets.work import keys_of_partitions
 
 T = TypeVar("T")
 
@@ -192,7 +192,7 @@ def _spreadsheet(
     scope: Callable[[_Databases], Scope],
     catalogue: Catalogue,
 ) -> bytes:
-    from dcc_resources.causes.spreadsheet import write_findings_spreadsheet
+    from dcc.reports.causes.spreadsheet import write_findings_spreadsheet
 
     causes = collect(asked, catalogue).causes
     with TemporaryDirectory() as folder:

@@ -8,30 +8,36 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Final
+from types import MappingProxyType
 
-from dagster import DagsterExecutionInterruptedError, DagsterInstance, JobDefinition
+from dagster import DagsterExecutionInterruptedError, DagsterInstance, JobDefinition, ResourceDefinition
 from sqlalchemy import Engine
 
-from dcc_assets.instance import storage_place
+from dcc.cli.dagster_side import LOCATION_NAME
+from dcc.data_outcomes import DataOutcome
+from dcc.errors import DagsterStorageError
+from dcc.operations.sessions import open_session
+from dcc.outcomes import SourceCrawl, ZipKey, ZipOutcome
+from dcc.phases import Phase
+from dcc.runtime.disk_space import comes_from_full_disk, no_space_left
+from dcc.session.sessions import Session
+from dcc.settings import Settings
 from dcc_assets.jobs import crawl_file_sources, load_data, process_zip_actions, show_changes
 from dcc_assets.runs import QUIET, finish_dead_runs, session_tags
-from dcc_assets.work import PLATFORM, HeldSession, NoSession, Work, open_qc, unheard
-from dcc_resources.data_outcomes import DataOutcome
-from dcc_resources.disk_space import comes_from_full_disk, no_space_left
-from dcc_resources.errors import DagsterStorageError
-from dcc_resources.outcomes import SourceCrawl, ZipKey, ZipOutcome
-from dcc_resources.qc_database.database import require_current
-from dcc_resources.sessions import Session, open_session
-from dcc_resources.settings import Settings
-from dcc_resources.tracker.reference import Phase
+from dcc_dagster.instance import storage_place
+from dcc_resources.code_location import SOURCES
+from dcc_resources.file_source import FileSourceResource
+from dcc_resources.qc_database import QcDatabaseResource
+from dcc_resources.session import SessionResource
+from dcc_resources.store import StoreResource
+from dcc_resources.tracker import TrackerResource
+from dcc_resources.work import Work, unheard
 
 log = logging.getLogger(__name__)
 
-LOCATION_NAME: Final = "dcc"
-"""The code location's name in workspace.yaml."""
 _REPOSITORY_TAG = {".dagster/repository": f"__repository__@{LOCATION_NAME}"}
 
 
@@ -116,21 +122,44 @@ def show_changed_data(settings: Settings, tracker: Engine, instance: DagsterInst
     Opens no session; what is not shown now is by the next one. Raises DatabaseUnreachableError, QcDatabaseOutdatedError
     and DagsterStorageError.
     """
-    with open_qc(settings) as qc:
-        require_current(qc)
-    try:
-        finish_dead_runs(instance)
-        show_changes.execute_in_process(
-            instance=instance,
-            run_config=QUIET,
-            tags=_REPOSITORY_TAG,
-            resources={PLATFORM: NoSession(settings, tracker)},
-        )
-    except Exception as error:
-        raise DagsterStorageError(
-            f"What was done is recorded, but Dagster could not be shown it ({error}). See to "
-            f"{storage_place(settings)}; the next session shows it."
-        ) from error
+    with QcDatabaseResource.of(settings).opened() as qc_database:
+        qc_database.ready(patience_seconds=0)
+        resources = {
+            TrackerResource.key: ready_made(TrackerResource.holding(settings, tracker)),
+            QcDatabaseResource.key: ready_made(qc_database),
+        }
+        try:
+            finish_dead_runs(instance)
+            show_changes.execute_in_process(
+                instance=instance, run_config=QUIET, tags=_REPOSITORY_TAG, resources=resources
+            )
+        except Exception as error:
+            raise DagsterStorageError(
+                f"What was done is recorded, but Dagster could not be shown it ({error}). See to "
+                f"{storage_place(settings)}; the next session shows it."
+            ) from error
+
+
+def ready_made(resource: object) -> ResourceDefinition:
+    """A resource that is used as it is, and not configured or closed by Dagster."""
+    return ResourceDefinition.hardcoded_resource(resource)
+
+
+@dataclass(frozen=True, slots=True)
+class HeldSession:
+    """Stands for SessionResource in runs inside a process that holds the session itself."""
+
+    held: Work
+
+    def work(self, resume: int | None, *sources: FileSourceResource) -> AbstractContextManager[Work]:  # noqa: ARG002
+        """The work that is held; it is all by the settings of the process."""
+        return nullcontext(self.held)
+
+
+def held_resources(work: Work) -> Mapping[str, ResourceDefinition]:
+    """The resources of the jobs of a session that this process holds."""
+    of_settings = {kind.key: ready_made(kind.of(work.settings)) for kind in (*SOURCES, StoreResource)}
+    return of_settings | {SessionResource.key: ready_made(HeldSession(work))}
 
 
 class _Runs:
@@ -158,10 +187,10 @@ class _Runs:
     def load(self) -> None:
         if self._work.until < Phase.UPLOAD:
             return
-        self._execute(load_data)
-        if not self._work.loaded:
-            with self._work.open_qc() as qc:
-                deque(self._work.take_up_data(qc), maxlen=0)
+        with QcDatabaseResource.of(self._work.settings).opened() as qc_database:
+            self._execute(load_data, {QcDatabaseResource.key: ready_made(qc_database)})
+            if not self._work.loaded:
+                deque(self._work.take_up_data(self._work.ready(qc_database)), maxlen=0)
 
     def report(self) -> SessionReport:
         if self._storage_failure is not None:
@@ -179,7 +208,7 @@ class _Runs:
             return no_space_left(settings.dagster_home)
         return str(failure)
 
-    def _execute(self, job: JobDefinition) -> None:
+    def _execute(self, job: JobDefinition, more: Mapping[str, ResourceDefinition] = MappingProxyType({})) -> None:
         """Execute a job; what the work itself raises goes through, what Dagster raises is kept for the report."""
         if self._storage_failure is not None:
             return
@@ -189,7 +218,7 @@ class _Runs:
                 instance=self._instance,
                 run_config=QUIET,
                 tags=self._tags,
-                resources={PLATFORM: HeldSession(self._work)},
+                resources={**held_resources(self._work), **more},
             )
         except DagsterExecutionInterruptedError:
             raise KeyboardInterrupt from None

@@ -20,15 +20,15 @@ from typing import Any, Final
 from dagster import DagsterInstance
 from sqlalchemy import ColumnElement, Connection, Engine, and_, func, not_, or_, select, true, type_coerce
 
+from dcc.databases.columns import UtcDateTime
+from dcc.outcomes import ZipKey
+from dcc.phases import ACTIONS_BY_ID, Phase, Status
+from dcc.settings import Settings
+from dcc.tracker.database import run_reading
+from dcc.tracker.models import ZipAction, ZipFile
 from dcc_assets.catalogue import ZIP_ACTIONS, ZIP_SPECS
 from dcc_assets.data_catalogue import DATA_SPECS, QC_SPEC, REPORT_SPEC
-from dcc_assets.partition_removal import remove_partitions
-from dcc_resources.databases.columns import UtcDateTime
-from dcc_resources.outcomes import ZipKey
-from dcc_resources.settings import Settings
-from dcc_resources.tracker.database import run_reading
-from dcc_resources.tracker.models import ZipAction, ZipFile
-from dcc_resources.tracker.reference import ACTIONS_BY_ID, Phase, Status
+from dcc_dagster.partition_removal import remove_partitions
 
 _MARK: Final = "dcc/zip actions archived"
 _AT_ONCE: Final = 500

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 from dagster import MetadataValue
 
+from dcc.outcomes import SourceCrawl
+from dcc.phases import Phase
 from dcc_assets.catalogue import CHECK_OF_PHASE, FILE_SOURCE_LISTINGS, REACHABLE, ZIP_ACTIONS, ZIP_ACTIONS_ASSET
-from dcc_assets.event_recorder import Materialised, Report, Verdict
 from dcc_assets.links import links, page_of_partition, report_of_centre, report_of_zip
-from dcc_assets.metadata import Metadata, table, utc_timestamp
 from dcc_assets.zip_reports import WHAT_TO_DO, WHO_ACTS
-from dcc_resources.outcomes import SourceCrawl
-from dcc_resources.tracker.reference import Phase
+from dcc_dagster.event_recorder import Materialised, Report, Verdict
+from dcc_dagster.metadata import Metadata, table, utc_timestamp
 
 _OK = "ok"
 _NEW_SHOWN = 50

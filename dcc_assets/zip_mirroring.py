@@ -17,16 +17,16 @@ from typing import Final
 from dagster import DagsterInstance
 from sqlalchemy import ColumnElement, Connection, Engine, func, or_, select
 
-from dcc_assets.event_recorder import EventRecorder
+from dcc.outcomes import ZipKey, ZipOutcome
+from dcc.phases import ACTIONS_BY_ID, Phase, Status
+from dcc.settings import Settings
+from dcc.store.staging import Staging
+from dcc.tracker.database import run_reading
+from dcc.tracker.models import FileSourceHasZip, Reopening, ZipAction, ZipActionLog, ZipDownload, ZipFile
 from dcc_assets.recorded_outcomes import recorded_zips
 from dcc_assets.shown_zips import archive_older, read_archive
 from dcc_assets.zip_reports import whole_zip_report
-from dcc_resources.outcomes import ZipKey, ZipOutcome
-from dcc_resources.settings import Settings
-from dcc_resources.staging import Staging
-from dcc_resources.tracker.database import run_reading
-from dcc_resources.tracker.models import FileSourceHasZip, Reopening, ZipAction, ZipActionLog, ZipDownload, ZipFile
-from dcc_resources.tracker.reference import ACTIONS_BY_ID, Phase, Status
+from dcc_dagster.event_recorder import EventRecorder
 
 _MARK: Final = "dcc/zip actions shown"
 _AT_ONCE: Final = 500

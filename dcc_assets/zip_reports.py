@@ -13,6 +13,10 @@ from typing import Final
 
 from dagster import AssetKey, MetadataValue
 
+from dcc.errors import MemberIgnoredError
+from dcc.outcomes import HELD, DocumentOutcome, Problem, ZipOutcome
+from dcc.phases import Phase, Status
+from dcc.store.staging import Staging
 from dcc_assets.catalogue import (
     CHECK_OF_PHASE,
     FILE_SOURCE_LISTINGS,
@@ -22,13 +26,9 @@ from dcc_assets.catalogue import (
     ZIP_ACTIONS_ASSET,
     ZIP_DOWNLOADS,
 )
-from dcc_assets.event_recorder import Materialised, Report, Verdict
 from dcc_assets.links import Link, links, page_of_partition, report_of_zip
-from dcc_assets.metadata import Metadata, table, utc_timestamp
-from dcc_resources.errors import MemberIgnoredError
-from dcc_resources.outcomes import HELD, DocumentOutcome, Problem, ZipOutcome
-from dcc_resources.staging import Staging
-from dcc_resources.tracker.reference import Phase, Status
+from dcc_dagster.event_recorder import Materialised, Report, Verdict
+from dcc_dagster.metadata import Metadata, table, utc_timestamp
 
 DOCUMENTS_SHOWN: Final = 200
 """Documents in a table; the rest are counted."""
@@ -162,8 +162,8 @@ def _headline(outcome: ZipOutcome, phase: Phase) -> str:
             first = next((error for document in faulty for error in document.errors), None)
             example = "" if first is None else f" First: {_placed(faulty[0], first)}: {first.message}"
             return f"{len(faulty)} of {len(outcome.documents)} documents {what}.{example}"
-    reasons = [reason for reason in outcome.reasons if reason.kind != MemberIgnoredError.short_name()]
-    return reasons[-1].message if reasons else f"{outcome.key} failed in the phase {phase.short_name}."
+    reason = outcome.main_reason
+    return reason.message if reason else f"{outcome.key} failed in the phase {phase.short_name}."
 
 
 def _failure(outcome: ZipOutcome, phase: Phase, headline: str, staging: Staging) -> Metadata:

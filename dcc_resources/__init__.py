@@ -1,0 +1,1 @@
+"""Dagster resources: what the asset graph is fed by."""

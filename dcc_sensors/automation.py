@@ -7,6 +7,7 @@ import time
 from typing import Final
 
 from dagster import (
+    DagsterInvalidDefinitionError,
     DagsterRunStatus,
     DefaultScheduleStatus,
     DefaultSensorStatus,
@@ -20,15 +21,15 @@ from dagster import (
     schedule,
     sensor,
 )
-from dagster._utils.schedules import is_valid_cron_schedule
 
+from dcc.errors import ConfigurationError, DatabaseOutdatedError
+from dcc.phases import Phase
+from dcc.settings import Settings, load_settings
 from dcc_assets.catalogue import SESSION_TAG
 from dcc_assets.jobs import CRAWL_JOB, LOAD_JOB, PROCESS_JOB, SHOW_JOB
 from dcc_assets.mirroring import read_mark
 from dcc_assets.runs import finish_dead_runs
-from dcc_resources.errors import ConfigurationError, DatabaseOutdatedError
-from dcc_resources.settings import Settings, load_settings
-from dcc_resources.tracker.reference import Phase
+from dcc_resources.session import SessionResource
 from dcc_sensors.tracker_watch import TrackerView, look_at_tracker, look_for_changes, look_for_data_to_follow
 
 NEW_ZIPS_SECONDS: Final = 15
@@ -53,13 +54,14 @@ _UNFINISHED = [
     default_status=DefaultSensorStatus.RUNNING,
     description="Has the zip actions that wait processed, as soon as no session is active.",
 )
-def new_zips(context: SensorEvaluationContext) -> RunRequest | SkipReason:
+def new_zips(context: SensorEvaluationContext, session: SessionResource) -> RunRequest | SkipReason:
     """Ask for one run over all zip actions that wait; finish the runs of processes that died, which hold up others."""
     finish_dead_runs(context.instance)
-    view = _look()
+    settings = session.session_settings()
+    view = _look(settings)
     if isinstance(view, SkipReason):
         return view
-    if stopped := _stops_before(Phase.XSD):
+    if stopped := _stops_before(settings, Phase.XSD):
         return stopped
     if view.waiting == 0:
         return SkipReason("No zip action waits.")
@@ -75,12 +77,13 @@ def new_zips(context: SensorEvaluationContext) -> RunRequest | SkipReason:
     default_status=DefaultSensorStatus.RUNNING,
     description="Has downloads that failed tried again, once after each crawl.",
 )
-def retry_failed_downloads(context: SensorEvaluationContext) -> RunRequest | SkipReason:
+def retry_failed_downloads(context: SensorEvaluationContext, session: SessionResource) -> RunRequest | SkipReason:
     """Ask for one run after each crawl, if downloads failed before it; new zip actions come first."""
-    view = _look()
+    settings = session.session_settings()
+    view = _look(settings)
     if isinstance(view, SkipReason):
         return view
-    if stopped := _stops_before(Phase.XSD):
+    if stopped := _stops_before(settings, Phase.XSD):
         return stopped
     if view.failed_downloads == 0:
         return SkipReason("No download has failed.")
@@ -97,19 +100,20 @@ def retry_failed_downloads(context: SensorEvaluationContext) -> RunRequest | Ski
     default_status=DefaultSensorStatus.RUNNING,
     description="Has the documents that passed validation taken over, when what was crawled has been processed.",
 )
-def valid_documents(context: SensorEvaluationContext) -> RunRequest | SkipReason:
+def valid_documents(context: SensorEvaluationContext, session: SessionResource) -> RunRequest | SkipReason:
     """Ask for one run over all documents that wait, in the session that validated them where that is still open.
 
     Zip actions come first, so that documents are uploaded in order across all archives of a crawl.
     """
     finish_dead_runs(context.instance)
-    view = _look()
+    settings = session.session_settings()
+    view = _look(settings)
     if isinstance(view, SkipReason):
         return view
-    if stopped := _stops_before(Phase.UPLOAD):
+    if stopped := _stops_before(settings, Phase.UPLOAD):
         return stopped
     try:
-        waits = view.data_waits or (0 if view.active_session else look_for_data_to_follow(load_settings()))
+        waits = view.data_waits or (0 if view.active_session else look_for_data_to_follow(settings))
     except DatabaseOutdatedError as error:
         return SkipReason(str(error))
     if waits == 0:
@@ -128,16 +132,17 @@ def valid_documents(context: SensorEvaluationContext) -> RunRequest | SkipReason
     default_status=DefaultSensorStatus.RUNNING,
     description="Has the web page show what was changed with `dcc`: quality control, withdrawals, confirmations.",
 )
-def changes_beside_sessions(context: SensorEvaluationContext) -> RunRequest | SkipReason:
+def changes_beside_sessions(context: SensorEvaluationContext, session: SessionResource) -> RunRequest | SkipReason:
     """Ask for one run that shows what changed in the databases since that was done last."""
     mark = read_mark(context.instance)
-    view = _look()
+    settings = session.session_settings()
+    view = _look(settings)
     if isinstance(view, SkipReason):
         return view
     if view.data_waits:
         return SkipReason("The next run of a session shows what has changed.")
     try:
-        changed = look_for_changes(load_settings(), mark)
+        changed = look_for_changes(settings, mark)
     except DatabaseOutdatedError as error:
         return SkipReason(str(error))
     if changed == 0:
@@ -149,12 +154,16 @@ def changes_beside_sessions(context: SensorEvaluationContext) -> RunRequest | Sk
 
 def crawl_schedule(settings: Settings) -> ScheduleDefinition:
     """The schedule that has all file sources crawled. Raises ConfigurationError for a wrong `crawl_interval`."""
-    if not is_valid_cron_schedule(settings.crawl_interval):
+    try:
+        return _crawl_schedule(settings)
+    except DagsterInvalidDefinitionError as error:
         raise ConfigurationError(
             f"DCC_CRAWL_INTERVAL: {settings.crawl_interval!r} is no cron expression. Write five fields, such as "
             "'0 * * * *' for every hour."
-        )
+        ) from error
 
+
+def _crawl_schedule(settings: Settings) -> ScheduleDefinition:
     @schedule(
         name="crawl_schedule",
         cron_schedule=settings.crawl_interval,
@@ -163,8 +172,8 @@ def crawl_schedule(settings: Settings) -> ScheduleDefinition:
         default_status=DefaultScheduleStatus.RUNNING,
         description="Has all available file sources crawled; DCC_CRAWL_INTERVAL says when.",
     )
-    def crawl(_context: ScheduleEvaluationContext) -> RunRequest | SkipReason:
-        view = _look()
+    def crawl(_context: ScheduleEvaluationContext, session: SessionResource) -> RunRequest | SkipReason:
+        view = _look(session.session_settings())
         if isinstance(view, SkipReason):
             return view
         if view.active_session is not None:
@@ -182,15 +191,15 @@ def automation_definitions(settings: Settings | None = None) -> Definitions:
     )
 
 
-def _look() -> TrackerView | SkipReason:
+def _look(settings: Settings) -> TrackerView | SkipReason:
     try:
-        return look_at_tracker(load_settings())
+        return look_at_tracker(settings)
     except DatabaseOutdatedError as error:
         return SkipReason(str(error))
 
 
-def _stops_before(phase: Phase) -> SkipReason | None:
-    until = load_settings().last_phase
+def _stops_before(settings: Settings, phase: Phase) -> SkipReason | None:
+    until = settings.last_phase
     return SkipReason(f"Sessions stop at {until.short_name} (DCC_UNTIL).") if until < phase else None
 
 

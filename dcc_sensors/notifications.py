@@ -20,16 +20,17 @@ from dagster import (
     SkipReason,
     sensor,
 )
-from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
 
+from dcc.errors import DatabaseOutdatedError, TrackerUnreachableError
+from dcc.notify.sending import notify_due, tell_that_tracker_is_away
+from dcc.notify.troubles import Trouble
 from dcc_assets.catalogue import SESSION_TAG
 from dcc_assets.jobs import CRAWL_JOB, LOAD_JOB, PROCESS_JOB, SHOW_JOB
 from dcc_assets.reference_assets import REFERENCE_CHECK_SPECS, REFERENCE_JOB
-from dcc_resources.errors import DatabaseOutdatedError, TrackerUnreachableError
-from dcc_resources.notifications.sending import notify_due, tell_that_tracker_is_away
-from dcc_resources.notifications.troubles import Trouble
-from dcc_resources.settings import load_settings
-from dcc_resources.tracker.database import open_tracker, require_current
+from dcc_dagster.check_results import latest_results
+from dcc_resources.mail import MailResource
+from dcc_resources.tracker import TrackerResource
+from dcc_resources.webhook import WebhookResource
 
 NOTIFY_SECONDS: Final = 60
 _PATIENCE_SECONDS: Final = 20.0
@@ -46,24 +47,23 @@ _OVER: Final = [DagsterRunStatus.SUCCESS, DagsterRunStatus.FAILURE]
     default_status=DefaultSensorStatus.RUNNING,
     description="Notifies people (DCC_NOTIFY_...) of runs and checks that fail, and of what a session could not send.",
 )
-def notifications(context: SensorEvaluationContext) -> SkipReason:
+def notifications(
+    context: SensorEvaluationContext, tracker: TrackerResource, mail: MailResource, webhook: WebhookResource
+) -> SkipReason:
     """Tell what is due; asks for no run."""
-    settings = load_settings()
+    settings = tracker.settings_with(mail, webhook)
     if not settings.notifies:
         return SkipReason("Nobody is to be notified of anything (DCC_NOTIFY_...).")
-    tracker = open_tracker(settings)
     try:
-        require_current(tracker, patience_seconds=min(settings.database_retry, _PATIENCE_SECONDS))
+        engine = tracker.ready(patience_seconds=min(settings.database_retry, _PATIENCE_SECONDS))
         states = [*_runs(context.instance), *_checks(context.instance)]
         troubles = [state for state in states if state.since]
         fine = {state.subject: state.label for state in states if not state.since}
-        told = notify_due(tracker, settings, troubles, fine)
+        told = notify_due(engine, settings, troubles, fine)
     except TrackerUnreachableError as error:
         return SkipReason(" ".join([str(error), *tell_that_tracker_is_away(settings, error)]))
     except DatabaseOutdatedError as error:
         return SkipReason(str(error))
-    finally:
-        tracker.dispose()
     return SkipReason(" ".join(told.sentences) or "Everybody knows what there is to know.")
 
 
@@ -89,14 +89,13 @@ def _runs(instance: DagsterInstance) -> Iterator[Trouble]:
 
 def _checks(instance: DagsterInstance) -> Iterator[Trouble]:
     """The last evaluation of each check that no session makes; `since` empty: it passed."""
-    latest = instance.event_log_storage.get_latest_asset_check_execution_by_key(_CHECKS)
-    for key, record in latest.items():
+    for key, result in latest_results(instance, _CHECKS).items():
         subject = f"check {key.to_user_string()}"
         label = f"the check {key.name} of {key.asset_key.to_user_string()}"
-        if record.status is AssetCheckExecutionRecordStatus.SUCCEEDED:
+        if result.passed:
             yield Trouble(subject, "", label, "")
-        elif record.status is AssetCheckExecutionRecordStatus.FAILED:
-            yield Trouble(subject, str(record.id), label, _message(record.evaluation), reported=False)
+        else:
+            yield Trouble(subject, str(result.id), label, _message(result.evaluation), reported=False)
 
 
 def _message(evaluation: object) -> str:

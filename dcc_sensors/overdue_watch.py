@@ -9,14 +9,16 @@ from typing import Final
 from dagster import DefaultSensorStatus, Definitions, SensorEvaluationContext, SkipReason, sensor
 from sqlalchemy import Engine
 
-from dcc_assets.event_recorder import Report
+from dcc.databases.columns import utc_now
+from dcc.errors import DatabaseOutdatedError
+from dcc.notify.sending import notify_due
+from dcc.notify.troubles import Trouble
+from dcc.settings import Settings
 from dcc_assets.freshness import read_overdue, show_overdue
-from dcc_resources.databases.columns import utc_now
-from dcc_resources.errors import DatabaseOutdatedError
-from dcc_resources.notifications.sending import notify_due
-from dcc_resources.notifications.troubles import Trouble
-from dcc_resources.settings import Settings, load_settings
-from dcc_resources.tracker.database import open_tracker, require_current
+from dcc_dagster.event_recorder import Report
+from dcc_resources.mail import MailResource
+from dcc_resources.tracker import TrackerResource
+from dcc_resources.webhook import WebhookResource
 
 OVERDUE_SECONDS: Final = 600
 _SUBJECT: Final = "overdue: "
@@ -31,18 +33,17 @@ _SUBJECT: Final = "overdue: "
         "people (DCC_NOTIFY_...) of those that fail."
     ),
 )
-def overdue(context: SensorEvaluationContext) -> SkipReason:
+def overdue(
+    context: SensorEvaluationContext, tracker: TrackerResource, mail: MailResource, webhook: WebhookResource
+) -> SkipReason:
     """Show what has changed of what is overdue, and tell it; there is nothing to be run for it."""
-    settings = load_settings()
-    tracker = open_tracker(settings)
+    settings = tracker.settings_with(mail, webhook)
     try:
-        require_current(tracker)
-        show_overdue(context.instance, tracker, settings)
-        told = _notify(tracker, settings)
+        engine = tracker.ready(patience_seconds=0)
+        show_overdue(context.instance, engine, settings)
+        told = _notify(engine, settings)
     except DatabaseOutdatedError as error:
         return SkipReason(str(error))
-    finally:
-        tracker.dispose()
     return SkipReason(" ".join(["The checks of what is overdue are right.", *told]))
 
 

@@ -12,10 +12,9 @@ from dagster import (
     schedule,
 )
 
+from dcc.errors import QcDatabaseOutdatedError
 from dcc_assets.reference_assets import REFERENCE_JOB
-from dcc_resources.errors import QcDatabaseOutdatedError
-from dcc_resources.qc_database.database import open_qc_database, require_current
-from dcc_resources.settings import load_settings
+from dcc_resources.qc_database import QcDatabaseResource
 
 REFRESH_TIME: Final = "20 3 * * *"
 """When reference data are refreshed, in UTC: at night in Europe, where most of their sources are."""
@@ -29,15 +28,12 @@ REFRESH_TIME: Final = "20 3 * * *"
     default_status=DefaultScheduleStatus.RUNNING,
     description="Has all sets of reference data brought up to date, every day.",
 )
-def refresh_reference(_context: ScheduleEvaluationContext) -> RunRequest | SkipReason:
+def refresh_reference(_context: ScheduleEvaluationContext, qc_database: QcDatabaseResource) -> RunRequest | SkipReason:
     """Ask for a refresh of all sets, once there is a QC database to keep them in."""
-    qc = open_qc_database(load_settings())
     try:
-        require_current(qc)
+        qc_database.ready(patience_seconds=0)
     except QcDatabaseOutdatedError as error:
         return SkipReason(str(error))
-    finally:
-        qc.dispose()
     return RunRequest()
 
 

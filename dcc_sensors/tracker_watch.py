@@ -7,23 +7,23 @@ from typing import Final
 
 from sqlalchemy import Connection, func, select
 
+from dcc.databases.columns import utc_now
+from dcc.phases import Phase, Status
+from dcc.qc.contexts.changed_runs import count_due
+from dcc.qc.database import open_qc_database
+from dcc.qc.database import require_current as require_current_qc
+from dcc.session.data.checking import documents_to_judge_now
+from dcc.session.data.documents import count_waiting, load_due
+from dcc.session.data.qc_documents import in_state
+from dcc.session.sessions import read_lease
+from dcc.settings import Settings
+from dcc.tracker.database import open_tracker, require_current
+from dcc.tracker.hosted.download_plan import count_not_arrived
+from dcc.tracker.models import SessionTask, SourceCrawlRow
+from dcc.tracker.questions.queries import waiting_zip_actions
+from dcc.tracker.states import State
+from dcc.vocabulary import DocumentState
 from dcc_assets.mirroring import Mark, changes_since
-from dcc_resources.contexts.touched import count_due
-from dcc_resources.data_phases.checking import documents_to_judge_now
-from dcc_resources.data_phases.documents import count_waiting, load_due
-from dcc_resources.data_phases.qc_documents import in_state
-from dcc_resources.databases.columns import utc_now
-from dcc_resources.qc_database.database import open_qc_database
-from dcc_resources.qc_database.database import require_current as require_current_qc
-from dcc_resources.qc_database.vocabulary import DocumentState
-from dcc_resources.sessions import read_lease
-from dcc_resources.settings import Settings
-from dcc_resources.tracker.database import open_tracker, require_current
-from dcc_resources.tracker.download_plan import count_not_arrived
-from dcc_resources.tracker.models import SessionTask, SourceCrawlRow
-from dcc_resources.tracker.queries import waiting_zip_actions
-from dcc_resources.tracker.reference import Phase, Status
-from dcc_resources.tracker.states import State
 
 _NOT_DONE_WITH: Final = State(Phase.QC, Status.PENDING)
 """State of documents that wait for a wrangler, not for a session."""

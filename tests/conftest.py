@@ -7,22 +7,23 @@ from collections.abc import Generator
 
 import pytest
 
-from dcc_resources import redaction
+from dcc import redaction
 
 pytest_plugins = [
-    "tests.databases",
-    "tests.shared_migrations",
-    "tests.shared_statements",
-    "tests.servers",
-    "tests.installations",
-    "tests.data_installations",
-    "tests.demonstration",
-    "tests.healthy_installation",
-    "tests.mail_server",
-    "tests.served_sources",
-    "tests.stores",
-    "tests.browsing",
-    "tests.resources.submission_world",
+    "tests.support.databases",
+    "tests.support.shared_migrations",
+    "tests.support.shared_statements",
+    "tests.support.servers",
+    "tests.support.installations",
+    "tests.support.data_installations",
+    "tests.support.demonstration",
+    "tests.support.healthy_installation",
+    "tests.support.mail_server",
+    "tests.support.served_sources",
+    "tests.support.stores",
+    "tests.support.browsing",
+    "tests.support.submission_world",
+    "tests.support.dagster_instances",
 ]
 
 # Most tests crawl what they have just written; those about archives being uploaded set a quiet period.

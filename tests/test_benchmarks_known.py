@@ -16,12 +16,12 @@ from benchmarks.known_archives import DOCUMENTS, KnownArchives
 from benchmarks.openssh import openssh_server
 from benchmarks.plotting import exponent, log_log_plot
 from benchmarks.quiet_session import QuietSession
-from dcc_cli.session_work import Listeners, crawl_and_process
-from dcc_resources.outcomes import SourceCrawl
-from dcc_resources.qc_database.models import Document
-from dcc_resources.tracker.queries import StateCount, count_documents, count_zip_actions
-from dcc_resources.tracker.reference import Phase, Status
-from tests.sent_statements import sent_statements
+from dcc.cli.session_work import Listeners, crawl_and_process
+from dcc.outcomes import SourceCrawl
+from dcc.phases import Phase, Status
+from dcc.qc.models import Document
+from dcc.tracker.questions.queries import StateCount, count_documents, count_zip_actions
+from tests.support.sent_statements import sent_statements
 
 _STATEMENTS = 114
 """How many statements a session with nothing new takes in both databases, as counted over 100 known archives."""

@@ -30,12 +30,12 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 from websockets.typing import Origin, Subprotocol
 
-from dcc_resources.databases.grants import grant_statements
-from dcc_resources.settings import Settings
+from dcc.databases.grants import grant_statements
+from dcc.settings import Settings
 from tests.cli.conftest import clean
-from tests.ports import free_port
-from tests.served_page import ServedPage, launch_and_reload, served_page
-from tests.servers import ServerProcess, server_program
+from tests.support.ports import free_port
+from tests.support.served_page import ServedPage, launch_and_reload, served_page
+from tests.support.servers import ServerProcess, server_program
 from tests.test_documents_commands import Command, look_up
 
 DEPLOY = Path(__file__).parent.parent / "deploy"

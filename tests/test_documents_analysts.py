@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, insert
 
-from dcc_resources.analysis.columns import COLUMNS
-from dcc_resources.analysis.export import ExportFormat, MeasurementFilter, export_measurements
-from dcc_resources.qc_database import models
-from dcc_resources.settings import Settings
-from tests.resources.analysis_data import ANIMALS, WEIGHT, fill
+from dcc.analysis.columns import COLUMNS
+from dcc.analysis.export import ExportFormat, MeasurementFilter, export_measurements
+from dcc.qc import models
+from dcc.settings import Settings
+from tests.support.analysis_data import ANIMALS, WEIGHT, fill
 
 DOCUMENT = (Path(__file__).parent.parent / "docs" / "analysts.md").read_text("utf-8")
 QUERIES = re.findall(r"^```sql ?(\w*)\n(.*?)^```$", DOCUMENT, re.M | re.S)

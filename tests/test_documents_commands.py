@@ -32,8 +32,8 @@ from pathlib import Path
 import click
 import pytest
 
-from dcc_cli.main import dcc
-from tests.prepared_processes import OF_COMMANDS, preload, run_dcc
+from dcc.cli.main import dcc
+from tests.support.prepared_processes import OF_COMMANDS, preload, run_dcc
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").glob("**/*.md")])

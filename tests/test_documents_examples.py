@@ -12,20 +12,20 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from dcc_resources.crawling import list_source
-from dcc_resources.errors import NotificationNotSentError
-from dcc_resources.file_sources import connect as connecting
-from dcc_resources.file_sources.base import SourceAddress, SourceProtocol
-from dcc_resources.integrity import registry
-from dcc_resources.integrity.checking import check_contents
-from dcc_resources.integrity.context import DocumentContext, ExperimentKey, KnownSpecimen, Where
-from dcc_resources.languages import load_catalogue
-from dcc_resources.naming import Action
-from dcc_resources.notifications.messages import Audience, Kind, Message
-from dcc_resources.reference_data.loading import ReferenceData
-from dcc_resources.report_channels import Report
-from dcc_resources.settings import Settings
-from tests.resources.qc_documents import contents, experiment
+from dcc.errors import NotificationNotSentError
+from dcc.naming import Action
+from dcc.notify.messages import Audience, Kind, Message
+from dcc.notify.report_channels import Report
+from dcc.reference.loading import ReferenceData
+from dcc.reports.languages import load_catalogue
+from dcc.rules import registry
+from dcc.rules.checking import check_contents
+from dcc.rules.context import DocumentContext, ExperimentKey, KnownSpecimen, Where
+from dcc.session.crawling import list_source
+from dcc.settings import Settings
+from dcc.sources import connect as connecting
+from dcc.sources.base import SourceAddress, SourceProtocol
+from tests.support.qc_documents import contents, experiment
 
 ROOT = Path(__file__).parent.parent
 

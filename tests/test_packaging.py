@@ -17,7 +17,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = ("dcc_resources", "dcc_assets", "dcc_sensors", "dcc_cli")
+PACKAGES = ("dcc", "dcc_resources", "dcc_assets", "dcc_dagster", "dcc_sensors")
 PIN = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)==(?P<version>[0-9][A-Za-z0-9.+!]*)")
 EXTRAS = ("", "demo", "test")
 
@@ -82,7 +82,7 @@ def test_the_wheel_holds_every_file_of_the_packages(tmp_path: Path) -> None:
         packed = set(opened.namelist())
     here = {str(path.relative_to(ROOT)) for name in PACKAGES for path in (ROOT / name).rglob("*") if path.is_file()}
     here = {path for path in here if "__pycache__" not in path and not Path(path).name.startswith(".")}
-    assert "dcc_resources/documents/schemas/procedure_definition.xsd" in here
+    assert "dcc/documents/schemas/procedure_definition.xsd" in here
     assert sorted(here - packed) == []
     assert "dcc_definitions.py" in packed
 

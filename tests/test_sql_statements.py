@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = ("dcc_resources", "dcc_assets", "dcc_sensors", "dcc_cli")
+PACKAGES = ("dcc", "dcc_resources", "dcc_assets", "dcc_dagster", "dcc_sensors")
 FUNCTIONS = {"text", "DDL", "literal_column"}
 TAKES_SQL = FUNCTIONS | {"exec_driver_sql", "executescript", "executemany"}
 TAKES_SQL_IF_TEXT = {"execute", "scalar", "scalars", "query", "stream"}
@@ -25,31 +25,31 @@ SQL = re.compile(
 )
 NAMES = "names of tables, columns and indexes of the platform's own schema, or as the database itself tells them"
 REVIEWED = {
-    "dcc_resources/backups/database_files.py": (NAMES, {"insertion", "name", "pragma", "table"}),
-    "dcc_resources/backups/rows.py": (
+    "dcc/operations/backups/database_files.py": (NAMES, {"insertion", "name", "pragma", "table"}),
+    "dcc/operations/backups/rows.py": (
         NAMES,
         {"', '.join(self.reading)", "name", "names", "order", "places", "self.name", "shape.query()"},
     ),
-    "dcc_resources/backups/server_loading.py": (
+    "dcc/operations/backups/server_loading.py": (
         NAMES,
         {"_CHECKS.format(0)", "_CHECKS.format(1)", "last + 1", "name", "statement"},
     ),
-    "dcc_resources/backups/targets.py": (NAMES, {"name"}),
-    "dcc_resources/databases/engines.py": ("constants", {"'BEGIN IMMEDIATE' if writes else 'BEGIN'"}),
-    "dcc_resources/databases/grants.py": (
+    "dcc/operations/backups/targets.py": (NAMES, {"name"}),
+    "dcc/databases/engines.py": ("constants", {"'BEGIN IMMEDIATE' if writes else 'BEGIN'"}),
+    "dcc/databases/grants.py": (
         "quoted; printed for people, run by nobody",
         {"_pattern(str(database))", "_text(password)", "_user(name, client_host)", "right", "user"},
     ),
-    "dcc_resources/databases/migrations/runner.py": (NAMES, {"_TRIGGER.format(table=table)", "table"}),
-    "dcc_resources/databases/number_lists.py": (
+    "dcc/databases/migrations/runner.py": (NAMES, {"_TRIGGER.format(table=table)", "table"}),
+    "dcc/databases/number_lists.py": (
         "the mark of a parameter, as SQLAlchemy writes it",
         {"compiler.process(element.clauses, **options)"},
     ),
-    "dcc_resources/databases/schema.py": (
+    "dcc/databases/schema.py": (
         "the database that a setting names, quoted",
         {"creation.replace('%', '%%')", "name"},
     ),
-    "dcc_resources/qc_database/bulk.py": (
+    "dcc/qc/rows/bulk.py": (
         "quoted names of the platform's own tables and columns, and the quoted path of a file that was made just now",
         {
             "' UNION ALL '.join(highest)",
@@ -63,16 +63,16 @@ REVIEWED = {
             "table.name",
         },
     ),
-    "dcc_resources/qc_database/migrations/versions/0001_initial.py": (NAMES, {"name", "query.strip()"}),
-    "dcc_resources/qc_database/migrations/versions/0002_validity.py": (NAMES, {"name", "query"}),
-    "dcc_resources/qc_database/migrations/versions/0004_invalid_animals.py": (NAMES, {"name", "query"}),
-    "dcc_resources/qc_database/statistics.py": (NAMES, {"names"}),
-    "dcc_resources/tracker/migrations/versions/0001_initial.py": ("constants", {"default"}),
-    "dcc_assets/sqlite_instance.py": (
+    "dcc/qc/migrations/versions/0001_initial.py": (NAMES, {"name", "query.strip()"}),
+    "dcc/qc/migrations/versions/0002_validity.py": (NAMES, {"name", "query"}),
+    "dcc/qc/migrations/versions/0004_invalid_animals.py": (NAMES, {"name", "query"}),
+    "dcc/qc/statistics.py": (NAMES, {"names"}),
+    "dcc/tracker/migrations/versions/0001_initial.py": ("constants", {"default"}),
+    "dcc_dagster/sqlite_instance.py": (
         "names of Dagster's tables, as the file tells them or Dagster has them",
         {"table"},
     ),
-    "dcc_assets/dagster_database.py": (
+    "dcc_dagster/dagster_database.py": (
         "names of Dagster's tables, as the database tells them, and types that are constants",
         {"', '.join(parts)", "_WIDER[kind.lower()]", "column", "index", "null", "table"},
     ),

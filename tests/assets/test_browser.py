@@ -13,8 +13,8 @@ import pytest
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webdriver import WebDriver
 
-from dcc_cli.demo import submissions
-from tests.browsing import click, keep, see, wait_for
+from dcc.cli.demo import submissions
+from tests.support.browsing import click, keep, see, wait_for
 
 GOOD = "add/H.2013-10-31.1.impc.zip"
 FAILED = "add/H.2013-11-04.3.impc.zip"

@@ -17,7 +17,7 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webdriver import WebDriver
 from selenium.webdriver.support.wait import WebDriverWait
 
-from tests.browsing import SEEN_SECONDS, click, keep, see, wait_for
+from tests.support.browsing import SEEN_SECONDS, click, keep, see, wait_for
 
 FAILED = "add/H.2013-11-04.3.impc.zip"
 DOCUMENT = "H.2013-11-04.1.specimen.impc.xml"

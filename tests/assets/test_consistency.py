@@ -13,15 +13,15 @@ from dagster import (
     EventLogEntry,
 )
 
+from dcc.operations.consistency.inconsistencies import RULES
+from dcc.operations.sessions import open_session
 from dcc_assets.catalogue import ZIP_ACTIONS
 from dcc_assets.consistency import check_events
-from dcc_assets.instance import open_instance
 from dcc_assets.session_runs import run_session
-from dcc_resources.consistency.inconsistencies import RULES
-from dcc_resources.sessions import open_session
-from tests.data_installations import DataInstallation, experiments, specimens
-from tests.databases import one_database
-from tests.healthy_installation import FAULTY, GOOD, INVALID, MISNAMED
+from dcc_dagster.instance import open_instance
+from tests.support.data_installations import DataInstallation, experiments, specimens
+from tests.support.databases import one_database
+from tests.support.healthy_installation import FAULTY, GOOD, INVALID, MISNAMED
 
 
 @pytest.fixture

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
+from dcc.data_outcomes import DocumentData, FindingEntry, ZipData
+from dcc.naming import Action, DocumentKind
+from dcc.outcomes import ZipKey
+from dcc.phases import Phase, Status
+from dcc.rules.groups import GROUPS
+from dcc.vocabulary import Severity
 from dcc_assets.data_reports import data_report
-from dcc_assets.event_recorder import Report
 from dcc_assets.zip_reports import ERRORS_SHOWN
-from dcc_resources.data_outcomes import DocumentData, FindingEntry, ZipData
-from dcc_resources.integrity.groups import GROUPS
-from dcc_resources.naming import Action, DocumentKind
-from dcc_resources.outcomes import ZipKey
-from dcc_resources.qc_database.vocabulary import Severity
-from dcc_resources.tracker.reference import Phase, Status
+from dcc_dagster.event_recorder import Report
 
 KEY = ZipKey(Action.ADD, "H.2013-10-31.1.impc.zip")
 EVERY_GROUP = {group.name for group in GROUPS}

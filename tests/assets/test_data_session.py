@@ -12,17 +12,17 @@ from typing import Any
 import pytest
 from dagster import AssetCheckKey, AssetKey, DagsterRunStatus
 
-from dcc_assets.data_catalogue import CHECK_OF_GROUP, QC_DATABASE_POOL, UPLOAD_CHECK
-from dcc_assets.event_recorder import EventRecorder
-from dcc_assets.instance import dagster_environment
+from dcc.data_outcomes import DataOutcome, ZipData
+from dcc.errors import DagsterStorageError, QcDatabaseOutdatedError
+from dcc.phases import Phase
+from dcc_assets.data_catalogue import CHECK_OF_GROUP, UPLOAD_CHECK
 from dcc_assets.runs import finish_dead_runs
 from dcc_assets.session_runs import run_session, run_zip_actions
-from dcc_resources.data_outcomes import DataOutcome, ZipData
-from dcc_resources.errors import DagsterStorageError, QcDatabaseOutdatedError
-from dcc_resources.tracker.reference import Phase
-from tests.assets.conftest import Dagster
-from tests.data_installations import DataInstallation, experiments, key_of, specimens
-from tests.databases import one_database
+from dcc_dagster.event_recorder import EventRecorder
+from dcc_dagster.instance import QC_DATABASE_POOL, dagster_environment
+from tests.support.dagster_instances import Dagster
+from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
+from tests.support.databases import one_database
 
 GOOD = "add/H.2013-10-31.1.impc.zip"
 ORPHANS = "add/H.2013-10-31.2.impc.zip"
@@ -125,7 +125,7 @@ def test_contexts_are_shown_once_a_session_with_what_it_changed(data: DataInstal
 
 
 def test_a_failing_check_turns_green_when_its_cause_goes(data: DataInstallation, data_dagster: Dagster) -> None:
-    """Issue 3, item 5: E4 heals when the specimen arrives, without anyone submitting again."""
+    """E4 heals when the specimen arrives, without anyone submitting again."""
     put_orphans(data)
     run(data, data_dagster)
     assert data_dagster.checks(EXPERIMENT_CHECK) == {ORPHANS: "failed"}
@@ -217,10 +217,10 @@ def test_one_step_at_a_time_has_the_qc_database(data: DataInstallation, data_dag
 
 _HOLDER = """
 import os, sys, time
-from dcc_assets.instance import open_instance
+from dcc_dagster.instance import open_instance
 from dcc_assets.session_runs import run_session
-from dcc_resources.settings import load_settings
-from dcc_resources.tracker.database import open_tracker
+from dcc.settings import load_settings
+from dcc.tracker.database import open_tracker
 
 settings = load_settings()
 

@@ -4,8 +4,11 @@ import importlib
 import inspect
 import itertools
 import json
+import os
 import pkgutil
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -25,22 +28,16 @@ from dagster._core.definitions.unresolved_asset_job_definition import Unresolved
 
 import dcc_assets
 import dcc_sensors
+from dcc.cli.dagster_side import LOCATION_NAME
+from dcc.errors import ConfigurationError
+from dcc.rules.catalogue import CATALOGUE
+from dcc.settings import load_settings
 from dcc_assets.catalogue import CHECK_OF_PHASE, CRAWLED_LATELY, REACHABLE
 from dcc_assets.data_assets import chosen_contexts, chosen_data, chosen_qc
-from dcc_assets.data_catalogue import (
-    CHECK_OF_GROUP,
-    DATA_CHECK_SPECS,
-    HEARD_FROM,
-    QC_DATABASE_POOL,
-    THROUGH_IN_TIME,
-    UPLOAD_CHECK,
-)
+from dcc_assets.data_catalogue import CHECK_OF_GROUP, DATA_CHECK_SPECS, HEARD_FROM, THROUGH_IN_TIME, UPLOAD_CHECK
 from dcc_assets.jobs import LOAD_JOB, PROCESS_JOB, SHOW_JOB, asset_definitions
-from dcc_assets.session_runs import LOCATION_NAME
-from dcc_resources.errors import ConfigurationError
-from dcc_resources.integrity.catalogue import CATALOGUE
-from dcc_resources.settings import load_settings
-from tests.prepared_processes import run_in_process
+from dcc_dagster.instance import QC_DATABASE_POOL
+from tests.support.prepared_processes import run_in_process
 
 ROOT = Path(__file__).parent.parent.parent
 LINEAGE = [
@@ -127,6 +124,7 @@ def test_what_writes_to_the_qc_database_shares_a_pool() -> None:
         ({"DCC_TRACKER_URL": "mysql://nobody:nothing@127.0.0.1:1/nowhere"}, "process_zip_actions"),
         ({"DCC_CRAWL_INTERVAL": "now and then"}, "ConfigurationError: DCC_CRAWL_INTERVAL: 'now and then' is no cron"),
         ({"DCC_DOWNLOADERS": "0"}, "ConfigurationError: DCC_DOWNLOADERS"),
+        ({"DCC_DOWNLOADERZ": "8"}, "DCC_DOWNLOADERZ: there is no such setting; the nearest is DCC_DOWNLOADERS"),
     ],
 )
 def test_definitions_load_without_a_tracker_and_say_which_setting_is_wrong(
@@ -195,6 +193,19 @@ def load(told: str) -> None:
     except ConfigurationError as error:
         found = f"{type(error).__name__}: {error}"
     Path(told).write_text(found, "utf-8")
+
+
+def test_dagster_refuses_the_code_location_where_a_variable_is_no_setting(tmp_path: Path) -> None:
+    """As an operator tries it, with Dagster's own command."""
+    command = [Path(sys.executable).parent / "dagster", "definitions", "validate", "-m", "dcc_definitions"]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("DCC_", "DAGSTER_"))}
+    environment |= {"DCC_HOME": str(tmp_path / "home"), "DCC_DOWNLOADERZ": "secret4711", "NO_COLOR": "1"}
+    ended = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    said = ended.stdout + ended.stderr
+    assert ended.returncode == 1, said
+    assert "DCC_DOWNLOADERZ: there is no such setting; the nearest is DCC_DOWNLOADERS" in " ".join(said.split())
+    assert "secret4711" not in said
+    assert not (tmp_path / "home").exists()
 
 
 def test_the_workspace_loads_the_location_under_its_name() -> None:

@@ -13,17 +13,17 @@ from dagster import DagsterInstance, DagsterRunStatus
 from dagster._daemon.types import DaemonHeartbeat
 from dagster._utils.error import SerializableErrorInfo
 
+from dcc.operations.doctor.context import Surroundings
+from dcc.operations.doctor.verdicts import Finding
+from dcc.settings import Settings
 from dcc_assets import doctor
 from dcc_assets.doctor import check_dagster, check_depths
-from dcc_assets.instance import open_instance
 from dcc_assets.jobs import crawl_file_sources
-from dcc_resources.doctor.surroundings import Surroundings
-from dcc_resources.doctor.verdicts import Finding
-from dcc_resources.settings import Settings
-from tests.assets.conftest import Dagster
-from tests.data_installations import DataInstallation, specimens
-from tests.databases import only_sqlite
-from tests.installations import Installation
+from dcc_dagster.instance import open_instance
+from tests.support.dagster_instances import Dagster
+from tests.support.data_installations import DataInstallation, specimens
+from tests.support.databases import only_sqlite
+from tests.support.installations import Installation
 
 ZIP = "add/H.2013-10-31.1.impc.zip"
 

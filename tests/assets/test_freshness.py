@@ -10,22 +10,22 @@ import pytest
 from dagster import AssetCheckKey
 from sqlalchemy import update
 
+from dcc.databases.columns import utc_now
+from dcc.phases import Phase
+from dcc.tracker.database import writing
+from dcc.tracker.models import FileSource
+from dcc.tracker.register.connections import SourceState
+from dcc.tracker.register.file_sources import set_source_state
 from dcc_assets import freshness
 from dcc_assets.catalogue import CRAWLED_LATELY
 from dcc_assets.data_catalogue import HEARD_FROM, THROUGH_IN_TIME
 from dcc_assets.freshness import show_overdue
 from dcc_assets.session_runs import run_session, run_zip_actions
-from dcc_resources.databases.columns import utc_now
-from dcc_resources.tracker.database import writing
-from dcc_resources.tracker.models import FileSource
-from dcc_resources.tracker.reference import Phase
-from dcc_resources.tracker.registry import set_source_state
-from dcc_resources.tracker.sources import SourceState
-from tests.assets.conftest import Dagster
 from tests.assets.test_session_runs import invalid_documents
-from tests.data_installations import DataInstallation, experiments, key_of, specimens
-from tests.databases import one_database
-from tests.installations import Installation
+from tests.support.dagster_instances import Dagster
+from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
+from tests.support.databases import one_database
+from tests.support.installations import Installation
 
 GOOD = "add/H.2013-10-31.1.impc.zip"
 INVALID = "add/H.2013-10-31.3.impc.zip"

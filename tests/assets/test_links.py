@@ -8,9 +8,9 @@ from urllib.parse import unquote
 import pytest
 from dagster import AssetKey
 
+from dcc.naming import Action
+from dcc.outcomes import ZipKey
 from dcc_assets.links import links, page_of_partition, picture_of_centre, pictures, report_of_centre, report_of_zip
-from dcc_resources.naming import Action
-from dcc_resources.outcomes import ZipKey
 
 NAMES = [
     "H.2013-10-31.1.impc.zip",

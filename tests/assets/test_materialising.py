@@ -4,14 +4,14 @@ import pytest
 from dagster import DagsterRunStatus, JobDefinition
 from sqlalchemy import select
 
+from dcc.operations.sessions import open_session
+from dcc.phases import Phase
+from dcc.tracker.models import Reopening, SessionLock
 from dcc_assets.catalogue import CHECK_OF_PHASE, REACHABLE, SESSION_TAG
 from dcc_assets.session_runs import run_session
-from dcc_resources.sessions import open_session
-from dcc_resources.tracker.models import Reopening, SessionLock
-from dcc_resources.tracker.reference import Phase
-from tests.assets.conftest import Dagster
-from tests.databases import one_database
-from tests.installations import Installation, specimens
+from tests.support.dagster_instances import Dagster
+from tests.support.databases import one_database
+from tests.support.installations import Installation, specimens
 
 ZIP = "add/H.2013-10-31.1.impc.zip"
 OTHER = "add/H.2013-10-31.2.impc.zip"

@@ -10,27 +10,26 @@ from typing import Any
 
 import pytest
 from dagster import AssetKey, DagsterRunStatus, JobDefinition
-from sqlalchemy import update
+from sqlalchemy import select, update
 
+from dcc.data_outcomes import ContextsBuilt, DataOutcome, OverviewsBuilt, ZipData
+from dcc.errors import DagsterStorageError
+from dcc.phases import Phase
+from dcc.qc.contexts.filters import ContextFilter
+from dcc.qc.contexts.states import mark_done
+from dcc.qc.database import writing
+from dcc.qc.models import DataContext, ReferenceSnapshot
+from dcc.session.data import judging_basis
+from dcc.session.data.corrections import recheck, withdraw_submission
+from dcc.session.data.settling import settle_qc
+from dcc.tracker.models import ZipAction
 from dcc_assets.data_catalogue import CHECK_OF_GROUP, UPLOAD_CHECK
-from dcc_assets.event_recorder import EventRecorder
-from dcc_assets.instance import open_instance
 from dcc_assets.mirroring import Mark, read_mark, write_mark
 from dcc_assets.rebuilding import rebuild_instance
 from dcc_assets.session_runs import run_session, show_changed_data
-from dcc_resources.contexts.filters import ContextFilter
-from dcc_resources.contexts.states import mark_done
-from dcc_resources.data_outcomes import ContextsBuilt, DataOutcome, OverviewsBuilt, ZipData
-from dcc_resources.data_phases import judging_basis
-from dcc_resources.data_phases.corrections import recheck, withdraw_submission
-from dcc_resources.data_phases.settling import settle_qc
-from dcc_resources.errors import DagsterStorageError
-from dcc_resources.qc_database.database import writing
-from dcc_resources.qc_database.models import DataContext, ReferenceSnapshot
-from dcc_resources.tracker.models import ZipAction
-from dcc_resources.tracker.reference import Phase
+from dcc_dagster.event_recorder import EventRecorder
+from dcc_dagster.instance import open_instance
 from dcc_sensors.tracker_watch import look_for_changes
-from tests.assets.conftest import Dagster, lose_instance
 from tests.assets.test_data_session import (
     ARRIVAL,
     DATA_ASSETS,
@@ -41,8 +40,9 @@ from tests.assets.test_data_session import (
     put_orphans,
     run,
 )
-from tests.data_installations import DataInstallation, experiments, key_of, specimens
-from tests.databases import one_database
+from tests.support.dagster_instances import Dagster, lose_instance
+from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
+from tests.support.databases import one_database
 
 
 def show(data: DataInstallation, dagster: Dagster) -> None:
@@ -104,6 +104,31 @@ def test_what_changed_beside_a_session_is_shown_by_the_next_one(data: DataInstal
     finish_quality_control(data)
     run(data, data_dagster)
     assert metadata(data_dagster, "qc", GOOD)["status"] == "done"
+
+
+@one_database
+def test_what_the_rules_found_is_shown_of_an_archive_that_another_document_failed_in(
+    data: DataInstallation, data_dagster: Dagster
+) -> None:
+    """Its state is that of the document that breaks the schema, though the others are taken over."""
+    put_partly_broken(data)
+    data.run()
+    assert data.states() == {ORPHANS: "xsd failed"}
+
+    show(data, data_dagster)
+
+    assert data_dagster.checks(EXPERIMENT_CHECK) == {ORPHANS: "failed"}
+    later()
+    put_partly_broken(data, key="add/H.2013-11-06.3.impc.zip", stem="2013-11-06.3", first=30)
+    run(data, data_dagster)
+    history = data_dagster.instance.event_log_storage.get_asset_check_execution_history(EXPERIMENT_CHECK, limit=100)
+    assert sorted(str(record.partition) for record in history) == [ORPHANS, "add/H.2013-11-06.3.impc.zip"]
+
+
+def put_partly_broken(data: DataInstallation, key: str = ORPHANS, stem: str = "2013-10-31.2", first: int = 11) -> None:
+    """Animals in a document that breaks the schema, and experiments on them in one that does not."""
+    broken = {name: text.replace(b"isBaseline", b"isBase") for name, text in specimens(stem, first=first).items()}
+    data.put(key, broken, experiments(stem, first=first))
 
 
 @one_database
@@ -201,10 +226,9 @@ def test_a_mark_is_kept_with_the_instance(data: DataInstallation, data_dagster: 
     run(data, data_dagster)
     mark = read_mark(data_dagster.instance)
     with data.tracker.connect() as connection:
-        assert (
-            mark.zips
-            == connection.scalar(ZipAction.__table__.select().with_only_columns(ZipAction.last_update)).isoformat()
-        )  # type: ignore[union-attr]
+        changed = connection.scalar(select(ZipAction.last_update))
+    assert changed is not None
+    assert mark.zips == changed.isoformat()
     assert mark.contexts > 0
 
 

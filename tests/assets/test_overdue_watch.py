@@ -8,29 +8,29 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from dagster import AssetCheckKey, SkipReason, build_sensor_context
+from dagster import AssetCheckKey, SkipReason
 from sqlalchemy import update
 
+from dcc.databases.columns import utc_now
+from dcc.phases import Phase
+from dcc.settings import load_settings
+from dcc.tracker.database import open_tracker, writing
+from dcc.tracker.models import FileSource
+from dcc.tracker.register import centres
+from dcc.tracker.register.connections import SourceState
+from dcc.tracker.register.file_sources import set_source_state
 from dcc_assets import freshness
 from dcc_assets.catalogue import CRAWLED_LATELY
 from dcc_assets.data_catalogue import HEARD_FROM, THROUGH_IN_TIME
-from dcc_assets.instance import open_instance
 from dcc_assets.session_runs import run_session
-from dcc_resources.databases.columns import utc_now
-from dcc_resources.settings import load_settings
-from dcc_resources.tracker import centres
-from dcc_resources.tracker.database import open_tracker, writing
-from dcc_resources.tracker.models import FileSource
-from dcc_resources.tracker.reference import Phase
-from dcc_resources.tracker.registry import set_source_state
-from dcc_resources.tracker.sources import SourceState
+from dcc_dagster.instance import open_instance
 from dcc_sensors import overdue_watch
 from dcc_sensors.overdue_watch import OVERDUE_SECONDS, overdue
-from tests.assets.conftest import Dagster, set_environment
-from tests.databases import only_sqlite
-from tests.installations import Installation
-from tests.mail_server import MailServerForTests, Starter
-from tests.served_page import served_page
+from tests.support.dagster_instances import Dagster, looked, set_environment
+from tests.support.databases import only_sqlite
+from tests.support.installations import Installation
+from tests.support.mail_server import MailServerForTests, Starter
+from tests.support.served_page import served_page
 
 WRANGLER, CENTRE = "wrangler@dcc.example", "data@h.example"
 GOOD = "add/H.2013-10-31.1.impc.zip"
@@ -54,7 +54,7 @@ def after(dagster: Dagster, monkeypatch: pytest.MonkeyPatch) -> After:
         with monkeypatch.context() as later:
             for module in (freshness, overdue_watch):
                 later.setattr(module, "utc_now", lambda: utc_now() + timedelta(hours=hours))
-            said = overdue(build_sensor_context(instance=dagster.instance))
+            said = looked(overdue, dagster.instance)
         assert isinstance(said, SkipReason)
         assert said.skip_message is not None
         return said.skip_message

@@ -4,17 +4,17 @@ import shutil
 
 import pytest
 
+from dcc.errors import DagsterStorageError, TrackerUnreachableError
+from dcc.outcomes import ZipOutcome
+from dcc.phases import Phase
 from dcc_assets.catalogue import CHECK_OF_PHASE, REACHABLE
-from dcc_assets.instance import open_instance
 from dcc_assets.rebuilding import rebuild_instance
 from dcc_assets.session_runs import run_session
-from dcc_resources.errors import DagsterStorageError, TrackerUnreachableError
-from dcc_resources.outcomes import ZipOutcome
-from dcc_resources.tracker.reference import Phase
-from tests.assets.conftest import Dagster, lose_instance
+from dcc_dagster.instance import open_instance
 from tests.assets.test_session_runs import ALL, INVALID, put_all_kinds
-from tests.databases import one_database
-from tests.installations import Installation
+from tests.support.dagster_instances import Dagster, lose_instance
+from tests.support.databases import one_database
+from tests.support.installations import Installation
 
 ASSETS = ("file_source_listings", "zip_actions", "zip_downloads", "xml_documents", "validated_documents")
 XSD = list(CHECK_OF_PHASE.values())[-1]
@@ -79,7 +79,7 @@ def test_after_it_sessions_go_on(installation: Installation) -> None:
             TrackerUnreachableError("The tracker is away."),
             TrackerUnreachableError,
         ),
-        ("dcc_assets.event_recorder.EventRecorder._store", OSError("disk full"), DagsterStorageError),
+        ("dcc_dagster.event_recorder.EventRecorder._store", OSError("disk full"), DagsterStorageError),
     ],
 )
 def test_what_fails_is_said_by_its_name_and_by_the_caller_alone(

@@ -12,9 +12,11 @@ from dagster import (
     ExecuteInProcessResult,
     RunRequest,
     SkipReason,
-    build_schedule_context,
 )
 
+from dcc.qc.database import init_qc_database, open_qc_database
+from dcc.reference.loading import SETS
+from dcc.settings import Settings
 from dcc_assets.reference_assets import (
     FRESH,
     REFERENCE_CHECK_SPECS,
@@ -22,12 +24,11 @@ from dcc_assets.reference_assets import (
     REFERENCE_SPECS,
     reference_definitions,
 )
-from dcc_resources.qc_database.database import init_qc_database, open_qc_database
-from dcc_resources.reference_data.loading import SETS
-from dcc_resources.settings import Settings
+from dcc_resources.code_location import platform_resources
 from dcc_sensors.reference_watch import REFRESH_TIME, reference_automation, refresh_reference
-from tests.databases import one_database, only_sqlite
-from tests.reference_server import ReferenceServer
+from tests.support.dagster_instances import looked
+from tests.support.databases import one_database, only_sqlite
+from tests.support.reference_server import ReferenceServer
 
 NAMES = [f"reference_{name}" for name in SETS]
 
@@ -46,7 +47,8 @@ def _environment(qc_settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def run(instance: DagsterInstance, *sets: str) -> ExecuteInProcessResult:
-    job = reference_definitions().resolve_job_def(REFERENCE_JOB)
+    resources = Definitions(resources=platform_resources())
+    job = Definitions.merge(reference_definitions(), resources).resolve_job_def(REFERENCE_JOB)
     chosen = [AssetKey(f"reference_{name}") for name in sets] or None
     return job.execute_in_process(instance=instance, asset_selection=chosen)
 
@@ -132,14 +134,15 @@ def test_what_is_old_fails_its_check(
 @only_sqlite
 @pytest.mark.usefixtures("_environment")
 def test_every_day_a_refresh_is_asked_for_once_there_is_a_database(qc_settings: Settings) -> None:
-    skipped = refresh_reference(build_schedule_context())
+    skipped = looked(refresh_reference)
     assert isinstance(skipped, SkipReason)
     assert "dcc init" in (skipped.skip_message or "")
     engine = open_qc_database(qc_settings)
     init_qc_database(engine)
     engine.dispose()
-    assert isinstance(refresh_reference(build_schedule_context()), RunRequest)
-    definitions = Definitions.merge(reference_definitions(), reference_automation())
+    assert isinstance(looked(refresh_reference), RunRequest)
+    resources = Definitions(resources=platform_resources())
+    definitions = Definitions.merge(reference_definitions(), reference_automation(), resources)
     Definitions.validate_loadable(definitions)
     (scheduled,) = definitions.schedules or ()
     assert (scheduled.cron_schedule, scheduled.job_name) == (REFRESH_TIME, REFERENCE_JOB)

@@ -16,18 +16,19 @@ from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
-from dcc_assets import web_server
+from dcc.errors import TrackerUnreachableError
+from dcc.naming import Action
+from dcc.outcomes import ZipKey
+from dcc.phases import Phase
+from dcc_assets import web_pages
 from dcc_assets.links import report_of_zip
 from dcc_assets.served_reports import Answer
 from dcc_assets.session_runs import run_session
-from dcc_assets.web_server import HEADERS, PlatformWebserver, report_routes
-from dcc_resources.errors import TrackerUnreachableError
-from dcc_resources.naming import Action
-from dcc_resources.outcomes import ZipKey
-from dcc_resources.tracker.reference import Phase
-from tests.assets.conftest import Dagster, set_environment
-from tests.data_installations import DataInstallation, experiments, specimens
-from tests.databases import one_database
+from dcc_assets.web_pages import HEADERS, report_routes
+from dcc_dagster.web_server import ExtendedWebserver
+from tests.support.dagster_instances import Dagster, set_environment
+from tests.support.data_installations import DataInstallation, experiments, specimens
+from tests.support.databases import one_database
 
 GOOD = "add/H.2013-10-31.1.impc.zip"
 ORPHANS = "add/H.2013-10-31.2.impc.zip"
@@ -170,7 +171,7 @@ def test_however_many_reports_are_asked_for_at_once_dagster_s_pages_are_answered
         return Answer(200, "text/plain", b"")
 
     async def ask_all() -> None:
-        serve = web_server._served(slow)
+        serve = web_pages._served(slow)
         asked = [asyncio.ensure_future(serve(Request({"type": "http"}))) for _ in range(100)]
         try:
             # Dagster's own way to answer; where no thread is left, this waits for reports that do not end.
@@ -212,18 +213,16 @@ def test_looking_at_what_is_overdue_goes_on_after_a_fault(monkeypatch: pytest.Mo
         if len(looked) == 2:
             raise Over
 
-    monkeypatch.setattr(web_server, "_look_at_overdue", look)
-    monkeypatch.setattr("dcc_assets.web_server.time.sleep", sleep)
+    monkeypatch.setattr(web_pages, "_look_at_overdue", look)
+    monkeypatch.setattr("dcc_assets.web_pages.time.sleep", sleep)
     with pytest.raises(Over):
-        web_server._watch_overdue(object())  # type: ignore[arg-type]
+        web_pages._watch_overdue(object())  # type: ignore[arg-type]
     assert len(looked) == 2
 
 
-def test_the_reports_come_before_the_pages_of_dagster(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_reports_come_before_the_pages_of_dagster() -> None:
     """Dagster's last route answers to every path."""
-    monkeypatch.setenv(web_server._BESIDE_DAEMON, "1")
-    context = type("Context", (), {"read_only": True})()
-    paths = [getattr(route, "path", "") for route in PlatformWebserver(context).build_routes()]
+    paths = [getattr(route, "path", "") for route in ExtendedWebserver(object(), report_routes(), []).build_routes()]
     assert paths.index("/dcc/reports") < paths.index("/{path:path}")
     assert "/graphql" in paths
 

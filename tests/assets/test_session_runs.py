@@ -10,25 +10,26 @@ import pytest
 from dagster import DagsterRunStatus
 from sqlalchemy import select
 
-from dcc_assets import session_runs, work
-from dcc_assets.catalogue import CHECK_OF_PHASE, REACHABLE, SESSION_TAG
-from dcc_assets.event_recorder import EventRecorder
-from dcc_assets.session_runs import run_session, run_zip_actions
-from dcc_resources.errors import (
+from dcc.errors import (
     DagsterStorageError,
     NotFoundError,
     SessionActiveError,
     SessionLostError,
     TrackerUnreachableError,
 )
-from dcc_resources.naming import Action
-from dcc_resources.outcomes import ZipKey
-from dcc_resources.sessions import open_session
-from dcc_resources.tracker.models import CrawlingSession
-from dcc_resources.tracker.reference import Phase
-from tests.assets.conftest import Dagster, Heard
-from tests.databases import one_database
-from tests.installations import Installation, experiments, specimens
+from dcc.naming import Action
+from dcc.operations.sessions import open_session
+from dcc.outcomes import ZipKey
+from dcc.phases import Phase
+from dcc.tracker.models import CrawlingSession
+from dcc_assets import session_runs
+from dcc_assets.catalogue import CHECK_OF_PHASE, REACHABLE, SESSION_TAG
+from dcc_assets.session_runs import run_session, run_zip_actions
+from dcc_dagster.event_recorder import EventRecorder
+from dcc_resources import work
+from tests.support.dagster_instances import Dagster, Heard
+from tests.support.databases import one_database
+from tests.support.installations import Installation, experiments, specimens
 
 GOOD = "add/H.2013-10-31.1.impc.zip"
 NO_ARCHIVE = "edit/H.2013-10-31.2.impc.zip"

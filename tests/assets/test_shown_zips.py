@@ -9,25 +9,25 @@ from typing import Any
 import pytest
 from sqlalchemy import select, update
 
+from dcc.naming import Action
+from dcc.outcomes import ZipKey
+from dcc.phases import Phase, Status
+from dcc.qc.database import writing
+from dcc.qc.models import DataContext
+from dcc.session.data.settling import settle_qc
+from dcc.settings import Settings
+from dcc.tracker.models import ZipAction
+from dcc.tracker.questions.queries import find_zips
 from dcc_assets import shown_zips
 from dcc_assets.catalogue import CHECK_OF_PHASE
 from dcc_assets.consistency import check_events
-from dcc_assets.instance import open_instance
 from dcc_assets.rebuilding import rebuild_instance
 from dcc_assets.session_runs import run_session, run_zip_actions, show_changed_data
 from dcc_assets.shown_zips import archive_older
-from dcc_resources.data_phases.settling import settle_qc
-from dcc_resources.naming import Action
-from dcc_resources.outcomes import ZipKey
-from dcc_resources.qc_database.database import writing
-from dcc_resources.qc_database.models import DataContext
-from dcc_resources.settings import Settings
-from dcc_resources.tracker.models import ZipAction
-from dcc_resources.tracker.queries import find_zips
-from dcc_resources.tracker.reference import Phase, Status
-from tests.assets.conftest import Dagster, lose_instance
-from tests.data_installations import DataInstallation, experiments, specimens
-from tests.databases import one_database
+from dcc_dagster.instance import open_instance
+from tests.support.dagster_instances import Dagster, lose_instance
+from tests.support.data_installations import DataInstallation, experiments, specimens
+from tests.support.databases import one_database
 
 ASSETS = (
     "zip_actions",

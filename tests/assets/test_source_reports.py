@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dcc.outcomes import Problem, SourceCrawl
+from dcc.tracker.models import utc_now
 from dcc_assets.source_reports import source_report
-from dcc_resources.outcomes import Problem, SourceCrawl
-from dcc_resources.tracker.models import utc_now
 
 
 def crawl(outcome: str, error: Problem | None = None, notes: tuple[str, ...] = ()) -> SourceCrawl:

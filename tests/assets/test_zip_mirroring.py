@@ -3,15 +3,15 @@
 from dagster import AssetKey, DagsterInstance
 from dagster._core.event_api import AssetRecordsFilter
 
+from dcc.tracker.database import writing
+from dcc.tracker.models import ZipAction
 from dcc_assets.consistency import check_events
-from dcc_assets.instance import open_instance
 from dcc_assets.session_runs import run_session
 from dcc_assets.zip_mirroring import newest_zip_mark, note_shown, read_zip_mark
-from dcc_resources.tracker.database import writing
-from dcc_resources.tracker.models import ZipAction
-from tests.data_installations import DataInstallation, experiments, specimens
-from tests.databases import only_sqlite
-from tests.healthy_installation import GOOD, INVALID, MISNAMED
+from dcc_dagster.instance import open_instance
+from tests.support.data_installations import DataInstallation, experiments, specimens
+from tests.support.databases import only_sqlite
+from tests.support.healthy_installation import GOOD, INVALID, MISNAMED
 
 
 @only_sqlite

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from dagster import TableMetadataValue
 
-from dcc_assets.event_recorder import Report, Verdict
+from dcc.naming import Action
+from dcc.outcomes import HELD, DocumentOutcome, Problem, ZipKey, ZipOutcome
+from dcc.phases import Phase, Status
+from dcc.store.staging import Staging
 from dcc_assets.zip_reports import DOCUMENTS_SHOWN, ERRORS_SHOWN, whole_zip_report, zip_report
-from dcc_resources.naming import Action
-from dcc_resources.outcomes import HELD, DocumentOutcome, Problem, ZipKey, ZipOutcome
-from dcc_resources.staging import Staging
-from dcc_resources.tracker.reference import Phase, Status
+from dcc_dagster.event_recorder import Report, Verdict
 
 KEY = ZipKey(Action.ADD, "H.2013-10-31.1.impc.zip")
 STAGING = Staging(Path("/staging"))
@@ -49,7 +49,7 @@ def failing(report: Report) -> Verdict:
 
 
 def test_an_archive_that_is_held_is_shown_with_the_reason_and_fails_no_check() -> None:
-    """issue 24, item 1: one that lies on another centre's source only."""
+    """One that lies on another centre's source only."""
     held = outcome(Phase.ZIP_NAME, Status.DONE, source=None, reasons=(Problem(HELD, "It lies elsewhere."),))
     report = zip_report(held, STAGING)
     assert shown(report) == (["zip_actions"], {}, {})

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, text
 
-from dcc_resources.qc_database.upload_findings import LATE
+from dcc.rules.upload import LATE
 from tests.chaos.installation import ChaosInstallation
 
 _OF_ZIP: Final = (

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from dcc_resources.sessions import read_lease
+from dcc.session.sessions import read_lease
 from tests.chaos.installation import ChaosInstallation, Session
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from tests.chaos.daemon import kill_daemon
 from tests.chaos.installation import ChaosInstallation
 from tests.chaos.proxy import KINDS as NETWORK_KINDS
 from tests.chaos.proxy import FaultProxy, Faults
-from tests.databases import MariaDb
+from tests.support.databases import MariaDb
 
 _FAKETIME: Final = next(
     Path("/usr/lib").glob("*/faketime/libfaketime.so.1"), Path("/usr/lib/faketime/libfaketime.so.1")

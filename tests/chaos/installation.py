@@ -18,22 +18,22 @@ from typing import Any, Final
 
 from sqlalchemy import Engine
 
+from dcc.operations.consistency.checking import check_consistency
+from dcc.operations.consistency.inconsistencies import Inconsistency
+from dcc.qc.database import init_qc_database, open_qc_database, writing
+from dcc.qc.reference import store
+from dcc.reference.loading import load_shipped
+from dcc.settings import Settings, load_settings
+from dcc.sources.base import SourceAddress
+from dcc.sources.host_keys import HostKey
+from dcc.tracker.database import init_tracker, open_tracker
+from dcc.tracker.database import writing as writing_tracker
+from dcc.tracker.register import centres, file_sources
+from dcc.tracker.register.pinned_keys import PinnedKey
 from dcc_assets.consistency import check_events
-from dcc_assets.instance import open_instance
-from dcc_resources.consistency.checking import check_consistency
-from dcc_resources.consistency.inconsistencies import Inconsistency
-from dcc_resources.file_sources.base import SourceAddress
-from dcc_resources.file_sources.host_keys import HostKey
-from dcc_resources.qc_database.database import init_qc_database, open_qc_database, writing
-from dcc_resources.reference_data import store
-from dcc_resources.reference_data.loading import load_shipped
-from dcc_resources.settings import Settings, load_settings
-from dcc_resources.tracker import centres, registry
-from dcc_resources.tracker.database import init_tracker, open_tracker
-from dcc_resources.tracker.database import writing as writing_tracker
-from dcc_resources.tracker.pinned_keys import PinnedKey
+from dcc_dagster.instance import open_instance
 from tests.chaos.session_process import run
-from tests.prepared_processes import FORKED, OF_COMMANDS, preload
+from tests.support.prepared_processes import FORKED, OF_COMMANDS, preload
 
 _LONGEST_SECONDS: Final = 240.0
 _FAITHFUL: Final = {
@@ -172,7 +172,7 @@ class ChaosInstallation:
             for address in addresses:
                 keys = [HostKey.parse(line) for line in address.host_keys]
                 pins = [PinnedKey(key.type, key.base64, key.fingerprint) for key in keys]
-                registry.add_source(connection, address, pins)
+                file_sources.add_source(connection, address, pins)
 
     def begin(self, *, die: tuple[str, int] | None = None, hurried: Mapping[str, str] | None = None) -> Session:
         """Begin a session, forked; `die`: see `session_process.run`. `hurried` are settings for this one."""

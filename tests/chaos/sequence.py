@@ -25,7 +25,7 @@ from tests.chaos.installation import ChaosInstallation, SessionFailedError, envi
 from tests.chaos.proxy import FaultProxy
 from tests.chaos.servers import Servers
 from tests.chaos.submissions import Submissions
-from tests.databases import MariaDb
+from tests.support.databases import MariaDb
 
 _DISK = "size=200m"
 

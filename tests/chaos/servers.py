@@ -20,8 +20,8 @@ from typing import Final
 
 from pydantic import SecretStr
 
-from dcc_resources.file_sources.base import SourceAddress, SourceProtocol
-from tests.servers import Authority, ServerProcess, SftpServer, server_program, unavailable
+from dcc.sources.base import SourceAddress, SourceProtocol
+from tests.support.servers import Authority, ServerProcess, SftpServer, server_program, unavailable
 
 DIRECT: Final = "127.0.0.1"
 PROXIED: Final = "127.0.0.2"

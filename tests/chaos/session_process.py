@@ -31,7 +31,7 @@ def run(environment: Mapping[str, str], arguments: Sequence[str], output: str, d
         os.dup2(file.fileno(), 2)
     counts = _count_operations(environment["DCC_HOME"], die)
     try:
-        from dcc_cli.main import main
+        from dcc.cli.main import main
 
         sys.argv = ["dcc", *arguments]
         main()

@@ -15,7 +15,7 @@ from datetime import date, timedelta
 from pathlib import Path
 from typing import Final
 
-from dcc_cli.demo.submissions import archive, experiment_document, specimen_document
+from dcc.cli.demo.submissions import archive, experiment_document, specimen_document
 from tests.chaos.servers import Served
 
 _FIRST_DAY: Final = date(2014, 1, 1)

@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection
 
-from dcc_resources import download_sink
-from dcc_resources.consistency.checking import check_consistency
-from dcc_resources.data_phases import data_session
-from dcc_resources.qc_database import applying
-from dcc_resources.staging import Staging
-from dcc_resources.tracker import progress, states
-from dcc_resources.tracker.reference import Phase
-from tests.data_installations import DataInstallation, experiments, specimens
-from tests.databases import only_sqlite
-from tests.healthy_installation import FAULTY, GOOD
+from dcc.operations.consistency.checking import check_consistency
+from dcc.phases import Phase
+from dcc.qc.apply import documents as applying
+from dcc.session.data import data_session
+from dcc.session.fetching import download_sink
+from dcc.store.staging import Staging
+from dcc.tracker import progress, states
+from tests.support.data_installations import DataInstallation, experiments, specimens
+from tests.support.databases import only_sqlite
+from tests.support.healthy_installation import FAULTY, GOOD
 
 Mutation = Callable[[pytest.MonkeyPatch], None]
 
@@ -85,7 +85,7 @@ def _lease_ignored(patch: pytest.MonkeyPatch) -> None:
 
 
 def _session_never_closed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("dcc_resources.sessions._finish", lambda *_arguments, **_named: None)
+    patch.setattr("dcc.session.sessions._finish", lambda *_arguments, **_named: None)
 
 
 MUTATIONS: dict[str, tuple[Mutation, set[str]]] = {

@@ -12,7 +12,7 @@ from tests.chaos.installation import prepared_home, start_fork_server
 from tests.chaos.proxy import FaultProxy
 from tests.chaos.sequence import World
 from tests.chaos.servers import running_servers
-from tests.databases import MariaDb
+from tests.support.databases import MariaDb
 
 
 class DurableMariaDb(MariaDb):

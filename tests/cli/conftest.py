@@ -16,13 +16,13 @@ import pytest
 from click.testing import CliRunner, Result
 from pydantic import SecretStr
 
-from dcc_cli.main import dcc as command
-from dcc_resources import errors
-from dcc_resources.settings import Settings
-from dcc_resources.tracker import centres
-from dcc_resources.tracker.database import open_tracker, writing
-from tests.databases import PASSWORD
-from tests.installations import Folder
+from dcc import errors
+from dcc.cli.main import dcc as command
+from dcc.settings import Settings
+from dcc.tracker.database import open_tracker, writing
+from dcc.tracker.register import centres
+from tests.support.databases import PASSWORD
+from tests.support.installations import Folder
 
 PROGRAM = Path(sys.executable).parent / "dcc"
 KINDS = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.DccError)]
@@ -106,7 +106,7 @@ def imported_by(*arguments: str, environment: dict[str, str]) -> set[str]:
     """The packages that a command has imported in a process of its own when it ends, whatever it ends with."""
     code = (
         "import sys\n"
-        "from dcc_cli.main import dcc\n"
+        "from dcc.cli.main import dcc\n"
         f"dcc.main({list(arguments)!r}, prog_name='dcc', standalone_mode=False)\n"
         "sys.stderr.write(' '.join(sys.modules))"
     )

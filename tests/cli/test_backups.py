@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from dcc_resources.sessions import open_session
-from dcc_resources.settings import load_settings
-from dcc_resources.tracker.database import open_tracker
+from dcc.operations.sessions import open_session
+from dcc.settings import load_settings
+from dcc.tracker.database import open_tracker
 from tests.cli.conftest import Dcc
-from tests.databases import only_sqlite
-from tests.stores import Store
+from tests.support.databases import only_sqlite
+from tests.support.stores import Store
 
 
 def other_home(dcc: Dcc) -> Dcc:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.cli.conftest import Dcc
-from tests.databases import only_sqlite
-from tests.installations import specimens
+from tests.support.databases import only_sqlite
+from tests.support.installations import specimens
 
 
 def test_centres_are_added_and_listed(bare_dcc: Dcc) -> None:
@@ -54,7 +54,7 @@ def test_an_unknown_centre_is_said_to_be_unknown(dcc: Dcc, name: str) -> None:
 
 
 def test_what_is_known_of_a_centre_can_be_changed_and_its_language_taken_away(dcc: Dcc) -> None:
-    """issue 6, item 8: a centre has a language."""
+    """A centre has a language."""
     assert dcc.json("centre", "add", "Ics", "--language", "de")["language"] == "de"
     changed = dcc.json("centre", "change", "Ics", "--email", "new@ics.example", "--language", "en", "--phone", "1")
     assert (changed["email"], changed["language"], changed["phone"]) == ("new@ics.example", "en", "1")
@@ -84,7 +84,7 @@ def test_what_is_no_email_address_is_refused(dcc: Dcc) -> None:
 
 
 def test_who_speaks_for_whom_is_recorded_listed_and_revoked(dcc: Dcc) -> None:
-    """issue 24, item 1: delegations."""
+    """Delegations."""
     assert dcc.json("centre", "delegations") == []
     assert "dcc centre delegate" in dcc("centre", "delegations").stdout
     given = dcc.json("centre", "delegate", "H", "--to", "J", "--until", "2999-12-31")
@@ -115,7 +115,7 @@ def test_a_delegation_that_cannot_be_is_refused_with_what_to_do(dcc: Dcc) -> Non
 
 
 def test_a_held_archive_is_told_by_the_session_and_shown_until_its_centre_delegates(dcc: Dcc) -> None:
-    """issue 24, item 1: an archive named for another centre than its source's."""
+    """An archive named for another centre than its source's."""
     folder, planted = dcc.add_folder(), "add/J.2013-10-31.1.impc.zip"
     folder.put(planted, specimens("J"))
     report = dcc.json("crawl", exit_code=1)
@@ -130,3 +130,29 @@ def test_a_held_archive_is_told_by_the_session_and_shown_until_its_centre_delega
     dcc("centre", "delegate", "J", "--to", "H")
     assert dcc.json("crawl")["zip_actions"] == [{"phase": "xsd", "status": "done", "count": 1}]
     assert dcc.json("status")["held_archives"] == []
+
+
+def test_a_held_archive_is_turned_down_listed_and_held_again(dcc: Dcc) -> None:
+    """issue 24, item 1: who, when and why are on record."""
+    folder, planted = dcc.add_folder(), "add/J.2013-10-31.1.impc.zip"
+    folder.put(planted, specimens("J"))
+    dcc("crawl", exit_code=1)
+    assert "dcc status" in dcc("archive", "declined").stdout
+    assert "--reason" in dcc("archive", "decline", planted, exit_code=2).stderr
+    made = dcc.json("archive", "decline", planted, "--reason", "says Harwell")
+    assert (made["zip"], made["owner"], made["reason"], made["revoked"]) == (planted, "J", "says Harwell", None)
+    assert made["declined_by"]
+    assert made["created"]
+    assert dcc.json("archive", "declined") == [made]
+    assert dcc.json("status")["held_archives"] == []
+    assert "Held archives" not in dcc("status").stdout
+    for shown in (dcc("show", planted).stdout, dcc.error("retry", planted, exit_code=2), dcc("source", "why").stdout):
+        assert "says Harwell" in shown
+        assert f"dcc archive decline {planted} --revoke" in shown
+    assert "dcc archive decline" in dcc.error("data", "plan", planted, exit_code=2)
+    assert dcc.json("archive", "decline", planted, "--revoke")["revoked_by"] == made["declined_by"]
+    assert dcc.json("archive", "declined") == []
+    assert len(dcc.json("archive", "declined", "--all")) == 1
+    assert [one["zip"] for one in dcc.json("status")["held_archives"]] == [planted]
+    assert "dcc centre delegate J --to H" in dcc("source", "why").stdout
+    assert "dcc centre delegate J --to H" in dcc("data", "causes").stdout

@@ -10,11 +10,11 @@ from collections.abc import Iterable
 import click
 import pytest
 
-from dcc_cli import completed_values
-from dcc_cli.completed_values import VALUES, complete_values, offered
+from dcc.cli import completed_values
+from dcc.cli.completed_values import VALUES, complete_values, offered
 from tests.cli.conftest import PROGRAM, Dcc
 from tests.cli.test_main import ALL, LEAVES
-from tests.databases import only_sqlite
+from tests.support.databases import only_sqlite
 
 COMPLETING = """
 PATH={path}:$PATH

@@ -12,14 +12,16 @@ from typing import Any, ClassVar, cast
 
 import pytest
 
-from dcc_cli.session_display import SessionDisplay
-from dcc_resources.sessions import open_session
-from dcc_resources.settings import load_settings
-from dcc_resources.tracker.database import open_tracker
+from dcc.cli.session_display import SessionDisplay
+from dcc.errors import TransferFailedError
+from dcc.operations.sessions import open_session
+from dcc.settings import load_settings
+from dcc.sources.folder import LocalConnection
+from dcc.tracker.database import open_tracker
 from tests.cli.conftest import PROGRAM, Dcc, without_id
-from tests.databases import only_sqlite
-from tests.installations import experiments, growing, note_uploaded, specimens
-from tests.servers import Share
+from tests.support.databases import only_sqlite
+from tests.support.installations import experiments, growing, note_uploaded, specimens
+from tests.support.servers import Share
 
 GOOD = "add/H.2013-10-31.1.impc.zip"
 BAD = "edit/H.2013-10-31.2.impc.zip"
@@ -109,7 +111,6 @@ def test_elsewhere_than_on_a_terminal_there_is_a_line_a_source_and_a_problem(dcc
 
 
 def test_a_source_that_is_down_ends_with_4_and_the_others_are_crawled(dcc: Dcc) -> None:
-    """existing_system_defects row 21."""
     dcc.add_folder().put(GOOD)
     dcc("source", "add", "--centre", "J", "--protocol", "ftp", "--hostname", "127.0.0.1:1", "--no-test")
     report = dcc.json("crawl", exit_code=4)
@@ -140,7 +141,6 @@ def test_a_directory_that_cannot_be_listed_is_a_problem_of_the_data(
 
 @only_sqlite
 def test_a_changed_zip_is_a_problem_of_the_data(dcc: Dcc) -> None:
-    """existing_system_defects row 6."""
     folder = dcc.add_folder()
     folder.put(GOOD)
     dcc("crawl")
@@ -254,6 +254,39 @@ def test_a_retry_is_logged_with_the_user_and_processes_the_zip_at_once(dcc: Dcc)
     assert "1 zip action in " in dcc("retry", BAD).stdout
 
 
+@only_sqlite
+def test_attempts_in_a_row_that_fetched_nothing_are_one_line(dcc: Dcc, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = dcc.add_folder()
+    folder.put(BAD, invalid())
+    dcc("crawl", exit_code=1)
+    for path in dcc.root.rglob(f"**/{BAD}"):
+        if not path.is_relative_to(folder.path):
+            path.unlink()
+
+    def away(*_: object, **__: object) -> None:
+        raise TransferFailedError("The disk is away.")
+
+    monkeypatch.setattr(LocalConnection, "fetch", away)
+    dcc.environment["DCC_MAX_RETRIES"] = "1"
+    dcc("retry", BAD, exit_code=1)
+    assert [one["phase"] for one in dcc.json("show", BAD)["downloads"]] == ["xsd", "download", "download"]
+    shown = dcc("show", BAD).stdout
+    assert shown.count("download failed") == 1
+    assert "download failed, 2 attempts until" in shown
+    assert shown.count("The disk is away.") == 1
+
+
+@only_sqlite
+def test_an_archive_that_a_copy_of_its_own_centre_heals_is_no_problem(dcc: Dcc) -> None:
+    bad = dcc.add_folder("bad", "H")
+    bad.put(GOOD, b"no archive")
+    dcc("crawl", exit_code=1)
+    good = dcc.add_folder("good", "H")
+    good.put(GOOD)
+    report = dcc.json("crawl", exit_code=0)
+    assert (report["zip_actions"], report["problems"]) == ([{**VALID, "count": 1}], [])
+
+
 def test_what_cannot_be_retried_is_refused(dcc: Dcc) -> None:
     folder = dcc.add_folder()
     folder.put(GOOD)
@@ -289,6 +322,31 @@ def test_what_cannot_be_retried_makes_no_session_and_no_alarm(dcc: Dcc) -> None:
     assert [session["id"] for session in dcc.json("sessions")] == [2, 1]
 
 
+@pytest.mark.parametrize("is_noticed", [True, False], ids=["a crawl noticed it", "the retry notices it"])
+@only_sqlite
+def test_what_changed_after_its_data_were_loaded_is_withdrawn_before_it_is_retried(dcc: Dcc, is_noticed: bool) -> None:
+    folder = dcc.add_folder()
+    folder.put(GOOD)
+    dcc("crawl")
+    tracker = open_tracker(load_settings(tracker_url=dcc.environment["DCC_TRACKER_URL"]))
+    note_uploaded(tracker)
+    tracker.dispose()
+    # Times are kept to the second: what is found in that of the download may be older than it.
+    time.sleep(1.01 - time.time() % 1)
+    folder.put(GOOD, specimens(mice=5), modified=1_500_000_000)
+    if is_noticed:
+        dcc("crawl", exit_code=1)
+    before = dcc.json("show", GOOD)
+    for _ in range(2):
+        said = dcc.error("retry", GOOD, exit_code=2)
+        assert f"{GOOD} has changed on its file source after its data were uploaded" in said
+        assert f"dcc data undo {GOOD}" in said
+    after = dcc.json("show", GOOD)
+    assert (after["downloads"], after["reopenings"]) == (before["downloads"], [])
+    dcc("crawl", exit_code=0)
+    assert [finding["kind"] for finding in dcc.json("status")["findings"]] == ["changed"]
+
+
 @only_sqlite
 def test_a_session_through_dagster_gives_the_same_report(dcc: Dcc) -> None:
     folder = dcc.add_folder()
@@ -317,7 +375,7 @@ def test_a_lost_instance_is_rebuilt_from_the_tracker(dcc: Dcc) -> None:
     dcc("crawl", exit_code=1)
     report = dcc.json("instance", "rebuild")
     assert isinstance(report, dict)
-    from dcc_assets.instance import open_instance
+    from dcc_dagster.instance import open_instance
 
     with open_instance(load_settings(home=dcc.environment["DCC_HOME"])) as instance:
         assert set(instance.get_dynamic_partitions("zip_actions")) == {GOOD, BAD}

@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 from sqlalchemy import make_url
 
-from dcc_resources.databases.grants import ACCOUNTS, grant_statements, unlock_statement
+from dcc.databases.grants import ACCOUNTS, grant_statements, unlock_statement
 from tests.cli.conftest import Dcc
 from tests.cli.test_production import administrator, statements
 from tests.cli.test_ui import alive, ask, descendants, running
-from tests.databases import MariaDb, only_mariadb, only_sqlite
-from tests.installations import specimens
-from tests.ports import free_port
+from tests.support.databases import MariaDb, only_mariadb, only_sqlite
+from tests.support.installations import specimens
+from tests.support.ports import free_port
 
 GOOD, BAD = "add/H.2013-10-31.1.impc.zip", "add/H.2013-10-31.3.impc.zip"
 NEVER = "0 0 29 2 *"

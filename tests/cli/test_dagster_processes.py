@@ -6,17 +6,20 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dcc_cli import dagster_processes
-from dcc_cli.context import settings_from_environment
-from dcc_resources.errors import InternalFaultError
+from dcc.cli import dagster_processes
+from dcc.cli.context import settings_from_environment
+from dcc.cli.dagster_processes import Program
+from dcc.errors import InternalFaultError
 
 ENDS = "time.sleep(0.5); note(str(child.poll())); child.kill()"
 STAYS = "time.sleep(600)"
+STAYING = Program("stays", [])
 _HEARD_SECONDS = 10
 MODULE = """
 import subprocess, sys, time
@@ -39,9 +42,9 @@ def stop(folder: Path, monkeypatch: pytest.MonkeyPatch, end: str) -> str:
     monkeypatch.setenv("DCC_HOME", str(folder))
     noted = folder / "noted"
     settings = settings_from_environment()
-    with dagster_processes.running(settings, "with_a_child", [str(noted)]) as process:
-        dagster_processes.wait_until(process, lambda: noted.exists() and noted.read_text() == "up")
-        group = process.pid
+    with dagster_processes.running(settings, Program("with_a_child", [str(noted)])) as processes:
+        dagster_processes.wait_until(processes, lambda: noted.exists() and noted.read_text() == "up")
+        group = processes[0].pid
     # One that was killed is there until whoever inherited it has heard of its end.
     ends = time.monotonic() + _HEARD_SECONDS
     while dagster_processes._signal_group(group, 0) and time.monotonic() < ends:
@@ -62,6 +65,34 @@ def test_one_that_does_not_end_when_it_is_asked_is_ended_with_its_own_ones(
     monkeypatch.setattr(dagster_processes, "_ALONE_SECONDS", 0.2)
     monkeypatch.setattr(dagster_processes, "_STOP_SECONDS", 0.5)
     assert stop(tmp_path, monkeypatch, STAYS) == "up"
+
+
+def test_programs_that_run_together_are_stopped_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "slow_to_end.py").write_text(MODULE.format(end="time.sleep(2); child.kill()"))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("DCC_HOME", str(tmp_path))
+    noted = [tmp_path / name for name in ("first", "second")]
+    programs = [Program("slow_to_end", [str(path)]) for path in noted]
+    with dagster_processes.running(settings_from_environment(), *programs) as processes:
+        dagster_processes.wait_until(processes, lambda: all(path.exists() for path in noted))
+        began = time.monotonic()
+    assert time.monotonic() - began < 3.8
+    assert [process.returncode for process in processes] == [0, 0]
+
+
+def test_one_of_several_that_does_not_start_ends_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    start_module(tmp_path, monkeypatch)
+    (tmp_path / "fails.py").write_text("raise SystemExit(7)")
+    settings, started = settings_from_environment(), []
+
+    def start() -> None:
+        with dagster_processes.running(settings, STAYING, Program("fails", [])) as processes:
+            started.extend(processes)
+            dagster_processes.wait_until(processes, lambda: False)
+
+    with pytest.raises(InternalFaultError, match="exit code 7"):
+        start()
+    assert [process.returncode is not None for process in started] == [True, True]
 
 
 def start_module(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,7 +117,7 @@ def test_a_stop_while_a_process_is_started_leaves_none_behind(
 
     monkeypatch.setattr(subprocess, "Popen", start)
     entered = []
-    with dagster_processes.stop_signals(), dagster_processes.running(settings_from_environment(), "stays", []):
+    with dagster_processes.stop_signals(), dagster_processes.running(settings_from_environment(), STAYING):
         entered.append(True)
     assert not entered
     left = [process.poll() is None for process in started]
@@ -99,11 +130,11 @@ def test_a_stop_while_a_process_is_being_stopped_does_not_cut_that_short(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     start_module(tmp_path, monkeypatch)
-    stop_process = dagster_processes._stop
+    stop_processes = dagster_processes._stop
 
-    def asked_again(process: subprocess.Popen[bytes]) -> None:
+    def asked_again(processes: Sequence[subprocess.Popen[bytes]]) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
-        stop_process(process)
+        stop_processes(processes)
 
     monkeypatch.setattr(dagster_processes, "_stop", asked_again)
     started: list[subprocess.Popen[bytes]] = []
@@ -111,9 +142,9 @@ def test_a_stop_while_a_process_is_being_stopped_does_not_cut_that_short(
     def fail() -> None:
         with (
             dagster_processes.stop_signals(),
-            dagster_processes.running(settings_from_environment(), "stays", []) as one,
+            dagster_processes.running(settings_from_environment(), STAYING) as both,
         ):
-            started.append(one)
+            started.extend(both)
             raise InternalFaultError("It did not answer.")
 
     with pytest.raises(InternalFaultError):
@@ -126,7 +157,7 @@ def test_what_is_started_can_be_stopped_by_signals_and_so_can_we_afterwards(
 ) -> None:
     start_module(tmp_path, monkeypatch)
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
-    with dagster_processes.running(settings_from_environment(), "stays", []) as process:
+    with dagster_processes.running(settings_from_environment(), STAYING) as (process,):
         status = dict(line.split(":", 1) for line in Path(f"/proc/{process.pid}/status").read_text().splitlines())
         both = (1 << signal.SIGINT - 1) | (1 << signal.SIGTERM - 1)
         assert int(status["SigBlk"], 16) & both == 0

@@ -8,13 +8,13 @@ import shutil
 
 import pytest
 
-from dcc_cli.context import open_qc
-from dcc_resources.naming import Action
-from dcc_resources.settings import load_settings
+from dcc.cli.context import open_qc
+from dcc.naming import Action
+from dcc.settings import load_settings
 from tests.cli.conftest import Dcc
-from tests.installations import Folder
-from tests.resources.qc_documents import apply, experiment, specimen
-from tests.resources.test_causes_collecting import sheets
+from tests.reports.test_causes_collecting import sheets
+from tests.support.installations import Folder
+from tests.support.qc_documents import apply, experiment, specimen
 
 
 @pytest.fixture

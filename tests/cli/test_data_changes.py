@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from dcc_cli.demo import submissions
+from dcc.cli.demo import submissions
 from tests.cli.conftest import Dcc
-from tests.databases import only_sqlite
-from tests.installations import Folder
+from tests.support.databases import only_sqlite
+from tests.support.installations import Folder
 
 ADD = "add/H.2013-10-31.1.impc.zip"
 EDIT = "edit/H.2013-11-05.2.impc.zip"

@@ -8,11 +8,11 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from dcc_cli.context import open_qc
-from dcc_resources.settings import load_settings
+from dcc.cli.context import open_qc
+from dcc.settings import load_settings
 from tests.cli.conftest import Dcc, clean, imported_by
-from tests.databases import only_sqlite
-from tests.resources.analysis_data import ANIMALS, WEEKS, WEIGHT, fill
+from tests.support.analysis_data import ANIMALS, WEEKS, WEIGHT, fill
+from tests.support.databases import only_sqlite
 
 
 @pytest.fixture

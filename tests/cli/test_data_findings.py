@@ -7,16 +7,16 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import update
 
-from dcc_cli.context import open_qc
-from dcc_resources.databases.columns import utc_now
-from dcc_resources.naming import Action, DocumentKind
-from dcc_resources.qc_database.applying import apply_document
-from dcc_resources.qc_database.database import run_writing
-from dcc_resources.qc_database.models import Experiment, Finding
-from dcc_resources.qc_database.vocabulary import Validity
-from dcc_resources.settings import load_settings
+from dcc.cli.context import open_qc
+from dcc.databases.columns import utc_now
+from dcc.naming import Action, DocumentKind
+from dcc.qc.apply.documents import apply_document
+from dcc.qc.database import run_writing
+from dcc.qc.models import Experiment, Finding
+from dcc.settings import load_settings
+from dcc.vocabulary import Validity
 from tests.cli.conftest import Dcc
-from tests.resources.qc_documents import apply, experiment, reading, specimen, to_apply
+from tests.support.qc_documents import apply, experiment, reading, specimen, to_apply
 
 
 @pytest.fixture

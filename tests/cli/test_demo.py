@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from dcc_cli.demo.centres import EXPECTED
-from dcc_cli.main import dcc
+from dcc.cli.demo.centres import EXPECTED
+from dcc.cli.main import dcc
 
 pytest.importorskip("asyncssh", reason="The demonstration's servers are not installed: pip install 'dcc[demo]'")
 pytest.importorskip("pyftpdlib", reason="The demonstration's servers are not installed: pip install 'dcc[demo]'")

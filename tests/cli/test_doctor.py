@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from dcc_resources.doctor import checks
+from dcc.operations.doctor import checks
 from tests.cli.conftest import Dcc
-from tests.databases import only_sqlite
+from tests.support.databases import only_sqlite
 
 pytestmark = only_sqlite
 

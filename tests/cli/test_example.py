@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from dcc_cli.example import _CENTRES, _KINDS
+from dcc.cli.example import _CENTRES, _KINDS
 from tests.cli.conftest import Dcc
-from tests.databases import only_sqlite
+from tests.support.databases import only_sqlite
 
 pytestmark = only_sqlite
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from dcc_resources import errors
-from dcc_resources.error_advice import explanations
-from dcc_resources.integrity.catalogue import CATALOGUE
+from dcc import errors
+from dcc.cli.error_advice import explanations
+from dcc.rules.catalogue import CATALOGUE
 from tests.cli.conftest import IDS, Dcc
-from tests.databases import only_sqlite
+from tests.support.databases import only_sqlite
 
 pytestmark = only_sqlite
 

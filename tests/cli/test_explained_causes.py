@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from dcc_cli.explain import cause_explained, rule_explained
-from dcc_resources import error_advice
-from dcc_resources.causes.rule_faces import ALL_FACES
-from dcc_resources.languages.po_file import fields_of
+from dcc.cli import error_advice
+from dcc.cli.explain import cause_explained, rule_explained
+from dcc.reports.causes.rules import ALL_FACES
+from dcc.reports.languages.po_file import fields_of
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Dcc
-from tests.databases import only_sqlite
-from tests.installations import specimens
-from tests.small_disks import SmallDisk, small_disk
+from tests.support.databases import only_sqlite
+from tests.support.installations import specimens
+from tests.support.small_disks import SmallDisk, small_disk
 
 ARCHIVES = 10
 KEYS = [f"add/H.2013-10-31.{inc}.impc.zip" for inc in range(1, ARCHIVES + 1)]

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from dcc_assets.instance import make_instance
-from dcc_assets.sqlite_instance import are_whole
-from dcc_resources.settings import Settings, load_settings
+from dcc.settings import Settings, load_settings
+from dcc_dagster.instance import make_instance
+from dcc_dagster.sqlite_instance import are_whole
 from tests.cli.conftest import PASSWORD, Dcc
-from tests.databases import only_sqlite
+from tests.support.databases import only_sqlite
 
 
 def test_init_makes_a_tracker_and_changes_nothing_when_run_again(bare_dcc: Dcc) -> None:
@@ -60,7 +60,7 @@ def test_a_tracker_of_a_newer_version_is_left_alone(dcc: Dcc) -> None:
 
 
 def test_settings_lists_each_with_its_variable_value_and_origin(bare_dcc: Dcc) -> None:
-    """existing_system_defects row 32: the tracker's password is never shown."""
+    """The tracker's password is never shown."""
     bare_dcc.environment["DCC_DOWNLOADERS"] = "7"
     bare_dcc.environment["DCC_KEY_PASSPHRASE"] = "hunter2"
     bare_dcc.secrets.append("hunter2")
@@ -85,7 +85,6 @@ def test_settings_lists_each_with_its_variable_value_and_origin(bare_dcc: Dcc) -
 
 @only_sqlite
 def test_a_password_in_any_part_of_the_tracker_url_is_masked(bare_dcc: Dcc) -> None:
-    """existing_system_defects row 32."""
     bare_dcc.secrets.append("hunter2")
     log = bare_dcc.root / "home" / "logs" / "dcc.log"
     bare_dcc.environment["DCC_LOG_FILE"] = str(log)

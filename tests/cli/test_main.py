@@ -15,15 +15,15 @@ import pytest
 from click.testing import CliRunner
 from sqlalchemy.exc import OperationalError
 
-from dcc_cli.main import dcc as command
-from dcc_cli.source_connection import PROTOCOLS
-from dcc_resources.errors import InternalFaultError
-from dcc_resources.file_sources.connect import OPENERS
-from dcc_resources.tracker.sources import SourceState
+from dcc.cli.main import dcc as command
+from dcc.cli.source_connection import PROTOCOLS
+from dcc.errors import InternalFaultError
+from dcc.sources.connect import OPENERS
+from dcc.tracker.register.connections import SourceState
 from tests.cli.conftest import PROGRAM, Dcc, clean, imported_by
-from tests.databases import is_sqlite, only_sqlite
-from tests.installations import Folder, specimens
-from tests.web_server import WebServer
+from tests.support.databases import is_sqlite, only_sqlite
+from tests.support.installations import Folder, specimens
+from tests.support.web_server import WebServer
 
 HEAVY = ("dagster", "lxml", "paramiko", "pandas", "sqlalchemy", "pydantic")
 NAMES = [
@@ -35,6 +35,7 @@ NAMES = [
     "status",
     "zips",
     "show",
+    "archive",
     "retry",
     "sessions",
     "report",
@@ -219,7 +220,7 @@ def test_every_other_end_has_its_code_and_one_line(
         raise error
 
     bare_dcc("init")
-    monkeypatch.setattr("dcc_resources.tracker.database.require_current", fail)
+    monkeypatch.setattr("dcc.tracker.database.require_current", fail)
     result = bare_dcc("status", exit_code=exit_code)
     assert result.stdout == ""
     (line,) = result.stderr.splitlines()
@@ -233,11 +234,11 @@ def test_what_is_logged_as_an_error_is_a_warning_on_one_line(bare_dcc: Dcc, monk
         logging.getLogger("some.library").error("two\nlines")
 
     bare_dcc("init")
-    monkeypatch.setattr("dcc_resources.tracker.database.require_current", complain)
+    monkeypatch.setattr("dcc.tracker.database.require_current", complain)
     assert bare_dcc("sessions").stderr == "Warning: two lines\n"
     assert bare_dcc("--debug", "sessions").stderr == "Warning: a detail\nWarning: two lines\n"
     assert logging.getLogger().handlers == [
-        handler for handler in logging.getLogger().handlers if type(handler).__module__ != "dcc_cli.group"
+        handler for handler in logging.getLogger().handlers if type(handler).__module__ != "dcc.cli.group"
     ]
 
 

@@ -9,7 +9,7 @@ import subprocess
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.cli.conftest import PROGRAM, Dcc
-from tests.databases import only_sqlite
+from tests.support.databases import only_sqlite
 
 
 def test_it_prints_what_prometheus_reads(dcc: Dcc) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.cli.conftest import Dcc
-from tests.databases import only_sqlite
-from tests.installations import specimens
-from tests.mail_server import PASSWORD, QUOTED, Starter
-from tests.ports import free_port
+from tests.support.databases import only_sqlite
+from tests.support.installations import specimens
+from tests.support.mail_server import PASSWORD, QUOTED, Starter
+from tests.support.ports import free_port
 
 CENTRE, WRANGLER = "data@h.example", "wrangler@dcc.example"
 BAD = "edit/H.2013-10-31.3.impc.zip"

@@ -9,15 +9,15 @@ import click
 import pytest
 from sqlalchemy import select
 
-from dcc_cli.numbers_given import MOST
-from dcc_resources.errors import ConfigurationError
-from dcc_resources.tracker.centres import NewCentre, add_centre
-from dcc_resources.tracker.database import writing
-from dcc_resources.tracker.models import Centre
+from dcc.cli.number_types import MOST
+from dcc.errors import ConfigurationError
+from dcc.tracker.database import writing
+from dcc.tracker.models import Centre
+from dcc.tracker.register.centres import NewCentre, add_centre
 from tests.cli.conftest import PROGRAM, Dcc
 from tests.cli.test_main import ALL
-from tests.databases import only_mariadb, only_sqlite
-from tests.installations import Installation
+from tests.support.databases import only_mariadb, only_sqlite
+from tests.support.installations import Installation
 
 TOO_LARGE = "99999999999999999999"
 NO_TEXT = "caf\udce9"
@@ -29,7 +29,7 @@ def test_no_command_takes_a_number_without_a_bound() -> None:
         for path, command in ALL.items()
         for parameter in command.params
         if isinstance(parameter.type, click.types.IntParamType) and getattr(parameter.type, "max", None) is None
-        if type(parameter.type).__module__ != "dcc_cli.numbers_given"
+        if type(parameter.type).__module__ != "dcc.cli.number_types"
     ]
     assert unbounded == []
 

@@ -22,13 +22,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from dcc_cli.context import parse_zip_key
-from dcc_cli.output import byte_size, count_of, echo_json, echo_table, json_object, printable
-from dcc_resources.errors import ConfigurationError
-from dcc_resources.legible_text import UNSEEN
-from dcc_resources.naming import Action
-from dcc_resources.outcomes import ZipKey
-from dcc_resources.tracker.reference import Phase, Status
+from dcc.cli.context import parse_zip_key
+from dcc.cli.output import byte_size, count_of, echo_json, echo_table, json_object, printable
+from dcc.errors import ConfigurationError
+from dcc.naming import Action
+from dcc.outcomes import ZipKey
+from dcc.phases import Phase, Status
+from dcc.runtime.legible_text import UNSEEN
 
 KEY = ZipKey(Action.ADD, "H.2013-10-31.1.impc.zip")
 HOSTILE = ["<script>alert(1)</script>", "[x](javascript:alert(1))", "=cmd()", "two\nlines", "\x1b[2J", "\x9b2J"]
@@ -119,7 +119,7 @@ REASON = "It was taken before, on 2013-11-05 at 10:00, and what lies there now i
 HEADERS = ("source", "entry", "why", "who acts")
 TELL = """
 import json, sys
-from dcc_cli.output import echo_table
+from dcc.cli.output import echo_table
 headers, rows, prose = json.loads(sys.argv[1])
 echo_table(headers, rows, prose=prose)
 """

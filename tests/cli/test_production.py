@@ -15,10 +15,10 @@ import pymysql
 import pytest
 from sqlalchemy import make_url
 
-from dcc_resources.databases.grants import ACCOUNTS, unlock_statement
+from dcc.databases.grants import ACCOUNTS, unlock_statement
 from tests.cli.conftest import Dcc
-from tests.databases import MariaDb, is_sqlite, only_mariadb, only_sqlite
-from tests.installations import specimens
+from tests.support.databases import MariaDb, is_sqlite, only_mariadb, only_sqlite
+from tests.support.installations import specimens
 
 ACCOUNT_PASSWORD = "Pa55'word\\ of an account"
 GOOD = "add/H.2013-10-31.1.impc.zip"
@@ -174,7 +174,9 @@ def test_a_configuration_that_is_there_is_never_overwritten_unless_asked(unmade:
 @only_mariadb
 def test_dagsters_tables_are_asked_for_before_work_begins(unmade: Production) -> None:
     unmade.dcc("init")
-    assert "Unknown database" in unmade.dcc.error("instance", "rebuild", exit_code=4)
+    unknown = unmade.dcc.error("instance", "rebuild", exit_code=4)
+    assert "Unknown database" in unknown
+    assert "Create it with: dcc init --production." in unknown
     unmade.server.query(f"CREATE DATABASE {unmade.dagster_database} CHARACTER SET utf8mb4 COLLATE utf8mb4_bin")
     for command in (["crawl"], ["instance", "rebuild"], ["daemon"], ["ui", "--read-only"]):
         assert "Make it with: dcc init --production" in unmade.dcc.error(*command, exit_code=2)

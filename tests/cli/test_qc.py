@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from dcc_cli.context import open_qc
-from dcc_cli.next_steps import NEXT
-from dcc_resources.contexts.building import build_contexts
-from dcc_resources.contexts.overviews import build_overviews
-from dcc_resources.naming import Action
-from dcc_resources.settings import load_settings
+from dcc.cli.context import open_qc
+from dcc.cli.next_steps import NEXT
+from dcc.naming import Action
+from dcc.qc.contexts.building import build_contexts
+from dcc.qc.contexts.overviews import build_overviews
+from dcc.settings import load_settings
 from tests.cli.conftest import Dcc
-from tests.resources.qc_contexts import submit
-from tests.resources.qc_documents import experiment, line, specimen
+from tests.support.qc_contexts import submit
+from tests.support.qc_documents import experiment, line, specimen
 
 
 @pytest.fixture

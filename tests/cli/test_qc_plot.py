@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from dcc_cli.context import open_qc
-from dcc_resources.settings import load_settings
+from dcc.cli.context import open_qc
+from dcc.settings import load_settings
 from tests.cli.conftest import Dcc, imported_by
-from tests.databases import only_sqlite
-from tests.resources.plot_data import GLUCOSE, NEW, WEIGHT, series, submit_history, submit_new, weighed
+from tests.support.databases import only_sqlite
+from tests.support.plot_data import GLUCOSE, NEW, WEIGHT, series, submit_history, submit_new, weighed
 
 pytestmark = only_sqlite
 

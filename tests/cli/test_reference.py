@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from dcc_resources.reference_data.loading import SETS
+from dcc.reference.loading import SETS
 from tests.cli.conftest import Dcc
-from tests.databases import only_sqlite
-from tests.reference_server import ReferenceServer
+from tests.support.databases import only_sqlite
+from tests.support.reference_server import ReferenceServer
 
 
 def test_what_is_missing_is_told_and_can_be_had(dcc: Dcc) -> None:
@@ -96,3 +96,30 @@ def test_a_source_that_cannot_be_used_is_refused_without_its_password(dcc: Dcc, 
     dcc.secrets.append("s3cret-x")
     dcc.environment |= {"DCC_REFERENCE_COLONIES": source}
     assert "DCC_REFERENCE_COLONIES" in dcc.error("reference", "list", exit_code=2)
+
+
+@only_sqlite
+def test_what_a_server_had_and_was_refused_is_said_by_every_session_and_command_until_it_is_healed(dcc: Dcc) -> None:
+    dcc.add_folder()
+    token = "t0ken-of-the-registry"
+    address = f"/projects.csv?token={token}"
+    dcc.secrets.append(token)
+    with ReferenceServer({address: b"project\nA\nB\nC\n"}) as server:
+        dcc.environment |= {"DCC_REFERENCE_PROJECTS": server.url + address, "DCC_UNTIL": "qc"}
+        dcc("crawl")
+        dcc("reference", "list")
+        server.pages[address] = b"project\nA\n"
+        dcc("reference", "refresh", "projects", exit_code=1)
+        for _ in range(2):
+            assert "less than half" in dcc("crawl", exit_code=1).stdout
+        told = dcc("reference", "list", exit_code=1)
+        assert told.stdout.count(" troubled ") == 1
+        assert "projects could not be refreshed on 2" in told.stderr
+        assert "less than half" in told.stderr
+        examined = dcc("doctor", exit_code=1).stdout
+        assert "less than half" in examined
+        assert "dcc reference refresh projects --force" in examined
+        server.pages[address] = b"project\nA\nB\nD\n"
+        dcc("crawl")
+        dcc("reference", "list")
+        assert "less than half" not in dcc("doctor").stdout

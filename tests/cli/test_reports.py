@@ -6,9 +6,11 @@ import hashlib
 import re
 from pathlib import Path
 
+import pytest
+
 from tests.cli.conftest import Dcc
-from tests.databases import only_sqlite
-from tests.installations import experiments, specimens
+from tests.support.databases import only_sqlite
+from tests.support.installations import experiments, specimens
 
 GOOD = "add/H.2013-10-31.1.impc.zip"
 BAD = "edit/H.2013-10-31.2.impc.zip"
@@ -154,6 +156,31 @@ def test_zips_are_listed_with_the_keys_that_others_rely_on(dcc: Dcc) -> None:
     assert BAD in result.stdout
     assert result.stderr == "2 zip actions.\n"
     assert "no centre 'X'" in dcc.error("zips", "--centre", "X", exit_code=2)
+
+
+@pytest.mark.parametrize("published", [False, True], ids=["damaged", "not as published"])
+def test_the_story_of_a_zip_tells_at_which_source_its_copy_is_bad(dcc: Dcc, published: bool) -> None:
+    own, mirror = dcc.add_folder(), dcc.add_folder("mirror")
+    good = mirror.put(GOOD)
+    bad = b"#" * len(good)
+    own.put(GOOD, bad)
+    if published:
+        (own.path / f"{GOOD}.md5").write_text(hashlib.md5(good).hexdigest())
+    dcc("crawl")
+    first, second = dcc.json("show", GOOD)["hosts"]
+    assert TIME.fullmatch(first["bad"].pop("since"))
+    fault = "checksum" if published else "damaged"
+    assert (first["bad"], second["bad"]) == ({"md5": hashlib.md5(bad).hexdigest(), "fault": fault}, None)
+    told = dcc("show", GOOD).stdout.partition("Hosted by")[2].splitlines()
+    assert told[1].lstrip().startswith("file source 1 (H, file://localhost)")
+    assert told[2].lstrip().startswith("bad copy, known since ")
+    assert hashlib.md5(bad).hexdigest() in told[2]
+    assert ("is not the one published" if published else "damaged") in told[2]
+    assert "bad copy" not in "".join(told[3:])
+    own.put(GOOD, good, modified=1_500_000_000)
+    dcc("crawl", exit_code=1)
+    assert [host["bad"] for host in dcc.json("show", GOOD)["hosts"]] == [None, None]
+    assert "bad copy" not in dcc("show", GOOD).stdout
 
 
 def test_the_story_of_a_zip_has_every_attempt_document_and_error(dcc: Dcc) -> None:

@@ -7,13 +7,13 @@ import os
 
 import pytest
 
-from dcc_cli.context import open_qc
-from dcc_resources.integrity.catalogue import CATALOGUE
-from dcc_resources.settings import load_settings
+from dcc.cli.context import open_qc
+from dcc.rules.catalogue import CATALOGUE
+from dcc.settings import load_settings
 from tests.cli.conftest import Dcc, clean, imported_by
-from tests.databases import only_sqlite
-from tests.resources.integrity_cases import experiment, experiments, mutant, procedure, simple, specimens
-from tests.resources.judging_cases import judge, upload
+from tests.support.databases import only_sqlite
+from tests.support.integrity_cases import experiment, experiments, mutant, procedure, simple, specimens
+from tests.support.judging_cases import judge, upload
 
 FAR = "2999-12-31"
 

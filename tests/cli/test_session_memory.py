@@ -11,15 +11,15 @@ from typing import Any, cast
 from sqlalchemy import Connection
 from sqlalchemy.dialects.sqlite.base import SQLiteDialect
 
-from dcc_cli.session_report import SessionReport
-from dcc_resources.data_outcomes import DocumentData, ZipData
-from dcc_resources.data_phases.documents import DueDocument, load_due
-from dcc_resources.data_phases.qc_documents import documents_of
-from dcc_resources.data_phases.staged_documents import place_in_staging
-from dcc_resources.naming import Action, DocumentKind, NamingConvention
-from dcc_resources.outcomes import ZipKey
-from dcc_resources.staging import Staging
-from dcc_resources.tracker.reference import Phase, Status
+from dcc.cli.session_report import SessionReport
+from dcc.data_outcomes import DocumentData, ZipData
+from dcc.naming import Action, DocumentKind, NamingConvention
+from dcc.outcomes import ZipKey
+from dcc.phases import Phase, Status
+from dcc.session.data.documents import DueDocument, load_due
+from dcc.session.data.qc_documents import documents_of
+from dcc.session.data.staged_documents import place_in_staging
+from dcc.store.staging import Staging
 
 FEW, MANY = 3_000, 6_000
 """Python keeps up to 2,000 tuples of a length for the next ones: both are beyond that."""

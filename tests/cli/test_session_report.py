@@ -6,13 +6,13 @@ from datetime import datetime
 
 import click
 
-from dcc_cli.session_report import SessionReport, note_lines, problem_lines
-from dcc_resources.data_outcomes import ContextCounts, ContextsBuilt, DocumentData, FindingEntry, ZipData
-from dcc_resources.data_phases.document_log import held_problem
-from dcc_resources.naming import Action, DocumentKind
-from dcc_resources.outcomes import ZipKey
-from dcc_resources.qc_database.vocabulary import ContextState, Severity
-from dcc_resources.tracker.reference import Phase, Status
+from dcc.cli.session_report import SessionReport, note_lines, problem_lines
+from dcc.data_outcomes import ContextCounts, ContextsBuilt, DocumentData, FindingEntry, ZipData
+from dcc.naming import Action, DocumentKind
+from dcc.outcomes import ZipKey
+from dcc.phases import Phase, Status
+from dcc.session.data.document_log import held_problem
+from dcc.vocabulary import ContextState, Severity
 
 KEY = ZipKey(Action.EDIT, "H.2013-10-31.1.impc.zip")
 NAME = "H.2013-10-31.1.experiment.impc.xml"

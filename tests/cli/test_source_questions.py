@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from dcc_resources.file_sources.host_keys import HostKey
+from dcc.sources.host_keys import HostKey
 from tests.cli.conftest import PROGRAM, Dcc
-from tests.databases import only_sqlite
-from tests.servers import Share
-from tests.web_server import trickling_web_server
+from tests.support.databases import only_sqlite
+from tests.support.servers import Share
+from tests.support.web_server import trickling_web_server
 
 pytestmark = only_sqlite
 
@@ -26,7 +26,7 @@ pytestmark = only_sqlite
 def answer(dcc: Dcc, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
     """`dcc source add` with somebody at the terminal who gives these answers; then the input ends."""
     for module in ("source_connection", "source_registration"):
-        monkeypatch.setattr(f"dcc_cli.{module}.at_terminal", lambda: True, raising=False)
+        monkeypatch.setattr(f"dcc.cli.{module}.at_terminal", lambda: True, raising=False)
 
     def add(*answers: object, options: tuple[object, ...] = (), exit_code: int = 0) -> Result:
         typed = "".join(f"{one}\n" for one in answers)
@@ -263,7 +263,7 @@ def test_on_a_real_terminal_a_password_is_not_seen(dcc: Dcc, faulty_ftp_server: 
 def test_a_source_whose_listing_trickles_is_usable_after_a_short_trial(
     dcc: Dcc, answer: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dcc_resources.file_sources.listing_watch.TRIAL_SECONDS", 1.0)
+    monkeypatch.setattr("dcc.sources.listing_watch.TRIAL_SECONDS", 1.0)
     with trickling_web_server() as hostname:
         options = ("--centre", "H", "--protocol", "http", "--hostname", hostname)
         result = answer("", "", "/", "y", options=options)

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from dcc_resources.file_sources.base import SourceProtocol
-from dcc_resources.file_sources.host_keys import HostKey
+from dcc.sources.base import SourceProtocol
+from dcc.sources.host_keys import HostKey
 from tests.cli.conftest import PROGRAM, Dcc
-from tests.databases import only_sqlite
-from tests.servers import Authority, Share
-from tests.web_server import trickling_web_server
+from tests.support.databases import only_sqlite
+from tests.support.servers import Authority, Share
+from tests.support.web_server import trickling_web_server
 
 pytestmark = only_sqlite
 SECRET = "hunter2 with blanks"
@@ -54,7 +54,6 @@ def ftp_folder(faulty_ftp_server: Callable[..., Share]) -> Share:
 
 @pytest.mark.servers
 def test_an_sftp_server_is_added_with_its_host_key_shown_and_pinned(dcc: Dcc, sftp_server: Share) -> None:
-    """existing_system_defects row 29."""
     sftp_server.put("add/H.2013-10-31.1.impc.zip")
     sftp_server.put("add/notes.txt")
     result = dcc("source", "add", *place(sftp_server), "--accept-host-key")
@@ -81,7 +80,6 @@ def test_adding_returns_the_id_as_json(dcc: Dcc, sftp_server: Share) -> None:
 
 @pytest.mark.servers
 def test_without_a_terminal_a_host_key_is_not_accepted_by_itself(dcc: Dcc, sftp_server: Share) -> None:
-    """existing_system_defects row 29."""
     message = dcc.error("source", "add", *place(sftp_server), exit_code=2)
     assert "--accept-host-key" in message
     assert dcc.json("source", "list") == []
@@ -146,7 +144,6 @@ def test_a_source_that_is_down_at_first_is_accepted_when_it_is_there(
 def test_a_changed_host_key_is_refused_until_it_is_accepted(
     dcc: Dcc, password_sftp_server: Callable[..., Share]
 ) -> None:
-    """existing_system_defects row 29."""
     old, new = password_sftp_server(), password_sftp_server()
     dcc.environment["SFTP_PASSWORD"] = new.accesskey
     dcc("source", "add", *place(old, accesskey="env:SFTP_PASSWORD"), "--accept-host-key")
@@ -180,7 +177,6 @@ def test_an_ftp_server_is_added_and_tested(dcc: Dcc, ftp_server: Share) -> None:
 def test_a_source_that_refuses_the_password_is_added_with_a_warning_and_fails_its_test(
     dcc: Dcc, faulty_ftp_server: Callable[..., Share]
 ) -> None:
-    """existing_system_defects row 21."""
     share = faulty_ftp_server()
     dcc.secrets += [share.accesskey, SECRET]
     dcc.environment["PASSWORD"] = SECRET
@@ -218,7 +214,6 @@ def test_a_plain_password_is_kept_in_the_tracker_only_on_request(dcc: Dcc, given
 def test_a_password_is_never_shown_and_may_come_from_standard_input(
     dcc: Dcc, faulty_ftp_server: Callable[..., Share]
 ) -> None:
-    """existing_system_defects row 32."""
     share = faulty_ftp_server()
     dcc.secrets.append(share.accesskey)
     read = dcc("source", "add", *place(share, accesskey="-"), "--plain", "--json", input=f"{share.accesskey}\n")
@@ -360,7 +355,7 @@ def test_adding_a_source_whose_listing_trickles_ends_soon_and_warns_of_nothing(
     dcc: Dcc, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """That entries come shows that the directory can be listed; a large server that is honest takes its time."""
-    monkeypatch.setattr("dcc_resources.file_sources.listing_watch.TRIAL_SECONDS", 1.0)
+    monkeypatch.setattr("dcc.sources.listing_watch.TRIAL_SECONDS", 1.0)
     began = time.monotonic()
     with trickling_web_server() as hostname:
         place = ("--centre", "H", "--protocol", "http", "--hostname", hostname, "--base-path", "/")
@@ -373,10 +368,40 @@ def test_adding_a_source_whose_listing_trickles_ends_soon_and_warns_of_nothing(
 
 
 def test_adding_a_source_that_lists_nothing_in_a_trials_time_warns(dcc: Dcc, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dcc_resources.file_sources.listing_watch.TRIAL_SECONDS", 1.0)
+    monkeypatch.setattr("dcc.sources.listing_watch.TRIAL_SECONDS", 1.0)
     with trickling_web_server(pause=60) as hostname:
         place = ("--centre", "H", "--protocol", "http", "--hostname", hostname, "--base-path", "/")
         added = dcc("source", "add", *place)
     assert "was not done within 1 seconds; 0 entries had come by then" in added.stderr
     assert "This was only a trial: a crawl waits 300 seconds, as DCC_LIST_TIMEOUT says." in added.stderr
     assert "The source is registered; when it can be used: dcc source test 1" in added.stderr
+
+
+@pytest.mark.parametrize("protocol", ["sftp", "ftp", "ftps", "http", "https"])
+@pytest.mark.parametrize(
+    "hostname",
+    [
+        "u:s3cret-x",
+        "u:s3cret-x@host",
+        "u:s3cret-x@[::1",
+        "root:s3cret-x:22",
+        "sftp://u:s3cret-x@host/",
+        "sftp://host/s3cret-x",
+        "host/s3cret-x",
+        "host?s3cret-x",
+        "[host]",
+        "[::1]:s3cret-x",
+        "[::1",
+        "a..b",
+        "host:0",
+        "",
+    ],
+)
+def test_a_host_that_can_be_none_is_refused_without_the_password_in_it(dcc: Dcc, protocol: str, hostname: str) -> None:
+    log = dcc.root / "log"
+    dcc.environment["DCC_LOG_FILE"] = str(log)
+    dcc.secrets.append("s3cret-x")
+    command = ("source", "add", "--centre", "H", "--protocol", protocol, "--hostname", hostname)
+    dcc("--debug", *command, exit_code=2)
+    dcc.check(log.read_text())
+    assert dcc.json("source", "list") == []

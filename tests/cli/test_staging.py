@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.cli.conftest import Dcc
-from tests.databases import only_sqlite
+from tests.support.databases import only_sqlite
 
 ZIP = "add/H.2013-10-31.1.impc.zip"
 BROKEN = "add/H.2013-10-31.2.impc.zip"

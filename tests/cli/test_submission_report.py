@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Dcc
-from tests.databases import only_sqlite
-from tests.resources.report_pages import Page
-from tests.resources.submission_world import PARTLY_VALID, wrong_form
+from tests.support.databases import only_sqlite
+from tests.support.report_pages import Page
+from tests.support.submission_world import PARTLY_VALID, wrong_form
 
 pytestmark = only_sqlite
 

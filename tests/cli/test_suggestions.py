@@ -8,19 +8,19 @@ from pathlib import Path
 import click
 import pytest
 
-from dcc_cli.next_steps import NEXT, UNSUGGESTED, Step
-from dcc_cli.suggestions import fields, next_line
+from dcc.cli.next_steps import NEXT, UNSUGGESTED, Step
+from dcc.cli.suggestions import fields, next_line
 from tests.cli.conftest import Dcc
 from tests.cli.test_main import ALL, LEAVES
-from tests.databases import only_sqlite
-from tests.installations import Folder
+from tests.support.databases import only_sqlite
+from tests.support.installations import Folder
 from tests.test_documents_commands import look_up_dcc
 
 ROOT = Path(__file__).parents[2]
 STEPS = [(name, step) for name, steps in NEXT.items() for step in steps]
 FACTS = {
     fact
-    for module in (ROOT / "dcc_cli").glob("*.py")
+    for module in (ROOT / "dcc" / "cli").glob("*.py")
     for told in re.findall(r"\bknow\(\n?(.*?)\n?    \)?\n|\bknow\((.*)\)", module.read_text("utf-8"), re.DOTALL)
     for fact in re.findall(r"(\w+)=", "".join(told))
 }

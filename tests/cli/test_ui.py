@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
 import sqlite3
 import subprocess
 import time
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
 
-from dcc_assets.instance import make_instance
-from dcc_resources.errors import NotFoundError
-from dcc_resources.settings import Settings, load_settings
+from dcc.cli.dagster_processes import Program
+from dcc.errors import NotFoundError
+from dcc.settings import Settings, load_settings
+from dcc_dagster.instance import make_instance
 from tests.cli.conftest import PROGRAM, Dcc
-from tests.databases import only_sqlite
-from tests.ports import free_port
+from tests.support.databases import only_sqlite
+from tests.support.ports import free_port
 
 pytestmark = only_sqlite
 DAEMONS = "{ instance { daemonHealth { allDaemonStatuses { required healthy } } } }"
@@ -122,6 +124,27 @@ def test_the_ui_answers_where_it_says_and_nothing_of_it_is_left_when_it_is_stopp
     assert "enabled: false" in (Path(dcc.environment["DCC_HOME"]) / "dagster" / "dagster.yaml").read_text()
 
 
+@pytest.mark.parametrize("killed", ["dcc_assets.web_pages", "dcc_dagster.daemon"])
+def test_pages_or_daemon_that_end_by_themselves_are_said_and_the_other_is_stopped_too(
+    dcc: Dcc, tmp_path: Path, killed: str
+) -> None:
+    port = free_port()
+    with running_ui(dcc, tmp_path, port) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("The UI is at")
+        wait_for_daemons(port)
+        children = descendants(process.pid)
+        (one,) = (pid for pid in children if killed in Path(f"/proc/{pid}/cmdline").read_text().split("\0"))
+        os.kill(one, signal.SIGKILL)
+        _, complained = process.communicate(timeout=90)
+    assert process.returncode == 70
+    assert "Dagster ended by itself, with exit code -9" in complained.splitlines()[-1]
+    deadline = time.monotonic() + 60
+    while alive(children) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert alive(children) == set()
+
+
 def test_a_port_in_use_is_said_to_be(dcc: Dcc) -> None:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
@@ -152,12 +175,12 @@ def test_a_new_instance_that_cannot_be_made_is_told_of_in_a_line(dcc: Dcc) -> No
 def test_a_new_instance_is_whole_before_several_processes_of_dagster_open_it(
     dcc: Dcc, monkeypatch: pytest.MonkeyPatch, command: list[str]
 ) -> None:
-    def run(settings: Settings, module: str, arguments: Sequence[str], keep: Sequence[int] = ()) -> NoReturn:
+    def run(settings: Settings, *programs: Program) -> NoReturn:
         with closing(sqlite3.connect(settings.dagster_home / "schedules" / "schedules.db")) as file:
             assert file.execute("SELECT count(*) FROM alembic_version").fetchone() == (1,)
         raise NotFoundError("Nothing is run here.")
 
-    monkeypatch.setattr("dcc_cli.ui.running", run)
+    monkeypatch.setattr("dcc.cli.ui.running", run)
     port = [] if command == ["daemon"] else ["--port", free_port()]
     assert dcc.error(*command, *port, exit_code=2) == "Nothing is run here."
 
@@ -176,12 +199,12 @@ def test_a_new_instance_is_whole_before_several_processes_of_dagster_open_it(
 def test_serving_others_warns_and_says_how_a_login_is_put_before_it(
     dcc: Dcc, monkeypatch: pytest.MonkeyPatch, host: str, hosts: str, warned: tuple[str, ...], answered: str
 ) -> None:
-    def run(settings: Settings, module: str, arguments: Sequence[str], keep: Sequence[int] = ()) -> NoReturn:
+    def run(settings: Settings, *programs: Program) -> NoReturn:
         assert settings.ui_hosts == answered
         raise NotFoundError("Nothing is run here.")
 
-    monkeypatch.setattr("dcc_cli.ui.running", run)
-    monkeypatch.setattr("dcc_cli.ui._require_free", lambda *_: None)
+    monkeypatch.setattr("dcc.cli.ui.running", run)
+    monkeypatch.setattr("dcc.cli.ui._require_free", lambda *_: None)
     dcc.environment["DCC_UI_HOSTS"] = hosts
     said = dcc("ui", "--host", host, "--read-only", exit_code=2).stderr
     assert ("Warning" in said) is bool(warned)
@@ -191,7 +214,7 @@ def test_serving_others_warns_and_says_how_a_login_is_put_before_it(
 
 @pytest.mark.parametrize("host", ["", "fe80::1%eth0", "-", "a,b", "a b", "http://localhost"])
 def test_an_address_that_is_none_is_said_to_be(dcc: Dcc, monkeypatch: pytest.MonkeyPatch, host: str) -> None:
-    monkeypatch.setattr("dcc_cli.ui._require_free", lambda *_: None)
+    monkeypatch.setattr("dcc.cli.ui._require_free", lambda *_: None)
     error = dcc("ui", "--host", host, "--read-only", exit_code=2).stderr
     assert "--host" in error
 

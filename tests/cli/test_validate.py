@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from dcc_cli.demo import submissions
+from dcc.cli.demo import submissions
 from tests.cli.conftest import Dcc, imported_by
-from tests.databases import only_sqlite
-from tests.installations import specimens
+from tests.support.databases import only_sqlite
+from tests.support.installations import specimens
 
 pytestmark = only_sqlite
 NAME = "H.2013-10-31.1.specimen.impc.xml"

@@ -20,15 +20,15 @@ from pathlib import Path
 CORPUS = Path(__file__).parent / "corpus"
 FINDINGS = Path(__file__).parents[2] / ".fuzz"
 INSTRUMENTED = (
-    "dcc_resources.archive_directory",
-    "dcc_resources.archive_members",
-    "dcc_resources.archives",
-    "dcc_resources.documents",
-    "dcc_resources.file_sources",
-    "dcc_resources.naming",
-    "dcc_resources.qc_database.building",
-    "dcc_resources.qc_database.reading",
-    "dcc_resources.reference_data",
+    "dcc.archives.directory",
+    "dcc.archives.members",
+    "dcc.archives.extraction",
+    "dcc.documents",
+    "dcc.sources",
+    "dcc.naming",
+    "dcc.documents.building",
+    "dcc.documents.reading",
+    "dcc.reference",
     "zipfile",
 )
 """The modules whose branches guide the fuzzer."""

@@ -22,25 +22,25 @@ import paramiko
 from paramiko.sftp import CMD_HANDLE, CMD_NAME, CMD_STATUS
 from pydantic import SecretStr
 
-from dcc_resources.archives import ArchiveLimits, extract_archive
-from dcc_resources.documents.schema_set import SchemaSet
-from dcc_resources.documents.validation import validate_document
-from dcc_resources.errors import ArchiveError, BadFileNameError, DocumentError, ReferenceDataError, TransferFailedError
-from dcc_resources.file_sources.access import Credential, Endpoint
-from dcc_resources.file_sources.ftp_listing import parse_list_line, parse_mlsd_line
-from dcc_resources.file_sources.http_client import FAILURES, Site
-from dcc_resources.file_sources.http_facts import read_facts
-from dcc_resources.file_sources.http_index import read_index
-from dcc_resources.file_sources.listing import Entry, EntryKind, gather
-from dcc_resources.file_sources.md5_sidecar import parse_md5
-from dcc_resources.file_sources.remote_names import printable, raw
-from dcc_resources.file_sources.sftp import _kind
-from dcc_resources.file_sources.sftp_client import SftpClient
-from dcc_resources.naming import Action, DocumentKind, NamingConvention
-from dcc_resources.qc_database.reading import read_document
-from dcc_resources.reference_data.loading import read_set
-from dcc_resources.reference_data.snapshots import Provenance
-from dcc_resources.tracker.known_hostings import stored_name
+from dcc.archives.extraction import ArchiveLimits, extract_archive
+from dcc.documents.reading import read_document
+from dcc.documents.schema_set import SchemaSet
+from dcc.documents.validation import validate_document
+from dcc.errors import ArchiveError, BadFileNameError, DocumentError, ReferenceDataError, TransferFailedError
+from dcc.naming import Action, DocumentKind, NamingConvention
+from dcc.reference.loading import read_set
+from dcc.reference.snapshots import Provenance
+from dcc.sources.access import Credential, Endpoint
+from dcc.sources.ftp.listing import parse_list_line, parse_mlsd_line
+from dcc.sources.http.client import FAILURES, Site
+from dcc.sources.http.facts import read_facts
+from dcc.sources.http.index import read_index
+from dcc.sources.listing import Entry, EntryKind, gather
+from dcc.sources.md5_sidecar import parse_md5
+from dcc.sources.remote_names import printable, raw
+from dcc.sources.sftp.client import SftpClient
+from dcc.sources.sftp.source import _kind
+from dcc.tracker.hosted.known_hostings import stored_name
 
 ARCHIVE = "H.2013-10-31.1.impc.zip"
 CENTRES = {"H", "J", "a" * 200}

@@ -16,18 +16,18 @@ from typing import Final
 from pydantic import SecretStr
 from sqlalchemy import Engine, select
 
-from dcc_cli.demo import submissions
-from dcc_cli.session_work import Listeners, crawl_and_process, process_again
-from dcc_resources.errors import DccError
-from dcc_resources.file_sources.base import SourceAddress, SourceProtocol
-from dcc_resources.naming import Action
-from dcc_resources.outcomes import ZipKey
-from dcc_resources.qc_database import models
-from dcc_resources.settings import Settings
-from dcc_resources.tracker import centres, registry
-from dcc_resources.tracker.database import writing
-from dcc_resources.tracker.models import XmlFile, XmlLog, ZipAction, ZipFile
-from dcc_resources.tracker.reference import Phase, Status
+from dcc.cli.demo import submissions
+from dcc.cli.session_work import Listeners, crawl_and_process, process_again
+from dcc.errors import DccError
+from dcc.naming import Action
+from dcc.outcomes import ZipKey
+from dcc.phases import Phase, Status
+from dcc.qc import models
+from dcc.settings import Settings
+from dcc.sources.base import SourceAddress, SourceProtocol
+from dcc.tracker.database import writing
+from dcc.tracker.models import XmlFile, XmlLog, ZipAction, ZipFile
+from dcc.tracker.register import centres, file_sources
 from tests.histories.happenings import Copy, Form, Place, Version
 
 CENTRES: Final = {Place.OWN: "H", Place.MIRROR: "J"}
@@ -91,7 +91,7 @@ class Life:
             for place, centre in CENTRES.items():
                 centres.add_centre(connection, centres.NewCentre(centre, full_name=f"Centre {centre}"))
                 (self.home / place / "add").mkdir(parents=True)
-                registry.add_source(
+                file_sources.add_source(
                     connection,
                     SourceAddress(
                         0, centre, SourceProtocol.FILE, "localhost", "", SecretStr(""), str(self.home / place)

@@ -8,13 +8,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dcc_resources.qc_database.database import init_qc_database, open_qc_database
-from dcc_resources.qc_database.database import writing as writing_qc
-from dcc_resources.reference_data import store
-from dcc_resources.reference_data.loading import load_shipped
-from dcc_resources.settings import Settings
-from dcc_resources.tracker import delegations
-from dcc_resources.tracker.database import init_tracker, open_tracker, writing
+from dcc.qc.database import init_qc_database, open_qc_database
+from dcc.qc.database import writing as writing_qc
+from dcc.qc.reference import store
+from dcc.reference.loading import load_shipped
+from dcc.settings import Settings
+from dcc.tracker.database import init_tracker, open_tracker, writing
+from dcc.tracker.register import delegations
 from tests.histories.expected import LOADED, Expected
 from tests.histories.happenings import (
     Away,

@@ -116,11 +116,11 @@ def main(home: str, output: str, notes: str, reads: list[str]) -> None:
     auditor = Auditor(Path(home), reads)
     sys.addaudithook(auditor)
 
-    from dcc_resources.crawling import crawl_file_sources
-    from dcc_resources.sessions import open_session
-    from dcc_resources.settings import load_settings
-    from dcc_resources.tracker.database import open_tracker
-    from dcc_resources.zip_processing import process_zip_actions
+    from dcc.operations.sessions import open_session
+    from dcc.session.archives.processing import process_zip_actions
+    from dcc.session.crawling import crawl_file_sources
+    from dcc.settings import load_settings
+    from dcc.tracker.database import open_tracker
 
     settings = load_settings(home=Path(home))
     tracker = open_tracker(settings)

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from dcc_resources.archive_members import LARGEST_DICTIONARY
-from dcc_resources.archives import ArchiveLimits, extract_archive
-from dcc_resources.errors import ArchiveError, BadFileNameError
-from dcc_resources.naming import NamingConvention
+from dcc.archives.extraction import ArchiveLimits, extract_archive
+from dcc.archives.members import LARGEST_DICTIONARY
+from dcc.errors import ArchiveError, BadFileNameError
+from dcc.naming import NamingConvention
 from tests.hostile.archives import Member, accepted_archives, archive, bz2_bomb, document, refused_archives
 
 LIMITS = ArchiveLimits(max_bytes=100 << 30, max_ratio=200, max_entries=100_000)
@@ -61,7 +61,6 @@ def judge_refused(place: Path, content: bytes, reason: str) -> str | None:
 
 
 def test_hostile_archives_are_refused_with_a_legible_reason_and_leave_nothing(place: Path) -> None:
-    """existing_system_defects row 31"""
     judged = {kind: judge_refused(place, content, reason) for kind, content, reason in refused_archives()}
     assert len(judged) > 60
     assert {kind: fault for kind, fault in judged.items() if fault} == {}
@@ -106,9 +105,9 @@ def test_every_entry_with_an_odd_name_is_accounted_for(place: Path) -> None:
 _MEASURED = """
 import sys
 from pathlib import Path
-from dcc_resources.archives import ArchiveLimits, extract_archive
-from dcc_resources.errors import ArchiveError
-from dcc_resources.naming import NamingConvention
+from dcc.archives.extraction import ArchiveLimits, extract_archive
+from dcc.errors import ArchiveError
+from dcc.naming import NamingConvention
 from tests.hostile.audited_session import peak_megabytes
 import lzma
 path = Path(sys.argv[1])

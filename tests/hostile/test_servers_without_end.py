@@ -17,7 +17,7 @@ import paramiko
 import pytest
 from pydantic import SecretStr
 
-from dcc_resources.errors import (
+from dcc.errors import (
     DiskFullError,
     ListingFailedError,
     SizeMismatchError,
@@ -25,18 +25,19 @@ from dcc_resources.errors import (
     SourceTimeoutError,
     SourceUnreachableError,
 )
-from dcc_resources.file_sources import listing
-from dcc_resources.file_sources.base import SourceAddress, SourceProtocol
-from dcc_resources.file_sources.connect import connect
-from dcc_resources.file_sources.http_page import MAX_TAGS, TooManyLinksError, read_page
-from dcc_resources.file_sources.listing import LONGEST_NAME, Entry, EntryKind, gather
-from dcc_resources.file_sources.pace import Pace
-from dcc_resources.file_sources.ssh_packets import LARGEST_BACKLOG, Drain, Pipe, StrictMessage
-from dcc_resources.naming import Action
-from dcc_resources.outcomes import ZipKey
-from dcc_resources.receiving import Hosting, Transfer, receive
-from dcc_resources.settings import Settings
-from dcc_resources.staging import Staging
+from dcc.naming import Action
+from dcc.outcomes import ZipKey
+from dcc.session.fetching.receiving import Transfer, receive
+from dcc.settings import Settings
+from dcc.sources import listing
+from dcc.sources.base import SourceAddress, SourceProtocol
+from dcc.sources.connect import connect
+from dcc.sources.hosting import Hosting
+from dcc.sources.http.page import MAX_TAGS, TooManyLinksError, read_page
+from dcc.sources.listing import LONGEST_NAME, Entry, EntryKind, gather
+from dcc.sources.sftp.ssh_packets import LARGEST_BACKLOG, Drain, Pipe, StrictMessage
+from dcc.sources.transfer_speed import Pace
+from dcc.store.staging import Staging
 from tests.hostile.servers import FLOOD, flooding, ftp, serving, sftp
 
 NAME = "H.2013-10-31.1.impc.zip"
@@ -89,7 +90,7 @@ class TestFtp:
     ) -> None:
         """The names are of ten kilobytes each; where an action directory is missing, its parent is listed."""
         monkeypatch.setattr(listing, "MAX_ENTRIES", 3_000)
-        monkeypatch.setattr("dcc_resources.file_sources.ftp.MAX_ENTRIES", 3_000)
+        monkeypatch.setattr("dcc.sources.ftp.source.MAX_ENTRIES", 3_000)
         line = b"type=file;size=1; " + b"n" * 10_000 + b".zip\r\n"
         there, gone = (b"250 so", b"550 no")
         replies = {"CWD /data/add": gone if missing else there, "CWD": there}
@@ -192,12 +193,12 @@ class TestHttp:
 
     def test_a_page_of_too_many_tags_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
         assert MAX_TAGS > 1_000_000
-        monkeypatch.setattr("dcc_resources.file_sources.http_page.MAX_TAGS", 1_000)
+        monkeypatch.setattr("dcc.sources.http.page.MAX_TAGS", 1_000)
         with pytest.raises(TooManyLinksError, match="more than 1,000 tags"):
             read_page(b"<b>" * 1_001, None)
 
     def test_a_page_of_too_many_links_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("dcc_resources.file_sources.http_page.MAX_LINKS", 10)
+        monkeypatch.setattr("dcc.sources.http.page.MAX_LINKS", 10)
         with pytest.raises(TooManyLinksError, match="more than 10 links"):
             read_page(b"".join(b"<a href=%d>" % number for number in range(11)), None)
 
@@ -244,7 +245,7 @@ class TestHttp:
     def test_a_page_without_end_is_refused(
         self, length: bytes, source_settings: Settings, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("dcc_resources.file_sources.http_index.MAX_PAGE_BYTES", 1_000_000)
+        monkeypatch.setattr("dcc.sources.http.index.MAX_PAGE_BYTES", 1_000_000)
         piece = b"ea60\r\n" + b"x" * 60_000 + b"\r\n" if length else b"x" * 60_000
 
         def talk(connection: socket.socket) -> None:
@@ -338,7 +339,7 @@ class TestTransfers:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Each look at the disk finds less of it free."""
-        monkeypatch.setattr("dcc_resources.staging._UNFORESEEN", 1_000_000)
+        monkeypatch.setattr("dcc.store.staging._UNFORESEEN", 1_000_000)
         monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=5_000_000 - sum(arrived)))
         arrived: list[int] = []
 

@@ -19,9 +19,9 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 from websockets.typing import Origin, Subprotocol
 
-from tests.browsing import REBOUND, SEEN_SECONDS, see
-from tests.served_page import JSON, ServedPage, launch_and_reload, served_page
-from tests.web_server import WebServer
+from tests.support.browsing import REBOUND, SEEN_SECONDS, see
+from tests.support.served_page import JSON, ServedPage, launch_and_reload, served_page
+from tests.support.web_server import WebServer
 
 LAUNCH = (
     'mutation { launchRun(executionParams: {mode: "default", selector: {repositoryName: "__repository__", '

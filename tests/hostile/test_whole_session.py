@@ -12,16 +12,16 @@ from pathlib import Path
 from pydantic import SecretStr
 from sqlalchemy import select
 
-from dcc_resources.file_sources.base import SourceAddress, SourceProtocol
-from dcc_resources.tracker.models import XmlLog, ZipActionLog, ZipLog
-from tests.databases import only_sqlite
-from tests.faulty_servers import FaultyFtpServer, PasswordSftpServer
+from dcc.sources.base import SourceAddress, SourceProtocol
+from dcc.tracker.models import XmlLog, ZipActionLog, ZipLog
 from tests.hostile.archives import Member, accepted_archives, archive, refused_archives
 from tests.hostile.documents import hostile, pointing_at
 from tests.hostile.servers import serving
-from tests.installations import Installation, specimens
-from tests.served_sources import register
-from tests.servers import Share
+from tests.support.databases import only_sqlite
+from tests.support.faulty_servers import FaultyFtpServer, PasswordSftpServer
+from tests.support.installations import Installation, specimens
+from tests.support.served_sources import register
+from tests.support.servers import Share
 
 MOST_MEGABYTES = 400
 """What the whole session may take; the program alone takes about 100."""

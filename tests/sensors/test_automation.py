@@ -17,31 +17,30 @@ from dagster import (
     DefaultScheduleStatus,
     DefaultSensorStatus,
     RunRequest,
+    SensorDefinition,
     SkipReason,
-    build_schedule_context,
-    build_sensor_context,
 )
 from sqlalchemy import select, update
 
+from dcc.databases.columns import utc_now
+from dcc.errors import ConfigurationError, TrackerUnreachableError
+from dcc.naming import Action
+from dcc.operations.sessions import open_session
+from dcc.qc.apply.holding import confirm_held
+from dcc.qc.database import writing as qc_writing
+from dcc.qc.judging.waiver_store import add_waiver
+from dcc.rules.waivers import Waiver
+from dcc.session.crawling import crawl_file_sources as crawl
+from dcc.session.data.corrections import withdraw_submission
+from dcc.settings import load_settings
+from dcc.tracker.database import writing
+from dcc.tracker.models import SessionLock
+from dcc.vocabulary import WaiverEffect
 from dcc_assets.catalogue import SESSION_TAG
-from dcc_assets.instance import open_instance
 from dcc_assets.jobs import crawl_file_sources, load_data, process_zip_actions, show_changes
 from dcc_assets.runs import session_tags
-from dcc_assets.work import NoSession, OwnSession
-from dcc_resources.crawling import crawl_file_sources as crawl
-from dcc_resources.data_phases.corrections import withdraw_submission
-from dcc_resources.databases.columns import utc_now
-from dcc_resources.errors import ConfigurationError, TrackerUnreachableError
-from dcc_resources.integrity.waiver_store import add_waiver
-from dcc_resources.integrity.waivers import Waiver
-from dcc_resources.naming import Action
-from dcc_resources.qc_database.database import writing as qc_writing
-from dcc_resources.qc_database.holding import confirm_held
-from dcc_resources.qc_database.vocabulary import WaiverEffect
-from dcc_resources.sessions import open_session
-from dcc_resources.settings import load_settings
-from dcc_resources.tracker.database import writing
-from dcc_resources.tracker.models import SessionLock
+from dcc_dagster.instance import open_instance
+from dcc_resources.code_location import platform_resources
 from dcc_sensors import automation
 from dcc_sensors.automation import (
     changes_beside_sessions,
@@ -50,12 +49,12 @@ from dcc_sensors.automation import (
     retry_failed_downloads,
     valid_documents,
 )
-from tests.assets.conftest import set_environment
-from tests.data_installations import DataInstallation, key_of
-from tests.data_installations import experiments as valid_experiments
-from tests.data_installations import specimens as valid_specimens
-from tests.databases import only_sqlite
-from tests.installations import Folder, Installation
+from tests.support.dagster_instances import looked, set_environment
+from tests.support.data_installations import DataInstallation, key_of
+from tests.support.data_installations import experiments as valid_experiments
+from tests.support.data_installations import specimens as valid_specimens
+from tests.support.databases import only_sqlite
+from tests.support.installations import Folder, Installation
 
 ZIP = "add/H.2013-10-31.1.impc.zip"
 
@@ -82,9 +81,9 @@ def crawled(installation: Installation, *, hand_over: bool) -> int:
     return session.id
 
 
-def asked(sensor: object, instance: DagsterInstance) -> RunRequest | str:
+def asked(sensor: SensorDefinition, instance: DagsterInstance) -> RunRequest | str:
     """The run that a sensor asks for, or why it asks for none."""
-    answer = sensor(build_sensor_context(instance=instance))  # type: ignore[operator]
+    answer = looked(sensor, instance)
     assert isinstance(answer, RunRequest | SkipReason)
     return answer if isinstance(answer, RunRequest) else str(answer.skip_message)
 
@@ -169,7 +168,7 @@ def test_nothing_is_asked_for_while_a_session_is_at_work_and_again_when_it_died(
     schedule = crawl_schedule(installation.settings)
     with open_session(installation.tracker, installation.settings) as session:
         assert asked(new_zips, instance) == f"Session {session.id} is active."
-        skipped = schedule(build_schedule_context(instance=instance))
+        skipped = looked(schedule, instance)
         assert isinstance(skipped, SkipReason)
         with writing(installation.tracker) as connection:
             connection.execute(update(SessionLock).values(heartbeat=datetime(2001, 1, 1)))
@@ -210,12 +209,12 @@ def test_sensors_look_at_the_tracker_only_and_at_once(
         raise AssertionError("a sensor spoke to the network")
 
     monkeypatch.setattr(socket.socket, "connect", refuse)
-    monkeypatch.setattr("dcc_resources.file_sources.connect.connect", refuse)
+    monkeypatch.setattr("dcc.sources.connect.connect", refuse)
     schedule = crawl_schedule(installation.settings)
     began = time.monotonic()
     assert isinstance(asked(new_zips, instance), RunRequest)
     asked(retry_failed_downloads, instance)
-    assert isinstance(schedule(build_schedule_context(instance=instance)), RunRequest)
+    assert isinstance(looked(schedule, instance), RunRequest)
     assert time.monotonic() - began < 20
 
 
@@ -303,7 +302,7 @@ def test_the_three_jobs_of_daemons_hand_one_session_on(data: DataInstallation, m
             (process_zip_actions, valid_documents),
             (load_data, valid_documents),
         ):
-            result = job.execute_in_process(instance=instance, resources={"platform": OwnSession()}, tags=tags)
+            result = job.execute_in_process(instance=instance, resources=platform_resources(), tags=tags)
             run = instance.get_run_by_id(result.run_id)
             assert run is not None
             sessions.append(run.tags[SESSION_TAG])
@@ -363,7 +362,7 @@ def test_what_changed_beside_sessions_is_asked_to_be_shown(valid: DataInstallati
     assert asked(changes_beside_sessions, instance) == "The next run of a session shows what has changed."
     valid.take_up()
     assert isinstance(asked(changes_beside_sessions, instance), RunRequest)
-    show_changes.execute_in_process(instance=instance, resources={"platform": NoSession(valid.settings, valid.tracker)})
+    show_changes.execute_in_process(instance=instance, resources=platform_resources())
     assert asked(changes_beside_sessions, instance) == "All that has changed is shown."
 
 

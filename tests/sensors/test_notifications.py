@@ -1,4 +1,4 @@
-"""The sensor that notifies: of what sessions do not tell themselves, and of nothing twice (issue 6, item 6)."""
+"""The sensor that notifies: of what sessions do not tell themselves, and of nothing twice."""
 
 from __future__ import annotations
 
@@ -12,22 +12,21 @@ from dagster import (
     DagsterRunStatus,
     MetadataValue,
     SkipReason,
-    build_sensor_context,
 )
 from dagster._core.test_utils import create_run_for_test
 
+from dcc.tracker.database import writing
+from dcc.tracker.register import centres
 from dcc_assets.catalogue import SESSION_TAG
 from dcc_assets.jobs import CRAWL_JOB, crawl_file_sources, process_zip_actions
 from dcc_assets.reference_assets import REFERENCE_CHECK_SPECS, REFERENCE_JOB
-from dcc_assets.work import OwnSession
-from dcc_resources.tracker import centres
-from dcc_resources.tracker.database import writing
+from dcc_resources.code_location import platform_resources
 from dcc_sensors.notifications import notifications
-from tests.assets.conftest import set_environment
-from tests.databases import only_sqlite
-from tests.installations import Installation, specimens
-from tests.mail_server import MailServerForTests, Starter
-from tests.ports import free_port
+from tests.support.dagster_instances import looked, set_environment
+from tests.support.databases import only_sqlite
+from tests.support.installations import Installation, specimens
+from tests.support.mail_server import MailServerForTests, Starter
+from tests.support.ports import free_port
 
 WRANGLER, CENTRE = "wrangler@dcc.example", "data@h.example"
 pytestmark = only_sqlite
@@ -51,7 +50,7 @@ def server(installation: Installation, mail_server: Starter, monkeypatch: pytest
 
 def tick(instance: DagsterInstance) -> str:
     """Have the sensor look; what it says."""
-    said = notifications(build_sensor_context(instance=instance))
+    said = looked(notifications, instance)
     assert isinstance(said, SkipReason)
     assert said.skip_message is not None
     return said.skip_message
@@ -153,12 +152,12 @@ def test_a_session_of_several_runs_tells_an_outage_at_once_and_its_digest_when_i
     monkeypatch.setenv("DCC_UNTIL", "xsd")
     installation.add_folder("H").put("add/H.2013-10-31.1.impc.zip", specimens())
     installation.add_folder("J", "gone").path.rmdir()
-    run = crawl_file_sources.execute_in_process(instance=instance, resources={"platform": OwnSession()})
+    run = crawl_file_sources.execute_in_process(instance=instance, resources=platform_resources())
     tick(instance)
     assert subjects(server) == ["DCC: Outage: file source 2 (J, file://localhost)"]
     crawled = instance.get_run_by_id(run.run_id)
     assert crawled is not None
     tags = {SESSION_TAG: crawled.tags[SESSION_TAG]}
-    process_zip_actions.execute_in_process(instance=instance, resources={"platform": OwnSession()}, tags=tags)
+    process_zip_actions.execute_in_process(instance=instance, resources=platform_resources(), tags=tags)
     tick(instance)
     assert subjects(server) == ["H: 1 archive came through (session 1)"]

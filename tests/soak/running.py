@@ -16,25 +16,25 @@ from pathlib import Path
 from pydantic import SecretStr
 from sqlalchemy import Engine
 
+from dcc.errors import SessionActiveError
+from dcc.naming import Action
+from dcc.operations.consistency.checking import check_consistency
+from dcc.qc.database import open_qc_database
+from dcc.runtime.logging_setup import logging_as, plan_from_environment
+from dcc.settings import Settings, load_settings
+from dcc.sources.base import SourceAddress, SourceProtocol
+from dcc.sources.host_keys import HostKey
+from dcc.tracker.database import open_tracker, require_current, writing
+from dcc.tracker.register import centres, file_sources
+from dcc.tracker.register.connections import SourceState
+from dcc.tracker.register.pinned_keys import PinnedKey
 from dcc_assets.consistency import check_events
-from dcc_assets.instance import open_instance
 from dcc_assets.session_runs import run_session
-from dcc_resources.consistency.checking import check_consistency
-from dcc_resources.errors import SessionActiveError
-from dcc_resources.file_sources.base import SourceAddress, SourceProtocol
-from dcc_resources.file_sources.host_keys import HostKey
-from dcc_resources.logging_setup import logging_as, plan_from_environment
-from dcc_resources.naming import Action
-from dcc_resources.qc_database.database import open_qc_database
-from dcc_resources.settings import Settings, load_settings
-from dcc_resources.tracker import centres, registry
-from dcc_resources.tracker.database import open_tracker, require_current, writing
-from dcc_resources.tracker.pinned_keys import PinnedKey
-from dcc_resources.tracker.sources import SourceState
-from tests.databases import MariaDb
-from tests.servers import FtpServer, SftpServer
+from dcc_dagster.instance import open_instance
 from tests.soak.sampling import Sample, count_rows, sample_process, sample_tree, server_connections, sizes
 from tests.soak.world import Site, World
+from tests.support.databases import MariaDb
+from tests.support.servers import FtpServer, SftpServer
 
 DCC = str(Path(sys.executable).with_name("dcc"))
 CENTRES = ("H", "J", "Tcp", "Wtsi")
@@ -135,12 +135,12 @@ class Installation:
             0, centre, SourceProtocol(protocol), hostname, username, SecretStr(accesskey), base_path
         )
         with self.tracker() as tracker, writing(tracker) as connection:
-            source_id = registry.add_source(connection, address, pins)
+            source_id = file_sources.add_source(connection, address, pins)
         return Site(folder, address, source_id)
 
     def _remove(self, site: Site) -> None:
         with self.tracker() as tracker, writing(tracker) as connection:
-            registry.set_source_state(connection, site.source_id, SourceState.REMOVED)
+            file_sources.set_source_state(connection, site.source_id, SourceState.REMOVED)
 
     @contextmanager
     def tracker(self) -> Iterator[Engine]:

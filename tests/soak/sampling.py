@@ -11,7 +11,7 @@ from pathlib import Path
 
 from sqlalchemy import Engine, func, inspect, select, table, text
 
-from dcc_resources.metrics.storage import database_bytes, tree_size
+from dcc.operations.metrics.storage import database_bytes, tree_size
 
 _OF_USER = text("SELECT count(*) FROM information_schema.processlist WHERE user = 'dcc'")
 _PAGE = os.sysconf("SC_PAGE_SIZE")

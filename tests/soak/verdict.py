@@ -17,7 +17,7 @@ RSS_PER_1000_ZIPS = 4e6
 """Bytes by which this process may grow while it takes in a thousand zip actions, beyond the warm-up.
 
 1 million was measured, of which the trial's own lists are a part, and 11 million with a pool of memory for each thread
-(`dcc_resources.process_memory`). From one session to the next it goes up and down by 3 million.
+(`dcc.runtime.process_memory`). From one session to the next it goes up and down by 3 million.
 """
 DAEMON_RSS_PER_HOUR = 60e6
 """Bytes by which each of the daemon's processes may grow in an hour of sessions every minute."""
@@ -176,6 +176,7 @@ BOUNDS: dict[str, Bound] = {
     "qc.overview_animal_procedure": _per("qc.procedure_run", 1, "one animal in each run"),
     "qc.overview_genotype": _per("contexts", 1, "one for each centre and genotype"),
     "qc.fetched_page": Bound("nothing is fetched", lambda _: 0),
+    "qc.reference_refusal": Bound("nothing is fetched", lambda _: 0),
 } | {
     f"qc.{name}": _per(f"qc.{of}", 1, f"one for each {of}")
     for name, of in {

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from datetime import date, timedelta
 from pathlib import Path
 
-from dcc_cli.demo import submissions
-from dcc_resources.file_sources.base import SourceAddress
+from dcc.cli.demo import submissions
+from dcc.sources.base import SourceAddress
 
 FIRST_DAY = date(2014, 1, 1)
 QUIET_EVERY = 10

@@ -1,0 +1,221 @@
+"""Measurements as files, a file for each centre and procedure; each export brings up to date what the last one wrote.
+
+A file is written anew when its measurements are others than those it holds, told by fingerprints without reading them.
+Whatever breaks an export off, each file is whole, and the next export goes on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+from pyarrow import csv, parquet
+from sqlalchemy import Connection, Engine
+
+from dcc.analysis.columns import SCHEMA
+from dcc.analysis.export_directory import (
+    ExportFormat,
+    Manifest,
+    Partition,
+    Written,
+    open_directory,
+    path_of,
+    read_manifest,
+    remove_file,
+    replacing,
+    save_manifest,
+    unwritable,
+)
+from dcc.analysis.measurements import (
+    MeasurementFilter,
+    iterate_batches,
+    patient_connection,
+    settle_past,
+    summary_query,
+)
+from dcc.analysis.spreadsheets import guarded
+from dcc.runtime.private_files import SHARED_DIRECTORY, make_directory
+
+__all__ = ["ExportFormat", "ExportProgress", "ExportReport", "MeasurementFilter", "Partition", "export_measurements"]
+
+_SAVE_SECONDS: Final = 5.0
+_FILE_SCHEMA: Final = {
+    ExportFormat.PARQUET: pa.schema([field for field in SCHEMA if field.name not in Partition._fields]),
+    ExportFormat.CSV: SCHEMA,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ExportProgress:
+    """How far an export is: rows written of those to be written, and what is being written."""
+
+    rows: int
+    of_rows: int
+    partition: Partition
+
+
+@dataclass(frozen=True, slots=True)
+class ExportReport:
+    """What an export came to: its rows and files as a whole, and what was written, left and removed this time.
+
+    `written` are the partitions whose files were written, `unchanged` and `removed` numbers of files.
+    """
+
+    directory: Path
+    format: ExportFormat
+    rows: int
+    files: int
+    written: tuple[Partition, ...]
+    rows_written: int
+    unchanged: int
+    removed: int
+    seconds: float
+
+
+class _Summary(NamedTuple):
+    rows: int
+    fingerprint: str
+
+
+def export_measurements(
+    qc: Engine,
+    directory: Path,
+    format_: ExportFormat = ExportFormat.PARQUET,
+    wanted: MeasurementFilter | None = None,
+    *,
+    on_progress: Callable[[ExportProgress], None] | None = None,
+) -> ExportReport:
+    """Bring a directory up to date with the measurements that are wanted (by default all current, valid ones).
+
+    The files are `centre=<centre>/procedure_id=<procedure>/part-0.parquet` (or `.csv`), of which only those are written
+    that changed since the last export to the same directory; those whose measurements are gone are removed. All are of
+    one moment. Memory is that of one chunk (`analysis.measurements.ROWS`). The columns are those of
+    `analysis.columns.COLUMNS`; in Parquet, centre and procedure_id are in the paths only; in CSV, texts are guarded
+    (`analysis.spreadsheets`).
+
+    Raises ExportError for a directory that cannot be written or holds something else, ExportActiveError when another
+    export writes to it, NotFoundError for a past document that there is none of, QcDatabaseUnreachableError.
+    """
+    began = time.monotonic()
+    wanted = wanted or MeasurementFilter()
+    with open_directory(directory), patient_connection(qc) as connection:
+        manifest = read_manifest(directory, format_, wanted.described())
+        wanted = settle_past(connection, wanted)
+        summaries = _summarise(connection, wanted)
+        paths = {partition: path_of(partition, format_) for partition in summaries}
+        try:
+            changed = [
+                one for one, path in paths.items() if not _stands(directory / path, manifest, path, summaries[one])
+            ]
+            removed = _make_way(directory, manifest, paths.values(), [paths[one] for one in changed])
+            export = _Export(connection, directory, manifest, wanted, on_progress)
+            export.write({one: (paths[one], summaries[one]) for one in changed})
+        except OSError as error:
+            raise unwritable(directory, error) from error
+    return ExportReport(
+        directory,
+        format_,
+        rows=sum(summary.rows for summary in summaries.values()),
+        files=len(summaries),
+        written=tuple(changed),
+        rows_written=sum(summaries[one].rows for one in changed),
+        unchanged=len(summaries) - len(changed),
+        removed=removed,
+        seconds=time.monotonic() - began,
+    )
+
+
+def _summarise(connection: Connection, wanted: MeasurementFilter) -> dict[Partition, _Summary]:
+    """What there is to export; partitions sorted."""
+    groups: dict[Partition, list[tuple[Any, ...]]] = defaultdict(list)
+    for centre, procedure, group, *sums in connection.execute(summary_query(wanted)):
+        groups[Partition(centre[:-1], procedure[:-1])].append((group or "", *map(int, sums)))
+    return {
+        partition: _Summary(
+            sum(rows[1] for rows in groups[partition]),
+            hashlib.sha256(repr(sorted(groups[partition])).encode()).hexdigest(),
+        )
+        for partition in sorted(groups)
+    }
+
+
+def _stands(file: Path, manifest: Manifest, path: str, summary: _Summary) -> bool:
+    """Whether a file holds what it should, as far as can be told without reading it."""
+    written = manifest.files.get(path)
+    if written is None or written.fingerprint != summary.fingerprint:
+        return False
+    return file.is_file() and file.stat().st_size == written.size_bytes
+
+
+def _make_way(directory: Path, manifest: Manifest, wanted: Collection[str], changed: Collection[str]) -> int:
+    """Note the files that will be written, so that none of them is taken for whole; remove those that are gone."""
+    gone = {*manifest.files, *manifest.unfinished}.difference(wanted)
+    removed = len(gone.intersection(manifest.files))
+    manifest.unfinished.update(changed, gone)
+    for path in manifest.unfinished:
+        manifest.files.pop(path, None)
+    save_manifest(directory, manifest)
+    for path in gone:
+        remove_file(directory, path)
+    manifest.unfinished.difference_update(gone)
+    if not manifest.unfinished:
+        save_manifest(directory, manifest)
+    return removed
+
+
+class _Export:
+    """Writes the files of an export, one after the other."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        directory: Path,
+        manifest: Manifest,
+        wanted: MeasurementFilter,
+        on_progress: Callable[[ExportProgress], None] | None,
+    ) -> None:
+        self._connection, self._directory, self._manifest, self._wanted = connection, directory, manifest, wanted
+        self._on_progress = on_progress
+        self._done = self._due = 0
+
+    def write(self, due: Mapping[Partition, tuple[str, _Summary]]) -> None:
+        """Write the files of these partitions, and the manifest as it goes."""
+        self._due = sum(summary.rows for _, summary in due.values())
+        saved = time.monotonic()
+        for partition, (path, summary) in due.items():
+            file = self._directory / path
+            make_directory(file.parent, SHARED_DIRECTORY)
+            with replacing(file) as temporary:
+                self._write_file(temporary, partition)
+            self._manifest.files[path] = Written(summary.rows, file.stat().st_size, summary.fingerprint)
+            self._manifest.unfinished.discard(path)
+            if time.monotonic() - saved > _SAVE_SECONDS:
+                save_manifest(self._directory, self._manifest)
+                saved = time.monotonic()
+        if due:
+            save_manifest(self._directory, self._manifest)
+
+    def _write_file(self, path: Path, partition: Partition) -> None:
+        wanted = replace(self._wanted, centre=partition.centre, procedure=partition.procedure_id)
+        format_ = self._manifest.format
+        schema = _FILE_SCHEMA[format_]
+        with _writer(path, format_) as writer:
+            for batch in iterate_batches(self._connection, wanted):
+                rows = batch.select(schema.names)
+                writer.write_batch(guarded(rows) if format_ is ExportFormat.CSV else rows)
+                self._done += batch.num_rows
+                if self._on_progress is not None:
+                    self._on_progress(ExportProgress(self._done, self._due, partition))
+
+
+def _writer(path: Path, format_: ExportFormat) -> Any:
+    if format_ is ExportFormat.PARQUET:
+        return parquet.ParquetWriter(path, _FILE_SCHEMA[format_], compression="zstd")
+    # Texts are in quotes, so that an empty one differs from none.
+    return csv.CSVWriter(path, _FILE_SCHEMA[format_], write_options=csv.WriteOptions(quoting_style="needed"))

@@ -1,0 +1,217 @@
+"""The directory of an export: the names of its files, what it says of itself, and its lock.
+
+`_manifest.json` tells of what the files are and which there are; it is replaced as a whole. `_lock` is locked for as
+long as an export is written. Both names begin so that readers of Parquet leave them aside.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+from urllib.parse import quote
+
+from dcc.errors import ExportActiveError, ExportError
+from dcc.runtime.private_files import SHARED_DIRECTORY, SHARED_FILE, make_directory, open_new
+
+MANIFEST: Final = "_manifest.json"
+_LOCK: Final = "_lock"
+_HIDDEN: Final = ("_", ".")
+_LONGEST_NAME: Final = 255
+_IS_PATH: Final = re.compile(r"centre=[^/]*/procedure_id=[^/]*/part-0\.(?:parquet|csv)").fullmatch
+_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
+
+
+class ExportFormat(StrEnum):
+    """In what files measurements are exported."""
+
+    PARQUET = "parquet"
+    CSV = "csv"
+
+
+FORMAT_VERSIONS: Final[Mapping[ExportFormat, int]] = {ExportFormat.PARQUET: 1, ExportFormat.CSV: 2}
+"""Of the manifest and the files' contents; another one cannot be gone on with. In CSV 1, texts were not guarded."""
+
+
+class Partition(NamedTuple):
+    """What one file holds the measurements of."""
+
+    centre: str
+    procedure_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A file as it was written: its rows and bytes, and a fingerprint of the rows."""
+
+    rows: int
+    size_bytes: int
+    fingerprint: str
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What an export is: `wanted` is its filter described, `unfinished` the files that are being written or removed."""
+
+    format: ExportFormat
+    wanted: Mapping[str, object]
+    files: dict[str, Written] = field(default_factory=dict)
+    unfinished: set[str] = field(default_factory=set)
+
+
+def path_of(partition: Partition, format_: ExportFormat) -> str:
+    """Where a partition's file is, below the directory: `centre=H/procedure_id=IMPC_BWT_001/part-0.parquet`.
+
+    What could mean something in a path is percent-encoded. Raises ExportError for a name that no directory can have.
+    """
+    folders = [f"{name}={quote(value, safe='')}" for name, value in partition._asdict().items()]
+    if any(len(folder) > _LONGEST_NAME for folder in folders) or _NULL in partition:
+        raise ExportError(
+            f"The measurements of centre {partition.centre!r} and procedure {partition.procedure_id!r} cannot be "
+            "exported: no directory can be named after them. Export the procedures that you want (--procedure), "
+            "or leave out invalid measurements."
+        )
+    return "/".join([*folders, f"part-0.{format_.value}"])
+
+
+@contextmanager
+def open_directory(directory: Path) -> Iterator[None]:
+    """Make a directory if it is missing, and keep other exports from it.
+
+    Raises ExportError when it cannot be made, ExportActiveError when another export is at work in it.
+    """
+    try:
+        make_directory(directory, SHARED_DIRECTORY)
+        lock = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, SHARED_FILE)
+    except OSError as error:
+        raise unwritable(directory, error) from error
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise ExportActiveError(
+                f"Another export is being written to {directory}. "
+                "Wait until it is done, or export to another directory."
+            ) from error
+        yield
+    finally:
+        os.close(lock)
+
+
+def unwritable(directory: Path, error: OSError) -> ExportError:
+    """The error that an export's directory cannot be written."""
+    return ExportError(
+        f"The export directory {directory} could not be written: {error.strerror or error}. "
+        "Check its permissions and the space on its disk, then export again."
+    )
+
+
+def read_manifest(directory: Path, format_: ExportFormat, wanted: Mapping[str, object]) -> Manifest:
+    """What the directory holds of an earlier export of the same; an empty manifest if nothing is there.
+
+    Raises ExportError for a directory that holds anything else (files of others, an export of something else), or that
+    cannot be read.
+    """
+    path = directory / MANIFEST
+    try:
+        manifest = _parse(path.read_text("utf-8"))
+    except FileNotFoundError:
+        manifest = Manifest(format_, wanted)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ExportError(
+            f"{path} is not the manifest of an export that this version can go on with. "
+            "Export to another directory, or remove this one."
+        ) from error
+    except OSError as error:
+        raise unwritable(directory, error) from error
+    if manifest.format is not format_ or manifest.wanted != wanted:
+        raise ExportError(
+            f"{directory} holds an export of {_said(manifest.format, manifest.wanted)}, and this one is of "
+            f"{_said(format_, wanted)}. Export with the same format and filter, or to another directory."
+        )
+    try:
+        _refuse_foreign(directory, manifest)
+    except OSError as error:
+        raise unwritable(directory, error) from error
+    return manifest
+
+
+def _parse(text: str) -> Manifest:
+    read: dict[str, Any] = json.loads(text)
+    if read["format_version"] != FORMAT_VERSIONS[ExportFormat(read["format"])]:
+        raise ValueError(f"Format version {read['format_version']}")
+    files = {path: Written(**written) for path, written in read["files"].items()}
+    unfinished = set(read["unfinished"])
+    if not all(map(_IS_PATH, (*files, *unfinished))):
+        raise ValueError("A file that no export has")
+    return Manifest(ExportFormat(read["format"]), read["filter"], files, unfinished)
+
+
+def _said(format_: ExportFormat, wanted: Mapping[str, object]) -> str:
+    return f"{format_.value} with the filter {json.dumps(wanted, ensure_ascii=False)}"
+
+
+def _refuse_foreign(directory: Path, manifest: Manifest) -> None:
+    known = {*manifest.files, *manifest.unfinished}
+    folders = {str(parent) for path in known for parent in Path(path).parents}
+    pending = [directory]
+    while pending:
+        with os.scandir(pending.pop()) as scan:
+            entries = list(scan)
+        for entry in entries:
+            path = str(Path(entry.path).relative_to(directory))
+            if entry.name.startswith(_HIDDEN):
+                continue
+            if path in folders and entry.is_dir(follow_symlinks=False):
+                pending.append(Path(entry.path))
+            elif path not in known or not entry.is_file(follow_symlinks=False):
+                raise ExportError(
+                    f"{directory} holds {path}, which no export has put there. "
+                    "Export to a directory that is empty or does not exist, or remove it."
+                )
+
+
+def save_manifest(directory: Path, manifest: Manifest) -> None:
+    """Replace the manifest of a directory."""
+    said = {
+        "made_by": "dcc data export",
+        "format_version": FORMAT_VERSIONS[manifest.format],
+        "format": manifest.format.value,
+        "filter": manifest.wanted,
+        "files": {path: asdict(written) for path, written in sorted(manifest.files.items())},
+        "unfinished": sorted(manifest.unfinished),
+    }
+    with replacing(directory / MANIFEST) as temporary:
+        temporary.write_text(json.dumps(said, indent=1, ensure_ascii=False), "utf-8")
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A path beside `path` to write to; what is there in the end takes its place at once."""
+    temporary = path.with_name(f".{path.name}.part")
+    os.close(open_new(temporary, SHARED_FILE))
+    try:
+        yield temporary
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def remove_file(directory: Path, path: str) -> None:
+    """Remove a file with what was left of writing it, and the directories that are empty then."""
+    file = directory / path
+    file.unlink(missing_ok=True)
+    file.with_name(f".{file.name}.part").unlink(missing_ok=True)
+    for parent in (file.parent, file.parent.parent):
+        # It may hold other files, or have gone already.
+        with suppress(OSError):
+            parent.rmdir()

@@ -1,0 +1,221 @@
+"""Measurements as pandas DataFrames: `load_measurements` for what fits into memory, `iterate_measurements` for more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import date, datetime, time
+from typing import Any, Final
+
+import pandas as pd
+import pyarrow as pa
+from sqlalchemy import ColumnElement, Connection, Engine, Select, Table, case, false, func, null, select, true
+
+from dcc.analysis.columns import SCHEMA, to_frame
+from dcc.analysis.wanted import MeasurementFilter, conditions
+from dcc.databases.columns import MYSQL_FAMILY
+from dcc.databases.description import database_of
+from dcc.databases.engines import open_url
+from dcc.errors import NotFoundError
+from dcc.qc.apply.versions import same_text
+from dcc.qc.history import current_at, document_at, measurements_at
+from dcc.qc.models import (
+    Document,
+    Experiment,
+    Housing,
+    Line,
+    Measurement,
+    OverviewAnimalProcedure,
+    ProcedureRun,
+    Specimen,
+)
+from dcc.vocabulary import EntityKind, Validity
+
+__all__ = ["MeasurementFilter", "iterate_measurements", "load_measurements"]
+
+ROWS: Final = 50_000
+"""Rows of a chunk, unless their texts are long."""
+
+_TEXT_HELD: Final = 32_000_000
+_ROWS_FETCHED: Final = 200
+_CLIENT_SECONDS: Final = 86_400
+
+_RUN: Final = ProcedureRun.__table__
+_SPECIMEN: Final = Specimen.__table__
+_DOCUMENT: Final = Document.__table__
+_OVERVIEW: Final = OverviewAnimalProcedure.__table__
+_OWNERS: Final[dict[EntityKind, Table]] = {
+    EntityKind.EXPERIMENT: Experiment.__table__,
+    EntityKind.LINE: Line.__table__,
+    EntityKind.HOUSING: Housing.__table__,
+}
+
+
+def load_measurements(qc: Engine, wanted: MeasurementFilter | None = None) -> pd.DataFrame:
+    """The measurements that are wanted (by default all current, valid ones), in the order of their ids.
+
+    The columns are those of `analysis.columns.COLUMNS`, with the dtypes of `analysis.columns.PANDAS_TYPES`, also when
+    there are no rows. The order is that in which documents were applied, and in a document its own. Raises
+    NotFoundError for a past document that there is none of, QcDatabaseUnreachableError.
+    """
+    with patient_connection(qc) as connection:
+        return to_frame(pa.Table.from_batches(iterate_batches(connection, wanted or MeasurementFilter()), SCHEMA))
+
+
+def iterate_measurements(
+    qc: Engine, wanted: MeasurementFilter | None = None, *, rows: int = ROWS
+) -> Iterator[pd.DataFrame]:
+    """The same as `load_measurements`, in DataFrames of at most so many rows; none where there are no rows.
+
+    Memory is that of one chunk, which has fewer rows where their texts are long. All chunks are of one moment.
+    """
+    with patient_connection(qc) as connection:
+        for batch in iterate_batches(connection, wanted or MeasurementFilter(), rows=rows):
+            yield to_frame(pa.Table.from_batches([batch]))
+
+
+@contextmanager
+def patient_connection(qc: Engine) -> Iterator[Connection]:
+    """A connection for long reading: all of its queries see the database at one moment, and may take their time."""
+    engine = open_url(qc.url, database_of(qc), answer_seconds=None)
+    try:
+        with engine.connect() as connection:
+            if engine.dialect.name in MYSQL_FAMILY:
+                connection = connection.execution_options(isolation_level="REPEATABLE READ")
+                # How long the server waits for who reads a result while doing something with it.
+                connection.exec_driver_sql(f"SET SESSION net_write_timeout = {_CLIENT_SECONDS}")
+            yield connection
+    finally:
+        engine.dispose()
+
+
+def iterate_batches(connection: Connection, wanted: MeasurementFilter, *, rows: int = ROWS) -> Iterator[pa.RecordBatch]:
+    """The measurements that are wanted, in the order of their ids, as Arrow record batches of `SCHEMA`."""
+    statement = measurements_query(settle_past(connection, wanted))
+    streamed = connection.execution_options(stream_results=True, max_row_buffer=_ROWS_FETCHED)
+    value = SCHEMA.get_field_index("value")
+    with streamed.execute(statement) as result:
+        held: list[Any] = []
+        text = 0
+        for row in result:
+            held.append(row)
+            text += len(row[value] or "")
+            if len(held) >= rows or text > _TEXT_HELD:
+                yield _batch(held)
+                held, text = [], 0
+        if held:
+            yield _batch(held)
+
+
+def _batch(rows: list[Any]) -> pa.RecordBatch:
+    columns = zip(*rows, strict=True)
+    arrays = [pa.array(values, field.type) for values, field in zip(columns, SCHEMA, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+
+
+def settle_past(connection: Connection, wanted: MeasurementFilter) -> MeasurementFilter:
+    """The filter with its past, if any, as a document. Raises NotFoundError for a document that was never applied."""
+    document = wanted.as_of_document
+    if wanted.as_of_date is not None:
+        return replace(wanted, as_of_date=None, as_of_document=document_at(connection, _end(wanted.as_of_date)))
+    if document is not None and connection.scalar(select(_DOCUMENT.c.id).where(_DOCUMENT.c.id == document)) is None:
+        last = connection.scalar(select(func.max(_DOCUMENT.c.id)))
+        raise NotFoundError(
+            f"The QC database knows no document {document}. "
+            + ("No document has been applied to it yet." if last is None else f"Name one from 1 to {last}, or a date.")
+        )
+    return wanted
+
+
+def _end(moment: date | datetime) -> datetime:
+    return moment if isinstance(moment, datetime) else datetime.combine(moment, time.max)
+
+
+def measurements_query(wanted: MeasurementFilter) -> Select[Any]:
+    """The query for the columns of `SCHEMA`, of a filter whose past is settled."""
+    found = _Joined(wanted)
+    columns = [found.columns[name].label(name) for name in SCHEMA.names]
+    statement = found.select(columns).order_by(found.columns["id"])
+    if wanted.procedure is None and wanted.as_of_document is None:
+        # From the measurements on, in whose order the rows are wanted, and not from a smaller table.
+        for family in MYSQL_FAMILY:
+            statement = statement.prefix_with("STRAIGHT_JOIN", dialect=family)
+    return statement
+
+
+def summary_query(wanted: MeasurementFilter) -> Select[Any]:
+    """The query for what tells whether the measurements of a centre and procedure are the same as at another time.
+
+    Its columns: centre and procedure_id, each with a full stop behind it, metadata_group, rows, the sum of their
+    fingerprints, their highest id, and the sum of numbers that depend on the measurement, animal and validity. Rows
+    with the same ids are the same but for these.
+    """
+    found = _Joined(wanted)
+    row_id, animal = found.columns["id"], func.coalesce(_SPECIMEN.c.id, 0)
+    valid = found.columns["is_valid"]
+    judged = case((valid == 1, 1), (valid == 0, 2), else_=0)
+    # Products stay below 2**63, the largest whole number of SQLite.
+    mixed = ((row_id % 65_521 + 1) * ((animal * 3 + judged) % 2_147_483_647 + 1)) % 4_294_967_291
+    keys = [
+        found.columns["centre"].concat(".").label("centre"),
+        found.columns["procedure_id"].concat(".").label("procedure_id"),
+        found.columns["metadata_group"].label("metadata_group"),
+    ]
+    sums = [func.count(), func.sum(found.measurement.c.fingerprint), func.max(row_id), func.sum(mixed)]
+    return found.select([*keys, *sums]).group_by(*keys)
+
+
+def _is_valid(validity: ColumnElement[int]) -> ColumnElement[bool | None]:
+    return case((validity == Validity.VALID, true()), (validity != Validity.UNJUDGED, false()))
+
+
+class _Joined:
+    """Measurements with all that tells of them: what the columns are, and where they come from."""
+
+    def __init__(self, wanted: MeasurementFilter) -> None:
+        self._wanted = wanted
+        past = wanted.as_of_document
+        self.measurement = Measurement.__table__ if past is None else measurements_at(past).subquery("measured")
+        experiment, line = _OWNERS[EntityKind.EXPERIMENT], _OWNERS[EntityKind.LINE]
+        own = self.measurement.c
+        colony = func.coalesce(line.c.colony_id, _SPECIMEN.c.colony_id)
+        self.columns: dict[str, ColumnElement[Any]] = {
+            **{name: own[name] for name in SCHEMA.names if name in own},
+            **{name: _SPECIMEN.c[name] for name in ("strain_id", "is_baseline", "gender", "zygosity", "dob")},
+            "colony_id": colony,
+            "genotype": case((_SPECIMEN.c.is_baseline == 1, "baseline"), else_=colony),
+            "experiment_sequence_id": experiment.c.sequence_id,
+            "is_valid": _is_valid(func.coalesce(*(owner.c.validity for owner in _OWNERS.values()))),
+            # Overviews are of the present only. They have a row for each animal of an experiment.
+            "metadata_group": null() if past is not None else _metadata_group(own.procedure_run_id),
+            **{name: _DOCUMENT.c[name] for name in ("zip_action", "zip_file", "file_name")},
+            # The run says the same as the measurement, and has an index of it.
+            **{name: _RUN.c[name] for name in ("procedure_id", "document_id", "owner_kind")},
+        }
+
+    def select(self, columns: Sequence[ColumnElement[Any]]) -> Select[Any]:
+        """The query for these columns of the measurements that are wanted."""
+        own, past = self.measurement.c, self._wanted.as_of_document
+        is_specimen_current = _SPECIMEN.c.is_current == 1 if past is None else current_at(EntityKind.SPECIMEN, past)
+        statement = select(*columns).select_from(self.measurement).join(_RUN, _RUN.c.id == own.procedure_run_id)
+        for kind, table in _OWNERS.items():
+            statement = statement.outerjoin(table, (_RUN.c.owner_kind == kind.value) & (table.c.id == _RUN.c.owner_id))
+        same_animal = (_SPECIMEN.c.centre == own.centre) & same_text(_SPECIMEN.c.specimen_id, own.specimen_id)
+        statement = statement.outerjoin(_SPECIMEN, same_animal & is_specimen_current)
+        statement = statement.join(_DOCUMENT, _DOCUMENT.c.id == _RUN.c.document_id)
+        if past is None:
+            statement = statement.where(func.coalesce(*(owner.c.is_current for owner in _OWNERS.values())) == 1)
+        filtered = {
+            **self.columns,
+            "colony": self.columns["colony_id"],
+            "specimen": own.specimen_id,
+            "procedure": _RUN.c.procedure_id,
+            "parameter": own.parameter_id,
+        }
+        return statement.where(*conditions(self._wanted, filtered))
+
+
+def _metadata_group(run_id: ColumnElement[Any]) -> ColumnElement[Any]:
+    group = select(func.min(_OVERVIEW.c.metadata_group)).where(_OVERVIEW.c.procedure_run_id == run_id)
+    return group.correlate_except(_OVERVIEW).scalar_subquery()

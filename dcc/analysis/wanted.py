@@ -1,0 +1,130 @@
+"""Which measurements are wanted, as conditions of a query."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import date, datetime
+from typing import Final
+
+from sqlalchemy import ColumnElement, func, or_
+
+from dcc.errors import ConfigurationError
+
+Texts = str | Sequence[str] | None
+"""One text, several of which any may be, or None for whatever there is."""
+
+TEXT_FILTERS: Final = (
+    "centre",
+    "pipeline",
+    "project",
+    "colony",
+    "genotype",
+    "specimen",
+    "procedure",
+    "parameter",
+    "status",
+)
+"""The fields of `MeasurementFilter` that are texts."""
+
+_MOST_VALUES: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class MeasurementFilter:
+    """Which measurements are wanted: those that fit all of its fields.
+
+    Texts are compared to the letter. `genotype` is a colony, whose mutants are meant, or `baseline`. `status` is that
+    of the parameter, with or without the text after its code; the empty text means measurements without one.
+    `date_from` and `date_until` are days of the experiment, both included, and leave out what has none (lines,
+    housings). `only_valid` leaves out what the integrity rules found an error in, and what they have not judged yet.
+
+    By default current measurements are wanted. `as_of_document` asks for those that were current once that document
+    had been applied, `as_of_date` for those at that time (naive, in UTC), or at the end of that day; the animals are
+    then as they were known at that time, and whether they are valid is how the integrity rules judge them at present.
+
+    Raises ConfigurationError for a filter that contradicts itself, or names more than 10,000 texts in one field.
+    """
+
+    centre: Texts = None
+    pipeline: Texts = None
+    project: Texts = None
+    colony: Texts = None
+    genotype: Texts = None
+    specimen: Texts = None
+    procedure: Texts = None
+    parameter: Texts = None
+    status: Texts = None
+    date_from: date | None = None
+    date_until: date | None = None
+    only_valid: bool = True
+    as_of_document: int | None = None
+    as_of_date: date | datetime | None = None
+
+    def __post_init__(self) -> None:
+        if self.as_of_document is not None and self.as_of_date is not None:
+            raise ConfigurationError("A filter names a document and a date to go back to. Name one of them.")
+        if self.date_from and self.date_until and self.date_from > self.date_until:
+            raise ConfigurationError(
+                f"A filter wants experiments from {self.date_from} until {self.date_until}, which is before. "
+                "Exchange the two days."
+            )
+        for name in TEXT_FILTERS:
+            if len(self.texts(name) or ()) > _MOST_VALUES:
+                raise ConfigurationError(
+                    f"A filter names more than {_MOST_VALUES:,} values of {name}. "
+                    "Leave it out, and choose among the rows that come back."
+                )
+
+    def texts(self, name: str) -> tuple[str, ...] | None:
+        """The texts of a field, sorted, each once; None for whatever there is."""
+        given: Texts = getattr(self, name)
+        if given is None:
+            return None
+        return (given,) if isinstance(given, str) else tuple(sorted(set(given)))
+
+    def described(self) -> dict[str, object]:
+        """The fields that are set, as JSON can hold them; equal for filters that want the same."""
+        plain: dict[str, object] = {}
+        for field in fields(self):
+            value = self.texts(field.name) if field.name in TEXT_FILTERS else getattr(self, field.name)
+            if value is not None:
+                plain[field.name] = list(value) if isinstance(value, tuple) else _plain(value)
+        return plain
+
+
+def _plain(value: object) -> object:
+    return value.isoformat() if isinstance(value, date) else value
+
+
+def conditions(wanted: MeasurementFilter, columns: Mapping[str, ColumnElement[object]]) -> list[ColumnElement[bool]]:
+    """The conditions of a filter, on the columns of its fields (`columns`: field to column, and `date`, `is_valid`)."""
+    found = []
+    for name in TEXT_FILTERS:
+        texts = wanted.texts(name)
+        if texts is not None:
+            found.append(_has_status(columns[name], texts) if name == "status" else _is_one_of(columns[name], texts))
+    if wanted.date_from is not None:
+        found.append(columns["date"] >= wanted.date_from)
+    if wanted.date_until is not None:
+        found.append(columns["date"] <= wanted.date_until)
+    if wanted.only_valid:
+        found.append(columns["is_valid"] == 1)
+    return found
+
+
+def _is_one_of(column: ColumnElement[object], texts: Iterable[str]) -> ColumnElement[bool]:
+    # With a mark behind it, a text differs from the same with trailing blanks on MySQL and MariaDB too.
+    marked = column.concat(".")
+    return column.in_(list(texts)) & marked.in_([f"{text}." for text in texts])
+
+
+def _has_status(column: ColumnElement[object], texts: Iterable[str]) -> ColumnElement[bool]:
+    choices = []
+    for text in texts:
+        if text:
+            choices.append(_is_one_of(column, [text]))
+            choices.append(func.substr(column, 1, len(text) + 1) == f"{text}:")
+        else:
+            choices += [column.is_(None), column == ""]
+    return or_(*choices)

@@ -1,0 +1,110 @@
+"""The central directory of a zip archive, looked over before anything reads it into memory.
+
+Layout: PKWARE's APPNOTE, sections 4.3.12 to 4.3.16. Python's zipfile takes the whole directory into memory, whatever
+its size and number of entries.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import BinaryIO
+
+from dcc.errors import CorruptArchiveError, OversizedArchiveError
+
+_END = struct.Struct("<4s4H2LH")
+_END_SIGNATURE = b"PK\x05\x06"
+_LOCATOR = struct.Struct("<4sLQL")
+_LOCATOR_SIGNATURE = b"PK\x06\x07"
+_END_64 = struct.Struct("<4sQ2H2L4Q")
+_END_64_SIGNATURE = b"PK\x06\x06"
+_ENTRY = struct.Struct("<4s24x3H12x")
+_ENTRY_SIGNATURE = b"PK\x01\x02"
+_LONGEST_COMMENT = 65_535
+_BYTES_PER_ENTRY = 512
+_RESUBMIT = "Put a good archive in its place, under the same name."
+
+
+def check_directory(file: BinaryIO, size: int, label: str, max_entries: int) -> None:
+    """Check that the archive's directory is whole and lists at most `max_entries` entries, in flat memory.
+
+    `size` is the file's. Leaves the position in `file` anywhere. Raises CorruptArchiveError, OversizedArchiveError.
+    """
+    count, directory_bytes, end = _end_record(file, size, label)
+    _check_count(count, label, max_entries)
+    start = end - directory_bytes
+    if start < 0:
+        raise CorruptArchiveError(f"{label} is damaged: its directory is cut off. {_RESUBMIT}")
+    if directory_bytes > _BYTES_PER_ENTRY * max_entries:
+        raise OversizedArchiveError(
+            f"{label} has a directory of {directory_bytes:,} bytes, more than {max_entries:,} entries need. "
+            "Split it into several archives."
+        )
+    found = _count_entries(file, start, end, label, max_entries)
+    if count not in {found, found & 0xFFFF}:
+        raise CorruptArchiveError(
+            f"{label} is damaged: its directory lists {found:,} entries where {count:,} are announced. {_RESUBMIT}"
+        )
+
+
+def _end_record(file: BinaryIO, size: int, label: str) -> tuple[int, int, int]:
+    """Number of entries, bytes of the directory and the offset at which it ends."""
+    tail_bytes = min(size, _END.size + _LONGEST_COMMENT)
+    file.seek(size - tail_bytes)
+    tail = file.read(tail_bytes)
+    place = _find_end(tail)
+    if place < 0:
+        what = "is empty" if size == 0 else _not_a_zip(file)
+        raise CorruptArchiveError(f"{label} {what}. {_RESUBMIT}")
+    _, _, _, _, count, directory_bytes, _, _ = _END.unpack_from(tail, place)
+    end = size - tail_bytes + place
+    if end >= _LOCATOR.size:
+        file.seek(end - _LOCATOR.size)
+        signature, _, offset, _ = _LOCATOR.unpack(file.read(_LOCATOR.size))
+        if signature == _LOCATOR_SIGNATURE:
+            end = end - _LOCATOR.size - _END_64.size
+            file.seek(max(end, 0))
+            record = file.read(_END_64.size)
+            if len(record) == _END_64.size and record.startswith(_END_64_SIGNATURE):
+                _, _, _, _, _, _, _, count, directory_bytes, _ = _END_64.unpack(record)
+            else:
+                raise CorruptArchiveError(
+                    f"{label} is damaged: no end record where one is announced (byte {offset:,}). {_RESUBMIT}"
+                )
+    return count, directory_bytes, end
+
+
+def _find_end(tail: bytes) -> int:
+    """Where zipfile finds the end record: right at the end, else the last one with a comment after it."""
+    bare = len(tail) - _END.size
+    if bare >= 0 and tail.startswith(_END_SIGNATURE, bare) and tail.endswith(b"\0\0"):
+        return bare
+    place = tail.rfind(_END_SIGNATURE)
+    return place if place <= bare else -1
+
+
+def _not_a_zip(file: BinaryIO) -> str:
+    file.seek(0)
+    return "is cut off: its directory is missing" if file.read(2) == b"PK" else "is no zip archive"
+
+
+def _check_count(count: int, label: str, max_entries: int) -> None:
+    if count > max_entries:
+        raise OversizedArchiveError(
+            f"{label} holds {count:,} entries or more; {max_entries:,} are allowed. Split it into several archives."
+        )
+
+
+def _count_entries(file: BinaryIO, start: int, end: int, label: str, max_entries: int) -> int:
+    count, place = 0, start
+    file.seek(start)
+    while place < end:
+        header = file.read(_ENTRY.size)
+        if len(header) < _ENTRY.size or not header.startswith(_ENTRY_SIGNATURE):
+            raise CorruptArchiveError(f"{label} is damaged: its directory is broken at byte {place:,}. {_RESUBMIT}")
+        _, *lengths = _ENTRY.unpack(header)
+        variable = sum(lengths)
+        place += _ENTRY.size + variable
+        file.seek(variable, 1)
+        count += 1
+        _check_count(count, label, max_entries)
+    return count

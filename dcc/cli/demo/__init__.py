@@ -1,0 +1,18 @@
+"""The demonstration: a crawling session on real servers of this machine, from nothing to its outcome."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def run_demo(folder: Path | None = None) -> int:
+    """Run the demonstration in `folder`, by default .demo of the working directory, which is made anew.
+
+    Prints what happens and returns the exit code: 0 when the outcome was the expected one, 1 when it was not. Raises
+    ConfigurationError when the servers' packages are missing or `folder` holds something else, and what the session
+    raises. No server is left running, however it ends.
+    """
+    # The servers are modules of this package and start faster without the session's imports.
+    from dcc.cli.demo.run import demonstrate
+
+    return demonstrate(folder or Path(".demo"))

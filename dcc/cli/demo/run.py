@@ -1,0 +1,198 @@
+"""The demonstration from beginning to end: servers started, centres and sources registered, one session run."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from pydantic import SecretStr
+
+from dcc.cli.dagster_side import dagster_side
+from dcc.cli.demo.centres import BASE_PATH, CENTRES, DemoSource, demo_sources
+from dcc.cli.demo.outcome import Outcome, differences, print_crawl, print_outcome
+from dcc.cli.demo.servers import Account, refusing_port, require_packages, running
+from dcc.errors import ConfigurationError
+from dcc.settings import Settings, load_settings
+from dcc.sources.base import SourceAddress, SourceProtocol
+
+if TYPE_CHECKING:
+    from sqlalchemy import Engine
+
+    from dcc.tracker.register.pinned_keys import PinnedKey
+
+_MARK = ".made-by-dcc-demo"
+_SERVERS = {SourceProtocol.SFTP: "dcc.cli.demo.sftp_server", SourceProtocol.FTP: "dcc.cli.demo.ftp_server"}
+
+
+def demonstrate(folder: Path) -> int:
+    """Run the demonstration in `folder`; see `dcc.cli.demo.run_demo`."""
+    began = time.monotonic()
+    require_packages()
+    _begin_anew(folder)
+    sources = demo_sources()
+    click.echo(
+        f"Demonstration: {len(CENTRES)} centres with {len(sources)} file sources on SFTP and FTP servers of this "
+        f"machine, all in {folder}.\n"
+    )
+    with _own_environment(folder / "home"):
+        settings = load_settings()
+        with _served(folder, sources) as addresses:
+            outcome = _session(settings, addresses)
+    print_outcome(outcome)
+    wrong = differences(outcome)
+    for difference in wrong:
+        click.secho(f"Not as expected: {difference}", fg="red")
+    _print_next_steps(folder, time.monotonic() - began)
+    return 1 if wrong else 0
+
+
+def _begin_anew(folder: Path) -> None:
+    """Make `folder` empty. Raises ConfigurationError when it holds something that no demonstration has made."""
+    if folder.exists() and not (folder / _MARK).is_file() and any(folder.iterdir()):
+        raise ConfigurationError(
+            f"{folder} holds something else than a demonstration. Move it away, or run `dcc demo` elsewhere."
+        )
+    try:
+        if folder.exists():
+            shutil.rmtree(folder)
+        folder.mkdir(mode=0o700, parents=True)
+        (folder / _MARK).touch()
+    except OSError as error:
+        raise ConfigurationError(
+            f"{folder} cannot be made anew: {error.strerror}. Run `dcc demo` in a directory that may be written."
+        ) from error
+
+
+@contextmanager
+def _own_environment(home: Path) -> Iterator[None]:
+    """Work with default settings in `home`, whatever the caller's environment sets: never on a real tracker."""
+    kept = dict(os.environ)
+    for name in kept:
+        if name.upper().startswith(("DCC_", "DAGSTER_")):
+            del os.environ[name]
+    os.environ["DCC_HOME"] = str(home.absolute())
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(kept)
+
+
+@contextmanager
+def _served(folder: Path, sources: Sequence[DemoSource]) -> Iterator[list[SourceAddress]]:
+    """Fill the sources' folders and run their servers; yields how each source is reached."""
+    accounts: dict[SourceProtocol, dict[str, Account]] = {protocol: {} for protocol in _SERVERS}
+    keys = folder / "accesskeys"
+    keys.mkdir(mode=0o700)
+    for source in sources:
+        files = folder / "servers" / source.username
+        files.mkdir(parents=True)
+        source.write(files)
+        account = Account(secrets.token_urlsafe(16), files.absolute())
+        (keys / source.username).write_text(account.password, "utf-8")
+        accounts[source.protocol][source.username] = account
+    with ExitStack() as stack:
+        ports = {
+            protocol: stack.enter_context(running(module, accounts[protocol], folder / "servers" / f"{protocol}.log"))
+            for protocol, module in _SERVERS.items()
+        }
+        refusing = stack.enter_context(refusing_port())
+        yield [
+            SourceAddress(
+                id=0,
+                centre=source.centre,
+                protocol=source.protocol,
+                hostname=f"127.0.0.1:{refusing if source.refusing else ports[source.protocol]}",
+                username=source.username,
+                accesskey=SecretStr(f"file:{(keys / source.username).absolute()}"),
+                base_path=BASE_PATH,
+            )
+            for source in sources
+        ]
+
+
+def _session(settings: Settings, addresses: Sequence[SourceAddress]) -> Outcome:
+    """Register everything and run one session; raises what these raise."""
+    from dcc.data_outcomes import DataOutcome
+    from dcc.outcomes import SourceCrawl, ZipOutcome
+    from dcc.qc.database import init_qc_database, open_qc_database
+    from dcc.tracker import database
+
+    tracker, qc = database.open_tracker(settings), open_qc_database(settings)
+    try:
+        database.init_tracker(tracker)
+        init_qc_database(qc)
+        _register(tracker, settings, addresses)
+        crawls: list[SourceCrawl] = []
+        zips: list[ZipOutcome] = []
+        data: list[DataOutcome] = []
+
+        def crawled(crawl: SourceCrawl) -> None:
+            crawls.append(crawl)
+            print_crawl(crawl)
+
+        click.secho("File sources", bold=True)
+        with dagster_side().open_instance(settings) as instance:
+            dagster_side().run_session(
+                settings, tracker, instance, on_crawl=crawled, on_zip=zips.append, on_data=data.append
+            )
+        with tracker.connect() as connection:
+            return Outcome.load(connection, crawls, zips, data)
+    finally:
+        tracker.dispose()
+        qc.dispose()
+
+
+def _register(tracker: Engine, settings: Settings, addresses: Sequence[SourceAddress]) -> None:
+    """What `dcc centre add` and `dcc source add --accept-host-key` do."""
+    from dcc.tracker.database import writing
+    from dcc.tracker.register import centres, file_sources
+
+    host_keys = [_host_keys(address, settings) for address in addresses]
+    with writing(tracker) as connection:
+        for code in CENTRES:
+            centres.add_centre(connection, centres.NewCentre(code, email=f"wrangler@{code.lower()}.example.org"))
+        for address, keys in zip(addresses, host_keys, strict=True):
+            file_sources.add_source(connection, address, keys)
+
+
+def _host_keys(address: SourceAddress, settings: Settings) -> list[PinnedKey]:
+    """The host key that an SFTP server shows; none from a server that refuses connections."""
+    from dcc.errors import SourceUnreachableError
+    from dcc.sources.sftp.ssh_transport import fetch_host_key
+    from dcc.tracker.register.pinned_keys import PinnedKey
+
+    if address.protocol is not SourceProtocol.SFTP:
+        return []
+    try:
+        return [PinnedKey.of(fetch_host_key(address.hostname, settings))]
+    except SourceUnreachableError:
+        return []
+
+
+def _print_next_steps(folder: Path, seconds: float) -> None:
+    command = Path(sys.executable).with_name("dcc")
+    if command.is_relative_to(Path.cwd()):
+        command = command.relative_to(Path.cwd())
+    click.echo(
+        f"\nThat took {seconds:.0f} s. The servers are stopped; what they delivered is in {folder}/home. Look at it:"
+    )
+    for arguments in (
+        "status",
+        "show add/H.2013-11-04.3.impc.zip",
+        "data causes",
+        "report add/J.2013-11-04.28.impc.zip",
+        "data history --centre H --specimen H-M000003",
+        "qc contexts --centre Tcp",
+        "ui",
+    ):
+        click.echo(f"  DCC_HOME={folder}/home {command} {arguments}")
+    click.echo("The last of these opens the Dagster UI.")

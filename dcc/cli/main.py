@@ -1,0 +1,116 @@
+"""The `dcc` command: the list of its commands. What each does is in the module named beside it."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from typing import NoReturn
+
+import click
+
+from dcc.cli.group import EXIT_CODES, INTERRUPTED, RootGroup
+from dcc.runtime.process_memory import keep_freed_memory_together
+from dcc.runtime.process_protection import forbid_core_dumps, keep_files_private, open_closed_streams
+
+_SECTIONS = {
+    "To begin": {
+        "init": "dcc.cli.installation:init",
+        "centre": "dcc.cli.centres:centre",
+        "source": "dcc.cli.sources:source",
+        "crawl": "dcc.cli.crawl:crawl",
+        "ui": "dcc.cli.ui:ui",
+    },
+    "What became of submissions": {
+        "status": "dcc.cli.reports:status",
+        "zips": "dcc.cli.reports:zips",
+        "show": "dcc.cli.show:show",
+        "archive": "dcc.cli.archives:archive",
+        "retry": "dcc.cli.crawl:retry",
+        "sessions": "dcc.cli.reports:sessions",
+        "report": "dcc.cli.submission_report:report",
+        "notify": "dcc.cli.notifications:notify",
+    },
+    "The data": {
+        "data": "dcc.cli.data:data",
+        "qc": "dcc.cli.qc:qc",
+        "rules": "dcc.cli.rules:rules",
+        "reference": "dcc.cli.reference:reference",
+    },
+    "To try and to understand": {
+        "validate": "dcc.cli.validate:validate",
+        "explain": "dcc.cli.explain:explain",
+        "example": "dcc.cli.example:example",
+        "demo": "dcc.cli.installation:demo",
+        "completion": "dcc.cli.completion:completion",
+    },
+    "The installation": {
+        "settings": "dcc.cli.installation:show_settings",
+        "doctor": "dcc.cli.doctor:doctor",
+        "daemon": "dcc.cli.ui:daemon",
+        "metrics": "dcc.cli.metrics:metrics",
+        "staging": "dcc.cli.staging:staging",
+        "backup": "dcc.cli.backups:backup",
+        "restore": "dcc.cli.backups:restore",
+        "migrate-storage": "dcc.cli.backups:migrate_storage",
+        "instance": "dcc.cli.installation:instance",
+    },
+}
+
+
+def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if not wanted or ctx.resilient_parsing:
+        return
+    from importlib.metadata import version
+
+    click.echo(f"dcc {version('dcc')}")
+    ctx.exit()
+
+
+@click.command(
+    cls=RootGroup,
+    sections=_SECTIONS,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog=EXIT_CODES,
+)
+@click.option("--debug", is_flag=True, help="Print the Python traceback of an error too.")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Print the version and exit.",
+)
+def dcc(debug: bool) -> None:
+    """Data coordination: collect, check and track the data that research centres publish.
+
+    The first steps: `dcc init` makes the databases, `dcc source add` registers a centre and where its archives are,
+    `dcc crawl` collects, checks and takes over what is new, `dcc status` says how far everything is, `dcc show` tells
+    the whole story of one archive, `dcc data causes` what is wrong and who acts, and `dcc report` what to answer. Every
+    command suggests the next one; docs/quickstart.md goes through the first ten minutes.
+
+    Everything is set by environment variables; `dcc settings` lists them. Without any, all data are in ~/.dcc.
+
+    An error is one line on standard error: its id, which `dcc explain` explains, what is wrong and what to do.
+    Standard output is then empty, with --json too, but for what a session did before it broke off.
+    Times are in UTC.
+    """
+
+
+def main() -> NoReturn:
+    """Run the command line of this process."""
+    # Imports make many objects that stay: looking through them again and again costs a tenth of a short command.
+    gc.set_threshold(50_000, 20, 100)
+    keep_freed_memory_together()
+    open_closed_streams()
+    forbid_core_dumps()
+    keep_files_private()
+    try:
+        dcc.main(prog_name="dcc")
+    except KeyboardInterrupt:
+        click.echo("Interrupted.", err=True)
+        sys.exit(INTERRUPTED)
+    finally:
+        # All of it goes with the process: to look through it for cycles first takes longer than `dcc --version`.
+        gc.freeze()
+    sys.exit(0)

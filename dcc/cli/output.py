@@ -1,0 +1,188 @@
+"""How `dcc` prints: JSON for programs, plain columns for people.
+
+Times are UTC: `2026-11-21T07:28:31Z` in JSON, `2026-11-21 07:28` in tables. Text from outside (names on a server,
+a server's answer) is printed with its control characters escaped, so that it cannot steer a terminal; in JSON too.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+import shutil
+import sys
+from collections.abc import Collection, Mapping, Sequence
+from datetime import date, datetime
+from enum import Enum, IntEnum
+from itertools import zip_longest
+from pathlib import Path
+
+import click
+
+from dcc.runtime.legible_text import legible, legible_json
+from dcc.runtime.logging_setup import log_plan
+
+_COLOURS = {
+    "failed": "red",
+    "invalid": "red",
+    "partial": "yellow",
+    "pending": "yellow",
+    "running": "blue",
+    "done": "green",
+    "ok": "green",
+    "valid": "green",
+    "succeeded": "green",
+}
+_GAP = "  "
+_NARROW = 20
+"""How many characters of a text stay in a line, however narrow the terminal is."""
+
+
+def printable(value: object) -> str:
+    """The text of a value on one line, what would not be seen of it as `\\xNN`; None is the empty text."""
+    if value is None:
+        return ""
+    if isinstance(value, datetime):
+        return value.strftime("%Y-%m-%d %H:%M")
+    named = dataclasses.is_dataclass(value)
+    text = " ".join(str(value if named else json_ready(value)).splitlines())
+    return legible(text)
+
+
+def json_ready(value: object) -> object:
+    """A value as JSON's own types: dataclasses are objects, times ISO 8601 in UTC, phases and statuses their names."""
+    if isinstance(value, datetime):
+        return value.isoformat(timespec="seconds") + "Z"
+    if isinstance(value, date | Path):
+        return str(value)
+    if isinstance(value, IntEnum):
+        return value.name.lower()
+    if isinstance(value, Enum):
+        return json_ready(value.value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: json_ready(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): json_ready(item) for key, item in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [json_ready(item) for item in value]
+    return value
+
+
+def json_object(value: object) -> dict[str, object]:
+    """A dataclass or mapping as a JSON object (see `json_ready`)."""
+    ready = json_ready(value)
+    if not isinstance(ready, dict):
+        raise TypeError(f"{type(value).__name__} is no object in JSON.")
+    return ready
+
+
+def echo_json(value: object) -> None:
+    """Print a value as indented JSON on standard output."""
+    click.echo(legible_json(json.dumps(json_ready(value), indent=2, ensure_ascii=False)))
+
+
+def echo_table(
+    headers: Sequence[str], rows: Sequence[Sequence[object]], *, indent: str = "", prose: Collection[str] = ()
+) -> None:
+    """Print rows in columns under their headers; numbers stand to the right. Nothing for no rows.
+
+    On a terminal that is too narrow for them, the columns whose headers are in `prose` are broken between words. All
+    others are whole: who copies a name has all of it.
+    """
+    if not rows:
+        return
+    cells = [[printable(value) for value in row] for row in rows]
+    columns = [(header, *(row[i] for row in cells)) for i, header in enumerate(headers)]
+    widths = [max(map(_width, column)) for column in columns]
+    if sys.stdout.isatty():
+        least = [
+            _least(column) if header in prose else width
+            for header, column, width in zip(headers, columns, widths, strict=True)
+        ]
+        widths = _narrowed(widths, least, shutil.get_terminal_size().columns - len(indent))
+    numeric = [all(isinstance(row[i], int | float) or row[i] is None for row in rows) for i in range(len(headers))]
+    click.echo(indent + click.style(_line(headers, widths, numeric), bold=True))
+    for row in cells:
+        colours = [_COLOURS.get(cell) for cell in row]
+        broken = [_broken(cell, width) for cell, width in zip(row, widths, strict=True)]
+        for line in zip_longest(*broken, fillvalue=""):
+            click.echo(indent + _line(line, widths, numeric, colours))
+
+
+def _width(text: str) -> int:
+    """How many cells of a terminal a text takes: some characters take two, others none."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def _least(column: Sequence[str]) -> int:
+    """How narrow a column of prose can be: its header and its words stay whole, and its texts legible."""
+    header, *texts = column
+    words = (word for text in texts for word in text.split(" "))
+    return max(_width(header), *map(_width, words), min(_NARROW, max(map(_width, column))))
+
+
+def _narrowed(widths: Sequence[int], least: Sequence[int], room: int) -> list[int]:
+    """Widths that fit into the room, as far as columns can be narrower: what is wide has all the same limit."""
+    gaps = len(_GAP) * (len(widths) - 1)
+    for limit in range(room, 0, -1):
+        narrowed = [max(few, min(width, limit)) for width, few in zip(widths, least, strict=True)]
+        if sum(narrowed) + gaps <= room:
+            return narrowed
+    return list(least)
+
+
+def _broken(text: str, width: int) -> list[str]:
+    """A text as lines of at most so many cells, longer only where one word is."""
+    lines: list[str] = []
+    for word in text.split(" "):
+        if lines and _width(lines[-1]) + 1 + _width(word) <= width:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(word)
+    return lines
+
+
+def _line(
+    cells: Sequence[str], widths: Sequence[int], numeric: Sequence[bool], colours: Sequence[str | None] = ()
+) -> str:
+    parts = []
+    for cell, width, number, colour in zip_longest(cells, widths, numeric, colours):
+        blanks = " " * (width - _width(cell))
+        shown = click.style(cell, fg=colour) if colour and cell else cell
+        parts.append(blanks + shown if number else shown + blanks)
+    return _GAP.join(parts).rstrip()
+
+
+def warn(message: str) -> None:
+    """Print a warning on standard error, on one line; log it instead where that is read by a program."""
+    tell("Warning: ", message, logging.WARNING)
+
+
+def tell(prefix: str, message: str, level: int) -> None:
+    """Print a message for people on standard error, on one line; log it instead where that is read by a program."""
+    plan = log_plan()
+    if plan is not None and plan.is_json_on_stderr:
+        logging.getLogger("dcc.command").log(level, "%s", message)
+    else:
+        click.echo(prefix + printable(message), err=True)
+
+
+def count_of(number: int, noun: str) -> str:
+    """`1 zip`, `2 zips`."""
+    return f"{number:,} {noun if number == 1 else noun + 's'}"
+
+
+def byte_size(size: int | None) -> str:
+    """A number of bytes as people read it: `812 B`, `1.4 MB`; `-` when it is not known."""
+    if size is None:
+        return "-"
+    value = float(size)
+    for unit in ("B", "kB", "MB", "GB"):
+        if value < 1000:
+            return f"{value:.0f} B" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1000
+    return f"{value:.1f} TB"

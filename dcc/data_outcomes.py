@@ -1,0 +1,120 @@
+"""What became of documents in the phases upload, data, context, overview and qc: the facts that every view shows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from dcc.naming import DocumentKind
+from dcc.outcomes import ZipKey
+from dcc.phases import Phase, Status
+from dcc.vocabulary import ContextState, Severity
+
+
+@dataclass(frozen=True, slots=True)
+class FindingEntry:
+    """An active finding of a document.
+
+    `snapshot` names the reference data that judged it, such as `impress 3`; `waiver` is the id of the waiver that
+    lowered or set it aside, `is_waived` whether it no longer counts because of that.
+    """
+
+    rule: str
+    severity: Severity
+    message: str
+    line: int | None = None
+    path: str | None = None
+    value: str | None = None
+    snapshot: str | None = None
+    waiver: int | None = None
+    is_waived: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentData:
+    """What became of one document in the phases after its validation.
+
+    `document_id` is its id in the QC database, None when nothing of it is there. `said`, `opened` and `ended` are as of
+    `qc_database.applying.Applied`; `procedures` counts its measurements by procedure. `repeated`: it stood there
+    already; `late`: newer documents of the centre had been uploaded before it; `held`: it waits to be confirmed.
+    `findings` are the first of its active findings, `finding_counts` counts all of them by rule and severity.
+    `cleared` counts those that it had before and that hold no more. `reason` is why its upload failed.
+    """
+
+    file_name: str
+    kind: DocumentKind
+    centre: str
+    phase: Phase
+    status: Status
+    document_id: int | None = None
+    repeated: bool = False
+    late: bool = False
+    held: bool = False
+    said: Mapping[str, int] = field(default_factory=dict)
+    opened: Mapping[str, int] = field(default_factory=dict)
+    ended: Mapping[str, int] = field(default_factory=dict)
+    refused: int = 0
+    procedures: Mapping[str, int] = field(default_factory=dict)
+    findings: tuple[FindingEntry, ...] = ()
+    finding_counts: Mapping[tuple[str, Severity], int] = field(default_factory=dict)
+    reason: str | None = None
+    cleared: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ZipData:
+    """What became of the documents of one zip action in one of the phases; told once a phase and zip action.
+
+    `reached` is the phase that is told of (upload, data, context, overview or qc); `phase` and `status` are those of
+    the zip action afterwards. `documents` are those that the phase was due for.
+    """
+
+    key: ZipKey
+    centre: str | None
+    reached: Phase
+    phase: Phase
+    status: Status
+    documents: tuple[DocumentData, ...]
+    seconds: float
+    finished: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ContextCounts:
+    """The data contexts of one centre: how many in each state, and how many a build added, changed and emptied."""
+
+    centre: str
+    states: Mapping[ContextState, int]
+    added: int = 0
+    changed: int = 0
+    removed: int = 0
+    measurements: int = 0
+    procedures: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ContextsBuilt:
+    """What a build of the data contexts came to: an entry for each centre that it touched.
+
+    `history` is the newest id of `context_history` that the counts take account of.
+    """
+
+    centres: tuple[ContextCounts, ...]
+    documents: int
+    seconds: float
+    finished: datetime
+    history: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class OverviewsBuilt:
+    """What a build of the overviews came to: by centre, how many rows each overview has."""
+
+    centres: Mapping[str, Mapping[str, int]]
+    seconds: float
+    finished: datetime
+
+
+DataOutcome = ZipData | ContextsBuilt | OverviewsBuilt
+"""What the phases after validation yield while they go on."""

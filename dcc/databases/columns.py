@@ -1,0 +1,173 @@
+"""What the tables of the platform have in common on each kind of database: types, ids, references, options."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from sqlalchemy import (
+    CHAR,
+    TIMESTAMP,
+    BigInteger,
+    Boolean,
+    DateTime,
+    Double,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    SmallInteger,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+from sqlalchemy.dialects import mysql, sqlite
+from sqlalchemy.engine import Dialect
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.orm import DeclarativeBase, Mapped, MappedColumn, mapped_column
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.expression import ColumnElement
+from sqlalchemy.types import TypeDecorator, TypeEngine
+
+MYSQL_FAMILY: Final = ("mysql", "mariadb")
+MESSAGE_BYTES: Final = 65_535
+"""What MySQL's TEXT holds; longer messages are cut to it."""
+
+TINY = SmallInteger().with_variant(mysql.TINYINT(unsigned=True), *MYSQL_FAMILY).with_variant(Integer(), "sqlite")
+SMALL = SmallInteger().with_variant(mysql.SMALLINT(unsigned=True), *MYSQL_FAMILY).with_variant(Integer(), "sqlite")
+SIGNED_SMALL = SmallInteger().with_variant(Integer(), "sqlite")
+INT = Integer().with_variant(mysql.INTEGER(unsigned=True), *MYSQL_FAMILY)
+BIG = BigInteger().with_variant(mysql.BIGINT(unsigned=True), *MYSQL_FAMILY).with_variant(Integer(), "sqlite")
+SIGNED_BIG = BigInteger().with_variant(Integer(), "sqlite")
+LONG_TEXT = Text().with_variant(mysql.LONGTEXT(), *MYSQL_FAMILY)
+DOUBLE: Double[float] = Double().with_variant(mysql.DOUBLE(asdecimal=False), *MYSQL_FAMILY)
+ROW_TIME = TIMESTAMP().with_variant(mysql.TIMESTAMP(), *MYSQL_FAMILY)
+
+
+def utc_now() -> datetime:
+    """The present time as the databases store it: naive, in UTC, to the second."""
+    return datetime.now(UTC).replace(tzinfo=None, microsecond=0)
+
+
+class UtcDateTime(TypeDecorator[datetime]):
+    """A naive UTC `datetime` to the second, on every database; a time with a zone is converted."""
+
+    impl = DateTime
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        """SQLite keeps the same text as it does for CURRENT_TIMESTAMP."""
+        if dialect.name == "sqlite":
+            return dialect.type_descriptor(sqlite.DATETIME(truncate_microseconds=True))  # type: ignore[no-untyped-call]
+        # MySQL's own type, because Dagster, where it is imported, changes what the general one becomes there.
+        return dialect.type_descriptor(mysql.DATETIME() if dialect.name in MYSQL_FAMILY else DateTime())
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002
+        """Convert a time on its way into the database."""
+        if value is None:
+            return None
+        if value.tzinfo is not None:
+            value = value.astimezone(UTC).replace(tzinfo=None)
+        return value.replace(microsecond=0)
+
+
+class Message(TypeDecorator[str]):
+    """Free text of at most `MESSAGE_BYTES` bytes; a longer one ends in an ellipsis."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:  # noqa: ARG002
+        """Fit a text on its way into the database; what UTF-8 cannot carry is escaped."""
+        if value is None:
+            return None
+        data = value.encode("utf-8", "backslashreplace")
+        if len(data) > MESSAGE_BYTES:
+            return data[: MESSAGE_BYTES - 3].decode("utf-8", "ignore") + "…"
+        return data.decode("utf-8")
+
+
+class RowTime(ColumnElement[datetime]):
+    """Default of `last_update`: the time at which the row was last written."""
+
+    inherit_cache = True
+    type = TIMESTAMP()
+
+
+@compiles(RowTime)
+def _row_time(element: RowTime, compiler: SQLCompiler, **options: Any) -> str:  # noqa: ARG001
+    return "CURRENT_TIMESTAMP"
+
+
+@compiles(RowTime, *MYSQL_FAMILY)
+def _row_time_mysql(element: RowTime, compiler: SQLCompiler, **options: Any) -> str:  # noqa: ARG001
+    return "CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP"
+
+
+class TypedTable(DeclarativeBase):
+    """Base of the bases of each database's tables, which have a `metadata` of their own (see `new_metadata`)."""
+
+    __abstract__ = True
+    type_annotation_map = {datetime: UtcDateTime(), bool: Boolean(create_constraint=False)}  # noqa: RUF012
+    if TYPE_CHECKING:
+        __table__: ClassVar[Table]
+
+
+def new_metadata() -> MetaData:
+    """An empty collection of tables, with the names that keys and indexes get."""
+    return MetaData(
+        naming_convention={
+            "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+            "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+            "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+            "pk": "pk_%(table_name)s",
+        }
+    )
+
+
+class ReceiptColumns:
+    """The columns of a database's table `write_receipt`: see `dcc.databases.transactions.run_writing`."""
+
+    writer: Mapped[str] = mapped_column(CHAR(32), primary_key=True)
+    token: Mapped[int] = mapped_column(BIG)
+    written: Mapped[datetime]
+
+
+class LastUpdated:
+    """The column that every table of the seed has: when the row was last written."""
+
+    last_update: Mapped[datetime] = mapped_column(ROW_TIME, server_default=RowTime(), sort_order=1_000)
+
+
+def table_options(
+    *keys: Index | UniqueConstraint, counted: bool = True
+) -> tuple[Index | UniqueConstraint | dict[str, Any], ...]:
+    """Table arguments: `keys`, and what every table has on each database; `counted`: the database gives the ids."""
+    options: dict[str, Any] = {"sqlite_autoincrement": counted}
+    for family in MYSQL_FAMILY:
+        options |= {
+            f"{family}_engine": "InnoDB",
+            f"{family}_default_charset": "utf8mb4",
+            f"{family}_collate": "utf8mb4_bin",
+        }
+    return (*keys, options)
+
+
+def small_id() -> MappedColumn[int]:
+    """An id given by the database, for tables that stay small."""
+    return mapped_column(SMALL, primary_key=True, autoincrement=True)
+
+
+def big_id() -> MappedColumn[int]:
+    """An id given by the database, for tables that grow without end."""
+    return mapped_column(BIG, primary_key=True, autoincrement=True)
+
+
+def small_reference(target: str, ondelete: str, **options: Any) -> MappedColumn[Any]:
+    """A reference to a `small_id`; `ondelete` is what happens to this row when that one is removed."""
+    return mapped_column(SMALL, ForeignKey(target, ondelete=ondelete, onupdate="CASCADE"), **options)
+
+
+def big_reference(target: str, ondelete: str, **options: Any) -> MappedColumn[Any]:
+    """A reference to a `big_id`; `ondelete` is what happens to this row when that one is removed."""
+    return mapped_column(BIG, ForeignKey(target, ondelete=ondelete, onupdate="CASCADE"), **options)

@@ -1,0 +1,269 @@
+"""Connections to databases: how each kind of database is spoken to, and what its failures mean.
+
+Every one holds times in UTC, enforces foreign keys, compares names by their bytes and refuses what does not fit. No
+message made here holds a password or a statement's parameters.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import sys
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy.engine import ExceptionContext
+from sqlalchemy.exc import DBAPIError
+
+from dcc.databases.columns import MYSQL_FAMILY
+from dcc.databases.description import DESCRIPTION, Database, database_of
+from dcc.errors import ConfigurationError, DatabaseUnreachableError
+from dcc.runtime.disk_space import comes_from_full_disk, no_space_left
+from dcc.settings.database_addresses import check_database_url
+
+WRITES: Final = "dcc_writes"
+"""Execution option of a connection whose next transaction writes."""
+
+BUSY_SECONDS: Final = 30.0
+"""How long a statement waits for another writer's lock."""
+
+LISTED_BYTES: Final = 1 << 20
+"""How long the text may be that a statement makes of a group of rows (`number_lists.listed`); the rest is cut off."""
+
+_MYSQL_PORT = 3306
+_THIS_MACHINE = frozenset({"127.0.0.1", "::1"})
+_CONNECT_SECONDS = 10
+_ANSWER_SECONDS = 300
+_SESSION = (
+    "SET SESSION time_zone = '+00:00', "
+    "SESSION sql_mode = 'STRICT_TRANS_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION', "
+    f"SESSION innodb_lock_wait_timeout = {int(BUSY_SECONDS)}, "
+    f"SESSION group_concat_max_len = {LISTED_BYTES}"
+)
+
+_MYSQL_CONTENTION = frozenset({1020, 1205, 1206, 1213, 1637})
+_MYSQL_NO_RIGHT = frozenset({1044, 1142, 1143})
+_MYSQL_REFUSED = {
+    1044: "Check the user's rights in the database.",
+    1045: "Check the user name and password in {setting}.",
+    1049: "Create it with: {made_by}.",
+    1130: "Have the server accept connections from this machine.",
+    1142: "Check the user's rights in the database: dcc init --production --grants.",
+    1143: "Check the user's rights in the database: dcc init --production --grants.",
+    1698: "Check the user name and password in {setting}.",
+}
+_MYSQL_AWAY = frozenset({0, 1021, 1040, 1042, 1043, 1047, 1053, 1077, 1129, 1152, 1158, 1159, 1160, 1161, 1203, 1226})
+_MYSQL_AWAY |= {1028, 1030, 1037, 1038, 1041, 1114, 1135, 1180, 1317, 3032, 3168}
+_MYSQL_AWAY |= {1290, 1836, 1927, 2000, 2002, 2003, 2005, 2006, 2012, 2013, 2055, 4031}
+_SQLITE_CONTENTION = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL})
+_SQLITE_AWAY = {
+    sqlite3.SQLITE_CANTOPEN: "Check the path and its permissions; a new {noun} is made by: dcc init.",
+    sqlite3.SQLITE_IOERR: "Check the disk.",
+    sqlite3.SQLITE_FULL: "Free some space on its disk.",
+}
+_SQLITE_UNFIT = {
+    sqlite3.SQLITE_READONLY: "Check the permissions of the file and its folder.",
+    sqlite3.SQLITE_CORRUPT: "Restore it from a backup.",
+    sqlite3.SQLITE_NOTADB: "Check {setting} and DCC_HOME.",
+}
+
+
+def open_database(url: str, database: Database) -> Engine:
+    """The engine of a database by the text of its URL, which a setting holds; connects on first use only.
+
+    SQLite and MySQL or MariaDB are known (`mysql://` and `mariadb://`, with or without `+pymysql`). Connecting or
+    working raises the database's `unreachable` error when it cannot be reached, at any time. Raises
+    ConfigurationError for a URL that names no such database.
+    """
+    return open_url(parse_url(url, database), database)
+
+
+def parse_url(url: str, database: Database) -> URL:
+    """The URL of a database by its text. Raises ConfigurationError, without the password, for one that names none."""
+    try:
+        check_database_url(url)
+    except ValueError as error:
+        raise ConfigurationError(f"{database.setting}: {error}. Correct the setting and start again.") from None
+    return make_url(url)
+
+
+def open_url(url: URL, database: Database, *, answer_seconds: int | None = _ANSWER_SECONDS) -> Engine:
+    """The engine of a database by URL; a statement may take `answer_seconds` (None: any time)."""
+    backend = url.get_backend_name()
+    if backend == "sqlite":
+        engine = _open_sqlite(url, database)
+    elif backend in MYSQL_FAMILY:
+        engine = _open_mysql(url, database, answer_seconds)
+    else:
+        raise ConfigurationError(
+            f"{database.setting} names a database of the kind {backend!r}. Use sqlite, mysql or mariadb."
+        )
+    event.listen(engine, "handle_error", _explain_failure)
+    return engine
+
+
+def database_label(url: URL) -> str:
+    """How messages name a database: its path, or user, host and name without the password."""
+    if url.get_backend_name() == "sqlite":
+        return str(url.database)
+    user = f"{url.username}@" if url.username else ""
+    port = f":{url.port}" if url.port else ""
+    return f"{url.get_backend_name()}://{user}{url.host or 'localhost'}{port}/{url.database or ''}"
+
+
+def same_database(one: URL, other: URL) -> bool:
+    """Whether two URLs name one database, whoever logs in there: by the file, or by server, port and name."""
+    return _identity(one) == _identity(other)
+
+
+def _identity(url: URL) -> tuple[str, ...]:
+    if url.get_backend_name() == "sqlite":
+        return ("sqlite", os.path.realpath(Path(str(url.database)).expanduser()))
+    server = server_of(url.set(host="localhost") if url.host in _THIS_MACHINE else url)
+    return ("server", server, str(url.database))
+
+
+def server_of(url: URL) -> str:
+    """The server of a database, by name and port, which a URL may leave out or spell in other letters."""
+    return f"{(url.host or 'localhost').lower()}:{url.port or _MYSQL_PORT}"
+
+
+def _open_sqlite(url: URL, database: Database) -> Engine:
+    path = Path(str(url.database)).expanduser().absolute()
+    address = f"file:{quote(str(path))}?mode=rw"
+
+    def connect() -> sqlite3.Connection:
+        return sqlite3.connect(address, uri=True, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+
+    engine = create_engine(
+        URL.create("sqlite", database=str(path)),
+        creator=connect,
+        execution_options={DESCRIPTION: database},
+        hide_parameters=True,
+        pool_size=8,
+        max_overflow=-1,
+    )
+    event.listen(engine, "connect", _prepare_sqlite)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _prepare_sqlite(connection: sqlite3.Connection, record: object) -> None:  # noqa: ARG001
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = NORMAL")
+    connection.execute("PRAGMA foreign_keys = ON")
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    # A writer that began as a reader could not go on once another has written: it takes the write lock at once.
+    writes = connection.get_execution_options().get(WRITES, False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def _open_mysql(url: URL, database: Database, answer_seconds: int | None) -> Engine:
+    arguments: dict[str, Any] = {
+        "charset": "utf8mb4",
+        "connect_timeout": _CONNECT_SECONDS,
+        "init_command": _SESSION,
+        "local_infile": database.loads_files,
+        "read_timeout": answer_seconds,
+        "write_timeout": answer_seconds,
+    }
+    if url.password:
+        # As other clients send it; the driver would encode it in Latin-1.
+        arguments["password"] = url.password.encode()
+    return create_engine(
+        url.set(drivername="mysql+pymysql").difference_update_query(["charset"]),
+        connect_args=arguments,
+        execution_options={DESCRIPTION: database},
+        hide_parameters=True,
+        isolation_level="READ COMMITTED",
+        max_overflow=-1,
+        pool_pre_ping=True,
+        pool_size=8,
+    )
+
+
+def _explain_failure(context: ExceptionContext) -> DatabaseUnreachableError | None:
+    """Turn a driver's failure to reach or use the database into its `unreachable` error."""
+    engine = context.engine
+    if context.is_pre_ping or engine is None:
+        return None
+    cause = context.original_exception
+    advice = _advice(cause, context.is_disconnect)
+    if advice is None:
+        return None
+    database = database_of(engine)
+    reason, advice = (
+        _reason(cause),
+        advice.format(noun=database.noun, setting=database.setting, made_by=database.made_by),
+    )
+    if _code(cause) in _SQLITE_AWAY and isinstance(cause, sqlite3.Error):
+        folder = Path(str(engine.url.database)).parent
+        if folder.is_dir() and comes_from_full_disk(cause, folder):
+            reason, advice = no_space_left(folder), "Free some space there, then run the command again."
+    return database.unreachable(
+        f"The {database.name} {database_label(engine.url)} could not be reached: {reason}. {advice}"
+    )
+
+
+def _advice(cause: BaseException, disconnected: bool) -> str | None:
+    """What to do about a failure to reach the database, to be formatted; None when the failure is of another kind."""
+    code = _code(cause)
+    if isinstance(cause, sqlite3.Error):
+        return _SQLITE_AWAY.get(code) or _SQLITE_UNFIT.get(code)
+    if not _of_mysql(cause):
+        return None
+    if code in _MYSQL_REFUSED:
+        return _MYSQL_REFUSED[code]
+    if disconnected or code in _MYSQL_AWAY:
+        return "Check that the server runs and that {setting} is right."
+    return None
+
+
+def _of_mysql(cause: BaseException | None) -> bool:
+    # Its driver is asked for only where it is loaded already: who has SQLite need not wait for it.
+    driver = sys.modules.get("pymysql")
+    return driver is not None and isinstance(cause, driver.err.Error)
+
+
+def _code(cause: BaseException | None) -> int:
+    if isinstance(cause, sqlite3.Error):
+        return getattr(cause, "sqlite_errorcode", 0) & 0xFF
+    if cause is not None and _of_mysql(cause) and cause.args and isinstance(cause.args[0], int):
+        return cause.args[0]
+    return -1
+
+
+def _reason(cause: BaseException) -> str:
+    text = str(cause.args[-1]) if cause.args else ""
+    return (text or "the connection was lost").rstrip(".")
+
+
+def _driver_failure(error: BaseException) -> BaseException | None:
+    return error.orig if isinstance(error, DBAPIError) else error.__cause__
+
+
+def lacks_right(error: BaseException) -> bool:
+    """Whether the database refused a statement because the account may not do that."""
+    return _code(_driver_failure(error)) in _MYSQL_NO_RIGHT
+
+
+def is_contention(error: BaseException) -> bool:
+    """Whether the database refused because of another writer: busy, a lock wait too long, a deadlock."""
+    cause = _driver_failure(error)
+    code = _code(cause)
+    return code in (_SQLITE_CONTENTION if isinstance(cause, sqlite3.Error) else _MYSQL_CONTENTION)
+
+
+def is_passing(error: BaseException) -> bool:
+    """Whether a failure may well be over in a moment, so that the whole transaction is worth another try."""
+    if is_contention(error):
+        return True
+    cause = _driver_failure(error)
+    code = _code(cause)
+    if isinstance(cause, sqlite3.Error):
+        return code in _SQLITE_AWAY
+    return isinstance(error, DatabaseUnreachableError) and code not in _MYSQL_REFUSED

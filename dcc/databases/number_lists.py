@@ -1,0 +1,164 @@
+"""Thousands of numbers, or texts, given to a statement as one parameter, and answered by it as one text a group.
+
+Given so, a statement is made once, whatever their number.
+
+The parameter is a JSON array: SQLite (3.38) takes it apart by `json_each`, MySQL (8.0) and MariaDB (10.6) do by
+`JSON_TABLE`. A list of parameters costs SQLAlchemy more for each number than the database takes to look it up. Only for
+what is read: MariaDB 10 looks at the whole table to change or delete the rows that such a list names.
+
+What a statement answers for each number, but is the same for many, is grouped by that, with the numbers as a text: the
+driver of MySQL and MariaDB is written in Python, and takes longer for a row than the server does.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any, ClassVar, Final
+
+from sqlalchemy import Column, ColumnElement, Select, String, bindparam, func, select
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.functions import FunctionElement
+from sqlalchemy.sql.selectable import TableValuedAlias
+
+from dcc.databases.columns import BIG
+
+AT_ONCE: Final = 2_000
+"""How many numbers are given to one statement: few enough for what it yields, and for SQLite to sort it in memory."""
+
+
+def portions(numbers: Iterable[int], at_once: int = AT_ONCE) -> Iterator[list[int]]:
+    """The numbers in ascending order, in lists of `at_once` at most: short enough for one statement."""
+    ordered = iter(sorted(numbers))
+    while portion := list(islice(ordered, at_once)):
+        yield portion
+
+
+def as_json(given: Iterable[int] | Iterable[str] | Iterable[Sequence[int]]) -> str:
+    """The parameter for numbers, for pairs or lists of them, or for texts."""
+    return json.dumps(list(given), separators=(",", ":"))
+
+
+def numbers_in(parameter: str) -> Select[Any]:
+    """The numbers that a parameter holds, for `column.in_(...)`."""
+    return select(_Numbers(bindparam(parameter)).table_valued(Column("value", BIG)).c.value)
+
+
+def texts_in(parameter: str) -> Select[Any]:
+    """The texts that a parameter holds, for `column.in_(...)`; a server has 255 characters of each at most."""
+    return select(texts_given(parameter).c.value)
+
+
+def texts_given(parameter: str) -> TableValuedAlias:
+    """A table of the texts that a parameter holds, with the column `value`, to be joined with others."""
+    return _Texts(bindparam(parameter)).table_valued(Column("value", String))
+
+
+def pairs_in(parameter: str) -> TableValuedAlias:
+    """A table of the pairs that a parameter holds, with the columns `first` and `second`, to be joined with others.
+
+    The other table is looked up by pairs, and not the other way round.
+    """
+    return _Pairs(bindparam(parameter)).table_valued(Column("first", BIG), Column("second", BIG))
+
+
+def groups_in(parameter: str) -> TableValuedAlias:
+    """A table of the numbers in lists, none of them empty, that a parameter holds, to be joined with others.
+
+    Its columns are `number`, of the list, counted from 1, and `value`. The other table is looked up by the values, and
+    not the other way round.
+    """
+    return _Groups(bindparam(parameter)).table_valued(Column("number", BIG), Column("value", BIG))
+
+
+def listed(column: ColumnElement[int]) -> ColumnElement[str]:
+    """The distinct numbers in the rows of a group, for `numbers_of`; `AT_ONCE` at most, because a server cuts them off.
+
+    `engines` has it do so behind many times as many.
+    """
+    return func.group_concat(column.distinct())
+
+
+def numbers_of(text: str) -> list[int]:
+    """The numbers that `listed` found for a group, in any order."""
+    numbers: list[int] = json.loads(f"[{text}]")
+    return numbers
+
+
+def all_of(text: str | None, elements: int) -> list[Any] | None:
+    """What a statement listed as so many elements of a JSON array; None where a server cut it off."""
+    try:
+        found: list[Any] = json.loads(f"[{text or ''}]")
+    except ValueError:
+        return None
+    return found if len(found) == elements else None
+
+
+def only_compared(column: ColumnElement[str]) -> ColumnElement[str]:
+    """A column that is never null, as an expression by which no rows are looked up.
+
+    SQLite knows nothing of how often a value is there, and may take all rows that have one of a few values, instead of
+    the few rows whose numbers are given.
+    """
+    return func.coalesce(column, "")
+
+
+class _Given(FunctionElement[Any]):
+    """What a parameter holds, as rows; `taken` is how a server is told to take it apart."""
+
+    taken: ClassVar[str]
+
+
+class _Numbers(_Given):
+    name = "numbers"
+    inherit_cache = True
+    taken = "value BIGINT PATH '$'"
+
+
+class _Texts(_Given):
+    name = "texts"
+    inherit_cache = True
+    taken = "value VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$'"
+
+
+class _Pairs(_Given):
+    name = "pairs"
+    inherit_cache = True
+    taken = "first BIGINT PATH '$[0]', second BIGINT PATH '$[1]'"
+
+
+class _Groups(_Given):
+    name = "groups"
+    inherit_cache = True
+    taken = "number FOR ORDINALITY, NESTED PATH '$[*]' COLUMNS (value BIGINT PATH '$')"
+
+
+@compiles(_Given)
+def _given(element: _Given, compiler: SQLCompiler, **options: Any) -> str:
+    return f"JSON_TABLE({compiler.process(element.clauses, **options)}, '$[*]' COLUMNS ({element.taken}))"
+
+
+@compiles(_Given, "sqlite")
+def _given_of_sqlite(element: _Given, compiler: SQLCompiler, **options: Any) -> str:
+    return f"json_each({compiler.process(element.clauses, **options)})"
+
+
+@compiles(_Pairs, "sqlite")
+def _pairs_of_sqlite(element: _Pairs, compiler: SQLCompiler, **options: Any) -> str:
+    # The limit, which is none, has each pair taken apart once, not once for each row that it is joined with.
+    return (
+        "(SELECT json_extract(value, '$[0]') AS first, json_extract(value, '$[1]') AS second "  # noqa: S608
+        f"FROM json_each({compiler.process(element.clauses, **options)}) LIMIT -1)"
+    )
+
+
+@compiles(_Groups, "sqlite")
+def _groups_of_sqlite(element: _Groups, compiler: SQLCompiler, **options: Any) -> str:
+    # The limit as for pairs.
+    return (
+        "(SELECT json_lists.key + 1 AS number, in_list.value AS value "  # noqa: S608
+        f"FROM json_each({compiler.process(element.clauses, **options)}) AS json_lists, "
+        "json_each(json_lists.value) AS in_list LIMIT -1)"
+    )

@@ -1,0 +1,220 @@
+"""A database's schema as a whole: made, brought up to date, and checked before use.
+
+`dcc init` alone changes a schema. SQLite is upgraded in one transaction, or not at all; on MySQL and MariaDB, which
+commit each table by itself, an upgrade that broke off is taken up by the next one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from sqlalchemy import URL, Connection, Engine, func, inspect, select, text
+from sqlalchemy.exc import OperationalError, ProgrammingError
+
+from dcc.databases.description import Database
+from dcc.databases.engines import WRITES, database_label, open_url
+from dcc.databases.servers import require_fit_server
+from dcc.databases.transactions import run_reading
+from dcc.errors import ConfigurationError, DatabaseOutdatedError, StorageUnfinishedError
+from dcc.runtime.private_files import PRIVATE_FILE, close_to_others, make_directory, refuse_links_of_others
+
+_INIT_LOCK: Final = "dcc_init"
+_LOCK_SECONDS: Final = 60
+MADE_FIRST: Final = "write_receipt"
+"""The table that a first revision makes before all others."""
+UNFINISHED_COPY: Final = "unfinished_copy"
+"""A table that is there for as long as rows are copied into a database: see `dcc.operations.backups`."""
+
+
+@dataclass(frozen=True, slots=True)
+class InitReport:
+    """What `init_database` did. `created`: there was no such database before; equal revisions: it was up to date."""
+
+    created: bool
+    from_revision: str | None
+    to_revision: str
+
+
+def init_database(engine: Engine, database: Database, *, unfinished: bool = False) -> InitReport:
+    """Create a database, or bring it up to the schema of this version; without effect when it has it.
+
+    One that rows are being copied into is refused, by StorageUnfinishedError, but with `unfinished`.
+
+    A SQLite file is made with its folder, both private to the user; a missing MySQL or MariaDB database is created
+    if the user may. Missing rows are added (`Database.fill`). Raises the database's `outdated` error for a schema
+    newer than this version, ConfigurationError for a database with such tables of another system, its subclass
+    DatabaseServerUnfitError for a server that is too old or not set up for it, and the database's `unreachable` error.
+    """
+    if engine.dialect.name == "sqlite":
+        _create_file(Path(str(engine.url.database)), database)
+    else:
+        create_database(engine.url, database)
+    worker = open_url(engine.url, database, answer_seconds=None)
+    try:
+        with alone(worker, database) as connection:
+            require_fit_server(connection, database)
+            before = _revision(connection)
+            if not unfinished:
+                refuse_unfinished(connection, database)
+            _refuse_unfit(connection, database, before)
+            _upgrade(connection, database)
+            if database.fill is not None:
+                database.fill(connection)
+            connection.commit()
+    finally:
+        worker.dispose()
+    return InitReport(created=before is None, from_revision=before, to_revision=database.head)
+
+
+def require_current(engine: Engine, database: Database, *, patience_seconds: float | None = None) -> None:
+    """Raise the database's `outdated` error unless it has the schema of this version; changes nothing.
+
+    A database that is away is asked again for `patience_seconds`, as by `run_reading`; None: it is said at once. Raises
+    its `unreachable` error, DatabaseServerUnfitError for a server that is too old or not set up for it, and
+    StorageUnfinishedError for a database that rows are being copied into.
+    """
+    label = database_label(engine.url)
+    if engine.dialect.name == "sqlite" and not Path(str(engine.url.database)).exists():
+        raise database.outdated(f"There is no {database.name} at {label}. Create it with: dcc init.")
+
+    def look(connection: Connection) -> str | None:
+        require_fit_server(connection, database)
+        revision = _revision(connection)
+        refuse_unfinished(connection, database)
+        _refuse_other(connection, database, revision)
+        return revision
+
+    if patience_seconds is None:
+        with engine.connect() as connection:
+            revision = look(connection)
+    else:
+        revision = run_reading(engine, look, patience_seconds=patience_seconds)
+    if revision is None:
+        raise database.outdated(f"The database {label} holds no {database.noun}. Create it with: dcc init.")
+    if revision not in database.revisions:
+        raise _newer(label, database, revision)
+    if revision != database.head:
+        raise database.outdated(
+            f"The {database.name} {label} has the schema {revision}, and this version works with {database.head}. "
+            "Back the database up, then bring it up to date with: dcc init."
+        )
+
+
+def _newer(label: str, database: Database, revision: str) -> DatabaseOutdatedError:
+    return database.outdated(
+        f"The {database.name} {label} has the schema {revision}, which is newer than this version knows "
+        f"({database.head}). Use the version of dcc that wrote it, or a later one."
+    )
+
+
+def _revision(connection: Connection) -> str | None:
+    if not inspect(connection).has_table("alembic_version"):
+        return None
+    revision: str | None = connection.scalar(text("SELECT version_num FROM alembic_version"))
+    return revision
+
+
+def refuse_unfinished(connection: Connection, database: Database) -> None:
+    """Raise StorageUnfinishedError for a database that rows are being copied into."""
+    if inspect(connection).has_table(UNFINISHED_COPY):
+        raise StorageUnfinishedError(
+            f"The {database.name} {database_label(connection.engine.url)} was being restored or copied into when that "
+            "broke off, or still is. Give the command that did so again: dcc restore or dcc migrate-storage."
+        )
+
+
+def _refuse_other(connection: Connection, database: Database, revision: str | None) -> None:
+    if revision is not None and not inspect(connection).has_table(database.landmark):
+        raise ConfigurationError(
+            f"The database {database_label(connection.engine.url)} holds something else than the {database.noun}. "
+            f"Name another one in {database.setting}."
+        )
+
+
+def _refuse_unfit(connection: Connection, database: Database, revision: str | None) -> None:
+    label = database_label(connection.engine.url)
+    _refuse_other(connection, database, revision)
+    if revision is not None and revision not in database.revisions:
+        raise _newer(label, database, revision)
+    if revision is None:
+        present = set(inspect(connection).get_table_names())
+        ours = present & set(database.metadata.tables)
+        if ours and MADE_FIRST not in present:
+            raise ConfigurationError(
+                f"The database {label} has tables of another system ({', '.join(sorted(ours))}) which the "
+                f"{database.noun} would share. Name an empty database in {database.setting}."
+            )
+
+
+def _create_file(path: Path, database: Database) -> None:
+    try:
+        make_directory(path.parent)
+        refuse_links_of_others(path)
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, PRIVATE_FILE))
+        close_to_others(path)
+    except OSError as error:
+        raise database.unreachable(
+            f"The {database.name} {path} could not be created: {error.strerror or error}. "
+            "Check the path and its permissions, or set DCC_HOME."
+        ) from error
+
+
+def create_database(url: URL, database: Database) -> None:
+    """Create a MySQL or MariaDB database unless it is there. Raises ConfigurationError where the user may not."""
+    server = open_url(url.set(database=""), database)
+    name = server.dialect.identifier_preparer.quote_identifier(str(url.database))
+    try:
+        with server.connect() as connection:
+            known = text("SELECT 1 FROM information_schema.schemata WHERE schema_name = :name")
+            if connection.scalar(known, {"name": url.database}) is None:
+                creation = f"CREATE DATABASE IF NOT EXISTS {name} CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
+                connection.exec_driver_sql(creation.replace("%", "%%"))
+    except (OperationalError, ProgrammingError) as error:
+        raise ConfigurationError(
+            f"The database {database_label(url)} does not exist and could not be created: {error.orig}. Have it "
+            f"created: CREATE DATABASE {name} CHARACTER SET utf8mb4 COLLATE utf8mb4_bin."
+        ) from error
+    finally:
+        server.dispose()
+
+
+@contextmanager
+def alone(engine: Engine, database: Database) -> Iterator[Connection]:
+    """A connection whose owner alone changes the schema meanwhile; on SQLite in a write transaction."""
+    with _alone_sqlite(engine) if engine.dialect.name == "sqlite" else _alone_mysql(engine, database) as connection:
+        yield connection
+
+
+@contextmanager
+def _alone_sqlite(engine: Engine) -> Iterator[Connection]:
+    # Rebuilding a table drops it, which with foreign keys enforced would delete what refers to its rows.
+    with engine.connect().execution_options(**{WRITES: True}) as connection:
+        driver = connection.connection.driver_connection
+        if driver is None:
+            raise RuntimeError("The connection to SQLite is closed.")
+        driver.execute("PRAGMA foreign_keys = OFF")
+        yield connection
+
+
+@contextmanager
+def _alone_mysql(engine: Engine, database: Database) -> Iterator[Connection]:
+    with engine.connect() as connection:
+        got = connection.scalar(select(func.get_lock(_INIT_LOCK, _LOCK_SECONDS)))
+        connection.commit()
+        if got != 1:
+            raise database.unreachable(
+                f"The {database.name} {database_label(engine.url)} is being initialised by another process for "
+                f"{_LOCK_SECONDS} seconds. Try again when it is done."
+            )
+        yield connection
+
+
+def _upgrade(connection: Connection, database: Database) -> None:
+    from dcc.databases.migrations import runner
+
+    runner.upgrade(connection, database)

@@ -1,0 +1,301 @@
+"""Work with a database: write transactions that outlive a lost connection, and set-based inserts.
+
+Everything that writes does so inside `writing` or, better, `run_writing`; what reads uses `engine.connect()`. A write
+transaction never waits for the network: while it lasts, no other writer of the same SQLite database goes on.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final, TypeVar, cast
+from uuid import uuid4
+from weakref import WeakKeyDictionary
+
+from sqlalchemy import (
+    CHAR,
+    Column,
+    Connection,
+    Engine,
+    FromClause,
+    MetaData,
+    Table,
+    delete,
+    insert,
+    select,
+    text,
+)
+from sqlalchemy.dialects import mysql
+from sqlalchemy.exc import DBAPIError
+
+from dcc.databases.columns import BIG, MYSQL_FAMILY, TypedTable, UtcDateTime, utc_now
+from dcc.databases.description import OUTAGE_SECONDS, database_of
+from dcc.databases.engines import BUSY_SECONDS, WRITES, database_label, is_contention, is_passing
+from dcc.errors import DatabaseUnreachableError
+
+T = TypeVar("T")
+
+_FIRST_PAUSE = 0.05
+_LONGEST_PAUSE = 2.0
+_RECEIPTS_KEPT: Final = timedelta(days=7)
+_RECEIPTS: Final = Table(
+    "write_receipt", MetaData(), Column("writer", CHAR(32)), Column("token", BIG), Column("written", UtcDateTime())
+)
+
+
+@dataclass(eq=False)
+class _Shared:
+    """What the threads of this process share for one engine.
+
+    `turn` and `turn_of`: the thread that writes to SQLite, since waiting in turn beats polling for the file's lock.
+    `writers`: names under which receipts are kept and which no thread uses at present, each with its last token.
+    """
+
+    turn: threading.Lock = field(default_factory=threading.Lock)
+    turn_of: int | None = None
+    writers: deque[tuple[str, int]] = field(default_factory=deque)
+
+
+_shared_by_engine: WeakKeyDictionary[Engine, _Shared] = WeakKeyDictionary()
+_sharing = threading.Lock()
+
+
+def _shared(engine: Engine) -> _Shared:
+    with _sharing:
+        shared = _shared_by_engine.get(engine)
+        if shared is None:
+            shared = _shared_by_engine[engine] = _Shared()
+        return shared
+
+
+@contextmanager
+def _sqlite_turn(engine: Engine, seconds: float) -> Iterator[None]:
+    shared = _shared(engine)
+    if shared.turn_of == threading.get_ident():
+        raise RuntimeError("This thread has a write transaction open already: pass its connection on instead.")
+    if not shared.turn.acquire(timeout=seconds):
+        database = database_of(engine)
+        raise database.unreachable(
+            f"The {database.name} {database_label(engine.url)} could not be written for {seconds:.0f} seconds: "
+            "another thread holds it. Try again; if it stays so, restart this process."
+        )
+    shared.turn_of = threading.get_ident()
+    try:
+        yield
+    finally:
+        shared.turn_of = None
+        shared.turn.release()
+
+
+@contextmanager
+def writing(engine: Engine, *, turn_seconds: float = BUSY_SECONDS) -> Iterator[Connection]:
+    """One write transaction: committed at the end of the block, rolled back when it raises.
+
+    SQLite's write lock is taken at the start (BEGIN IMMEDIATE), once no other thread of this process writes, for which
+    it waits `turn_seconds`. Raises the database's `unreachable` error when
+    it is away; a deadlock or a lock wait that took too long comes as SQLAlchemy's OperationalError (see `run_writing`).
+    """
+    if engine.dialect.name == "sqlite":
+        with (
+            _sqlite_turn(engine, turn_seconds),
+            engine.connect().execution_options(**{WRITES: True}) as connection,
+            connection.begin(),
+        ):
+            yield connection
+    else:
+        with engine.begin() as connection:
+            yield connection
+
+
+def run_writing(engine: Engine, work: Callable[[Connection], T], *, patience_seconds: float) -> T:
+    """Run `work` in a write transaction, as often as it takes for `patience_seconds`; its result.
+
+    The whole transaction is run again, after pauses that double, when the connection is lost, another writer is in
+    the way (busy, deadlock, lock wait) or the disk is full; where the disk is full or the database away, for no longer
+    than the engine's `OUTAGE_SECONDS`. So `work` must not act on anything but its connection, or know what an
+    earlier try did. On MySQL and MariaDB a receipt in the same transaction tells whether a commit whose answer was lost
+    took place: work is never done twice. Raises the database's `unreachable` error when patience runs out, and at once
+    for a failure that waiting does not cure.
+    """
+    patience = _Patience(engine, patience_seconds)
+    receipt = _Receipt(engine) if engine.dialect.name in MYSQL_FAMILY else None
+    outcome: list[T] = []
+    while True:
+        try:
+            with writing(engine, turn_seconds=patience.left()) as connection:
+                if receipt is not None and receipt.confirms_or_writes(connection, maybe_committed=bool(outcome)):
+                    return outcome[0]
+                outcome.clear()
+                outcome.append(work(connection))
+        except (DBAPIError, DatabaseUnreachableError) as error:
+            patience.pause_after(error)
+        else:
+            if receipt is not None:
+                receipt.give_back()
+            return outcome[0]
+
+
+def run_reading(engine: Engine, work: Callable[[Connection], T], *, patience_seconds: float) -> T:
+    """Run `work`, which reads only, as often as it takes for `patience_seconds`; its result.
+
+    It is run again as by `run_writing`, which see for the errors raised.
+    """
+
+    def read() -> T:
+        with engine.connect() as connection:
+            return work(connection)
+
+    return run_patiently(engine, read, patience_seconds=patience_seconds)
+
+
+def run_patiently(engine: Engine, work: Callable[[], T], *, patience_seconds: float) -> T:
+    """Run `work`, which makes connections of `engine` itself, as often as it takes for `patience_seconds`; its result.
+
+    It is run again as by `run_writing`, which see for the errors raised. Whether a commit whose answer was lost took
+    place is for `work` to find out. It may read another database of ours beside it, which is waited for as this one is.
+    """
+    patience = _Patience(engine, patience_seconds)
+    while True:
+        try:
+            return work()
+        except (DBAPIError, DatabaseUnreachableError) as error:
+            patience.pause_after(error)
+
+
+class _Patience:
+    """Pauses between the tries of a transaction, which double, for so many seconds in all.
+
+    Who waits for other writers may be patient for hours; a database that is away or full is waited for no longer than
+    its engine says (`OUTAGE_SECONDS`), or as long if that says nothing.
+    """
+
+    def __init__(self, engine: Engine, seconds: float) -> None:
+        self._engine, self._seconds = engine, seconds
+        self._outage = min(seconds, engine.get_execution_options().get(OUTAGE_SECONDS, seconds))
+        self._outage_ends: float | None = None
+        self._deadline = time.monotonic() + seconds
+        self._pause = _FIRST_PAUSE
+
+    def left(self) -> float:
+        """The seconds that are left, 0 at least."""
+        return max(0.0, self._deadline - time.monotonic())
+
+    def pause_after(self, error: DBAPIError | DatabaseUnreachableError) -> None:
+        """Wait before the next try. Raises `error` if none would help, or the database's `unreachable`."""
+        if not is_passing(error):
+            raise error
+        now = time.monotonic()
+        if is_contention(error):
+            self._outage_ends, ends, seconds = None, self._deadline, self._seconds
+        else:
+            self._outage_ends = self._outage_ends or now + self._outage
+            ends, seconds = min(self._outage_ends, self._deadline), self._outage
+        if now + self._pause > ends:
+            raise _out_of_patience(self._engine, error, seconds) from error
+        time.sleep(self._pause * random.uniform(0.5, 1.0))  # noqa: S311
+        self._pause = min(self._pause * 2, _LONGEST_PAUSE)
+
+
+def _out_of_patience(engine: Engine, error: BaseException, patience_seconds: float) -> DatabaseUnreachableError:
+    database = database_of(engine)
+    if not is_contention(error):
+        # Of two databases that are read together, the other one may be away.
+        unreachable = type(error) if isinstance(error, DatabaseUnreachableError) else database.unreachable
+        return unreachable(f"{error} It was tried again for {patience_seconds:.0f} seconds.")
+    return database.unreachable(
+        f"The {database.name} {database_label(engine.url)} could not be written for {patience_seconds:.0f} seconds: "
+        "other writers were in the way. Try again when they are done."
+    )
+
+
+class _Receipt:
+    """A row that each of a writer's transactions changes, by which the last one can be told to have committed."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._shared = _shared(engine)
+        try:
+            self._writer, self._token = self._shared.writers.popleft()
+            self._new = False
+        except IndexError:
+            self._writer, self._token = uuid4().hex, 0
+            self._new = True
+
+    def confirms_or_writes(self, connection: Connection, *, maybe_committed: bool) -> bool:
+        """True when the last try, which may have committed, did; else leave this try's receipt and say False.
+
+        The row is read with its lock, so that a transaction which the server has not yet given up is waited for.
+        """
+        if maybe_committed:
+            row = _RECEIPTS.c
+            found = connection.scalar(select(row.token).where(row.writer == self._writer).with_for_update())
+            if found == self._token:
+                return True
+        if self._new:
+            _remove_old_receipts(connection)
+        self._token += 1
+        statement = mysql.insert(_RECEIPTS).values(writer=self._writer, token=self._token, written=utc_now())
+        connection.execute(
+            statement.on_duplicate_key_update(token=statement.inserted.token, written=statement.inserted.written)
+        )
+        return False
+
+    def give_back(self) -> None:
+        """Let another transaction of this process use the row."""
+        self._shared.writers.append((self._writer, self._token))
+
+
+def _remove_old_receipts(connection: Connection) -> None:
+    row = _RECEIPTS.c
+    old = select(row.writer).where(row.written < utc_now() - _RECEIPTS_KEPT).limit(500)
+    writers = connection.scalars(old).all()
+    if writers:
+        connection.execute(delete(_RECEIPTS).where(row.writer.in_(writers)))
+
+
+def insert_rows(
+    connection: Connection, table: type[TypedTable] | FromClause, rows: Sequence[Mapping[str, object]]
+) -> list[int]:
+    """Insert `rows` (column name to value, all with the same columns) and return their new ids, in order.
+
+    `table` is a model or its `__table__` and has the key `id`, which the database gives. A few statements whatever
+    the number of rows, but on MySQL, which cannot return ids, one a row. Call inside a write transaction.
+    """
+    if not rows:
+        return []
+    target = cast(Table, table if isinstance(table, FromClause) else table.__table__)
+    values = [dict(row) for row in rows]
+    if connection.dialect.name == "sqlite":
+        return _insert_numbered(connection, target, values)
+    if len(values) > 1 and connection.dialect.insert_returning:
+        returning = insert(target).returning(target.c.id, sort_by_parameter_order=True)
+        return [int(row_id) for row_id in connection.scalars(returning, values)]
+    return [_insert_one(connection, target, row) for row in values]
+
+
+def _insert_numbered(connection: Connection, table: Table, rows: list[dict[str, object]]) -> list[int]:
+    # SQLite has one writer at a time, so that the ids can be given here: the next ones after the last ever given.
+    connection.execute(_TAKE_WRITE_LOCK)
+    last = connection.execute(_LAST_ID, {"table": table.name}).scalar() or 0
+    ids = list(range(last + 1, last + 1 + len(rows)))
+    for row, row_id in zip(rows, ids, strict=True):
+        row["id"] = row_id
+    connection.execute(insert(table), rows)
+    return ids
+
+
+_LAST_ID = text("SELECT seq FROM sqlite_sequence WHERE name = :table")
+# Without effect inside a write transaction; begun as a reader, the transaction is refused here and not after the ids.
+_TAKE_WRITE_LOCK = text("DELETE FROM write_receipt WHERE 0")
+
+
+def _insert_one(connection: Connection, table: Table, row: dict[str, object]) -> int:
+    key = connection.execute(insert(table), row).inserted_primary_key
+    if key is None:
+        raise RuntimeError(f"The database gave no id for a new row of {table.name}.")
+    return int(key[0])

@@ -1,0 +1,321 @@
+"""All that a valid document can say, as typed objects.
+
+A document is a sequence of `Content`: a Block, which is a `centre` element without what is in it, followed by the
+specimens, or housings, lines and experiments, of that centre. What may come many times in a document of 200 MB is thus
+never held together.
+
+`line` is the line of the element's tag, counted from 1. `position` counts from 1: blocks in the document, and in a
+block whatever it holds, in document order. Things within these keep their order as tuples.
+
+Every value is text, because rows must be able to say what the document said: what is absent is None, what is empty is
+"". Texts and identifiers (xs:string) are kept to the letter. What the schemas give another type (marked so here) is
+kept as it was written but for white space around it, which that type does not count; dcc.documents.lexical
+tells the typed value.
+
+These are tuples with named fields rather than frozen dataclasses, which take four times as long to make: a document has
+tens of thousands of them. Mind that tuples of two classes are equal when their fields are.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class SpecimenKind(StrEnum):
+    """What a specimen is; the name of its element."""
+
+    MOUSE = "mouse"
+    EMBRYO = "embryo"
+
+
+class StatusCode(NamedTuple):
+    """A status code of a specimen, line or experiment; `date` is an xs:date."""
+
+    line: int
+    date: str | None
+    code: str
+
+
+class RelatedSpecimen(NamedTuple):
+    """Another specimen and how it is related: mother, father, littermate and so on."""
+
+    line: int
+    specimen_id: str
+    relationship: str
+
+
+class Genotype(NamedTuple):
+    """An allele of a specimen."""
+
+    line: int
+    mgi_gene_id: str
+    gene_symbol: str
+    mgi_allele_id: str
+    father_zygosity: str | None
+    mother_zygosity: str | None
+
+
+class ChromosomeRegion(NamedTuple):
+    """A part of a chromosome that was added or removed."""
+
+    line: int
+    start: str
+    end: str
+    species: str | None
+
+
+class ChromosomalAlteration(NamedTuple):
+    """What was added to a specimen's chromosomes and what was removed."""
+
+    line: int
+    added: tuple[ChromosomeRegion, ...]
+    removed: tuple[ChromosomeRegion, ...]
+
+
+class ParentalStrain(NamedTuple):
+    """A strain among a specimen's forebears; `percentage` is an xs:double, `level` an xs:int."""
+
+    line: int
+    percentage: str
+    mgi_strain_id: str
+    gender: str
+    level: str
+
+
+class Specimen(NamedTuple):
+    """A mouse or an embryo; `is_baseline` is an xs:boolean.
+
+    `dob`, an xs:date, is that of a mouse and is None for an embryo; `stage` and `stage_unit` are those of an embryo.
+    """
+
+    line: int
+    position: int
+    kind: SpecimenKind
+    specimen_id: str
+    is_baseline: str
+    gender: str
+    zygosity: str
+    litter_id: str
+    pipeline: str
+    phenotyping_centre: str
+    project: str
+    dob: str | None
+    stage: str | None
+    stage_unit: str | None
+    colony_id: str | None
+    strain_id: str | None
+    production_centre: str | None
+    related_specimens: tuple[RelatedSpecimen, ...]
+    genotypes: tuple[Genotype, ...]
+    chromosomal_alterations: tuple[ChromosomalAlteration, ...]
+    parental_strains: tuple[ParentalStrain, ...]
+    status_code: StatusCode | None
+
+
+class SimpleParameter(NamedTuple):
+    """A parameter with one value or none; `sequence_id` is an xs:integer, of any size."""
+
+    line: int
+    parameter_id: str
+    sequence_id: str | None
+    unit: str | None
+    value: str | None
+    status: str | None
+
+
+class OntologyParameter(NamedTuple):
+    """A parameter with ontology terms, at least one; `sequence_id` is an xs:integer."""
+
+    line: int
+    parameter_id: str
+    sequence_id: str | None
+    terms: tuple[str, ...]
+    status: str | None
+
+
+class SeriesValue(NamedTuple):
+    """One value of a series, with the increment it belongs to."""
+
+    line: int
+    increment: str
+    increment_status: str | None
+    value: str
+
+
+class SeriesParameter(NamedTuple):
+    """A parameter with a value an increment, or none at all; `sequence_id` is an xs:integer."""
+
+    line: int
+    parameter_id: str
+    sequence_id: str | None
+    unit: str | None
+    values: tuple[SeriesValue, ...]
+    status: str | None
+
+
+class Metadata(NamedTuple):
+    """A `procedureMetadata`, of a procedure or of media; `sequence_id` is an xs:integer."""
+
+    line: int
+    parameter_id: str
+    sequence_id: str | None
+    status: str | None
+    value: str | None
+
+
+class Dimension(NamedTuple):
+    """A place along an axis of the media that a parameter was measured on; `value` is an xs:decimal."""
+
+    line: int
+    id: str
+    origin: str
+    unit: str | None
+    value: str
+
+
+class ParameterAssociation(NamedTuple):
+    """A parameter that media belong to; `sequence_id` is an xs:integer."""
+
+    line: int
+    parameter_id: str
+    sequence_id: str | None
+    link: str | None
+    dimensions: tuple[Dimension, ...]
+
+
+class MediaParameter(NamedTuple):
+    """A parameter that is one media file."""
+
+    line: int
+    parameter_id: str
+    uri: str
+    file_type: str
+    link: str | None
+    status: str | None
+    associations: tuple[ParameterAssociation, ...]
+    metadata: tuple[Metadata, ...]
+
+
+class MediaFile(NamedTuple):
+    """A media file of a section of a sample."""
+
+    line: int
+    local_id: str
+    uri: str
+    file_type: str
+    link: str | None
+    metadata: tuple[Metadata, ...]
+    associations: tuple[ParameterAssociation, ...]
+
+
+class MediaSection(NamedTuple):
+    """A section of a sample; at least one file."""
+
+    line: int
+    local_id: str
+    files: tuple[MediaFile, ...]
+
+
+class MediaSample(NamedTuple):
+    """A sample of which there are media; at least one section."""
+
+    line: int
+    local_id: str
+    sections: tuple[MediaSection, ...]
+
+
+class MediaSampleParameter(NamedTuple):
+    """A parameter that is the media of samples."""
+
+    line: int
+    parameter_id: str
+    samples: tuple[MediaSample, ...]
+    status: str | None
+
+
+class SeriesMediaValue(NamedTuple):
+    """One media file of a series, with the increment it belongs to."""
+
+    line: int
+    increment: str
+    uri: str
+    file_type: str | None
+    link: str | None
+    associations: tuple[ParameterAssociation, ...]
+    metadata: tuple[Metadata, ...]
+
+
+class SeriesMediaParameter(NamedTuple):
+    """A parameter with a media file an increment, or none at all."""
+
+    line: int
+    parameter_id: str
+    values: tuple[SeriesMediaValue, ...]
+    status: str | None
+    metadata: tuple[Metadata, ...]
+
+
+class Procedure(NamedTuple):
+    """What a procedure yielded; in a document the seven sorts follow each other in this order."""
+
+    line: int
+    procedure_id: str
+    simple: tuple[SimpleParameter, ...]
+    ontology: tuple[OntologyParameter, ...]
+    series: tuple[SeriesParameter, ...]
+    media: tuple[MediaParameter, ...]
+    media_samples: tuple[MediaSampleParameter, ...]
+    series_media: tuple[SeriesMediaParameter, ...]
+    metadata: tuple[Metadata, ...]
+
+
+class Housing(NamedTuple):
+    """How a centre houses its animals; `from_lims` is an xs:boolean, `last_updated` an xs:date."""
+
+    line: int
+    position: int
+    from_lims: str
+    last_updated: str | None
+    procedure: Procedure
+
+
+class Line(NamedTuple):
+    """A procedure done on a colony as a whole; `sequence_id` is text."""
+
+    line: int
+    position: int
+    colony_id: str
+    sequence_id: str | None
+    procedure: Procedure
+    status_codes: tuple[StatusCode, ...]
+
+
+class Experiment(NamedTuple):
+    """A procedure done on specimens, at least one; `date` is an xs:date, `sequence_id` text."""
+
+    line: int
+    position: int
+    experiment_id: str
+    date: str
+    sequence_id: str | None
+    specimen_ids: tuple[str, ...]
+    procedure: Procedure | None
+    status_codes: tuple[StatusCode, ...]
+
+
+class Block(NamedTuple):
+    """A `centre` element; `pipeline` and `project` are those of an experiment document, None in specimen documents."""
+
+    line: int
+    position: int
+    centre: str
+    pipeline: str | None
+    project: str | None
+
+
+Entity = Specimen | Housing | Line | Experiment
+"""What a block holds."""
+
+Content = Block | Entity
+"""What a document is a sequence of."""

@@ -1,0 +1,219 @@
+"""A second look at a document that does not follow its schema: which tag each error belongs to, and where that is.
+
+libxml2 validates and expat gives positions. Both read the document in step: where a chunk is known to hold errors,
+libxml2 is fed up to the end of each tag only, so that an error that turns up then belongs to that tag. Lines and
+columns are exact for documents of any size, in flat memory.
+"""
+
+from __future__ import annotations
+
+import pyexpat
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from lxml import etree
+
+from dcc.documents.messages import Sort, Violation, explain, quoted
+from dcc.documents.prolog import LONGEST_TOKEN
+from dcc.documents.streaming import NoElementError, Pruned
+
+_IDENTIFYING = ("experimentID", "specimenID", "colonyID", "procedureID", "parameterID", "centreID")
+_MOST_NAMED = 3
+
+Span = tuple[int, int]
+"""A part of a document: its first byte, and the byte after its last one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """A schema error; line and column, counted from 1 in characters, are those of the tag that opens its element.
+
+    `context` names the element and those around it by their identifiers, outermost first. `parent` is the place of the
+    tag that opens the element around it.
+    """
+
+    violation: Violation
+    line: int
+    column: int
+    context: str
+    parent: tuple[int, int] | None
+
+
+class _Open(NamedTuple):
+    """An element that has begun: at which byte, line (from 1) and column (from 0)."""
+
+    start: int
+    name: str
+    attributes: Mapping[str, str]
+    line: int
+    column: int
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Line and column, both counted from 1."""
+        return self.line, self.column + 1
+
+
+class _Tandem:
+    """Both parsers, the elements that are open, and the errors found so far."""
+
+    def __init__(self, root_tag: str, schema: etree.XMLSchema, hidden: Sequence[Span]) -> None:
+        self.found: list[Located] = []
+        self.unexpected: list[Span] = []
+        self._awaited: set[int] = set()
+        self._ended: int | None = None
+        self._hidden = hidden
+        self._validator = Pruned(root_tag, schema)
+        self._chunk = b""
+        self._base = 0
+        self._fed = 0
+        self._count = 0
+        self._close_look = False
+        self._open: list[_Open] = []
+        self._closed: _Open | None = None
+        self._expat = pyexpat.ParserCreate(namespace_separator=" ")
+
+    def take(self, chunk: bytes, close_look: bool) -> None:
+        """Read the next chunk; errors are noted only with a close look. Raises both parsers' errors."""
+        self._chunk, self._close_look = hide(chunk, self._base, self._hidden), close_look
+        if close_look or self.busy:
+            self._expat.StartElementHandler = self._on_start
+            self._expat.EndElementHandler = self._on_end
+        else:
+            self._follow()
+        try:
+            self._expat.Parse(chunk, False)
+        except pyexpat.ExpatError:
+            self._advance(self._expat.ErrorByteIndex)
+            raise
+        self._advance(self._base + len(chunk))
+        self._base += len(chunk)
+        self._validator.prune()
+
+    @property
+    def stuck(self) -> bool:
+        """Whether expat waits for the end of a tag that is longer than any may be."""
+        return self._base - max(self._expat.CurrentByteIndex, 0) > LONGEST_TOKEN
+
+    @property
+    def busy(self) -> bool:
+        """Whether an element that is not permitted has begun and not ended."""
+        return bool(self._awaited) or self._ended is not None
+
+    def _follow(self) -> None:
+        """Have expat keep account of the open elements only: most of a large document is read so."""
+        expat, push, pop = self._expat, self._open.append, self._open.pop
+        new = tuple.__new__
+
+        def on_start(name: str, attributes: Mapping[str, str]) -> None:
+            place = expat.CurrentByteIndex, name, attributes, expat.CurrentLineNumber, expat.CurrentColumnNumber
+            push(new(_Open, place))
+
+        def on_end(_name: str) -> None:
+            pop()
+
+        self._closed = None
+        expat.StartElementHandler = on_start
+        expat.EndElementHandler = on_end
+
+    def _on_start(self, name: str, attributes: Mapping[str, str]) -> None:
+        place = self._expat.CurrentByteIndex
+        self._reach(place)
+        self._closed = None
+        line, column = self._expat.CurrentLineNumber, self._expat.CurrentColumnNumber
+        self._open.append(_Open(place, name, attributes, line, column))
+
+    def _on_end(self, _name: str) -> None:
+        self._reach(self._expat.CurrentByteIndex)
+        self._closed = self._open.pop()
+        if self._closed.start in self._awaited:
+            self._awaited.remove(self._closed.start)
+            self._ended = self._closed.start
+
+    def _reach(self, place: int) -> None:
+        if self._close_look:
+            self._advance(place)
+        if self._ended is not None:
+            self.unexpected.append((self._ended, place))
+            self._ended = None
+
+    def _advance(self, place: int) -> None:
+        """Have the validator read up to a byte of the document: all that it finds belongs to the tag before it."""
+        if place <= self._fed:
+            return
+        piece = self._chunk[self._fed - self._base : place - self._base]
+        self._fed = place
+        try:
+            count = self._validator.feed(piece)
+        except etree.XMLSyntaxError:
+            count = self._validator.count_errors()
+            raise
+        finally:
+            if self._close_look:
+                self.found.extend(self._locate(entry.message) for entry in self._validator.log[self._count : count])
+            self._count = count
+
+    def _locate(self, message: str) -> Located:
+        violation = explain(message)
+        around = [*self._open, self._closed] if self._closed else self._open
+        places = [depth for depth, element in enumerate(around) if element.name.endswith(violation.element)]
+        around = around[: places[-1] + 1] if places else around
+        element, parent = around[-1], around[-2] if len(around) > 1 else None
+        if violation.sort is Sort.UNEXPECTED:
+            if element is self._closed:
+                self._ended = element.start
+            else:
+                self._awaited.add(element.start)
+        return Located(violation, *element.place, _context(around), parent.place if parent else None)
+
+
+def _context(elements: Sequence[_Open]) -> str:
+    """The innermost elements that have an identifier: 'experiment "e1", simpleParameter "IMPC_CBC_004_001"'."""
+    named = []
+    for element in elements:
+        identifier = next((element.attributes[name] for name in _IDENTIFYING if name in element.attributes), None)
+        if identifier is not None:
+            named.append(f"{element.name.rpartition(' ')[2]} {quoted(identifier)}")
+    return ", ".join(named[-_MOST_NAMED:])
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Schema errors in the order in which they arose, and where the elements stand that are not permitted."""
+
+    errors: list[Located]
+    unexpected: list[Span]
+
+
+def locate_errors(
+    chunks: Iterable[bytes],
+    root_tag: str,
+    schema: etree.XMLSchema,
+    errors_in_chunk: Mapping[int, int],
+    hidden: Sequence[Span] = (),
+) -> Found:
+    """Find each schema error's place. `errors_in_chunk` says how many arose in which chunk when it was streamed.
+
+    `hidden` parts of the document are kept from the validator, as they were when it was streamed. The result lacks
+    errors beyond a place where the document is not well-formed, and those of chunks not mentioned.
+    """
+    tandem = _Tandem(root_tag, schema, hidden)
+    last = max(errors_in_chunk, default=-1)
+    try:
+        for number, chunk in enumerate(chunks):
+            if (number > last and not tandem.busy) or tandem.stuck:
+                break
+            tandem.take(chunk, number in errors_in_chunk)
+    except (pyexpat.ExpatError, etree.XMLSyntaxError, NoElementError):
+        pass  # The caller finds out for itself where the document stops being well-formed, and reports that.
+    return Found(tandem.found, tandem.unexpected)
+
+
+def hide(chunk: bytes, base: int, hidden: Sequence[Span]) -> bytes:
+    """The chunk, which begins at the document's byte `base`, with spaces in place of its hidden parts."""
+    for start, end in hidden:
+        first, last = max(start - base, 0), min(end - base, len(chunk))
+        if first < last:
+            chunk = chunk[:first] + b" " * (last - first) + chunk[last:]
+    return chunk

@@ -1,0 +1,210 @@
+"""Documents read as streams of typed objects, in memory that holds one specimen, experiment, line or housing at a time.
+
+Expat rather than libxml2: its lines are those where tags begin, in documents of any length. libxml2 gives lines where
+tags end, and beyond 65,535 guesses them from texts nearby.
+"""
+
+from __future__ import annotations
+
+import pyexpat
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NoReturn
+
+from dcc.documents.building import STEPS, TEXT, Parts, Step, violation
+from dcc.documents.contents import Content
+from dcc.documents.plain_reading import Run, cut_out
+from dcc.errors import (
+    DocumentError,
+    ForbiddenMarkupError,
+    NotWellFormedError,
+    WrongDocumentKindError,
+)
+from dcc.naming import DocumentKind
+
+CHUNK = 64 * 1024
+_ENTITY = 2
+
+
+class _Names(dict[str, str]):
+    """Names without their prefixes: of a valid document's elements, all are in the one namespace."""
+
+    def __missing__(self, qualified: str) -> str:
+        local = self[qualified] = qualified.rpartition(":")[2]
+        return local
+
+
+def read_document(path: Path, kind: DocumentKind) -> Iterator[Content]:
+    """What the document at `path` says, in its order: each block, followed by what is in it.
+
+    The document must have been found valid (dcc.documents.validation). Raises OSError when the file cannot be
+    read, and a DocumentError that names the line when the document is not well-formed, has a document type declaration,
+    is of another kind, or says something that no object would hold, which schemas of a site's own may permit.
+    """
+    reader = _Reader(kind)
+    try:
+        with path.open("rb", buffering=0) as file:
+            while chunk := file.read(CHUNK):
+                yield from reader.take(chunk)
+        yield from reader.take(b"", last=True)
+    finally:
+        reader.close()
+
+
+def read_bytes(data: bytes, kind: DocumentKind) -> list[Content]:
+    """What a document says that is in memory as a whole; as `read_document`, which see for the errors raised."""
+    # Specimens have nothing that is cut out.
+    plain = cut_out(data) if kind is DocumentKind.EXPERIMENT else None
+    if plain is not None:
+        # What is wrong, and where, is told by reading the document as it is.
+        with suppress(DocumentError):
+            return _read_whole(plain.rest, kind, plain.runs)
+    return _read_whole(data, kind, ())
+
+
+def _read_whole(text: str | bytes, kind: DocumentKind, runs: Sequence[Run]) -> list[Content]:
+    reader = _Reader(kind, runs)
+    try:
+        return list(reader.take(text, last=True))
+    finally:
+        reader.close()
+
+
+class _Reader:
+    """A parser of one document, and what it has built but not yet handed over.
+
+    `runs`: what was cut out of it, in its order, if anything was.
+    """
+
+    def __init__(self, kind: DocumentKind, runs: Sequence[Run] = ()) -> None:
+        self._root, self._step = STEPS[kind]
+        self._kind = kind
+        self._runs = iter(runs)
+        self._built: list[Content] = []
+        self._parser = pyexpat.ParserCreate()
+        self._parser.buffer_text = True
+        self._parser.StartDoctypeDeclHandler = self._on_doctype
+        self._parser.StartElementHandler = self._on_root
+        if runs:
+            self._parser.ProcessingInstructionHandler = self._on_stray_run
+
+    def take(self, chunk: str | bytes, *, last: bool = False) -> Iterator[Content]:
+        """Read on, and yield what has become complete."""
+        try:
+            self._parser.Parse(chunk, last)
+        except pyexpat.ExpatError as error:
+            reason = f"the document is not well-formed XML ({pyexpat.ErrorString(error.code)})"
+            raise _refusal(NotWellFormedError, error.lineno, reason) from error
+        except (LookupError, ValueError) as error:
+            raise _refusal(NotWellFormedError, 1, "the encoding is not supported") from error
+        yield from self._built
+        self._built.clear()
+
+    def close(self) -> None:
+        """Let go of the parser, which holds what holds it: memory is then free at once."""
+        self._parser.StartElementHandler = self._parser.EndElementHandler = None
+        self._parser.CharacterDataHandler = self._parser.StartDoctypeDeclHandler = None
+        self._parser.ProcessingInstructionHandler = None
+
+    def _on_doctype(self, *_declaration: object) -> NoReturn:
+        line = self._parser.CurrentLineNumber
+        raise _refusal(ForbiddenMarkupError, line, "the document has a document type declaration (<!DOCTYPE)")
+
+    def _on_stray_run(self, *_instruction: object) -> NoReturn:
+        raise violation(self._parser.CurrentLineNumber, "nothing is known of elements before the root element")
+
+    def _on_root(self, name: str, _attributes: object) -> None:
+        if name.rpartition(":")[2] != self._root:
+            reason = f"the root element is <{name}>, not that of {self._kind} documents, <{self._root}>"
+            raise _refusal(WrongDocumentKindError, self._parser.CurrentLineNumber, reason)
+        on_start, on_end, on_run = _handlers(self._parser, self._step, self._built.append, self._runs)
+        self._parser.StartElementHandler = on_start
+        self._parser.EndElementHandler = on_end
+        if self._parser.ProcessingInstructionHandler is not None:
+            self._parser.ProcessingInstructionHandler = on_run
+
+
+def _handlers(
+    parser: pyexpat.XMLParserType, root: Step, emit: Callable[[Any], None], runs: Iterator[Run]
+) -> tuple[Callable[[str, dict[str, str]], None], Callable[[str], None], Callable[[str, str], None]]:
+    """What to do when an element begins, when one ends, and where `runs` were cut out, from within the root element on.
+
+    Nearly all time goes by in these, so their state is in variables. Text is only taken where an element may have it.
+    """
+    names = _Names()
+    texts: list[str] = []
+    around: list[tuple[Step, int, Parts]] = []
+    push, pop, take_text, clear_texts = around.append, around.pop, texts.append, texts.clear
+    step, text_step = root, None
+    blocks = position = line = 0
+    parts: Parts = {}
+
+    def on_start(name: str, attributes: dict[str, str]) -> None:
+        nonlocal blocks, line, parts, position, step, text_step
+        below = step.children.get(name) or step.children.get(names[name])
+        if below is None or text_step is not None:
+            raise violation(parser.CurrentLineNumber, f"nothing is known of an element <{name}> here")
+        if below.has_text:
+            parser.CharacterDataHandler = take_text
+        if below.made is str:
+            text_step = below
+            if attributes:
+                below.sift(attributes, parser.CurrentLineNumber)
+            return
+        push((step, line, parts))
+        step, line = below, parser.CurrentLineNumber
+        parts = below.blank | attributes
+        if len(parts) != below.size or not below.required.issubset(attributes):
+            parts = below.sift(attributes, line)
+        if below.depth < _ENTITY:
+            blocks, position = blocks + 1, 0
+            emit(below.make(line, blocks, parts))
+
+    def on_end(_name: str) -> None:
+        nonlocal line, parts, position, step, text_step
+        if text_step is not None:
+            parser.CharacterDataHandler = None
+            ended, value = text_step, "".join(texts)
+            clear_texts()
+            text_step = None
+        elif step.depth > _ENTITY:
+            if step.has_text:
+                parser.CharacterDataHandler = None
+                parts[TEXT] = "".join(texts)
+                clear_texts()
+            ended, value = step, step.make(line, 0, parts)
+            step, line, parts = pop()
+        else:
+            if step.depth == _ENTITY:
+                position += 1
+                emit(step.make(line, position, parts))
+            if around:
+                step, line, parts = pop()
+            return
+        name = ended.name
+        if ended.many:
+            if parts[name]:
+                parts[name].append(value)
+            else:
+                parts[name] = [value]
+        elif parts[name] is None:
+            parts[name] = value
+        else:
+            raise violation(line, f"the element here has more than one {name}")
+
+    def on_run(_target: str, _data: str) -> None:
+        for name, made in next(runs).items():
+            below = step.children.get(name)
+            if text_step is not None or below is None or below.made is not type(made[0]):
+                raise violation(parser.CurrentLineNumber, f"nothing is known of an element <{name}> here")
+            if parts[below.name]:
+                parts[below.name].extend(made)
+            else:
+                parts[below.name] = made
+
+    return on_start, on_end, on_run
+
+
+def _refusal(kind: type[DocumentError], line: int, reason: str) -> DocumentError:
+    return kind(f"Line {line}: {reason}. Only valid documents can be read: see what dcc validate says.")

@@ -1,0 +1,71 @@
+"""All schema errors of a document that is known not to be valid, each with its place.
+
+libxml2 looks at nothing that follows an element which is not permitted, up to the end of its parent. So the document is
+read again with these elements hidden, until nothing more turns up or it has been read often enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from lxml import etree
+
+from dcc.documents.locating import Located, Span, hide, locate_errors
+from dcc.documents.messages import Sort
+from dcc.documents.streaming import Streamed, stream
+from dcc.documents.well_formedness import Chunks
+
+_LONGEST_HIDDEN = 1_000_000
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff", b"\0<", b"<\0")
+
+
+def find_schema_errors(
+    chunks: Chunks, root_tag: str, schema: etree.XMLSchema, streamed: Streamed, *, enough: int, readings: int
+) -> list[Located]:
+    """Every schema error in document order, one for each value that is wrong; not many more than `enough`.
+
+    `streamed` is what a first reading found. The document is read up to `readings` times more.
+    """
+    hidden: list[Span] = []
+    unexpected: list[Located] = []
+    while True:
+        found = locate_errors(chunks(), root_tag, schema, streamed.errors_in_chunk, hidden)
+        errors = [*unexpected, *found.errors]
+        further = [span for span in found.unexpected if span[1] - span[0] <= _LONGEST_HIDDEN]
+        if not further or not readings or len(errors) >= enough or _is_utf_16(chunks()):
+            return _merged(errors)
+        hidden = sorted([*hidden, *further])
+        unexpected += [error for error in found.errors if error.violation.sort is Sort.UNEXPECTED]
+        readings -= 1
+        streamed = stream(_hiding(chunks(), hidden), root_tag, schema, enough)
+
+
+def _hiding(chunks: Iterator[bytes], hidden: Sequence[Span]) -> Iterator[bytes]:
+    base = 0
+    for chunk in chunks:
+        yield hide(chunk, base, hidden)
+        base += len(chunk)
+
+
+def _is_utf_16(chunks: Iterator[bytes]) -> bool:
+    return next(chunks, b"").startswith(_UTF_16)
+
+
+def _merged(found: Sequence[Located]) -> list[Located]:
+    """The errors that say something of their own, in document order.
+
+    libxml2 may report a value twice, for a facet and for its type, and the missing value of an element that holds
+    others. An element that holds one which is not permitted may lack another only because that one is misspelt.
+    """
+    kept: dict[object, Located] = {}
+    explained = {error.parent for error in found if error.violation.sort is Sort.UNEXPECTED}
+    blamed = {(error.line, error.column) for error in found if error.violation.sort is Sort.OTHER}
+    for error in found:
+        place, violation = (error.line, error.column), error.violation
+        if violation.sort is Sort.VALUE and violation.attribute is None and place in blamed:
+            continue
+        if violation.sort is Sort.INCOMPLETE and place in explained:
+            continue
+        about = violation.sort if violation.sort is Sort.VALUE else violation.text
+        kept.setdefault((place, violation.attribute, about), error)
+    return sorted(kept.values(), key=lambda error: (error.line, error.column))

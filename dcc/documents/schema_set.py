@@ -1,0 +1,109 @@
+"""The XML schemas that documents are validated against: the platform's own, or those of an installation's directory."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+from lxml import etree
+
+from dcc.errors import ConfigurationError
+from dcc.naming import DocumentKind
+
+OWN_SCHEMAS = Path(__file__).parent / "schemas"
+SCHEMA_FILES = {
+    DocumentKind.SPECIMEN: "specimen_definition.xsd",
+    DocumentKind.EXPERIMENT: "procedure_definition.xsd",
+}
+_XS = "{http://www.w3.org/2001/XMLSchema}"
+
+
+@dataclass(frozen=True)
+class SchemaSet:
+    """The schemas of both kinds of document, compiled once a thread. Build with `load`; safe to share between threads.
+
+    `fingerprint` is a digest of all `.xsd` files of the directory. `roots` are the root elements that a schema
+    declares, as (namespace, local name).
+    """
+
+    directory: Path
+    fingerprint: str
+    roots: dict[DocumentKind, frozenset[tuple[str, str]]]
+    _compiled: threading.local = field(default_factory=threading.local, repr=False, compare=False)
+    _compiling: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
+
+    @classmethod
+    def load(cls, xsd_dir: Path | None = None) -> Self:
+        """Load the schemas of `xsd_dir`, by default the platform's own, and compile them for this thread.
+
+        Raises ConfigurationError that names the file, the line and what is wrong with it.
+        """
+        directory = OWN_SCHEMAS if xsd_dir is None else xsd_dir
+        digest = hashlib.sha256()
+        try:
+            for path in sorted(directory.rglob("*.xsd")):
+                digest.update(f"{path.relative_to(directory)}\0".encode() + path.read_bytes())
+            roots = {kind: _declared_roots(directory / name) for kind, name in SCHEMA_FILES.items()}
+        except OSError as error:
+            raise ConfigurationError(
+                f"The schema {error.filename} cannot be read ({error.strerror}). DCC_XSD_DIR must be a directory with "
+                f"{' and '.join(SCHEMA_FILES.values())}."
+            ) from error
+        schemas = cls(directory, digest.hexdigest(), roots)
+        for kind in DocumentKind:
+            schemas.schema(kind)
+        return schemas
+
+    @property
+    def plain(self) -> bool:
+        """Whether all that a document may hold is said by the schemas: no wildcard, no nesting without end, no `xs:ID`.
+
+        The platform's own are so; those of an installation's directory may not be.
+        """
+        return self.directory == OWN_SCHEMAS
+
+    def kind_of(self, namespace: str, root: str) -> DocumentKind | None:
+        """The kind of document that has this root element, None if there is none."""
+        return next((kind for kind in DocumentKind if (namespace, root) in self.roots[kind]), None)
+
+    def schema(self, kind: DocumentKind) -> etree.XMLSchema:
+        """The compiled schema, this thread's own: sharing one between threads makes them wait for each other."""
+        known: dict[DocumentKind, etree.XMLSchema] = self._compiled.__dict__.setdefault("by_kind", {})
+        if kind not in known:
+            with self._compiling:
+                known[kind] = _compile(self.directory / SCHEMA_FILES[kind])
+        return known[kind]
+
+
+def _parse(path: Path) -> etree._ElementTree:
+    parser = etree.XMLParser(no_network=True, load_dtd=False)
+    try:
+        with path.open("rb") as file:
+            return etree.parse(file, parser, base_url=str(path))
+    except etree.XMLSyntaxError as error:
+        raise ConfigurationError(
+            f"The schema {path} is not well-formed: line {error.lineno}: {error.msg}. Correct the file, or unset "
+            "DCC_XSD_DIR to use the schemas that come with the platform."
+        ) from error
+
+
+def _declared_roots(path: Path) -> frozenset[tuple[str, str]]:
+    root = _parse(path).getroot()
+    namespace = root.get("targetNamespace", "")
+    names = (element.get("name") for element in root.iterchildren(f"{_XS}element"))
+    return frozenset((namespace, name) for name in names if name)
+
+
+def _compile(path: Path) -> etree.XMLSchema:
+    try:
+        return etree.XMLSchema(_parse(path))
+    except etree.XMLSchemaParseError as error:
+        entries = [entry for entry in error.error_log if entry.level >= etree.ErrorLevels.ERROR]
+        where = "; ".join(f"{entry.filename or path}, line {entry.line}: {entry.message}" for entry in entries[:5])
+        raise ConfigurationError(
+            f"The schema {path} cannot be used: {where or error}. Correct the file, or unset DCC_XSD_DIR to use the "
+            "schemas that come with the platform."
+        ) from error

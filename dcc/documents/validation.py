@@ -1,0 +1,192 @@
+"""The validation of a document: well-formed, of the kind that its name announces, and following its schema.
+
+Nearly all documents are valid, and that is decided in one cheap pass: without a tree where the markup is plain, else as
+a whole tree if the document is small, as a stream in flat memory if not. Only a document that fails is looked at again,
+for the place of every error.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from lxml import etree
+
+from dcc.documents.locating import Located
+from dcc.documents.messages import legible
+from dcc.documents.plain_validation import is_plainly_valid
+from dcc.documents.prolog import Doctype, Root, Unreadable, read_prolog
+from dcc.documents.schema_errors import find_schema_errors
+from dcc.documents.schema_set import SchemaSet
+from dcc.documents.streaming import CHUNK, stream
+from dcc.documents.tags import LONGEST_TAG, TagTooLongError, with_short_tags
+from dcc.documents.well_formedness import Chunks, Fault, find_fault, place_of
+from dcc.errors import (
+    DocumentError,
+    ForbiddenMarkupError,
+    NotWellFormedError,
+    SchemaViolationError,
+    WrongDocumentKindError,
+)
+from dcc.naming import DocumentKind
+from dcc.outcomes import Problem
+
+_FINISHED_TREE_BYTES = 128 * 1024
+_READINGS_IN_MEMORY = 10
+_READINGS_OF_FILE = 4
+_LONGEST_MESSAGE = 1_500
+
+_own = threading.local()
+
+
+def validate_document(
+    path: Path, kind: DocumentKind | None, schemas: SchemaSet, *, max_errors: int, max_tree_bytes: int
+) -> list[Problem]:
+    """What is wrong with the document at `path`, in document order; nothing if it is valid.
+
+    At most `max_errors` problems, each of the kind of a DocumentError; the last one says when there are more. A
+    document of more than `max_tree_bytes` is never held in memory. Without a `kind`, the root element decides; that the
+    kinds differ is then no problem. Raises OSError when the file cannot be read.
+    """
+    content = _read_if_small(path, max_tree_bytes)
+    unbounded: Chunks = partial(_pieces, path) if content is None else partial(_slices, content)
+    try:
+        return _problems_of(content, lambda: with_short_tags(unbounded()), path, kind, schemas, max_errors)
+    except TagTooLongError as error:
+        message = f"A single tag is longer than {LONGEST_TAG:,} bytes, which is refused. Export the document again."
+        return [_problem(NotWellFormedError, message, *place_of(unbounded(), error.start))]
+
+
+def _problems_of(
+    content: bytes | None, chunks: Chunks, path: Path, kind: DocumentKind | None, schemas: SchemaSet, max_errors: int
+) -> list[Problem]:
+    """The problems of a document given in chunks, and whole as `content` if it is small. Raises TagTooLongError."""
+    root = read_prolog(chunks())
+    if not isinstance(root, Root):
+        return [_prolog_problem(root, chunks, path)]
+    tag = f"{{{root.namespace}}}{root.name}" if root.namespace else root.name
+    actual = schemas.kind_of(root.namespace, root.name)
+    if actual is None or kind not in {actual, None}:
+        return [_wrong_kind(root, actual, kind, schemas)]
+    schema = schemas.schema(actual)
+    if schemas.plain and is_plainly_valid(chunks(), schema):
+        return []
+    if content is not None and _is_valid(content, chunks, schema):
+        return []
+    streamed = stream(chunks(), tag, schema, max_errors + 1)
+    if content is None and streamed.valid:
+        return []
+    readings = _READINGS_IN_MEMORY if content is not None else _READINGS_OF_FILE
+    errors = find_schema_errors(chunks, tag, schema, streamed, enough=max_errors + 1, readings=readings)
+    problems = _problems(errors, find_fault(chunks, tag), max_errors, complete=not streamed.stopped)
+    return problems or [_problem(SchemaViolationError, "The document does not follow its schema.", 1, 1)]
+
+
+def _read_if_small(path: Path, max_tree_bytes: int) -> bytes | None:
+    with path.open("rb", buffering=0) as document:
+        return document.readall() if os.fstat(document.fileno()).st_size <= max_tree_bytes else None
+
+
+def _slices(content: bytes) -> Iterator[bytes]:
+    return (content[place : place + CHUNK] for place in range(0, len(content), CHUNK))
+
+
+def _pieces(path: Path) -> Iterator[bytes]:
+    with path.open("rb", buffering=0) as file:
+        while piece := file.read(CHUNK):
+            yield piece
+
+
+def _is_valid(content: bytes, chunks: Chunks, schema: etree.XMLSchema) -> bool:
+    if len(content) <= _FINISHED_TREE_BYTES:
+        return _is_valid_tree(content, schema)
+    parser = etree.XMLParser(schema=schema, no_network=True, load_dtd=False, collect_ids=False)
+    try:
+        for chunk in chunks():
+            parser.feed(chunk)
+            if len(parser.feed_error_log):
+                return False
+        parser.close()
+    except etree.XMLSyntaxError:
+        return False
+    return True
+
+
+def _is_valid_tree(content: bytes, schema: etree.XMLSchema) -> bool:
+    """The fastest way for a valid document; time grows with the square of the number of errors in it."""
+    parser: etree.XMLParser | None = getattr(_own, "parser", None)
+    if parser is None:
+        parser = _own.parser = etree.XMLParser(
+            no_network=True, resolve_entities=False, load_dtd=False, collect_ids=False
+        )
+    try:
+        return schema.validate(etree.fromstring(content, parser))
+    except etree.XMLSyntaxError:
+        return False
+
+
+def _prolog_problem(found: Doctype | Unreadable, chunks: Chunks, path: Path) -> Problem:
+    if isinstance(found, Doctype):
+        return _problem(
+            ForbiddenMarkupError,
+            "The document has a document type declaration (<!DOCTYPE), which is refused because it can hide the "
+            "reading of other files. Remove it.",
+            found.line,
+            found.column,
+        )
+    if path.stat().st_size == 0:
+        return _problem(NotWellFormedError, "The file is empty. Export the document again.", 1, 1)
+    if found.encoding is not None:
+        return _problem(
+            NotWellFormedError,
+            f"The encoding {found.encoding} is not supported. Save the document as UTF-8.",
+            found.line,
+            found.column,
+        )
+    fault = find_fault(chunks, "*") or Fault(f"The document cannot be read: {found.reason}.", found.line, found.column)
+    return _problem(NotWellFormedError, fault.message, fault.line, fault.column)
+
+
+def _wrong_kind(root: Root, actual: DocumentKind | None, kind: DocumentKind | None, schemas: SchemaSet) -> Problem:
+    wanted = [kind] if kind else list(DocumentKind)
+    roots = sorted(expected for one in wanted for expected in schemas.roots[one])
+    expected = " or ".join(_rooted(name, namespace) for namespace, name in roots)
+    who = f"{kind} documents have" if kind else "documents have"
+    hint = f" Its content is that of {actual} documents: name it so." if actual else ""
+    message = f"The root element is {_rooted(root.name, root.namespace)}; {who} {expected}.{hint}"
+    return _problem(WrongDocumentKindError, message, root.line, root.column)
+
+
+def _rooted(name: str, namespace: str) -> str:
+    return f"<{name}> in the namespace {namespace}" if namespace else f"<{name}> in no namespace"
+
+
+def _problems(errors: Sequence[Located], fault: Fault | None, max_errors: int, *, complete: bool) -> list[Problem]:
+    """The problems to report, at most `max_errors`; `complete`: `errors` are all that there are."""
+    found = [
+        _problem(
+            SchemaViolationError,
+            f"{error.violation.text} In {error.context}." if error.context else error.violation.text,
+            error.line,
+            error.column,
+        )
+        for error in errors
+    ]
+    if fault is not None:
+        found.append(_problem(NotWellFormedError, fault.message, fault.line, fault.column))
+    if len(found) <= max_errors and complete:
+        return found
+    listed = found[:max_errors] if fault is None else [*found[: max_errors - 1], found[-1]]
+    last = listed[-1]
+    note = f"(There are more errors; {len(listed):,} are listed.)"
+    listed[-1] = replace(last, message=f"{last.message} {note}")
+    return listed
+
+
+def _problem(kind: type[DocumentError], message: str, line: int, column: int) -> Problem:
+    # Names of elements and namespaces stand in messages as they are, of any length.
+    return Problem(kind.short_name(), legible(message, _LONGEST_MESSAGE), line, column)

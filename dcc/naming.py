@@ -1,0 +1,171 @@
+"""The file naming convention.
+
+`<centre>.<yyyy-mm-dd>.<increment>.impc.zip` for archives, with `.specimen` or `.experiment` before `.impc.xml` for
+documents. A name conforms as a whole or not at all.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Container
+from dataclasses import dataclass, field
+from datetime import date
+from enum import StrEnum
+
+from dcc.errors import BadFileNameError, ConfigurationError
+
+
+class Action(StrEnum):
+    """What a centre asks to be done with an archive: the directory it put it into."""
+
+    ADD = "add"
+    EDIT = "edit"
+    DELETE = "delete"
+
+
+class DocumentKind(StrEnum):
+    """What an XML document describes."""
+
+    SPECIMEN = "specimen"
+    EXPERIMENT = "experiment"
+
+
+@dataclass(frozen=True, slots=True)
+class ZipName:
+    """A conforming archive name, taken apart."""
+
+    file_name: str
+    centre: str
+    created: date
+    inc: int
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentName:
+    """A conforming document name, taken apart."""
+
+    file_name: str
+    centre: str
+    created: date
+    inc: int
+    kind: DocumentKind
+
+    @property
+    def processing_order(self) -> tuple[bool, date, int, str]:
+        """Sort key: specimens first, then by date, increment and centre."""
+        return (self.kind is not DocumentKind.SPECIMEN, self.created, self.inc, self.centre)
+
+
+_STEM = r"(?P<centre>[A-Za-z_]+)\.(?P<date>[0-9]{4}-[0-9]{2}-[0-9]{2})\.(?P<inc>[0-9]{1,5})"
+DEFAULT_ZIP_PATTERN = _STEM + r"\.impc\.zip"
+DEFAULT_DOCUMENT_PATTERN = _STEM + r"\.(?P<kind>specimen|experiment)\.impc\.xml"
+_LONGEST_INCREMENT = 18
+_LONGEST_NAME = 255
+
+
+def _compile(pattern: str, groups: set[str], subject: str) -> re.Pattern[str]:
+    setting = f"DCC_{subject.upper()}_PATTERN"
+    try:
+        compiled = re.compile(pattern)
+    except re.error as error:
+        raise ConfigurationError(
+            f"The {subject} name pattern {pattern!r} is no regular expression ({error}). Correct {setting}."
+        ) from error
+    missing = groups - set(compiled.groupindex)
+    if missing:
+        raise ConfigurationError(
+            f"The {subject} name pattern {pattern!r} lacks the named groups {sorted(missing)}. Correct {setting}."
+        )
+    return compiled
+
+
+@dataclass(frozen=True)
+class NamingConvention:
+    """How archives and documents are named, as regular expressions with named groups.
+
+    Both patterns need the groups `centre`, `date` and `inc`; the document pattern also `kind`. They are matched
+    against the whole name. Raises ConfigurationError for a pattern that cannot serve.
+    """
+
+    zip_pattern: str = DEFAULT_ZIP_PATTERN
+    document_pattern: str = DEFAULT_DOCUMENT_PATTERN
+    _zip: re.Pattern[str] = field(init=False, repr=False, compare=False)
+    _document: re.Pattern[str] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        needed = {"centre", "date", "inc"}
+        object.__setattr__(self, "_zip", _compile(self.zip_pattern, needed, "zip"))
+        object.__setattr__(self, "_document", _compile(self.document_pattern, needed | {"kind"}, "document"))
+
+    def parse_zip_name(self, name: str, centres: Container[str]) -> ZipName:
+        """Take an archive name apart.
+
+        `centres` holds the short names of all registered centres. Raises BadFileNameError with the reason.
+        """
+        _check_length(name)
+        match = self._zip.fullmatch(name)
+        if match is None:
+            shape = "<centre>.<yyyy-mm-dd>.<increment>.impc.zip"
+            if self.zip_pattern != DEFAULT_ZIP_PATTERN:
+                shape = f"the pattern {self.zip_pattern}"
+            raise BadFileNameError(f"{name!r} does not follow {shape}. Rename the file and upload it again.")
+        centre, created, inc = _stem(name, match, centres)
+        return ZipName(name, centre, created, inc)
+
+    def parse_document_name(self, name: str, centres: Container[str]) -> DocumentName:
+        """Take a document name apart.
+
+        `centres` holds the short names of all registered centres. Raises BadFileNameError with the reason.
+        """
+        _check_length(name)
+        match = self._document.fullmatch(name)
+        if match is None:
+            shape = "<centre>.<yyyy-mm-dd>.<increment>.(specimen|experiment).impc.xml"
+            if self.document_pattern != DEFAULT_DOCUMENT_PATTERN:
+                shape = f"the pattern {self.document_pattern}"
+            raise BadFileNameError(
+                f"{name!r} does not follow {shape}. Rename the document and submit it in a new archive."
+            )
+        centre, created, inc = _stem(name, match, centres)
+        return DocumentName(name, centre, created, inc, _kind(name, match["kind"]))
+
+
+def _check_length(name: str) -> None:
+    if len(name) > _LONGEST_NAME:
+        raise BadFileNameError(
+            f"{name[:40]!r}... is a name of {len(name):,} characters; {_LONGEST_NAME} are the most that a file can "
+            "have. Rename it and submit it again."
+        )
+
+
+def _stem(name: str, match: re.Match[str], centres: Container[str]) -> tuple[str, date, int]:
+    centre, day, inc = match["centre"] or "", match["date"] or "", match["inc"] or ""
+    try:
+        created = date.fromisoformat(day)
+    except ValueError as error:
+        raise BadFileNameError(
+            f"{name!r} names the date {day}, which is not in the calendar. Use the day on which the data were exported."
+        ) from error
+    if not inc.isdecimal() or len(inc) > _LONGEST_INCREMENT:
+        raise BadFileNameError(
+            f"{name!r} names the increment {inc!r}, which is not a whole number of up to {_LONGEST_INCREMENT} digits. "
+            "Number the files of a day from 0 or 1."
+        )
+    if centre not in centres:
+        raise BadFileNameError(
+            f"{name!r} names the centre {centre!r}, which is not registered (codes are case-sensitive). "
+            "Use the producing centre's ILAR code, or have the centre registered: dcc centre add."
+        )
+    # There may be many names of one centre.
+    return sys.intern(centre), created, int(inc)
+
+
+def _kind(name: str, kind: str | None) -> DocumentKind:
+    try:
+        return DocumentKind(kind or "")
+    except ValueError as error:
+        raise BadFileNameError(
+            f"{name!r} names the kind {kind or ''!r}, which is neither specimen nor experiment. "
+            "Name the document after what it holds."
+        ) from error

@@ -1,0 +1,183 @@
+"""What a session has to tell each centre of its submissions: what came through, what did not, what waits for a person.
+
+Only what is new: the outcome of a zip action is an item of its own in the ledger, so that one that fails in every
+session in the same way is told once.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from sqlalchemy import Connection, Engine, select
+
+from dcc.errors import QcDatabaseOutdatedError, QcDatabaseUnreachableError
+from dcc.notify.messages import Item, Kind
+from dcc.notify.troubles import centre_ids
+from dcc.outcomes import ZipKey
+from dcc.phases import Status
+from dcc.reports.causes.cause import Cause
+from dcc.reports.submissions.model import Outcome, Tone, ZipLine
+from dcc.reports.submissions.zip_lines import zips_of_session
+from dcc.settings import Settings
+from dcc.settings.mail_addresses import parse_addresses
+from dcc.tracker.crawls import SessionEntry, list_sessions
+from dcc.tracker.models import ZipFile
+from dcc.tracker.questions.session_zips import session_zips
+from dcc.tracker.register.centres import CentreEntry, list_centres
+
+_ACCEPTED: Final = "accepted"
+_NO_NEWS: Final = frozenset(
+    {
+        Outcome.WAITING,
+        Outcome.FOREIGN,
+        Outcome.DECLINED,
+        Outcome.UNDER_WAY,
+        Outcome.TO_BE_TAKEN,
+        Outcome.WITHDRAWN,
+    }
+)
+"""What is not told of in digests; of archives on others' servers `owner_news` tells."""
+_LOT: Final = 500
+_MOST_CAUSES: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Digest:
+    """What became of a centre's submissions in a session; `lines` are the worst first."""
+
+    session: int
+    centre: CentreEntry
+    centre_id: int
+    lines: tuple[ZipLine, ...]
+    items: Mapping[ZipKey, Item]
+
+    @property
+    def item(self) -> Item:
+        """The digest itself, as a thing to tell."""
+        return Item(Kind.DIGEST, f"session {self.session}, {self.centre.short_name}", "", self.session, self.centre_id)
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """The centre's e-mail addresses; none where the tracker has none, or something else."""
+        return addresses_of(self.centre)
+
+    @property
+    def accepted(self) -> tuple[ZipLine, ...]:
+        """What came through."""
+        return tuple(line for line in self.lines if not is_bad(line))
+
+    @property
+    def bad(self) -> tuple[ZipLine, ...]:
+        """What needs a hand."""
+        return tuple(line for line in self.lines if is_bad(line))
+
+    def only(self, items: Collection[Item]) -> Digest:
+        """The digest of those of its zip actions that are among `items`."""
+        wanted = set(items)
+        return replace(self, lines=tuple(line for line in self.lines if self.items[line.key] in wanted))
+
+
+def addresses_of(centre: CentreEntry) -> tuple[str, ...]:
+    """A centre's e-mail addresses; none where the tracker has none, or something else."""
+    try:
+        return parse_addresses(centre.email)
+    except ValueError:
+        return ()
+
+
+def is_bad(line: ZipLine) -> bool:
+    """Whether a zip action needs a hand."""
+    return line.tone in (Tone.BAD, Tone.WARN)
+
+
+def collect_digests(
+    connection: Connection, settings: Settings, session_id: int, centre: str | None = None
+) -> list[Digest]:
+    """What a session that is over has to tell each centre, or one; centres without any are left out."""
+    sessions = list_sessions(connection, ids=[session_id])
+    lines = [line for line in zips_of_session(connection, sessions[0]) if _is_news(line, settings)] if sessions else []
+    if not lines:
+        return []
+    of_centre = _by_centre(connection, sessions[0], lines)
+    md5s = _md5s(connection, [line.key.file_name for line in lines])
+    ids = centre_ids(connection)
+    return [
+        Digest(
+            session=session_id,
+            centre=entry,
+            centre_id=ids[entry.short_name],
+            lines=tuple(of_centre[entry.short_name]),
+            items={
+                line.key: _item(line, md5s.get(line.key.file_name), session_id, ids[entry.short_name])
+                for line in of_centre[entry.short_name]
+            },
+        )
+        for entry in list_centres(connection)
+        if entry.short_name in of_centre and centre in (None, entry.short_name)
+    ]
+
+
+def causes_of(tracker: Engine, settings: Settings, session_id: int) -> dict[str | None, list[Cause]]:
+    """What is wrong with the submissions of a session, by centre; as far as the tracker knows, if it alone is there."""
+    from dcc.qc.database import open_qc_database, require_current
+    from dcc.reports.causes.collecting import causes_of_session
+
+    qc = open_qc_database(settings)
+    try:
+        with tracker.connect() as connection:
+            try:
+                require_current(qc)
+                with qc.connect() as data:
+                    found = causes_of_session(connection, data, session_id, most=_MOST_CAUSES)
+            except (QcDatabaseUnreachableError, QcDatabaseOutdatedError):
+                found = causes_of_session(connection, None, session_id, most=_MOST_CAUSES)
+    finally:
+        qc.dispose()
+    causes: dict[str | None, list[Cause]] = defaultdict(list)
+    for cause in found:
+        causes[cause.centre].append(cause)
+    return dict(causes)
+
+
+def _is_news(line: ZipLine, settings: Settings) -> bool:
+    if line.phase >= settings.last_phase and line.status is Status.DONE:
+        return True
+    return line.outcome not in _NO_NEWS
+
+
+def _item(line: ZipLine, md5: str | None, session_id: int, centre_id: int) -> Item:
+    outcome = str(line.outcome) if is_bad(line) else _ACCEPTED
+    changed = "" if line.changed is None else f" changed {line.changed}"
+    if line.outcome is Outcome.CHANGED:
+        # Whatever else becomes of its data, each change is told once.
+        return Item(Kind.ZIP, str(line.key), changed.strip(), session_id, centre_id)
+    # Documents of it that came right, or were sent anew, are news as well.
+    what = (
+        f"{outcome} {line.phase.short_name} {line.failed}/{line.documents} {md5}{changed}"
+        if is_bad(line)
+        else f"{outcome} {md5}"
+    )
+    return Item(Kind.ZIP, str(line.key), what, session_id, centre_id)
+
+
+def _by_centre(connection: Connection, session: SessionEntry, lines: Sequence[ZipLine]) -> dict[str, list[ZipLine]]:
+    """Each line with the centre that its name tells or, where it tells none, with those whose sources have had it."""
+    hosts: dict[ZipKey, tuple[str, ...]] = {}
+    if any(line.centre is None for line in lines):
+        hosts = {zipped.key: zipped.hosts for zipped in session_zips(connection, session)}
+    found: dict[str, list[ZipLine]] = defaultdict(list)
+    for line in lines:
+        for code in (line.centre,) if line.centre is not None else hosts.get(line.key, ()):
+            found[code].append(line)
+    return found
+
+
+def _md5s(connection: Connection, names: Sequence[str]) -> dict[str, str | None]:
+    found: dict[str, str | None] = {}
+    for start in range(0, len(names), _LOT):
+        query = select(ZipFile.file_name, ZipFile.content_md5).where(ZipFile.file_name.in_(names[start : start + _LOT]))
+        found |= {row.file_name: row.content_md5 for row in connection.execute(query)}
+    return found

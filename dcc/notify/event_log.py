@@ -1,0 +1,37 @@
+"""Notifications as lines of the log, which a log collector makes alarms of."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+from dcc.notify.messages import Audience, Kind, Message
+from dcc.runtime.log_context import logging_about, progress_log
+
+log = progress_log(__name__)
+
+_LEVELS: Final = {Kind.OUTAGE: logging.ERROR, Kind.ADDRESS: logging.WARNING}
+
+
+class LogChannel:
+    """Logs each notification, as `dcc.event_log`: an outage as an error; session and centre are those of the line."""
+
+    name = "log"
+    repeats = True
+    attaches = False
+
+    def recipients(self, audience: Audience, addresses: Sequence[str]) -> Sequence[str]:  # noqa: ARG002 - it gets all
+        """See `Channel.recipients`: whoever reads the log; of sessions by centre."""
+        return [] if audience is Audience.SUMMARY else ["log"]
+
+    def send(self, message: Message, recipient: str, *, seconds: float) -> None:  # noqa: ARG002
+        """See `Channel.send`."""
+        with logging_about(session=message.session, centre=message.centre):
+            log.log(
+                _LEVELS.get(message.kind, logging.INFO),
+                "Notification %s %s: %s",
+                message.kind,
+                message.id,
+                message.subject,
+            )

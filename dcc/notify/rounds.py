@@ -1,0 +1,171 @@
+"""One round of telling: what is new for each recipient is claimed, put into words, sent, and settled in the ledger.
+
+A round is bounded in time. A channel that fails twice in a row is left alone for the round; what was not sent, or not
+even tried, is due again in the next one.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from sqlalchemy import Engine
+from sqlalchemy.exc import SQLAlchemyError
+
+from dcc.databases.columns import utc_now
+from dcc.errors import DatabaseUnreachableError, DccError, NotificationNotSentError
+from dcc.notify.channels import Channel, open_channels
+from dcc.notify.composing import Composer
+from dcc.notify.ledger import Claim, Ledger, Sending
+from dcc.notify.messages import Audience, Item, Message
+from dcc.settings import Settings
+
+Compose = Callable[[str, Sequence[Item], Channel], Message]
+"""Makes the message that tells some things; its id is given."""
+Needed = Callable[[Sequence[Item]], bool]
+"""Whether things are worth a message; a digest is not when nothing in it is new."""
+
+DRY_RUN_ID: Final = "0" * 32
+_FAILURES: Final = 2
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A message that would be sent, by which channel and to whom."""
+
+    channel: str
+    recipient: str
+    message: Message
+
+
+@dataclass
+class Round:
+    """One round of telling. `dry`: nothing is claimed or sent, and `planned` has what would be."""
+
+    tracker: Engine
+    settings: Settings
+    dry: bool = False
+    planned: list[Planned] = field(default_factory=list)
+    sent: Counter[str] = field(default_factory=Counter)
+    said: list[str] = field(default_factory=list)
+    postponed: int = 0
+
+    def __post_init__(self) -> None:
+        self.ledger = Ledger(self.tracker)
+        self.channels = open_channels(self.settings)
+        self.composer = Composer(self.settings, self.said)
+        self._failures: Counter[str] = Counter()
+        self._not_sent = 0
+        self.began = utc_now()
+        self._until = time.monotonic() + self.settings.notify_seconds
+
+    @property
+    def failed(self) -> int:
+        """How many messages were not sent."""
+        return self.postponed + self._not_sent
+
+    @property
+    def repeating(self) -> list[str]:
+        """The channels whose messages may be sent again when nobody knows whether they arrived."""
+        return [channel.name for channel in self.channels if channel.repeats]
+
+    def recipients(self, audience: Audience, addresses: Sequence[str] = ()) -> Iterator[tuple[Channel, str]]:
+        """Who gets what is for an audience, and how."""
+        for channel in self.channels:
+            for recipient in channel.recipients(audience, addresses):
+                yield channel, recipient
+
+    def tell(
+        self, channel: Channel, recipient: str, items: Sequence[Item], compose: Compose, needed: Needed = bool
+    ) -> Sequence[Item]:
+        """Tell a recipient what of `items` is new to it; what it was told, or may have been told, now.
+
+        What cannot be put into words is said, and due again. Raises TrackerUnreachableError; in a dry round, what the
+        composing raises.
+        """
+        free = self.ledger.not_told(items, channel.name, recipient)
+        if not needed(free):
+            return ()
+        if self.dry:
+            self.planned.append(Planned(channel.name, recipient, compose(DRY_RUN_ID, free, channel)))
+            return ()
+        claim = self.ledger.claim(free, channel.name, recipient)
+        if not needed(claim.items):
+            self.ledger.release(claim)
+            return ()
+        if self._failures[channel.name] >= _FAILURES or self._left <= 0:
+            self.postponed += 1
+            self.ledger.settle(claim, Sending.FAILED, "It was not tried: the channel failed, or time was up.")
+            return ()
+        return self._send(channel, claim, compose)
+
+    def conclude(self) -> list[str]:
+        """Sentences on what was sent and what was not."""
+        sentences = list(dict.fromkeys(self.said))
+        if self.postponed:
+            sentences.append(
+                f"{self.postponed} more notifications were not tried, since a channel failed or time was up; the next "
+                "session sends them."
+            )
+        if self.sent:
+            by_channel = ", ".join(f"{number} by {name}" for name, number in sorted(self.sent.items()))
+            sentences.append(f"Notifications were sent: {by_channel}.")
+        return sentences
+
+    @property
+    def _left(self) -> float:
+        return self._until - time.monotonic()
+
+    def _send(self, channel: Channel, claim: Claim, compose: Compose) -> Sequence[Item]:
+        try:
+            message = compose(claim.message_id, claim.items, channel)
+        except (DatabaseUnreachableError, SQLAlchemyError):
+            self.ledger.release(claim)
+            raise
+        except Exception as error:
+            return self._not_composed(claim, error)
+        except BaseException:
+            self.ledger.release(claim)
+            raise
+        if not self.ledger.begin(claim):
+            return ()
+        try:
+            channel.send(message, claim.recipient, seconds=max(self._left, 0.1))
+        except NotificationNotSentError as error:
+            return self._failed(channel, claim, str(error), unsure=error.may_have_arrived)
+        except Exception as error:
+            log.exception("The channel %s met a fault", channel.name)
+            said = f"The notification was not sent: the channel {channel.name} met a fault ({type(error).__name__})."
+            return self._failed(channel, claim, said, unsure=True)
+        self.ledger.settle(claim, Sending.SENT)
+        self._failures[channel.name] = 0
+        self.sent[channel.name] += 1
+        return claim.items
+
+    def _not_composed(self, claim: Claim, error: Exception) -> Sequence[Item]:
+        """What one message cannot be made of keeps nobody else from being told."""
+        log.exception("A notification of %s met a fault", claim.recipient)
+        reason = str(error) if isinstance(error, DccError) else f"it met a fault ({type(error).__name__}): see the log."
+        said = f"A notification of {claim.recipient} could not be made: {reason}"
+        self._not_sent += 1
+        self.said.append(said)
+        if self.ledger.begin(claim):
+            self.ledger.settle(claim, Sending.FAILED, said)
+        return ()
+
+    def _failed(self, channel: Channel, claim: Claim, said: str, *, unsure: bool) -> Sequence[Item]:
+        self._failures[channel.name] += 1
+        self._not_sent += 1
+        unsure = unsure and not channel.repeats
+        self.ledger.settle(claim, Sending.UNSURE if unsure else Sending.FAILED, said)
+        if unsure:
+            said += f" Whether it arrived at {claim.recipient} all the same is not known, so it is not sent again."
+        log.warning("%s", said)
+        self.said.append(said)
+        return claim.items if unsure else ()

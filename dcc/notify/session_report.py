@@ -1,0 +1,353 @@
+"""The report of a crawling session for data wranglers, in plain text.
+
+It tells how each file source was crawled, how far the session's zip actions and documents came, why each of those that
+failed did, what waits to be confirmed, what came late, and what the crawls noticed. Everything in it is from the
+tracker.
+"""
+
+from __future__ import annotations
+
+import logging
+import textwrap
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import SQLAlchemyError
+
+from dcc.databases.transactions import run_reading
+from dcc.errors import DccError, NotFoundError
+from dcc.notify.report_channels import Report, open_channels
+from dcc.outcomes import HELD, Problem, ZipKey
+from dcc.phases import Phase, Status
+from dcc.rules.upload import LATE
+from dcc.settings import Settings
+from dcc.sources.base import SourceAddress
+from dcc.tracker.crawls import CrawlEntry, Finding, SessionEntry, list_sessions, session_findings
+from dcc.tracker.questions.queries import StateCount
+from dcc.tracker.questions.session_zips import (
+    SessionZip,
+    session_documents,
+    session_entries,
+    session_zips,
+    zips_without_room,
+)
+from dcc.tracker.questions.stories import DocumentStory, ZipStory, latest_of, zip_story
+from dcc.tracker.register.centres import list_centres
+from dcc.tracker.register.connections import load_addresses
+
+_WIDTH = 100
+_MOST_ZIPS = 200
+_MOST_DOCUMENTS = 20
+_MOST_ERRORS = 3
+_MOST_FINDINGS = 200
+_LONGEST_MESSAGE = 1_000
+
+log = logging.getLogger(__name__)
+
+
+def send_session_report(tracker: Engine, settings: Settings, session_id: int) -> list[str]:
+    """Send the report of a session that has ended by every channel that the settings ask for; none by default.
+
+    Returns a sentence for each channel: where the report was sent, or why it was not and what to do, which is logged
+    as a warning too. Never raises DccError or SQLAlchemyError: what the session did stands, with or without a report.
+    """
+    said: list[str] = []
+    try:
+        channels = open_channels(settings)
+        if not channels:
+            return said
+        facts = run_reading(
+            tracker, lambda connection: _load(connection, session_id, None), patience_seconds=settings.database_retry
+        )
+        if facts.quiet and not settings.report_quiet_sessions:
+            return said
+        report = _render(facts)
+    except (DccError, SQLAlchemyError) as error:
+        return [_not_sent(session_id, error)]
+    for channel in channels:
+        try:
+            said.append(channel.send(report))
+        except DccError as error:
+            said.append(_not_sent(session_id, error))
+        else:
+            log.info("%s", said[-1])
+    return said
+
+
+def render_session_report(connection: Connection, session_id: int, *, centre: str | None = None) -> Report:
+    """The report of a session: of all centres, or of what concerns one of them (its short name).
+
+    Raises NotFoundError for a session or centre that does not exist.
+    """
+    return _render(_load(connection, session_id, centre))
+
+
+def _not_sent(session_id: int, error: Exception) -> str:
+    what = str(error) if isinstance(error, DccError) else f"The tracker could not be read ({type(error).__name__})."
+    log.warning("Report of session %s: %s", session_id, what)
+    return what
+
+
+@dataclass(frozen=True)
+class _Facts:
+    """What the tracker knows of a session, as far as it concerns `centre` (None: all)."""
+
+    session: SessionEntry
+    centre: str | None
+    centres: dict[str, str]
+    sources: dict[int, SourceAddress]
+    crawls: Sequence[CrawlEntry]
+    zips: Sequence[SessionZip]
+    documents: Sequence[StateCount]
+    failed: Sequence[tuple[SessionZip, ZipStory]]
+    findings: Sequence[Finding]
+    held: Mapping[ZipKey, Sequence[tuple[str, Problem]]]
+    late: Mapping[ZipKey, Sequence[tuple[str, Problem]]]
+    without_room: Sequence[tuple[ZipKey, str]]
+
+    @property
+    def failed_zips(self) -> int:
+        return sum(zipped.status is Status.FAILED for zipped in self.zips)
+
+    @property
+    def troubled_sources(self) -> int:
+        return sum(crawl.error is not None for crawl in self.crawls)
+
+    @property
+    def quiet(self) -> bool:
+        """Whether nothing happened and nothing was amiss."""
+        return not (self.zips or self.findings or self.troubled_sources) and self.session.outcome != "failed"
+
+    def label(self, source_id: int) -> str:
+        source = self.sources.get(source_id)
+        return source.label if source is not None else f"file source {source_id}"
+
+
+def _load(connection: Connection, session_id: int, centre: str | None) -> _Facts:
+    entries = list_sessions(connection, ids=[session_id])
+    if not entries:
+        raise NotFoundError(f"There is no session {session_id}. See `dcc sessions`.")
+    centres = {entry.short_name: entry.full_name for entry in list_centres(connection)}
+    if centre is not None and centre not in centres:
+        raise NotFoundError(f"There is no centre {centre!r} (codes are case-sensitive). See `dcc centre list`.")
+    (session,) = entries
+    sources = {source.id: source for source in load_addresses(connection, only_crawlable=False)}
+    own = {number for number, source in sources.items() if centre in (None, source.centre)}
+    zips = [zipped for zipped in session_zips(connection, session) if centre is None or zipped.concerns(centre)]
+    documents = session_documents(connection, session)
+    counts: Counter[tuple[Phase, Status]] = Counter()
+    for zipped in zips:
+        for state in documents.get(zipped.key, ()):
+            counts[state.phase, state.status] += state.count
+    failed = [zipped for zipped in zips if zipped.status is Status.FAILED]
+    own_keys = {zipped.key for zipped in zips}
+    held, late = (
+        {key: entries for key, entries in session_entries(connection, session, [kind]).items() if key in own_keys}
+        for kind in (HELD, LATE)
+    )
+    return _Facts(
+        session=session,
+        centre=centre,
+        centres=centres,
+        sources=sources,
+        crawls=[crawl for crawl in session.crawls if crawl.source in own],
+        zips=zips,
+        documents=_states(counts),
+        failed=[(zipped, zip_story(connection, zipped.key)) for zipped in failed[:_MOST_ZIPS]],
+        findings=[finding for finding in session_findings(connection, session_id) if finding.source in own],
+        held=held,
+        late=late,
+        without_room=[found for found in zips_without_room(connection) if centre is None or found[0] in own_keys],
+    )
+
+
+def _states(counts: Counter[tuple[Phase, Status]]) -> list[StateCount]:
+    return [StateCount(phase, status, count) for (phase, status), count in sorted(counts.items())]
+
+
+def _render(facts: _Facts) -> Report:
+    lines = [*_heading(facts), *_source_lines(facts), *_count_lines(facts), *_failure_lines(facts)]
+    lines += [*_room_lines(facts)]
+    lines += [*_entry_lines("What waits to be confirmed", facts.held), *_entry_lines("What came late", facts.late)]
+    lines += [*_finding_lines(facts), "", "See also: dcc status; dcc show <action>/<zip>; dcc ui", ""]
+    return Report(facts.session.id, _subject(facts), "\n".join(lines))
+
+
+def _subject(facts: _Facts) -> str:
+    troubles = (
+        (facts.failed_zips, "failed zip action", None),
+        (len(facts.without_room), "zip action without room", "zip actions without room"),
+        (facts.troubled_sources, "file source in trouble", "file sources in trouble"),
+        (len(facts.held), "zip action to be confirmed", "zip actions to be confirmed"),
+        (len(facts.findings), "finding", None),
+    )
+    said = ", ".join(_count(*trouble) for trouble in troubles if trouble[0])
+    if not said:
+        said = "failed" if facts.session.outcome == "failed" else "all well"
+    whose = f" for {facts.centre}" if facts.centre is not None else ""
+    return f"DCC session {facts.session.id}{whose}: {said}"
+
+
+def _heading(facts: _Facts) -> Iterator[str]:
+    session = facts.session
+    whose = f", {facts.centre} ({facts.centres[facts.centre]})" if facts.centre is not None else ""
+    yield f"Crawling session {session.id}{whose}"
+    yield f"  began    {_time(session.started)}"
+    if session.finished is not None:
+        yield f"  ended    {_time(session.finished)}, after {session.finished - session.started}"
+    phase = f", first in the phase {session.failed_phase.short_name}" if session.failed_phase is not None else ""
+    yield f"  outcome  {session.outcome}{phase}"
+    # Of a centre's own report they are no part: another one's source may have failed.
+    for task in session.tasks if facts.centre is None else ():
+        if task.outcome == "failed" and task.comment:
+            yield from _wrapped(f"failed   {task.comment}", 2)
+
+
+def _source_lines(facts: _Facts) -> Iterator[str]:
+    yield from _title("File sources")
+    if not facts.crawls:
+        yield "  None was crawled."
+    for crawl in facts.crawls:
+        label = facts.label(crawl.source)
+        yield from _wrapped(f"{label}: {_crawl_text(crawl)}", 2)
+        if crawl.error is not None:
+            yield from _wrapped(crawl.error.message.removeprefix(f"{label}: "), 6)
+
+
+def _crawl_text(crawl: CrawlEntry) -> str:
+    if crawl.outcome == "failed":
+        return "FAILED"
+    numbers = [f"{_count(crawl.listed, 'zip')} listed"] + [
+        f"{number:,} {what}"
+        for number, what in (
+            (crawl.new, "new"),
+            (crawl.known, "known"),
+            (crawl.changed, "changed"),
+            (crawl.refused, "refused by name"),
+            (crawl.gone, "gone"),
+            (crawl.ignored, "other entries ignored"),
+        )
+        if number
+    ]
+    return f"{'listed in part' if crawl.outcome == 'partial' else crawl.outcome}; {', '.join(numbers)}"
+
+
+def _count_lines(facts: _Facts) -> Iterator[str]:
+    yield from _title("Zip actions of this session, by phase and status")
+    yield from _table(_states(Counter((zipped.phase, zipped.status) for zipped in facts.zips)))
+    yield from _title("Their documents, by phase and status")
+    yield from _table(facts.documents)
+
+
+def _table(states: Iterable[StateCount]) -> Iterator[str]:
+    rows = [f"  {state.phase.short_name:<10}{state.status.short_name:<10}{state.count:>9,}" for state in states]
+    yield from rows or ["  None."]
+
+
+def _failure_lines(facts: _Facts) -> Iterator[str]:
+    yield from _title("What failed")
+    if not facts.failed:
+        yield "  Nothing."
+    groups: dict[str, list[ZipStory]] = defaultdict(list)
+    for zipped, story in facts.failed:
+        groups[zipped.centre or next(iter(zipped.hosts), "")].append(story)
+    for centre in sorted(groups):
+        yield f"  {centre}, {facts.centres.get(centre, 'not registered')}" if centre else "  Centre not known"
+        for story in groups[centre]:
+            yield from _story_lines(story)
+    if facts.failed_zips > len(facts.failed):
+        yield f"  ... and {_count(facts.failed_zips - len(facts.failed), 'more zip action')}: dcc zips --status failed"
+
+
+def _story_lines(story: ZipStory) -> Iterator[str]:
+    key = f"{story.action}/{story.file_name}"
+    yield from _wrapped(f"{key}: failed at {story.phase.short_name}", 4)
+    failed = [document for document in story.documents if document.status is Status.FAILED]
+    # Of the latest attempt; what is said of the zip action itself may be of an earlier one.
+    latest = latest_of(story.downloads)
+    reasons = (latest.reasons if latest else ()) or (() if failed else story.reasons[-1:])
+    for reason in reasons[-_MOST_ERRORS:]:
+        yield from _wrapped(reason.message, 6)
+    if not reasons and not failed:
+        yield f"        See dcc show {key}"
+    for document in failed[:_MOST_DOCUMENTS]:
+        yield from _document_lines(document)
+    if len(failed) > _MOST_DOCUMENTS:
+        yield f"      ... and {_count(len(failed) - _MOST_DOCUMENTS, 'more document')}: dcc show {key}"
+
+
+def _document_lines(document: DocumentStory) -> Iterator[str]:
+    errors = sum(problem.is_error for problem in document.errors)
+    found = _count(errors, "error") if errors else "no error recorded"
+    yield from _wrapped(f"{document.file_name}: failed at {document.phase.short_name}, {found}", 6)
+    for problem in document.errors[:_MOST_ERRORS]:
+        place = f"{problem.place}: " if problem.place else ""
+        yield from _wrapped(f"{place}{problem.text}", 8)
+    if len(document.errors) > _MOST_ERRORS:
+        yield f"        ... and {len(document.errors) - _MOST_ERRORS:,} more"
+
+
+def _room_lines(facts: _Facts) -> Iterator[str]:
+    if not facts.without_room:
+        return
+    yield from _title("What waits for room on a disk of the platform")
+    for key, reason in facts.without_room[:_MOST_DOCUMENTS]:
+        yield from _wrapped(f"{key}: {reason.removeprefix(f'{key} ')}", 2)
+    if len(facts.without_room) > _MOST_DOCUMENTS:
+        yield f"  ... and {_count(len(facts.without_room) - _MOST_DOCUMENTS, 'more zip action')}"
+
+
+def _entry_lines(title: str, entries: Mapping[ZipKey, Sequence[tuple[str, Problem]]]) -> Iterator[str]:
+    if not entries:
+        return
+    yield from _title(title)
+    for key, found in list(entries.items())[:_MOST_ZIPS]:
+        yield from _wrapped(str(key), 2)
+        for file_name, problem in found[:_MOST_DOCUMENTS]:
+            yield from _wrapped(f"{file_name}: {problem.message}", 4)
+        if len(found) > _MOST_DOCUMENTS:
+            yield f"    ... and {_count(len(found) - _MOST_DOCUMENTS, 'more document')}: dcc show {key}"
+    if len(entries) > _MOST_ZIPS:
+        yield f"  ... and {_count(len(entries) - _MOST_ZIPS, 'more zip action')}"
+
+
+def _finding_lines(facts: _Facts) -> Iterator[str]:
+    if not facts.findings:
+        return
+    yield from _title("What the crawls noticed")
+    for finding in facts.findings[:_MOST_FINDINGS]:
+        yield from _wrapped(finding.message, 2)
+    if len(facts.findings) > _MOST_FINDINGS:
+        yield f"  ... and {len(facts.findings) - _MOST_FINDINGS:,} more"
+
+
+def _title(text: str) -> tuple[str, str, str]:
+    return "", text, "-" * len(text)
+
+
+def _wrapped(text: str, indent: int) -> list[str]:
+    """Text in lines of a mail's width, its control characters as `\\xNN`."""
+    plain = "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in " ".join(text.split()))
+    if len(plain) > _LONGEST_MESSAGE:
+        plain = plain[:_LONGEST_MESSAGE] + "…"
+    blank = " " * indent
+    return textwrap.wrap(
+        plain,
+        _WIDTH,
+        initial_indent=blank,
+        subsequent_indent=blank + "  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _time(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _count(number: int, noun: str, plural: str | None = None) -> str:
+    """`1 zip`, `2 zips`; `plural` where it is not formed with an s at the end."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"

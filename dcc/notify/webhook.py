@@ -1,0 +1,148 @@
+"""Notifications by webhook: a JSON object by POST, signed, tried again while the server is in trouble.
+
+Signature as of common practice: `X-DCC-Signature: sha256=<hex>` is the HMAC-SHA256, under the key of
+DCC_NOTIFY_WEBHOOK_SECRET, of the header `X-DCC-Timestamp` (seconds since 1970), a full stop and the body. A receiver
+that refuses old timestamps cannot be sent a recorded message again; `X-DCC-Id` is that of the message however often
+it is tried.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import http.client
+import json
+import ssl
+import time
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import Final
+
+from pydantic import SecretStr
+
+from dcc.errors import NotificationNotSentError
+from dcc.notify.messages import Audience, Message
+from dcc.settings import Settings
+from dcc.settings.webhook_addresses import parse_webhook
+from dcc.sources.certificates import tls_context
+from dcc.sources.sockets import shut_down, time_limit
+
+VERSION: Final = 1
+"""The version of the objects: raised when a program that reads them could trip over a change."""
+
+_TRIES: Final = 3
+_FIRST_PAUSE: Final = 0.5
+_TRY_SECONDS: Final = 10.0
+_TRY_AGAIN: Final = frozenset({408, 425, 429, *range(500, 600)})
+
+
+class WebhookChannel:
+    """Posts notifications to one URL; follows no redirect, and verifies the server's certificate."""
+
+    name = "webhook"
+    repeats = True
+    attaches = False
+
+    def __init__(self, url: SecretStr, secret: SecretStr | None, settings: Settings, *, pause: float = _FIRST_PAUSE):
+        self._hook, self._secret, self._settings, self._pause = parse_webhook(url), secret, settings, pause
+
+    def recipients(self, audience: Audience, addresses: Sequence[str]) -> Sequence[str]:  # noqa: ARG002 - it gets all
+        """See `Channel.recipients`: the server gets everything, of sessions by centre."""
+        return [] if audience is Audience.SUMMARY else [self._hook.label]
+
+    def send(self, message: Message, recipient: str, *, seconds: float) -> None:  # noqa: ARG002
+        """See `Channel.send`."""
+        body = self.body(message)
+        until = time.monotonic() + seconds
+        arrived = False
+        for number in range(_TRIES):
+            said, again, unanswered = self._post(message.id, body, min(_TRY_SECONDS, until - time.monotonic()))
+            if not said:
+                return
+            arrived = arrived or unanswered
+            pause = self._pause * 2**number
+            if not again or number == _TRIES - 1 or time.monotonic() + pause >= until:
+                break
+            time.sleep(pause)
+        error = NotificationNotSentError(
+            f"The notification was not sent: the webhook {self._hook.label} {said}. Check DCC_NOTIFY_WEBHOOK and that "
+            "its server is up."
+        )
+        error.may_have_arrived = arrived
+        raise error
+
+    def body(self, message: Message) -> bytes:
+        """The JSON object, in ASCII."""
+        said = {
+            "version": VERSION,
+            "id": message.id,
+            "kind": str(message.kind),
+            "session": message.session,
+            "centre": message.centre,
+            "language": message.language,
+            "subject": message.subject,
+            "text": message.text,
+            "data": message.data,
+        }
+        return json.dumps(said, sort_keys=True).encode("ascii")
+
+    def headers(self, message_id: str, body: bytes, timestamp: int) -> dict[str, str]:
+        """The headers of a request, with its signature if there is a key."""
+        said = {
+            "Content-Type": "application/json",
+            "User-Agent": "dcc",
+            "X-DCC-Id": message_id,
+            "X-DCC-Timestamp": str(timestamp),
+        }
+        if self._secret is not None:
+            key = self._secret.get_secret_value().encode()
+            proof = hmac.new(key, f"{timestamp}.".encode() + body, hashlib.sha256).hexdigest()
+            said["X-DCC-Signature"] = f"sha256={proof}"
+        return said
+
+    def _post(self, message_id: str, body: bytes, seconds: float) -> tuple[str, bool, bool]:
+        """Try once: what went wrong, empty for nothing; whether to try again; whether the server may have taken it."""
+        if seconds <= 0:
+            return "did not answer in time", False, False
+        connection = self._connection(seconds)
+        sent = False
+        try:
+            with time_limit(seconds, lambda: shut_down(connection.sock)):
+                connection.connect()
+                sent = True
+                connection.request(
+                    "POST",
+                    self._hook.target.get_secret_value(),
+                    body=body,
+                    headers=self.headers(message_id, body, int(time.time())),
+                )
+                status = connection.getresponse().status
+        except ssl.SSLCertVerificationError as error:
+            return f"has a TLS certificate that could not be verified ({error.verify_message})", False, False
+        except TimeoutError:
+            return "did not answer in time", True, sent
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            reason = getattr(error, "strerror", None) or type(error).__name__
+            return f"could not be reached ({reason})", True, sent
+        finally:
+            connection.close()
+        if 200 <= status < 300:
+            return "", False, False
+        if 300 <= status < 400:
+            return f"answered {_phrase(status)}, and redirects are not followed", False, False
+        return f"answered {_phrase(status)}", status in _TRY_AGAIN, False
+
+    def _connection(self, seconds: float) -> http.client.HTTPConnection:
+        hook = self._hook
+        if hook.encrypted:
+            return http.client.HTTPSConnection(
+                hook.host, hook.port, timeout=seconds, context=tls_context(self._settings)
+            )
+        return http.client.HTTPConnection(hook.host, hook.port, timeout=seconds)
+
+
+def _phrase(status: int) -> str:
+    try:
+        return f"{status} {HTTPStatus(status).phrase}"
+    except ValueError:
+        return str(status)

@@ -1,0 +1,227 @@
+"""A database as a SQLite file of a set: written from a snapshot of either kind of database, and opened to be read."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, text
+from sqlalchemy.engine import ExceptionContext
+
+from dcc.databases.description import DESCRIPTION, Database
+from dcc.databases.engines import database_label, open_url
+from dcc.databases.migrations import runner
+from dcc.databases.schema import alone
+from dcc.errors import BackupError, CopyFailedError, DccError
+from dcc.operations.backups.rows import (
+    Progress,
+    Summing,
+    TableSum,
+    count_rows,
+    differences,
+    known_tables,
+    last_ids,
+    read_rows,
+    shape_of,
+    sum_tables,
+)
+
+_PAGES: Final = 2_000
+_PRIVATE: Final = 0o600
+
+
+@contextmanager
+def disk_errors(fault: type[DccError], what: str, again: str) -> Iterator[None]:
+    """Raise what a disk does wrong as `fault`: `what` could not be done, why, and what to do `again`."""
+    try:
+        yield
+    except OSError as error:
+        raise fault(f"{what}: {error.strerror or error}. {again}") from error
+    except sqlite3.Error as error:
+        raise fault(f"{what}: {error}. {again}") from error
+
+
+def write_file(
+    source: Connection, database: Database, revision: str, path: Path, on_progress: Progress
+) -> dict[str, TableSum]:
+    """Write what a snapshot shows of a database, which has the schema `revision`, to a new SQLite file.
+
+    Returns the rows and checksums of its tables. The file can be read only by this user, is on the disk when this
+    returns, and has no write-ahead log. Raises CopyFailedError for rows that SQLite cannot hold, OSError and
+    sqlite3.Error when the file cannot be written.
+    """
+    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, _PRIVATE))
+    if source.dialect.name == "sqlite":
+        sums = None
+        _copy_pages(source, database, path, on_progress)
+    else:
+        make_schema(path, database, revision)
+        sums = _copy_rows(source, database, path, on_progress)
+    without_log(path)
+    return _sums_of_file(path, database, sums, on_progress)
+
+
+def _copy_pages(source: Connection, database: Database, path: Path, on_progress: Progress) -> None:
+    driver = source.connection.driver_connection
+    if not isinstance(driver, sqlite3.Connection):
+        raise TypeError(f"{driver!r} is no connection to SQLite.")
+    what = f"pages of the {database.name}"
+    with closing(sqlite3.connect(path)) as target:
+        driver.backup(target, pages=_PAGES, progress=lambda _, left, total: on_progress(what, total - left, total))
+
+
+def make_schema(path: Path, database: Database, revision: str) -> None:
+    """Make the tables of a revision in an empty SQLite file; they have no rows."""
+    engine = open_url(URL.create("sqlite", database=str(path)), database)
+    try:
+        with alone(engine, database) as connection:
+            runner.upgrade(connection, database, revision=revision)
+            for table in known_tables(connection, database):
+                connection.exec_driver_sql(f"DELETE FROM {table}")  # noqa: S608
+            connection.commit()
+    finally:
+        engine.dispose()
+
+
+def _copy_rows(source: Connection, database: Database, path: Path, on_progress: Progress) -> dict[str, TableSum]:
+    total, done = count_rows(source, database), 0
+    sums: dict[str, TableSum] = {}
+    with closing(sqlite3.connect(path, isolation_level=None)) as target:
+        for pragma in ("journal_mode = OFF", "synchronous = OFF", "foreign_keys = OFF", "cache_size = -32000"):
+            target.execute(f"PRAGMA {pragma}")
+        indexes = target.execute(
+            "SELECT name, sql FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL"
+        ).fetchall()
+        for name, _ in indexes:
+            target.execute(f"DROP INDEX {name}")
+        for name in known_tables(source, database):
+            shape, summing = shape_of(source, name), Summing()
+            insertion = shape.insertion("?")
+            for rows in read_rows(source, shape):
+                target.execute("BEGIN")
+                _insert(target, insertion, rows, database, name)
+                target.execute("COMMIT")
+                summing.add(rows)
+                done += len(rows)
+                on_progress(f"rows of the {database.name}", done, total)
+            sums[name] = summing.sum
+        for _, statement in indexes:
+            target.execute(statement)
+        for name, last in last_ids(source, database).items():
+            target.execute("DELETE FROM sqlite_sequence WHERE name = ?", (name,))
+            target.execute("INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", (name, last))
+    return sums
+
+
+def _insert(
+    target: sqlite3.Connection, insertion: str, rows: list[tuple[object, ...]], database: Database, name: str
+) -> None:
+    try:
+        target.executemany(insertion, rows)
+    except (OverflowError, sqlite3.ProgrammingError, sqlite3.InterfaceError, sqlite3.IntegrityError) as error:
+        raise CopyFailedError(
+            f"The table {name} of the {database.name} has a row that SQLite cannot hold: {error}. Find the value, and "
+            "correct what wrote it."
+        ) from error
+
+
+def _sums_of_file(
+    path: Path, database: Database, expected: dict[str, TableSum] | None, on_progress: Progress
+) -> dict[str, TableSum]:
+    with open_file(path, database) as connection:
+        total = count_rows(connection, database)
+        sums = sum_tables(connection, database, f"rows of the {database.name} read back", on_progress, total)
+    if expected is not None and sums != expected:
+        raise CopyFailedError(
+            f"What was written of the {database.name} is not what was read: {', '.join(differences(expected, sums))}. "
+            "See to the disk, and try again."
+        )
+    return sums
+
+
+@contextmanager
+def open_file(path: Path, database: Database) -> Iterator[Connection]:
+    """A connection to a database file that nobody writes to; it leaves nothing beside the file.
+
+    It raises BackupError for a file that cannot be read or is no database.
+    """
+    engine = _file_engine(path, database)
+    try:
+        with engine.connect() as connection:
+            yield connection
+    finally:
+        engine.dispose()
+
+
+def _file_engine(path: Path, database: Database) -> Engine:
+    address = f"file:{quote(str(path.absolute()))}?mode=ro&immutable=1"
+    engine = create_engine(
+        URL.create("sqlite", database=str(path)),
+        creator=lambda: sqlite3.connect(address, uri=True, isolation_level=None, check_same_thread=False),
+        execution_options={DESCRIPTION: database},
+        hide_parameters=True,
+    )
+
+    def explain(context: ExceptionContext) -> BackupError:
+        return BackupError(f"{path} could not be read: {context.original_exception}. Use another backup.")
+
+    event.listen(engine, "handle_error", explain)
+    return engine
+
+
+def revision_of(connection: Connection, database: Database) -> str:
+    """The schema that a database has. Raises the database's `outdated` error when it is none that is known."""
+    revision = _revision(connection)
+    if revision not in database.revisions:
+        label = database_label(connection.engine.url)
+        raise database.outdated(
+            f"The {database.name} {label} has {'no schema' if revision is None else f'the schema {revision}'}, and "
+            f"this version knows {database.revisions[0]} to {database.head}. Use the version of dcc that wrote it, or "
+            "a later one."
+        )
+    return revision
+
+
+def revision_is_known(connection: Connection, database: Database) -> bool:
+    """Whether a database has a schema of this version or of an earlier one."""
+    return _revision(connection) in database.revisions
+
+
+def _revision(connection: Connection) -> str | None:
+    if not inspect(connection).has_table("alembic_version"):
+        return None
+    revision: str | None = connection.scalar(text("SELECT version_num FROM alembic_version"))
+    return revision
+
+
+def remove_file(path: Path) -> None:
+    """Remove a SQLite database with what belongs to it."""
+    path.unlink(missing_ok=True)
+    remove_log(path)
+
+
+def remove_log(path: Path) -> None:
+    """Remove what belongs to a SQLite database beside its file."""
+    for ending in ("-wal", "-shm", "-journal"):
+        path.with_name(path.name + ending).unlink(missing_ok=True)
+
+
+def without_log(path: Path) -> None:
+    """Have a SQLite file that nobody else has open hold all that was written to it, on the disk."""
+    with closing(sqlite3.connect(path)) as file:
+        file.execute("PRAGMA journal_mode = DELETE")
+    fsync(path)
+
+
+def fsync(path: Path) -> None:
+    """Have what was written to a file, or to a directory, reach the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,180 @@
+"""What a set says of itself: `manifest.json`, written last, and the sets that a directory holds."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import SecretStr
+from sqlalchemy.engine import make_url
+
+from dcc.databases.engines import database_label
+from dcc.errors import BackupError
+from dcc.operations.backups.rows import TableSum
+from dcc.settings import Settings
+
+FORMAT_VERSION: Final = 1
+MANIFEST: Final = "manifest.json"
+STAGING_INDEX: Final = "staging.jsonl.gz"
+STAGING_FILES: Final = "staging"
+SET_NAME: Final = re.compile(r"dcc-[0-9]{8}T[0-9]{6}Z(?:-[0-9]+)?").fullmatch
+
+_MADE_BY: Final = "dcc backup"
+_FILE: Final = re.compile(r"[a-z_]+\.(?:db|jsonl\.gz)").fullmatch
+
+
+@dataclass(frozen=True, slots=True)
+class SetFile:
+    """A file of a set: its name, bytes and SHA-256."""
+
+    name: str
+    size_bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseOfSet:
+    """A database of a set: its file, schema, the kind of database it was read from, and its tables."""
+
+    file: SetFile
+    revision: str
+    kind: str
+    tables: Mapping[str, TableSum]
+
+
+@dataclass(frozen=True, slots=True)
+class StagingOfSet:
+    """What lay in staging: the file that lists it, how many files and bytes, and whether the set has them too."""
+
+    index: SetFile
+    files: int
+    size_bytes: int
+    copied: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """All that a set says of itself. `session` is the one that was active; `seconds` what it took."""
+
+    created: datetime
+    platform_version: str
+    seconds: float
+    with_secrets: bool
+    session: int | None
+    tracker: DatabaseOfSet
+    qc: DatabaseOfSet
+    staging: StagingOfSet
+    settings: Mapping[str, str]
+
+    @property
+    def rows(self) -> int:
+        """Of all tables of both databases."""
+        return sum(table.rows for database in (self.tracker, self.qc) for table in database.tables.values())
+
+
+def write_manifest(directory: Path, manifest: Manifest) -> None:
+    """Write the manifest of a set, for this user only."""
+    said = {"made_by": _MADE_BY, "format_version": FORMAT_VERSION} | asdict(manifest)
+    said["created"] = f"{manifest.created:%Y-%m-%dT%H:%M:%SZ}"
+    path = directory / MANIFEST
+    path.touch(mode=0o600, exist_ok=False)
+    path.write_text(json.dumps(said, indent=1, ensure_ascii=False) + "\n", "utf-8")
+
+
+def read_manifest(directory: Path) -> Manifest:
+    """What a set says of itself. Raises BackupError when there is none, or of a later format."""
+    path = directory / MANIFEST
+    try:
+        read: dict[str, Any] = json.loads(path.read_text("utf-8"))
+        if read["made_by"] != _MADE_BY:
+            raise ValueError(read["made_by"])
+        version = int(read["format_version"])
+        if version <= FORMAT_VERSION:
+            return _parse(read)
+    except FileNotFoundError as error:
+        raise BackupError(
+            f"{directory} holds no whole backup: {MANIFEST} is missing. Name a directory that dcc backup has made."
+        ) from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise BackupError(f"{path} is damaged, or no manifest of a backup. Use another backup.") from error
+    except OSError as error:
+        raise BackupError(f"{path} could not be read: {error.strerror}. Check its permissions and the disk.") from error
+    raise BackupError(
+        f"{directory} has the format {version}, and this version reads {FORMAT_VERSION} at most. Use the version of "
+        f"dcc that made it ({read.get('platform_version')}), or a later one."
+    )
+
+
+def _parse(read: Mapping[str, Any]) -> Manifest:
+    staging = read["staging"]
+    return Manifest(
+        created=datetime.strptime(read["created"], "%Y-%m-%dT%H:%M:%SZ"),
+        platform_version=str(read["platform_version"]),
+        seconds=float(read["seconds"]),
+        with_secrets=bool(read["with_secrets"]),
+        session=read["session"],
+        tracker=_parse_database(read["tracker"]),
+        qc=_parse_database(read["qc"]),
+        staging=StagingOfSet(
+            _parse_file(staging["index"]), int(staging["files"]), int(staging["size_bytes"]), bool(staging["copied"])
+        ),
+        settings=dict(read["settings"]),
+    )
+
+
+def _parse_database(read: Mapping[str, Any]) -> DatabaseOfSet:
+    tables = {name: TableSum(int(one["rows"]), str(one["checksum"])) for name, one in read["tables"].items()}
+    return DatabaseOfSet(_parse_file(read["file"]), str(read["revision"]), str(read["kind"]), tables)
+
+
+def _parse_file(read: Mapping[str, Any]) -> SetFile:
+    name = str(read["name"])
+    if not _FILE(name):
+        raise ValueError(name)
+    return SetFile(name, int(read["size_bytes"]), str(read["sha256"]))
+
+
+def shown_settings(settings: Settings) -> dict[str, str]:
+    """The settings that are not the default ones, by environment variable, without secrets."""
+    shown: dict[str, str] = {}
+    for name, field in type(settings).model_fields.items():
+        value = getattr(settings, name)
+        if value is None or value == field.get_default(call_default_factory=True):
+            continue
+        if isinstance(value, SecretStr):
+            value = database_label(make_url(value.get_secret_value())) if name.endswith("_url") else "***"
+        shown[f"DCC_{name.upper()}"] = str(value)
+    return shown
+
+
+def sets_in(directory: Path) -> list[Path]:
+    """The whole sets that a directory holds, oldest first."""
+    try:
+        named = [path for path in directory.iterdir() if SET_NAME(path.name)]
+    except OSError as error:
+        raise BackupError(
+            f"The directory {directory} could not be read: {error.strerror}. Check the path and its permissions."
+        ) from error
+    return sorted((path for path in named if (path / MANIFEST).is_file()), key=_age)
+
+
+def _age(path: Path) -> tuple[str, int]:
+    moment, _, number = path.name.removeprefix("dcc-").partition("Z-")
+    return moment.rstrip("Z"), int(number or 0)
+
+
+def find_set(directory: Path) -> Path:
+    """The set that a directory is, or the newest that it holds. Raises BackupError when there is none."""
+    if (directory / MANIFEST).is_file():
+        return directory
+    found = sets_in(directory)
+    if not found:
+        raise BackupError(
+            f"{directory} holds no whole backup: {MANIFEST} is missing. Name a directory that dcc backup has made."
+        )
+    return found[-1]

@@ -1,0 +1,91 @@
+"""Both databases moved to others, of either kind, with every table compared."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from sqlalchemy import Engine
+
+from dcc.databases.transactions import writing
+from dcc.errors import ConfigurationError, CopyFailedError
+from dcc.operations.backups.database_files import disk_errors
+from dcc.operations.backups.rows import Progress, TableSum, differences, no_progress
+from dcc.operations.backups.snapshots import snapshot
+from dcc.operations.backups.targets import Target, refuse_filled, refuse_same, taking_effect
+from dcc.session.sessions import refuse_beside_session
+from dcc.settings import Settings
+
+_AGAIN: Final = "Nothing was taken over half. Check the disk, then give the command again."
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationReport:
+    """What was moved: the rows of each table of either database, and the seconds it took."""
+
+    tracker: Mapping[str, TableSum]
+    qc: Mapping[str, TableSum]
+    seconds: float
+
+    @property
+    def rows(self) -> int:
+        """Of all tables."""
+        return sum(table.rows for tables in (self.tracker, self.qc) for table in tables.values())
+
+
+def migrate_storage(
+    tracker: Engine,
+    qc: Engine,
+    to_tracker: Engine,
+    to_qc: Engine,
+    settings: Settings,
+    *,
+    on_progress: Progress = no_progress,
+) -> MigrationReport:
+    """Copy both databases, which have this version's schema, into others that have no rows; these are left as they are.
+
+    The targets are made where they are missing. When all is copied, the sources are read once more and compared with
+    the targets, table by table: so nothing that was written meanwhile is missed. Broken off, it begins anew when it is
+    called again. Raises SessionActiveError beside a session, StorageNotEmptyError, CopyFailedError, the `unreachable`
+    error of a database, ConfigurationError for a target that is a source, the other target or of another system, or
+    whose file cannot be written.
+    """
+    began = time.monotonic()
+    targets = of_tracker, of_qc = Target(to_tracker, settings), Target(to_qc, settings)
+    refuse_same(targets, (tracker, qc))
+    _refuse_session(tracker, settings)
+    for target in targets:
+        target.refuse_others()
+    refuse_filled(of_tracker, of_qc, "Name an empty database, or remove that one.")
+    with disk_errors(ConfigurationError, "The databases could not be copied", _AGAIN):
+        for target in targets:
+            target.begin()
+        try:
+            with snapshot(tracker, qc, settings) as both:
+                sums_of_qc = of_qc.fill(both.qc, on_progress)
+                sums_of_tracker = of_tracker.fill(both.tracker, on_progress)
+            _refuse_session(tracker, settings)
+            _compare(Target(qc, settings), sums_of_qc, on_progress)
+            _compare(Target(tracker, settings), sums_of_tracker, on_progress)
+            with taking_effect(of_tracker, of_qc):
+                pass
+        finally:
+            for target in targets:
+                target.discard()
+    return MigrationReport(sums_of_tracker, sums_of_qc, time.monotonic() - began)
+
+
+def _refuse_session(tracker: Engine, settings: Settings) -> None:
+    with writing(tracker) as connection:
+        refuse_beside_session(connection, settings)
+
+
+def _compare(source: Target, copied: Mapping[str, TableSum], on_progress: Progress) -> None:
+    found = source.sums("rows of the {} compared", on_progress, sum(table.rows for table in copied.values()))
+    if found != copied:
+        raise CopyFailedError(
+            f"The {source.label} was written to while it was copied: {', '.join(differences(found, copied))}. See that "
+            "nothing works with it, then give the command again."
+        )

@@ -1,0 +1,98 @@
+"""Rows loaded into a database on a MySQL or MariaDB server, in transactions that outlive a lost connection."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlalchemy import Connection, Engine, inspect
+from sqlalchemy.exc import DBAPIError
+
+from dcc.databases.description import Database, database_of
+from dcc.databases.engines import open_url
+from dcc.databases.schema import MADE_FIRST, UNFINISHED_COPY
+from dcc.databases.transactions import run_writing, writing
+from dcc.errors import CopyFailedError, DatabaseUnreachableError
+from dcc.operations.backups.database_files import revision_is_known
+from dcc.operations.backups.rows import (
+    Progress,
+    Row,
+    Summing,
+    TableShape,
+    TableSum,
+    count_rows,
+    known_tables,
+    last_ids,
+    read_rows,
+    shape_of,
+)
+
+_CHECKS: Final = "SET SESSION foreign_key_checks = {0}"
+
+
+def drop_tables(engine: Engine, database: Database) -> None:
+    """Remove the platform's tables of a database; all of its tables but the mark, if a later version made them."""
+    tells = {MADE_FIRST, database.landmark, "alembic_version"}
+    with engine.connect() as connection:
+        present = set(inspect(connection).get_table_names())
+        ours = present & {*database.metadata.tables, "alembic_version"}
+        if tells <= present and not revision_is_known(connection, database):
+            ours = present - {UNFINISHED_COPY}
+        connection.exec_driver_sql(_CHECKS.format(0))
+        try:
+            # What tells whose tables these are goes last, so that a removal that broke off is taken up as it began.
+            for name in sorted(ours, key=lambda name: (name in tells, name)):
+                connection.exec_driver_sql(f"DROP TABLE `{name}`")
+        finally:
+            connection.exec_driver_sql(_CHECKS.format(1))
+
+
+def load_rows(
+    source: Connection, engine: Engine, patience_seconds: float, on_progress: Progress
+) -> dict[str, TableSum]:
+    """Copy all rows of `source` into tables that were made just now; the sums of what was read.
+
+    Raises CopyFailedError for a row that the server does not take, the database's `unreachable` error.
+    """
+    database = database_of(engine)
+    total, done = count_rows(source, database), 0
+    sums: dict[str, TableSum] = {}
+    loader = open_url(engine.url, database)
+    try:
+        with writing(loader) as connection:
+            for name in reversed(known_tables(connection, database)):
+                connection.exec_driver_sql(f"DELETE FROM {name}")  # noqa: S608
+        for name in known_tables(source, database):
+            shape, summing = shape_of(source, name), Summing()
+            for rows in read_rows(source, shape):
+                _insert(loader, database, shape, rows, patience_seconds)
+                summing.add(rows)
+                done += len(rows)
+                on_progress(f"rows of the {database.name}", done, total)
+            sums[name] = summing.sum
+        with loader.connect() as connection:
+            for name, last in last_ids(source, database).items():
+                connection.exec_driver_sql(f"ALTER TABLE {name} AUTO_INCREMENT = {last + 1}")
+    finally:
+        loader.dispose()
+    return sums
+
+
+def _insert(engine: Engine, database: Database, shape: TableShape, rows: list[Row], patience_seconds: float) -> None:
+    statement = shape.insertion("%s")
+
+    def insert(connection: Connection) -> None:
+        # What was read had its references checked where it was.
+        connection.exec_driver_sql(_CHECKS.format(0))
+        connection.exec_driver_sql(statement, rows)
+        connection.exec_driver_sql(_CHECKS.format(1))
+
+    try:
+        run_writing(engine, insert, patience_seconds=patience_seconds)
+    except DatabaseUnreachableError:
+        raise
+    except DBAPIError as error:
+        raise CopyFailedError(
+            f"The table {shape.name} of the {database.name} has a row that the server does not take: "
+            f"{error.orig.args[-1] if error.orig and error.orig.args else error}. Correct it where it is, then give "
+            "the command again."
+        ) from error

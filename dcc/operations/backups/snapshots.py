@@ -1,0 +1,82 @@
+"""Both databases as they were at one moment, beside sessions that go on.
+
+The moment is one at which no session may write to the tracker: the row of the lease, which every write of a session
+locks, is held while both snapshots are begun, which takes milliseconds and waits for nobody. So a set is what a session
+would have left that was killed at that moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from sqlalchemy import Connection, Engine, select
+
+from dcc.databases.columns import MYSQL_FAMILY
+from dcc.databases.description import database_of
+from dcc.databases.engines import open_url
+from dcc.databases.transactions import run_patiently, writing
+from dcc.session.sessions import Lease, read_lease
+from dcc.settings import Settings
+from dcc.tracker.models import SessionLock
+
+_CLIENT_SECONDS: Final = 3_600
+_HOLD_LEASE: Final = select(SessionLock.id).with_for_update()
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Connections that see both databases at the same moment, and the lease as it was then."""
+
+    tracker: Connection
+    qc: Connection
+    lease: Lease
+
+
+@contextmanager
+def snapshot(tracker: Engine, qc: Engine, settings: Settings) -> Iterator[Snapshot]:
+    """Both databases at one moment, for as long as the block lasts.
+
+    On SQLite the write-ahead log grows meanwhile by what others write, on MariaDB and MySQL the undo log. Raises the
+    `unreachable` error of either database.
+    """
+    with ExitStack() as stack:
+        own = [_patient_engine(stack, engine) for engine in (tracker, qc)]
+
+        def begin() -> Snapshot:
+            with ExitStack() as begun, writing(tracker) as lock:
+                lock.execute(_HOLD_LEASE)
+                of_tracker, of_qc = (_begin(begun, engine) for engine in own)
+                found = Snapshot(of_tracker, of_qc, read_lease(of_tracker, settings))
+                stack.push(begun.pop_all())
+                return found
+
+        yield run_patiently(tracker, begin, patience_seconds=settings.database_retry)
+
+
+@contextmanager
+def patient_connection(engine: Engine) -> Iterator[Connection]:
+    """A connection of its own that sees a database at one moment and may take its time."""
+    with ExitStack() as stack:
+        yield _begin(stack, _patient_engine(stack, engine))
+
+
+def _patient_engine(stack: ExitStack, engine: Engine) -> Engine:
+    patient = open_url(engine.url, database_of(engine), answer_seconds=None)
+    stack.callback(patient.dispose)
+    return patient
+
+
+def _begin(stack: ExitStack, engine: Engine) -> Connection:
+    connection = stack.enter_context(engine.connect())
+    if engine.dialect.name in MYSQL_FAMILY:
+        connection = connection.execution_options(isolation_level="REPEATABLE READ")
+        # How long the server waits for who reads a result while doing something with it.
+        connection.exec_driver_sql(f"SET SESSION net_write_timeout = {_CLIENT_SECONDS}")
+        connection.exec_driver_sql("START TRANSACTION WITH CONSISTENT SNAPSHOT")
+    else:
+        # The snapshot begins with the first look at the file.
+        connection.exec_driver_sql("SELECT 1 FROM sqlite_master LIMIT 1").all()
+    return connection

@@ -1,0 +1,249 @@
+"""What lies in staging: listed for a set, copied into it, compared with it, and put back from it.
+
+Archives and the documents beside them are listed; parts that are still being received, and what a killed process left,
+are not. No link is followed.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import os
+import shutil
+import stat
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from dcc.errors import BackupError
+from dcc.naming import Action
+from dcc.runtime.checksums import md5_of_open
+
+Told = Callable[[int], None]
+_CONTENTS: Final = ".contents"
+_UNFINISHED: Final = (".part", ".part.json")
+_PREPARED: Final = ".restored"
+_PRIVATE: Final = 0o600
+_PRIVATE_FOLDER: Final = 0o700
+
+
+@dataclass(frozen=True, slots=True)
+class StagedFile:
+    """A file in staging: its path there, bytes, MD5, and time of change in nanoseconds since 1970."""
+
+    path: str
+    size_bytes: int
+    md5: str
+    modified_ns: int
+
+    @property
+    def archive(self) -> str:
+        """The archive that it is, or that it was extracted from: `add/H.2013-10-31.1.impc.zip`."""
+        action, name = PurePosixPath(self.path).parts[:2]
+        return f"{action}/{name.removesuffix(_CONTENTS)}"
+
+    @property
+    def is_archive(self) -> bool:
+        """Whether it is an archive, and no document."""
+        return self.archive == self.path
+
+
+def list_files(staging: Path, copy_to: Path | None, told: Told) -> Iterator[StagedFile]:
+    """Every archive and document in staging, in order; each copied below `copy_to` if that is given.
+
+    A file that goes while it is read is left out. `told` hears of how many files there were so far. Raises BackupError
+    for a file or a folder that cannot be read.
+    """
+    number = 0
+    for path in _paths(staging):
+        found = _take(staging, path, copy_to)
+        if found is not None:
+            number += 1
+            told(number)
+            yield found
+
+
+def _paths(staging: Path) -> Iterator[Path]:
+    for action in Action:
+        for folder, folders, names in os.walk(staging / action, onerror=_refuse_unread):
+            here = Path(folder)
+            if here == staging / action:
+                folders[:] = sorted(name for name in folders if name.endswith(_CONTENTS) and not name.startswith("."))
+                names = [name for name in names if not name.startswith(".") and not name.endswith(_UNFINISHED)]
+            else:
+                folders.sort()
+            yield from (here / name for name in sorted(names))
+
+
+def _refuse_unread(error: OSError) -> None:
+    # A folder may be removed while it is looked at, or may not have been made yet.
+    if not isinstance(error, FileNotFoundError):
+        folder = error.filename or "A folder in staging"
+        raise BackupError(
+            f"{folder} could not be read: {error.strerror}. Check that it is a directory, its permissions and the disk."
+        ) from error
+
+
+def _take(staging: Path, path: Path, copy_to: Path | None) -> StagedFile | None:
+    relative = path.relative_to(staging)
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        if path.is_symlink():
+            return None
+        raise BackupError(f"{path} could not be read: {error.strerror}. Check its permissions and the disk.") from error
+    with os.fdopen(descriptor, "rb") as file:
+        known = os.fstat(descriptor)
+        if not stat.S_ISREG(known.st_mode):
+            return None
+        md5 = hashlib.md5(usedforsecurity=False)
+        if copy_to is None:
+            while block := file.read(1 << 20):
+                md5.update(block)
+        else:
+            place = _place(copy_to, relative)
+            with open(place, "xb", opener=_private) as copy:
+                while block := file.read(1 << 20):
+                    md5.update(block)
+                    copy.write(block)
+                copy.flush()
+                os.fsync(copy.fileno())
+            os.utime(place, ns=(known.st_mtime_ns, known.st_mtime_ns))
+        return StagedFile(relative.as_posix(), file.tell(), md5.hexdigest(), known.st_mtime_ns)
+
+
+def _place(root: Path, relative: PurePosixPath | Path) -> Path:
+    """Where a file goes below `root`, whose folders are made, private to this user."""
+    root.mkdir(mode=_PRIVATE_FOLDER, parents=True, exist_ok=True)
+    for folder in reversed(relative.parents[:-1]):
+        (root / folder).mkdir(mode=_PRIVATE_FOLDER, exist_ok=True)
+    return root / relative
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, _PRIVATE)
+
+
+def write_index(path: Path, files: Iterator[StagedFile]) -> tuple[int, int]:
+    """Write a list of files, a JSON object a line; how many there are, and their bytes."""
+    number = size = 0
+    with open(path, "xb", opener=_private) as raw, gzip.open(raw, "wt", encoding="utf-8", newline="\n") as index:
+        for file in files:
+            index.write(json.dumps(asdict(file)) + "\n")
+            number, size = number + 1, size + file.size_bytes
+    return number, size
+
+
+def read_index(path: Path) -> Iterator[StagedFile]:
+    """The files that a set lists. Raises BackupError when it cannot be read, or names a place outside staging."""
+    try:
+        with gzip.open(path, "rt", encoding="utf-8") as index:
+            for line in index:
+                file = StagedFile(**json.loads(line))
+                parts = PurePosixPath(file.path).parts
+                if len(parts) < 2 or parts[0] not in set(Action) or ".." in parts:
+                    raise BackupError(f"{path} names a file outside staging. Use another backup.")
+                yield file
+    except (OSError, EOFError, ValueError, TypeError) as error:
+        raise BackupError(f"{path} is damaged ({error}). Use another backup.") from error
+
+
+@dataclass
+class StagingReport:
+    """What a set lists beside what is in staging, in archives and documents.
+
+    `same`: there as they were; `put_back`: copied there from the set; `different`: there with other contents;
+    `missing`: not there. `archives_missing` are the archives that are not there, or are different.
+    """
+
+    same: int = 0
+    put_back: int = 0
+    different: int = 0
+    missing: int = 0
+    archives_missing: int = 0
+
+
+def prepare_staging(index: Path, staging: Path, copies: Path | None, told: Told) -> StagingReport:
+    """Compare what a set lists with what is in staging; what `put_back` will have done is in the report.
+
+    Where the set has `copies`, those of what is not the same are brought into staging, beside what is there. Raises
+    BackupError for a copy that is damaged, or when staging cannot be written to.
+    """
+    discard_prepared(staging)
+    report = StagingReport()
+    for number, file in enumerate(read_index(index), start=1):
+        present = _md5_of(staging / file.path)
+        if present == file.md5:
+            report.same += 1
+        elif copies is not None:
+            _prepare(copies / file.path, staging, file)
+            report.put_back += 1
+        else:
+            report.different += present is not None
+            report.missing += present is None
+            report.archives_missing += file.is_archive
+        told(number)
+    return report
+
+
+def put_back(index: Path, staging: Path) -> None:
+    """Have what was prepared take its place in staging. Raises BackupError when that cannot be written to."""
+    prepared = staging / _PREPARED
+    if not prepared.exists():
+        return
+    for file in read_index(index):
+        try:
+            if (prepared / file.path).exists():
+                (prepared / file.path).replace(_place(staging, PurePosixPath(file.path)))
+        except OSError as error:
+            raise _not_put_back(staging, file, error) from error
+
+
+def discard_prepared(staging: Path) -> None:
+    """Remove what was prepared and did not take its place, also by a restoration that was killed."""
+    shutil.rmtree(staging / _PREPARED, ignore_errors=True)
+
+
+def _md5_of(path: Path) -> str | None:
+    try:
+        with open(path, "rb", opener=_no_link) as file:
+            return md5_of_open(file)
+    except OSError:
+        return None
+
+
+def _no_link(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
+
+
+def _prepare(copy: Path, staging: Path, file: StagedFile) -> None:
+    try:
+        place = _place(staging / _PREPARED, PurePosixPath(file.path))
+        with open(copy, "rb", opener=_no_link) as source, open(place, "xb", opener=_private) as target:
+            shutil.copyfileobj(source, target, 1 << 20)
+            target.flush()
+            os.fsync(target.fileno())
+        if _md5_of(place) != file.md5:
+            raise BackupError(f"{copy} is damaged: it has not the MD5 that the set says. Use another backup.")
+        os.utime(place, ns=(file.modified_ns, file.modified_ns))
+    except OSError as error:
+        raise _not_put_back(staging, file, error) from error
+
+
+def _not_put_back(staging: Path, file: StagedFile, error: OSError) -> BackupError:
+    return BackupError(
+        f"{staging / file.path} could not be put back: {error.strerror}. Check staging and its disk, then restore "
+        "again."
+    )
+
+
+def check_copies(index: Path, copies: Path, told: Told) -> None:
+    """Raise BackupError unless every copy of a set is as the set says."""
+    for number, file in enumerate(read_index(index), start=1):
+        if _md5_of(copies / file.path) != file.md5:
+            raise BackupError(f"{copies / file.path} is missing or damaged. Use another backup.")
+        told(number)

@@ -1,0 +1,303 @@
+"""Databases that rows are copied into: empty ones, or ones that are replaced; never taken for whole before they are.
+
+A database is marked, by the table `unfinished_copy`, before anything in it is touched, and until all that belongs to it
+is there; every command refuses it meanwhile, but those that copy begin anew. On SQLite the new file is written beside
+the old one, which stays as it is until the new one is whole.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Final
+
+from sqlalchemy import URL, Connection, Engine, inspect, text
+
+from dcc.databases.description import Database, database_of
+from dcc.databases.engines import database_label, open_url, same_database
+from dcc.databases.schema import MADE_FIRST, UNFINISHED_COPY, create_database, init_database
+from dcc.databases.transactions import writing
+from dcc.errors import (
+    ConfigurationError,
+    CopyFailedError,
+    DatabaseUnreachableError,
+    SessionActiveError,
+    StorageNotEmptyError,
+)
+from dcc.operations.backups.database_files import (
+    fsync,
+    remove_file,
+    remove_log,
+    revision_is_known,
+    without_log,
+    write_file,
+)
+from dcc.operations.backups.rows import Progress, TableSum, differences, known_tables, sum_tables
+from dcc.operations.backups.server_loading import drop_tables, load_rows
+from dcc.operations.backups.snapshots import patient_connection
+from dcc.phases import REFERENCE_ROWS
+from dcc.session.sessions import refuse_beside_session
+from dcc.settings import Settings
+from dcc.tracker.schema import TRACKER
+
+_MADE_WITH_ROWS: Final = frozenset({*REFERENCE_ROWS, "session_lock", "upload_lock"})
+_MARK: Final = f"CREATE TABLE IF NOT EXISTS {UNFINISHED_COPY} (note VARCHAR(64))"
+_SHOWN: Final = 5
+_UNMARK: Final = f"DROP TABLE IF EXISTS {UNFINISHED_COPY}"
+
+
+class Found(Enum):
+    """What a database is before it is copied into: of no rows, left by a copy that broke off, or in use."""
+
+    EMPTY = "empty"
+    UNFINISHED = "unfinished"
+    FILLED = "filled"
+
+
+@dataclass
+class Target:
+    """A database that rows are copied into: `look`, `begin`, `fill`, `put_in_place` and `finish`, in this order."""
+
+    engine: Engine
+    settings: Settings
+    database: Database = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.database = database_of(self.engine)
+
+    @property
+    def label(self) -> str:
+        """How messages name it."""
+        return f"{self.database.name} {database_label(self.engine.url)}"
+
+    @property
+    def _path(self) -> Path:
+        return Path(str(self.engine.url.database))
+
+    @property
+    def _beside(self) -> Path:
+        return self._path.with_name(f".{self._path.name}.copy")
+
+    @property
+    def _on_server(self) -> bool:
+        return self.engine.dialect.name != "sqlite"
+
+    def look(self) -> Found:
+        """What it is. A database that is missing on a server is made. Raises the database's `unreachable` error."""
+        if self._on_server:
+            create_database(self.engine.url, self.database)
+        elif not self._path.exists() or self._path.stat().st_size == 0:
+            return Found.EMPTY
+        with self._if_readable(), self.engine.connect() as connection:
+            return self._found(connection)
+        return Found.FILLED
+
+    def _found(self, connection: Connection) -> Found:
+        present = set(inspect(connection).get_table_names())
+        if UNFINISHED_COPY in present:
+            return Found.UNFINISHED
+        if self._not_ours(present):
+            return Found.FILLED
+        tables = [name for name in known_tables(connection, self.database) if name not in _MADE_WITH_ROWS]
+        filled = any(connection.exec_driver_sql(f"SELECT 1 FROM {name} LIMIT 1").first() for name in tables)  # noqa: S608
+        return Found.FILLED if filled else Found.EMPTY
+
+    def refuse_others(self) -> None:
+        """Raise ConfigurationError for a database with tables of anything else, which would be lost.
+
+        Those that another system keeps beside the platform's on a server are left alone, and so not refused.
+        """
+        if self._on_server:
+            create_database(self.engine.url, self.database)
+        elif not self._path.exists():
+            return
+        with self._if_readable(), self.engine.connect() as connection:
+            self._refuse_others(connection)
+
+    def refuse_session(self) -> None:
+        """Raise SessionActiveError while a session is active in a tracker that is in use."""
+        if self.look() is Found.FILLED:
+            with self._if_readable(), writing(self.engine) as connection:
+                self._refuse_session(connection)
+
+    def begin(self) -> None:
+        """Mark a database of a server, which is made where it is missing; the file of an earlier copy goes.
+
+        Raises SessionActiveError, and ConfigurationError as `refuse_others` does.
+        """
+        if self._on_server:
+            create_database(self.engine.url, self.database)
+            self._mark()
+        else:
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            remove_file(self._beside)
+
+    def fill(self, source: Connection, on_progress: Progress) -> dict[str, TableSum]:
+        """Copy all rows of `source`, which has this version's schema; the sums of what is there then.
+
+        Raises CopyFailedError for a row that cannot be held, OSError and sqlite3.Error for a file that cannot be
+        written.
+        """
+        if not self._on_server:
+            return write_file(source, self.database, self.database.head, self._beside, on_progress)
+        drop_tables(self.engine, self.database)
+        init_database(self.engine, self.database, unfinished=True)
+        expected = load_rows(source, self.engine, self.settings.database_retry, on_progress)
+        sums = self.sums("rows of the {} read back", on_progress, sum(one.rows for one in expected.values()))
+        if sums != expected:
+            raise CopyFailedError(
+                f"What was written to the {self.label} is not what was read: {', '.join(differences(expected, sums))}. "
+                "Nothing else may write to it meanwhile. Give the command again."
+            )
+        return sums
+
+    def sums(self, what: str, on_progress: Progress, total: int) -> dict[str, TableSum]:
+        """Rows and checksums of its tables, which are in place."""
+        with patient_connection(self.engine) as connection:
+            return sum_tables(connection, self.database, what.format(self.database.name), on_progress, total)
+
+    @contextmanager
+    def being_filled(self) -> Iterator[Engine]:
+        """The engine of the rows that were filled in, before they are in place."""
+        if self._on_server:
+            yield self.engine
+            return
+        engine = open_url(URL.create("sqlite", database=str(self._beside)), self.database)
+        try:
+            yield engine
+        finally:
+            engine.dispose()
+
+    def mark(self) -> None:
+        """Mark a SQLite database that is about to be replaced; one that cannot be read need not be."""
+        if not self._on_server and self._path.exists():
+            with self._if_readable():
+                self._mark()
+                with self.engine.connect() as connection:
+                    connection.commit()
+                    connection.connection.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def put_in_place(self) -> None:
+        """Have the new SQLite file, marked as well, take the place of the old one."""
+        if self._on_server:
+            return
+        self.engine.dispose()
+        with self.being_filled() as engine, writing(engine) as connection:
+            connection.exec_driver_sql(_MARK)
+        without_log(self._beside)
+        remove_log(self._path)
+        self._beside.replace(self._path)
+        fsync(self._path.parent)
+
+    def finish(self) -> None:
+        """Take the mark away: all that belongs to it is there."""
+        with writing(self.engine) as connection:
+            connection.exec_driver_sql(_UNMARK)
+
+    def discard(self) -> None:
+        """Remove what was written beside a file that is not to be replaced after all."""
+        if not self._on_server:
+            remove_file(self._beside)
+
+    def _mark(self) -> None:
+        with writing(self.engine) as connection:
+            self._refuse_others(connection)
+            if inspect(connection).has_table(UNFINISHED_COPY):
+                return
+            connection.exec_driver_sql(_MARK)
+            connection.execute(text(f"INSERT INTO {UNFINISHED_COPY} VALUES (:note)"), {"note": self.database.name})  # noqa: S608
+            try:
+                self._refuse_session(connection)
+            except SessionActiveError:
+                connection.exec_driver_sql(_UNMARK)
+                raise
+
+    def _refuse_session(self, connection: Connection) -> None:
+        if self.database is TRACKER and inspect(connection).has_table("session_lock"):
+            refuse_beside_session(connection, self.settings)
+
+    def _refuse_others(self, connection: Connection) -> None:
+        theirs = sorted(self._theirs(connection))
+        if theirs:
+            shown = ", ".join(theirs[:_SHOWN]) + (", ..." if len(theirs) > _SHOWN else "")
+            raise ConfigurationError(
+                f"The {self.label} has tables of another system ({shown}), which would be lost. Name another database."
+            )
+
+    def _theirs(self, connection: Connection) -> set[str]:
+        """The tables that are none of this database's, or not known to be, and would not be left alone."""
+        present = set(inspect(connection).get_table_names())
+        others = self._not_ours(present)
+        if {MADE_FIRST, self.database.landmark} <= present:
+            # A later version has tables that are not known here.
+            return others if not self._on_server and revision_is_known(connection, self.database) else set()
+        if UNFINISHED_COPY not in present:
+            return others if MADE_FIRST in present else others | (present & set(self.database.metadata.tables))
+        # A copy was let begin here, and what tells whose the tables are may be gone already.
+        marked_for = connection.scalar(text(f"SELECT note FROM {UNFINISHED_COPY} LIMIT 1"))  # noqa: S608
+        return set() if marked_for == self.database.name else others
+
+    def _not_ours(self, present: set[str]) -> set[str]:
+        return present - {*self.database.metadata.tables, "alembic_version", UNFINISHED_COPY}
+
+    @contextmanager
+    def _if_readable(self) -> Iterator[None]:
+        """Leave a file alone that is no database any more: that is what backups are restored for."""
+        try:
+            yield
+        except DatabaseUnreachableError:
+            if self._on_server or not _is_usable(self._path):
+                raise
+
+
+def refuse_same(targets: Sequence[Target], sources: Sequence[Engine] = ()) -> None:
+    """Raise ConfigurationError for a target that is the other one, or any of the sources."""
+    for number, target in enumerate(targets):
+        for source in sources:
+            if same_database(target.engine.url, source.url):
+                raise ConfigurationError(
+                    f"The target {database_label(target.engine.url)} is the source of the "
+                    f"{database_of(source).name}. Name another database."
+                )
+        for other in targets[:number]:
+            if same_database(target.engine.url, other.engine.url):
+                raise ConfigurationError(
+                    f"The {other.label} is to be the {target.database.name} as well. Name a database of its own for "
+                    "each."
+                )
+
+
+def refuse_filled(tracker: Target, qc: Target, advice: str) -> None:
+    """Raise StorageNotEmptyError for the first that has rows of its own; `advice` is what to do.
+
+    Where the tracker was left by a copy that broke off, so was the QC database, which takes effect before it.
+    """
+    found = tracker.look()
+    if found is Found.UNFINISHED:
+        return
+    for target, state in ((tracker, found), (qc, qc.look())):
+        if state is Found.FILLED:
+            raise StorageNotEmptyError(f"The {target.label} holds data. {advice}")
+
+
+@contextmanager
+def taking_effect(tracker: Target, qc: Target) -> Iterator[None]:
+    """Have both take effect together, when the block is done.
+
+    Broken off before that, the tracker is refused by every command.
+    """
+    for target in (tracker, qc):
+        target.mark()
+    for target in (qc, tracker):
+        target.put_in_place()
+    yield
+    for target in (qc, tracker):
+        target.finish()
+
+
+def _is_usable(path: Path) -> bool:
+    return os.access(path, os.R_OK | os.W_OK)

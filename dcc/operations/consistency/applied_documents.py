@@ -1,0 +1,157 @@
+"""Rules about documents in both databases: the tracker says what became of them, the QC database has their data."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from sqlalchemy import Connection, func, select
+
+from dcc.operations.consistency.inconsistencies import Inconsistency
+from dcc.operations.consistency.tracker_rows import DocumentEntry, document_entries
+from dcc.outcomes import ZipKey
+from dcc.phases import Phase, Status
+from dcc.qc.models import Document, Finding
+from dcc.rules.findings import MORE_RULE
+from dcc.tracker.lineage import IDS
+from dcc.tracker.models import AnException, XmlLog
+from dcc.tracker.states import State
+from dcc.vocabulary import DocumentAction, DocumentState, Severity
+
+_DOCUMENT: Final = Document.__table__
+_FINDING: Final = Finding.__table__
+_JUDGE: Final = "Have it judged again: dcc data recheck --zip {key} --reason ..., then: dcc crawl"
+_TAKEN_UP: Final = "The next session puts it right: dcc crawl"
+_FAILING: Final = frozenset({Severity.ERROR.value, Severity.FATAL.value})
+_STORED: Final = select(
+    *(_DOCUMENT.c[name] for name in ("id", "tracker_id", "state", "zip_action", "zip_file", "file_name", "md5"))
+).where(_DOCUMENT.c.tracker_id.in_(IDS), _DOCUMENT.c.action != DocumentAction.UNDO.value)
+_ACTIVE: Final = (
+    select(_FINDING.c.document_id, _FINDING.c.rule, _FINDING.c.severity, func.count().label("findings"))
+    .where(_FINDING.c.document_id.in_(IDS), _FINDING.c.is_active)
+    .group_by(_FINDING.c.document_id, _FINDING.c.rule, _FINDING.c.severity)
+)
+_LOGGED: Final = (
+    select(XmlLog.xml_id, AnException.short_name, func.count().label("entries"))
+    .join(AnException, AnException.id == XmlLog.exception_id)
+    .where(XmlLog.xml_id.in_(IDS), XmlLog.cleared.is_(None))
+    .group_by(XmlLog.xml_id, AnException.short_name)
+)
+
+
+class _Stored(NamedTuple):
+    id: int
+    state: DocumentState
+
+
+def agree(tracker: Connection, qc: Connection) -> Iterator[Inconsistency]:
+    """C12. To be asked when no session is active: a session writes to the QC database first."""
+    for page in document_entries(tracker, Phase.XSD):
+        stored = _stored(qc, page)
+        for one in page:
+            wrong = _disagreement(one.state, stored.get(one.id))
+            if wrong is not None:
+                yield Inconsistency("C12", _name(one), f"{wrong} {_TAKEN_UP}")
+
+
+def _stored(qc: Connection, page: Sequence[DocumentEntry]) -> dict[int, _Stored]:
+    """The documents of the QC database that stand for those of the tracker, of the same files, by `xml_file.id`."""
+    of_tracker = {one.id: one for one in page}
+    found: dict[int, _Stored] = {}
+    for row in qc.execute(_STORED, {"ids": list(of_tracker)}):
+        one = of_tracker[row.tracker_id]
+        same = (str(one.key.action), one.key.file_name, one.file_name, one.md5 or "")
+        if same == (row.zip_action, row.zip_file, row.file_name, row.md5 or ""):
+            found[one.id] = _Stored(row.id, DocumentState(row.state))
+    return found
+
+
+_UNAPPLIED: Final = (Status.PENDING, Status.RUNNING, Status.FAILED)
+
+
+def _disagreement(state: State, stored: _Stored | None) -> str | None:
+    """What one database says of a document and the other does not; None where they agree."""
+    not_uploaded = state.phase < Phase.UPLOAD or (state.phase is Phase.UPLOAD and state.status in _UNAPPLIED)
+    withdrawn = state == State(Phase.UPLOAD, Status.CANCELLED)
+    if stored is None:
+        return None if not_uploaded or withdrawn else f"It is {state}, and the QC database does not hold it."
+    expected = {
+        DocumentState.APPLIED: not not_uploaded and not withdrawn,
+        DocumentState.HELD: state == State(Phase.UPLOAD, Status.PENDING) or withdrawn,
+        DocumentState.REFUSED: state == State(Phase.UPLOAD, Status.FAILED) or withdrawn,
+        DocumentState.UNDONE: withdrawn,
+    }
+    if expected[stored.state]:
+        return None
+    return f"It is {state}, and {stored.state.value} in the QC database, as document {stored.id}."
+
+
+def _name(entry: DocumentEntry) -> str:
+    key: ZipKey = entry.key
+    return f"{key} {entry.file_name}"
+
+
+def logs(tracker: Connection, qc: Connection, most: int) -> Iterator[Inconsistency]:
+    """C18. `most` findings of a document are in its log, with one entry for the others."""
+    for page in document_entries(tracker, Phase.DATA):
+        # A document that failed in this phase has come through it too.
+        judged = [one for one in page if one.state.phase >= Phase.DATA and one.state.status is not Status.CANCELLED]
+        yield from _wrong_logs(tracker, qc, judged, most)
+
+
+def _wrong_logs(
+    tracker: Connection, qc: Connection, judged: Sequence[DocumentEntry], most: int
+) -> Iterator[Inconsistency]:
+    if not judged:
+        return
+    stored = {xml_id: one.id for xml_id, one in _stored(qc, judged).items() if one.state is DocumentState.APPLIED}
+    rules: dict[int, Counter[str]] = defaultdict(Counter)
+    failing: set[int] = set()
+    if stored:
+        for row in qc.execute(_ACTIVE, {"ids": list(stored.values())}):
+            rules[row.document_id][row.rule] += row.findings
+            if row.severity in _FAILING:
+                failing.add(row.document_id)
+    logged: dict[int, Counter[str]] = defaultdict(Counter)
+    for row in tracker.execute(_LOGGED, {"ids": [one.id for one in judged]}):
+        logged[row.xml_id][row.short_name] += row.entries
+    for one in judged:
+        document_id = stored.get(one.id)
+        if document_id is None:
+            continue
+        if one.state.failed != (document_id in failing):
+            has = "has" if document_id in failing else "has no"
+            wrong = f"It is {one.state}, and {has} findings that fail it in the QC database, as document {document_id}."
+            yield Inconsistency("C18", _name(one), f"{wrong} {_JUDGE.format(key=one.key)}")
+        elif _differ(rules[document_id], logged[one.id], most):
+            yield Inconsistency(
+                "C18",
+                _name(one),
+                f"Its log has {_told(logged[one.id])}, the QC database {_told(rules[document_id])} (document "
+                f"{document_id}). {_JUDGE.format(key=one.key)}",
+            )
+
+
+def _differ(rules: Counter[str], logged: Counter[str], most: int) -> bool:
+    if MORE_RULE in logged or rules.total() > most:
+        return not set(logged) <= {*rules, MORE_RULE}
+    return Counter({rule: number for rule, number in rules.items() if rule != MORE_RULE}) != logged
+
+
+def _told(counts: Counter[str]) -> str:
+    return ", ".join(f"{number:,} of {rule}" for rule, number in sorted(counts.items())) or "none"
+
+
+def findings(qc: Connection) -> Iterator[Inconsistency]:
+    """C19."""
+    closed, waived = _FINDING.c.closed.is_not(None), _FINDING.c.waiver_id.is_not(None)
+    wrong = (_FINDING.c.is_active & closed) | (~_FINDING.c.is_active & ~closed & ~waived)
+    query = select(_FINDING.c.id, _FINDING.c.rule, _FINDING.c.document_id).where(wrong).order_by(_FINDING.c.id)
+    for row in qc.execute(query):
+        yield Inconsistency(
+            "C19",
+            f"finding {row.id}, {row.rule} of document {row.document_id}",
+            "Whether it counts does not go with whether it was closed or waived. Have its zip judged again: dcc data "
+            "recheck --zip ...",
+        )

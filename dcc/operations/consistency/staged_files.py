@@ -1,0 +1,154 @@
+"""Rules about the staging area: no half file under its final name, no leftovers. What is not there is no fault."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+from sqlalchemy import Connection, select
+
+from dcc.errors import BadFileNameError
+from dcc.naming import Action
+from dcc.operations.consistency.inconsistencies import Inconsistency
+from dcc.operations.consistency.tracker_rows import ZipEntry, key_of, state_of, zip_entries
+from dcc.outcomes import ZipKey
+from dcc.phases import ACTION_IDS, Phase, Status
+from dcc.runtime.checksums import md5_of_open
+from dcc.store.staging import Staging
+from dcc.tracker.lineage import IDS
+from dcc.tracker.models import XmlFile, ZipAction, ZipFile
+from dcc.tracker.states import State
+
+_RETRY: Final = "Have it downloaded again: dcc retry {key}"
+_CHUNK: Final = 500
+_UNFINISHED: Final = (".part", ".part.json")
+_UNPACKING: Final = ".unpacking-"
+
+
+def archives(connection: Connection, staging: Staging) -> Iterator[Inconsistency]:
+    """C9."""
+    for page in zip_entries(connection):
+        for one in page:
+            wrong = _wrong_archive(staging, one)
+            if wrong is not None:
+                yield Inconsistency("C9", str(one.key), f"{wrong} {_RETRY.format(key=one.key)}")
+
+
+def _wrong_archive(staging: Staging, entry: ZipEntry) -> str | None:
+    """What is wrong with the archive in staging of a zip action whose archive arrived; None where nothing is."""
+    if entry.download is None or not _arrived(entry.state) or not _arrived(entry.download.state):
+        return None
+    try:
+        with staging.archive(entry.key).open("rb") as archive:
+            size = os.fstat(archive.fileno()).st_size
+            if size != entry.download.size_bytes:
+                return f"The archive in staging has {size:,} bytes; {entry.download.size_bytes:,} arrived."
+            if entry.md5 is not None and md5_of_open(archive) != entry.md5:
+                return f"The archive in staging has not the MD5 of the one that arrived, {entry.md5}."
+    except (FileNotFoundError, BadFileNameError):
+        return None
+    except OSError as error:
+        return f"The archive in staging cannot be read: {os.strerror(error.errno or 0)}."
+    return None
+
+
+def _arrived(state: State) -> bool:
+    return state.phase >= Phase.UNZIP
+
+
+def documents(connection: Connection, staging: Staging) -> Iterator[Inconsistency]:
+    """C10. Where the folder of an archive is there, all of its documents are."""
+    query = select(XmlFile.zip_id, XmlFile.fname, XmlFile.size_bytes, XmlFile.content_md5).where(
+        XmlFile.zip_id.in_(IDS), XmlFile.content_md5.is_not(None)
+    )
+    for page in zip_entries(connection):
+        folders = {
+            one.download.id: one.key
+            for one in page
+            if one.download is not None and _arrived(one.state) and _has_contents(staging, one.key)
+        }
+        if not folders:
+            continue
+        for row in connection.execute(query, {"ids": list(folders)}):
+            key = folders[row.zip_id]
+            wrong = _wrong_document(staging.contents(key) / row.fname, row.size_bytes, row.content_md5)
+            if wrong is not None:
+                yield Inconsistency("C10", f"{key} {row.fname}", f"{wrong} {_RETRY.format(key=key)}")
+
+
+def _has_contents(staging: Staging, key: ZipKey) -> bool:
+    try:
+        return staging.contents(key).is_dir()
+    except BadFileNameError:
+        return False
+
+
+def _wrong_document(path: Path, size_bytes: int | None, md5: str) -> str | None:
+    try:
+        with path.open("rb") as document:
+            size = os.fstat(document.fileno()).st_size
+            if size != size_bytes:
+                return f"The document in staging has {size:,} bytes; {size_bytes or 0:,} were extracted."
+            if md5_of_open(document) != md5:
+                return f"The document in staging has not the MD5 of the one that was extracted, {md5}."
+    except OSError as error:
+        return f"The document cannot be read in staging: {os.strerror(error.errno or 0)}."
+    return None
+
+
+def unfinished(connection: Connection, staging: Staging) -> Iterator[Inconsistency]:
+    """C11. To be asked when no session is active: then whatever is unfinished waits to be gone on with."""
+    for action in Action:
+        found = _unfinished_files(staging.root / action)
+        while chunk := list(islice(found, _CHUNK)):
+            states = _states(connection, action, {archive for archive, _ in chunk if archive is not None})
+            for archive, name in chunk:
+                if archive is None:
+                    yield Inconsistency(
+                        "C11", f"{action}/{name}", "It was being unpacked. The next session removes it: dcc crawl"
+                    )
+                elif archive not in states:
+                    yield Inconsistency(
+                        "C11", f"{action}/{name}", "The tracker knows no such archive. Remove the file."
+                    )
+                elif not _may_have_part(states[archive]):
+                    yield Inconsistency(
+                        "C11",
+                        f"{action}/{name}",
+                        f"It is part of an archive that is {states[archive]}: its download is over. Remove the file.",
+                    )
+
+
+def _unfinished_files(folder: Path) -> Iterator[tuple[str | None, str]]:
+    """The names of unfinished files, each with that of the archive; None for what was being unpacked."""
+    try:
+        entries = os.scandir(folder)
+    except FileNotFoundError:
+        return
+    with entries:
+        for entry in entries:
+            ending = next((ending for ending in _UNFINISHED if entry.name.endswith(ending)), None)
+            if ending is not None:
+                yield entry.name.removesuffix(ending), entry.name
+            elif entry.name.startswith(".") and _UNPACKING in entry.name:
+                yield None, entry.name
+
+
+def _states(connection: Connection, action: Action, names: Iterable[str]) -> dict[str, State]:
+    query = (
+        select(ZipAction.todo_id, ZipFile.file_name, ZipAction.phase_id, ZipAction.status_id)
+        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+        .where(ZipFile.file_name.in_(list(names)), ZipAction.todo_id == ACTION_IDS[action])
+    )
+    return {
+        key_of(row.todo_id, row.file_name).file_name: state_of(row.phase_id, row.status_id)
+        for row in connection.execute(query)
+    }
+
+
+def _may_have_part(state: State) -> bool:
+    """Whether a zip action in this state may have to be downloaded, or go on with a download."""
+    return state.phase < Phase.UNZIP or state == State(Phase.UNZIP, Status.RUNNING)

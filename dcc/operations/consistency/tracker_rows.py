@@ -1,0 +1,177 @@
+"""Zip actions and documents of the tracker in pages, for the rules that look at all of them one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import Connection, Row, Select, func, or_, select, text
+
+from dcc.databases.columns import MYSQL_FAMILY
+from dcc.outcomes import ZipKey
+from dcc.phases import ACTIONS_BY_ID, Phase, Status
+from dcc.tracker.lineage import IDS, latest_downloads
+from dcc.tracker.models import FileSource, FileSourceHasZip, XmlFile, ZipAction, ZipDownload, ZipFile
+from dcc.tracker.states import State
+
+PAGE: Final = 500
+"""How many rows are held at a time."""
+
+_DOWNLOAD: Final = select(
+    ZipDownload.id, ZipDownload.phase_id, ZipDownload.status_id, ZipDownload.downloaded_size_bytes
+).where(ZipDownload.id.in_(IDS))
+_ACTIONS_OF_ZIP: Final = (
+    select(ZipAction.zip_id, func.count()).where(ZipAction.zip_id.in_(IDS)).group_by(ZipAction.zip_id)
+)
+
+
+class Download(NamedTuple):
+    """A download that concerns its zip action: the latest, not from before a re-opening."""
+
+    id: int
+    state: State
+    size_bytes: int
+
+
+class ZipEntry(NamedTuple):
+    """A zip action with the download that its state comes from, if any.
+
+    `md5` is that of the archive that arrived, None where the tracker cannot tell it from that of another zip action.
+    """
+
+    id: int
+    key: ZipKey
+    state: State
+    md5: str | None
+    download: Download | None
+
+
+class DocumentEntry(NamedTuple):
+    """A document that counts (of such a download), by the id of its `xml_file`; `md5` None where its name is refused"""
+
+    id: int
+    key: ZipKey
+    file_name: str
+    size_bytes: int
+    md5: str | None
+    state: State
+
+
+def state_of(phase: int, status: int) -> State:
+    """A state by the ids of phase and status."""
+    return State(Phase(phase), Status(status))
+
+
+def key_of(todo: int, file_name: str) -> ZipKey:
+    """A zip action by the id of its processing type and the name of its archive."""
+    return ZipKey(ACTIONS_BY_ID[todo], file_name)
+
+
+def pages(
+    connection: Connection, query: Select[*tuple[Any, ...]], key: Any, size: int = PAGE
+) -> Iterator[list[Row[Any]]]:
+    """The rows of a query in the order of `key`, its first column and unique, a few at a time."""
+    last = -1
+    while True:
+        page = connection.execute(query.where(key > last).order_by(key).limit(size)).all()
+        if page:
+            yield list(page)
+        if len(page) < size:
+            return
+        last = page[-1][0]
+
+
+def zip_entries(connection: Connection) -> Iterator[list[ZipEntry]]:
+    """All zip actions, oldest first, a page at a time."""
+    query = select(
+        ZipAction.id,
+        ZipAction.todo_id,
+        ZipAction.phase_id,
+        ZipAction.status_id,
+        ZipAction.zip_id,
+        ZipFile.file_name,
+        ZipFile.content_md5,
+    ).join(ZipFile, ZipFile.id == ZipAction.zip_id)
+    for page in pages(connection, query, ZipAction.id):
+        downloads = current_downloads(connection, [row.id for row in page])
+        actions = dict(iter(connection.execute(_ACTIONS_OF_ZIP, {"ids": sorted({row.zip_id for row in page})})))
+        yield [
+            ZipEntry(
+                row.id,
+                key_of(row.todo_id, row.file_name),
+                state_of(row.phase_id, row.status_id),
+                row.content_md5 if actions.get(row.zip_id) == 1 else None,
+                downloads.get(row.id),
+            )
+            for row in page
+        ]
+
+
+def current_downloads(connection: Connection, za_ids: list[int]) -> dict[int, Download]:
+    """The download that the state of each zip action comes from; of those that have one. A page of ids."""
+    latest = {
+        download_id: za_id
+        for za_id, download_id, before_reopening in latest_downloads(connection, za_ids)
+        if download_id > before_reopening
+    }
+    if not latest:
+        return {}
+    return {
+        latest[row.id]: Download(row.id, state_of(row.phase_id, row.status_id), row.downloaded_size_bytes)
+        for row in connection.execute(_DOWNLOAD, {"ids": list(latest)})
+    }
+
+
+def document_entries(connection: Connection, phase: Phase) -> Iterator[list[DocumentEntry]]:
+    """The documents that count and are through `phase`, well or not, in the order of their ids, a page at a time."""
+    through = (XmlFile.phase_id == int(phase)) & (XmlFile.status_id >= int(Status.DONE))
+    reached = or_(XmlFile.phase_id > int(phase), through)
+    query = (
+        select(
+            XmlFile.id,
+            XmlFile.zip_id,
+            XmlFile.fname,
+            XmlFile.size_bytes,
+            XmlFile.content_md5,
+            XmlFile.phase_id,
+            XmlFile.status_id,
+            FileSourceHasZip.za_id,
+            ZipAction.todo_id,
+            ZipFile.file_name,
+        )
+        .join(ZipDownload, ZipDownload.id == XmlFile.zip_id)
+        .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
+        .join(ZipAction, ZipAction.id == FileSourceHasZip.za_id)
+        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+        .where(reached)
+    )
+    for page in pages(connection, query, XmlFile.id):
+        counting = {one.id for one in current_downloads(connection, sorted({row.za_id for row in page})).values()}
+        yield [
+            DocumentEntry(
+                row.id,
+                key_of(row.todo_id, row.file_name),
+                row.fname,
+                row.size_bytes or 0,
+                row.content_md5,
+                state_of(row.phase_id, row.status_id),
+            )
+            for row in page
+            if row.zip_id in counting
+        ]
+
+
+def sources_were_purged(connection: Connection) -> bool:
+    """Whether file sources may have been removed with all that was known of them: ids were given that are not there."""
+    there = connection.scalar(select(func.count()).select_from(FileSource)) or 0
+    if connection.dialect.name in MYSQL_FAMILY:
+        following = connection.scalar(
+            text(
+                "SELECT auto_increment FROM information_schema.tables "
+                "WHERE table_schema = DATABASE() AND table_name = 'file_source'"
+            )
+        )
+        given = int(following or 1) - 1
+    else:
+        given = connection.scalar(text("SELECT seq FROM sqlite_sequence WHERE name = 'file_source'")) or 0
+    return given > there

@@ -1,0 +1,139 @@
+"""The tracker and the QC database: reachable, sound, quick enough, and of this version's schema."""
+
+from __future__ import annotations
+
+import sqlite3
+import stat
+import statistics
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from sqlalchemy import Connection, Engine, text
+
+from dcc.databases.columns import MYSQL_FAMILY
+from dcc.databases.description import Database
+from dcc.databases.engines import database_label
+from dcc.databases.schema import require_current
+from dcc.databases.servers import require_fit_server
+from dcc.errors import DccError
+from dcc.operations.doctor.context import Surroundings
+from dcc.operations.doctor.verdicts import Finding, failed, not_checked, ok, split_advice, warning
+from dcc.qc.database import QC_DATABASE
+from dcc.tracker.schema import TRACKER
+
+_SLOW_MILLISECONDS: Final = 50.0
+_LARGE_WAL_BYTES: Final = 512 * 1024 * 1024
+_PROBES: Final = 5
+_STEPS_BETWEEN_LOOKS: Final = 100_000
+
+
+def check_databases(surroundings: Surroundings) -> Iterator[Finding]:
+    """Each answers, and what it is."""
+    for database in (TRACKER, QC_DATABASE):
+        yield from _check_database(surroundings, database)
+
+
+def _check_database(surroundings: Surroundings, database: Database) -> Iterator[Finding]:
+    try:
+        engine = surroundings.engine(database)
+        if engine.dialect.name == "sqlite" and not Path(str(engine.url.database)).exists():
+            yield failed(
+                database.name, f"There is none at {database_label(engine.url)}.", "Make it: dcc init, or set DCC_HOME."
+            )
+            return
+        with engine.connect() as connection:
+            latency = _latency(connection)
+            require_fit_server(connection, database)
+            what = _described(connection, engine)
+    except DccError as error:
+        said, advice = split_advice(str(error))
+        yield failed(database.name, said, advice)
+        return
+    message = f"{what} answers within {latency:.1f} ms."
+    if latency > _SLOW_MILLISECONDS:
+        advice = "Sessions ask it several times a second: have it nearer, or see what else its server is doing."
+        yield warning(database.name, message, advice)
+    else:
+        yield ok(database.name, message)
+    if engine.dialect.name == "sqlite":
+        yield from _check_file(surroundings, database, Path(str(engine.url.database)))
+
+
+def _latency(connection: Connection) -> float:
+    """Milliseconds for a short question."""
+    times = []
+    for _ in range(_PROBES):
+        began = time.monotonic()
+        connection.execute(text("SELECT 1")).scalar()
+        times.append((time.monotonic() - began) * 1_000)
+    return statistics.median(times)
+
+
+def _described(connection: Connection, engine: Engine) -> str:
+    label = database_label(engine.url)
+    if engine.dialect.name not in MYSQL_FAMILY:
+        return f"SQLite {sqlite3.sqlite_version}, {label},"
+    version = connection.execute(text("SELECT VERSION()")).scalar()
+    charset = connection.execute(text("SELECT @@character_set_connection")).scalar()
+    return f"{'MariaDB' if 'mariadb' in str(version).lower() else 'MySQL'} {version}, {label}, {charset},"
+
+
+def _check_file(surroundings: Surroundings, database: Database, path: Path) -> Iterator[Finding]:
+    subject = f"{database.name} file"
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if mode & 0o077:
+        yield warning(subject, f"Others may read {path} (mode {mode:o}).", f"chmod 600 {path}")
+    wal = path.with_name(f"{path.name}-wal")
+    size = wal.stat().st_size if wal.exists() else 0
+    if size > _LARGE_WAL_BYTES:
+        yield warning(
+            subject,
+            f"{wal} has grown to {size:,} bytes.",
+            "Something reads from the database without end; stop what does (dcc ui, a notebook), and it shrinks.",
+        )
+    yield _check_integrity(surroundings, subject, path)
+
+
+def _check_integrity(surroundings: Surroundings, subject: str, path: Path) -> Finding:
+    """SQLite's own quick check, as far as there is time for it."""
+    connection = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=5, check_same_thread=False)
+    connection.set_progress_handler(lambda: int(surroundings.left < 1), _STEPS_BETWEEN_LOOKS)
+    try:
+        journal = connection.execute("PRAGMA journal_mode").fetchone()[0]
+        answers = [str(row[0]) for row in connection.execute("PRAGMA quick_check(5)")]
+    except sqlite3.OperationalError as error:
+        if "interrupted" in str(error):
+            return not_checked(
+                subject, "It is too large for a check in this time.", f"sqlite3 {path} 'PRAGMA quick_check'"
+            )
+        return failed(subject, f"{path} cannot be read: {error}.", "Restore it from a backup: dcc restore --help")
+    except sqlite3.DatabaseError as error:
+        return failed(subject, f"{path} is damaged: {error}.", "Restore it from a backup: dcc restore --help")
+    finally:
+        connection.close()
+    if answers != ["ok"]:
+        return failed(
+            subject, f"{path} is damaged: {'; '.join(answers)[:500]}.", "Restore it from a backup: dcc restore --help"
+        )
+    if journal != "wal":
+        return warning(
+            subject,
+            f"{path} has the journal mode {journal}, in which readers and writers wait for each other.",
+            "It is set to wal by the next command that writes; a file system of the network cannot have it.",
+        )
+    return ok(subject, "It is sound (quick_check), in the journal mode wal.")
+
+
+def check_schemas(surroundings: Surroundings) -> Iterator[Finding]:
+    """Each has the schema of this version."""
+    for database in (TRACKER, QC_DATABASE):
+        subject = f"{database.name} schema"
+        try:
+            require_current(surroundings.engine(database), database)
+        except DccError as error:
+            said, advice = split_advice(str(error))
+            yield failed(subject, said, advice or "dcc init")
+        else:
+            yield ok(subject, f"It is {database.head}, as this version needs.")

@@ -1,0 +1,232 @@
+"""The machine: disks and permissions, file limits, clock, text encoding, versions of what is installed."""
+
+from __future__ import annotations
+
+import errno
+import locale
+import os
+import platform
+import resource
+import shutil
+import sqlite3
+import ssl
+import stat
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, requires, version
+from pathlib import Path
+from typing import Final
+
+from dcc.databases.columns import MYSQL_FAMILY
+from dcc.operations.doctor.context import Surroundings
+from dcc.operations.doctor.verdicts import Finding, failed, not_checked, ok, warning
+from dcc.qc.database import QC_DATABASE
+from dcc.runtime.disk_space import is_full
+from dcc.tracker.schema import TRACKER
+
+CONSTRAINTS: Final = Path(__file__).parents[3] / "constraints.txt"
+"""The versions that this version of the platform was tested with; only a checkout has them."""
+
+_FEWEST_FILES: Final = 256
+_WANTED_FILES: Final = 1024
+_FEWEST_INODES: Final = 10_000
+_CLOCK_SECONDS: Final = 5.0
+_EARLIEST: Final = datetime(2026, 1, 1, tzinfo=UTC)
+_OLDEST_SQLITE: Final = (3, 38, 0)
+_OLDEST_PYTHON: Final = (3, 11)
+
+
+def check_disks(surroundings: Surroundings) -> Iterator[Finding]:
+    """Where the platform writes there is room, and it may."""
+    settings = surroundings.settings
+    places = {"staging": settings.staging_directory, "DCC_HOME": settings.home, "temporary files": _temporary()}
+    for database in (TRACKER, QC_DATABASE):
+        url = surroundings.engine(database).url
+        if url.get_backend_name() == "sqlite":
+            places[database.name] = Path(str(url.database)).parent
+    if settings.report_directory is not None:
+        places["reports"] = settings.report_directory
+    for place in dict.fromkeys(places.values()):
+        subject = f"disk of {', '.join(name for name, other in places.items() if other == place)}"
+        staged = place == settings.staging_directory
+        yield from _check_place(subject, place, settings.min_free_bytes if staged else 0, private=staged)
+
+
+def _temporary() -> Path:
+    try:
+        return Path(tempfile.gettempdir())
+    except FileNotFoundError:
+        return Path("/tmp")  # noqa: S108 - named in what is said of it
+
+
+def _check_place(subject: str, place: Path, to_stay_free: int, *, private: bool) -> Iterator[Finding]:
+    there = next(path for path in (place, *place.parents) if path.is_dir())
+    if place.exists() and not place.is_dir():
+        yield failed(subject, f"{place} is no directory.", "Correct the setting, or make the directory.")
+        return
+    try:
+        # An empty file with no name: it is gone with the descriptor, whatever happens.
+        with tempfile.TemporaryFile(dir=there):
+            pass
+    except OSError as error:
+        yield failed(subject, f"{there} cannot be written to: {error.strerror}.", _advice_on_writing(error, there))
+        return
+    mode = stat.S_IMODE(there.stat().st_mode)
+    if private and there == place and mode & 0o077:
+        yield warning(subject, f"Others may look into {place} (mode {mode:o}).", f"chmod 700 {place}")
+    yield _check_room(subject, there, to_stay_free)
+
+
+def _advice_on_writing(error: OSError, there: Path) -> str:
+    if error.errno == errno.EROFS:
+        return "The disk is mounted read-only, often after an error of it: see `dmesg`, mend it, and mount it again."
+    if is_full(error):
+        return "Free some space: dcc staging clean; then run the session again."
+    return f"Give it to the user that runs dcc: chown -R USER {there}"
+
+
+def _check_room(subject: str, there: Path, to_stay_free: int) -> Finding:
+    usage, inodes = shutil.disk_usage(there), os.statvfs(there)
+    free = f"{usage.free:,} of {usage.total:,} bytes are free on the disk of {there}"
+    if usage.free == 0 and not to_stay_free:
+        return failed(subject, f"{free}: nothing can be written there.", "Free some space there: df, du")
+    if usage.free <= to_stay_free:
+        return failed(
+            subject,
+            f"{free}, and {to_stay_free:,} must stay so (DCC_MIN_FREE_BYTES): nothing is downloaded.",
+            "Free some space: dcc staging clean, then with --yes; or have a larger disk, and name it in DCC_STAGING.",
+        )
+    if inodes.f_files and inodes.f_favail < _FEWEST_INODES:
+        return warning(
+            subject, f"{free}, but only {inodes.f_favail:,} more files fit there.", "Remove files: dcc staging clean"
+        )
+    if usage.free < max(2 * to_stay_free, usage.total // 50):
+        return warning(subject, f"{free}: it is nearly full.", "Free some space: dcc staging list, dcc staging clean")
+    return ok(subject, f"{free}.")
+
+
+def check_file_limit(_: Surroundings) -> Iterator[Finding]:
+    """As many files may be open as sessions need."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    message = f"A process may have {soft:,} files open ({hard:,} at most)."
+    advice = f"Raise it: ulimit -n {_WANTED_FILES}, or LimitNOFILE={_WANTED_FILES} in the systemd unit."
+    if soft < _FEWEST_FILES:
+        yield failed("open files", message, advice)
+    elif soft < _WANTED_FILES:
+        yield warning("open files", message, advice)
+    else:
+        yield ok("open files", message)
+
+
+def check_clock(surroundings: Surroundings) -> Iterator[Finding]:
+    """This machine's clock agrees with that of database servers."""
+    now = datetime.now(UTC)
+    zone = time.strftime("%Z %z")
+    if now < _EARLIEST:
+        yield failed(
+            "clock", f"It is {now:%Y-%m-%d %H:%M} UTC by this machine.", "Set the clock, and run an NTP client."
+        )
+        return
+    yield ok("clock", f"It is {now:%Y-%m-%d %H:%M:%S} UTC; the time zone here is {zone}. The platform works in UTC.")
+    for database in (TRACKER, QC_DATABASE):
+        if surroundings.engine(database).dialect.name not in MYSQL_FAMILY:
+            continue
+        with surroundings.reading(database) as connection:
+            # As text, for what the driver makes of it is naive.
+            told = str(connection.exec_driver_sql("SELECT CAST(UTC_TIMESTAMP(6) AS CHAR)").scalar())
+        away = (datetime.now(UTC).replace(tzinfo=None) - datetime.fromisoformat(told)).total_seconds()
+        yield clock_finding(f"clock of the {database.name}'s server", away)
+
+
+def clock_finding(subject: str, away: float) -> Finding:
+    """What to say of a clock that this machine's is `away` seconds before, or behind if negative."""
+    if abs(away) <= _CLOCK_SECONDS:
+        return ok(subject, f"It agrees with this machine's within {abs(away):.1f} s.")
+    how = "before" if away > 0 else "behind"
+    return warning(
+        subject,
+        f"This machine's clock is {abs(away):,.0f} s {how} it.",
+        "See which one is wrong, and run an NTP client there: ages, leases and schedules go by them.",
+    )
+
+
+def check_text(_: Surroundings) -> Iterator[Finding]:
+    """Names and messages that are not ASCII can be written."""
+    of_files, of_text = sys.getfilesystemencoding(), locale.getpreferredencoding(do_setlocale=False)
+    message = f"File names are in {of_files}, text is in {of_text}."
+    if {_plain(of_files), _plain(of_text)} == {"utf8"}:
+        yield ok("text", message)
+    else:
+        yield failed(
+            "text", message, "Set a locale with UTF-8: LANG=C.UTF-8, or PYTHONUTF8=1, where dcc is started from."
+        )
+
+
+def _plain(encoding: str) -> str:
+    return encoding.lower().replace("-", "")
+
+
+def check_versions(_: Surroundings) -> Iterator[Finding]:
+    """What is installed is what this version was tested with."""
+    from lxml import etree
+
+    yield from _check_oldest("Python", sys.version_info[:3], _OLDEST_PYTHON, platform.python_version())
+    yield from _check_oldest("SQLite", sqlite3.sqlite_version_info, _OLDEST_SQLITE, sqlite3.sqlite_version)
+    libxml2 = ".".join(map(str, etree.LIBXML_VERSION))
+    yield ok("libraries", f"dcc {version('dcc')}, {ssl.OPENSSL_VERSION}, libxml2 {libxml2}.")
+    yield from _check_packages()
+
+
+def _check_oldest(subject: str, present: tuple[int, ...], oldest: tuple[int, ...], shown: str) -> Iterator[Finding]:
+    needed = ".".join(map(str, oldest))
+    if present < oldest:
+        yield failed(subject, f"It is {shown}, and {needed} or later is needed.", "Install a later one.")
+    else:
+        yield ok(subject, f"It is {shown}; {needed} or later is needed.")
+
+
+def _check_packages() -> Iterator[Finding]:
+    missing = sorted(name for name in _required() if _installed(name) is None)
+    if missing:
+        yield failed("packages", f"Not installed: {', '.join(missing)}.", "Install them: make install")
+        return
+    if not CONSTRAINTS.is_file():
+        yield not_checked("packages", "There is no constraints.txt beside the platform to compare with.")
+        return
+    others = [
+        f"{name} {present} instead of {wanted}"
+        for name, wanted in constrained(CONSTRAINTS.read_text("utf-8"))
+        if (present := _installed(name)) not in (None, wanted)
+    ]
+    if others:
+        yield warning(
+            "packages",
+            f"Other versions than tested: {', '.join(others[:8])}{' ...' if len(others) > 8 else ''}.",
+            "Install those of constraints.txt: make install",
+        )
+    else:
+        yield ok("packages", "The versions are those of constraints.txt.")
+
+
+def constrained(text: str) -> Iterator[tuple[str, str]]:
+    """The names and versions of a constraints file."""
+    for line in text.splitlines():
+        name, found, wanted = line.partition("==")
+        if found and not line.startswith("#"):
+            yield name.strip(), wanted.partition(";")[0].strip()
+
+
+def _required() -> set[str]:
+    """The packages that the platform cannot do without; without extras."""
+    wanted = (line for line in requires("dcc") or () if "extra ==" not in line)
+    return {line.partition(";")[0].split(">")[0].split("=")[0].strip() for line in wanted}
+
+
+def _installed(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None

@@ -1,0 +1,218 @@
+"""The file sources: what they are logged into with, what is known of them, and whether they answer at present."""
+
+from __future__ import annotations
+
+import os
+import queue
+import re
+import stat
+import threading
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from typing import Final
+
+from dcc.errors import ConfigurationError, SourceError
+from dcc.operations.doctor.context import Surroundings
+from dcc.operations.doctor.machine import clock_finding
+from dcc.operations.doctor.verdicts import Finding, failed, not_checked, ok, split_advice, warning
+from dcc.runtime.legible_text import archives_in_words
+from dcc.session.crawling import list_source
+from dcc.sources.access import parse_hostname, resolve_accesskey
+from dcc.sources.base import SourceAddress, SourceProtocol
+from dcc.sources.host_keys import SSH_PORT, trusted_keys
+from dcc.tracker.crawls import latest_crawls
+from dcc.tracker.register.connections import load_addresses
+from dcc.tracker.register.file_sources import list_sources
+from dcc.tracker.register.texts import MASK
+from dcc.tracker.schema import TRACKER
+
+_FAILED: Final = "failed"
+_SECONDS_FOR_OTHERS: Final = 1.0
+_FILE_REFERENCE: Final = re.compile(r"\A(?:file|key):(?P<path>[^?]+)")
+_PASSPHRASE_FILE: Final = re.compile(r"\?passphrase=file:(?P<path>.+)\Z", re.DOTALL)
+
+
+def check_registered(surroundings: Surroundings) -> Iterator[Finding]:
+    """What is registered, which of it is crawled, and how the latest crawls ended."""
+    with surroundings.reading(TRACKER) as connection:
+        entries = list_sources(connection)
+        crawls = latest_crawls(connection)
+    crawled = [entry for entry in entries if entry.state == "available" and entry.centre_active]
+    if not crawled:
+        yield warning(
+            "file sources",
+            f"None of {len(entries)} is crawled." if entries else "None is registered.",
+            "dcc source list; dcc source add --help; dcc source set-state ID available",
+        )
+        return
+    others = len(entries) - len(crawled)
+    yield ok("file sources", f"{len(crawled)} are crawled{f', {others} others are not' if others else ''}.")
+    for entry in crawled:
+        subject = f"file source {entry.id} ({entry.centre})"
+        crawl = crawls.get(entry.id)
+        if crawl is None:
+            yield not_checked(subject, "It was never crawled.", "dcc crawl")
+        elif crawl.outcome == "ok":
+            yield ok(subject, f"It was last crawled at {crawl.finished or crawl.started:%Y-%m-%d %H:%M} UTC.")
+        else:
+            said, advice = split_advice(crawl.error.message if crawl.error is not None else "It was not listed whole.")
+            when = f"{crawl.finished or crawl.started:%Y-%m-%d %H:%M} UTC"
+            yield warning(
+                subject, f"Its last crawl, at {when}, {crawl.outcome}: {said}", advice or f"dcc source test {entry.id}"
+            )
+
+
+def check_access(surroundings: Surroundings) -> Iterator[Finding]:
+    """Access keys can be read, by this user alone; private keys can be opened; host keys are pinned."""
+    with surroundings.reading(TRACKER) as connection:
+        addresses = load_addresses(connection)
+    for address in addresses:
+        subject = f"access to file source {address.id} ({address.centre})"
+        problems = list(_access_problems(surroundings, subject, address))
+        yield from problems or [ok(subject, _access_said(address))]
+
+
+def check_passwords(surroundings: Surroundings) -> Iterator[Finding]:
+    """No password of a file source is in the tracker as it is."""
+    with surroundings.reading(TRACKER) as connection:
+        entries = list_sources(connection)
+    plain = [f"{each.id} ({each.centre})" for each in entries if each.accesskey == MASK and each.state != "removed"]
+    if not plain:
+        yield ok("passwords in the tracker", "There are none.")
+        return
+    yield warning(
+        "passwords in the tracker",
+        f"File sources whose password the tracker keeps as it is: {', '.join(plain)}.",
+        "Put each into a file that this user alone can read, then: dcc source change ID --accesskey file:PATH",
+    )
+
+
+def _access_problems(surroundings: Surroundings, subject: str, address: SourceAddress) -> Iterator[Finding]:
+    change = f"dcc source change {address.id} --accesskey ..."
+    try:
+        credential = resolve_accesskey(address.accesskey, surroundings.settings.key_passphrase)
+        if credential.private_key is not None and address.protocol is SourceProtocol.SFTP:
+            from dcc.sources.sftp.ssh_login import load_private_key
+
+            load_private_key(credential, credential.private_key)
+    except ConfigurationError as error:
+        said, advice = split_advice(str(error))
+        yield failed(subject, said, advice or change)
+        return
+    for path in _secret_files(address.accesskey.get_secret_value()):
+        yield from _check_secret_file(subject, path)
+    if address.protocol is SourceProtocol.SFTP:
+        yield from _check_host_key(surroundings, subject, address)
+
+
+def _secret_files(accesskey: str) -> list[Path]:
+    found = [match for pattern in (_FILE_REFERENCE, _PASSPHRASE_FILE) if (match := pattern.search(accesskey))]
+    if not found and accesskey.startswith("/"):
+        # A password may begin with a slash, too; then there is no such file.
+        return [Path(accesskey)]
+    return [Path(match["path"]).expanduser() for match in found]
+
+
+def _check_secret_file(subject: str, path: Path) -> Iterator[Finding]:
+    try:
+        status = path.stat()
+    except (OSError, ValueError):
+        # That it cannot be read is said already.
+        return
+    mode = stat.S_IMODE(status.st_mode)
+    if mode & 0o077:
+        yield warning(subject, f"Others may read the secret in {path} (mode {mode:o}).", f"chmod 600 {path}")
+    elif status.st_uid not in (os.geteuid(), 0):
+        yield warning(subject, f"{path} belongs to another user.", f"chown {os.geteuid()} {path}")
+
+
+def _check_host_key(surroundings: Surroundings, subject: str, address: SourceAddress) -> Iterator[Finding]:
+    accept = f"dcc source test {address.id} --accept-host-key"
+    try:
+        endpoint = parse_hostname(address.hostname, SSH_PORT)
+        trusted = trusted_keys(address, endpoint, surroundings.settings.known_hosts)
+    except ConfigurationError as error:
+        said, advice = split_advice(str(error))
+        yield failed(subject, said, advice)
+        return
+    if not trusted.accepted:
+        yield failed(subject, "No host key of it was ever accepted, so that nothing is sent to it.", accept)
+
+
+def _access_said(address: SourceAddress) -> str:
+    if address.protocol is SourceProtocol.SFTP:
+        return "Its access key can be used, its host key is pinned."
+    if address.protocol in (SourceProtocol.FTPS, SourceProtocol.HTTPS):
+        by = "by its fingerprint" if address.tls_fingerprints else "by an authority of its own"
+        known = by if address.tls_fingerprints or address.tls_authorities else "by the authorities of this installation"
+        return f"Its access key can be used, its certificate is known {known}."
+    if address.protocol is SourceProtocol.FILE:
+        return "It is a folder, which needs no access key."
+    return f"Its access key can be used; {address.protocol} sends it unencrypted."
+
+
+def check_answers(surroundings: Surroundings) -> Iterator[Finding]:
+    """Each source that is crawled lets one log in and lists its directories; all are asked at once."""
+    with surroundings.reading(TRACKER) as connection:
+        addresses = load_addresses(connection)
+    yield from _ask_all(surroundings, addresses)
+
+
+def _ask_all(surroundings: Surroundings, addresses: Sequence[SourceAddress]) -> Iterator[Finding]:
+    settings = surroundings.hurried_settings
+    answers: queue.SimpleQueue[tuple[int, list[Finding]]] = queue.SimpleQueue()
+
+    def ask(address: SourceAddress) -> None:
+        subject = f"{address.label} at present"
+        try:
+            listing = list_source(address, settings)
+            if listing.error is not None:
+                said, advice = split_advice(str(listing.error).removeprefix(f"{address.label}: "))
+                answers.put((address.id, [failed(subject, said, advice or f"dcc source test {address.id}")]))
+                return
+            zips = sum(len(part.zips) for part in listing.listings)
+            found = [ok(subject, f"It lists {archives_in_words(zips)}, in {listing.seconds:.1f} s.")]
+            answers.put((address.id, found + list(_check_its_clock(surroundings, address))))
+        except Exception as error:
+            # Whatever a server provoked must not hide what the others say.
+            advice = "Report it with what `dcc --debug doctor` prints."
+            answers.put((address.id, [failed(subject, f"{type(error).__name__}: {error}.", advice)]))
+
+    for address in addresses:
+        threading.Thread(target=ask, args=(address,), name=f"doctor source {address.id}", daemon=True).start()
+    found: dict[int, list[Finding]] = {}
+    while len(found) < len(addresses):
+        try:
+            number, findings = answers.get(timeout=max(surroundings.left - _SECONDS_FOR_OTHERS, 0.01))
+        except queue.Empty:
+            break
+        found[number] = findings
+    for address in addresses:
+        late = failed(
+            f"{address.label} at present",
+            "It did not answer in time.",
+            f"Ask whoever runs the server; try it alone: dcc source test {address.id}",
+        )
+        yield from found.get(address.id, [late])
+
+
+def _check_its_clock(surroundings: Surroundings, address: SourceAddress) -> Iterator[Finding]:
+    """The clock of a web server, which says the time with every answer."""
+    if address.protocol not in (SourceProtocol.HTTP, SourceProtocol.HTTPS):
+        return
+    from dcc.sources.http.source import open_http
+
+    try:
+        with open_http(address, surroundings.hurried_settings) as connection:
+            date = connection.server_date()
+    except (SourceError, ConfigurationError) as error:
+        yield not_checked(f"clock of {address.label}", f"It did not say: {error}")
+        return
+    try:
+        told = None if date is None else parsedate_to_datetime(date)
+    except ValueError:
+        told = None
+    if told is not None and told.tzinfo is not None:
+        yield clock_finding(f"clock of {address.label}", (datetime.now(UTC) - told).total_seconds())

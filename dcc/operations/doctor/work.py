@@ -1,0 +1,167 @@
+"""The work itself: sessions, what waits for somebody, reference data, schemas, staging, reports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Final
+
+from sqlalchemy import func, select
+
+from dcc.databases.columns import utc_now
+from dcc.documents.schema_set import SchemaSet
+from dcc.errors import DccError
+from dcc.operations.doctor.context import Surroundings
+from dcc.operations.doctor.verdicts import Finding, failed, not_checked, ok, split_advice, warning
+from dcc.operations.retention.cleaning import look_over
+from dcc.operations.retention.rules import Policy, Verdict
+from dcc.operations.retention.staged_files import Kind
+from dcc.qc.database import QC_DATABASE
+from dcc.qc.reference.freshness import freshness
+from dcc.runtime.legible_text import archives_in_words
+from dcc.session.sessions import read_lease
+from dcc.tracker.models import CrawlingSession, SessionLock
+from dcc.tracker.questions.queries import held_documents
+from dcc.tracker.schema import TRACKER
+
+_LONG_SESSION: Final = timedelta(hours=24)
+
+
+def check_sessions(surroundings: Surroundings) -> Iterator[Finding]:
+    """No session is dead or endless, and the last one ended well."""
+    with surroundings.reading(TRACKER) as connection:
+        lease = read_lease(connection, surroundings.settings)
+        lock = connection.execute(select(SessionLock.__table__)).one()
+        last = connection.execute(
+            select(CrawlingSession).where(CrawlingSession.id == select(func.max(CrawlingSession.id)).scalar_subquery())
+        ).one_or_none()
+    if lock.holder is not None and lease.active is None:
+        host = str(lock.host).split(" ")[0]
+        yield warning(
+            "session",
+            f"Session {lock.session_id} is dead: process {lock.pid} on {host} gave its last sign of life at "
+            f"{lock.heartbeat} UTC.",
+            "The next session takes up what it left: dcc crawl",
+        )
+    elif lease.active is not None:
+        since = utc_now() - lock.acquired
+        message = f"Session {lease.active} is active since {lock.acquired} UTC (process {lock.pid})."
+        if since > _LONG_SESSION:
+            yield warning("session", message, "See what holds it up: dcc sessions; dcc zips --status running")
+        else:
+            yield ok("session", message)
+    elif last is None:
+        yield ok("session", "There was none yet.")
+    elif last.finish_time is None:
+        yield ok("session", f"Session {last.id} is open; a later run goes on with it.")
+    elif last.status != 0:
+        yield warning(
+            "session", f"Session {last.id} ended at {last.finish_time} UTC with failures.", "dcc sessions; dcc status"
+        )
+    else:
+        yield ok("session", f"The last one, {last.id}, ended well at {last.finish_time} UTC.")
+
+
+def check_held(surroundings: Surroundings) -> Iterator[Finding]:
+    """Nothing waits to be confirmed."""
+    with surroundings.reading(TRACKER) as connection:
+        held = held_documents(connection)
+    if not held:
+        yield ok("held documents", "None waits to be confirmed.")
+        return
+    keys = list(dict.fromkeys(str(key) for key, _, _ in held))
+    yield warning(
+        "held documents",
+        f"{len(held)} wait to be confirmed, the oldest in {keys[0]}.",
+        f"See what they would change, then confirm or leave it: dcc data plan {keys[0]}; dcc data confirm --help",
+    )
+
+
+def check_reference(surroundings: Surroundings) -> Iterator[Finding]:
+    """The reference data are there, from where the settings say, and not too old."""
+    with surroundings.reading(QC_DATABASE) as connection:
+        sets = freshness(connection, surroundings.settings, utc_now())
+    if all(each.is_missing for each in sets) and not any(surroundings.settings.reference_sources.values()):
+        yield not_checked("reference data", "None were read yet; the first session does.", "dcc reference refresh")
+        return
+    for each in sets:
+        if each.message is not None:
+            said, advice = split_advice(each.message)
+            yield warning(f"reference data {each.name}", said, advice)
+        elif each.is_shipped:
+            yield ok(f"reference data {each.name}", "They are those that come with the platform, for the demo only.")
+        else:
+            yield ok(f"reference data {each.name}", f"They were last found at their source at {each.checked} UTC.")
+
+
+def check_schema_files(surroundings: Surroundings) -> Iterator[Finding]:
+    """The XML schemas can be used."""
+    directory = surroundings.settings.xsd_dir
+    try:
+        SchemaSet.load(directory)
+    except DccError as error:
+        said, advice = split_advice(str(error))
+        yield failed("XML schemas", said, advice)
+    else:
+        yield ok(
+            "XML schemas", f"Those of {directory} can be used." if directory else "Those of the platform are used."
+        )
+
+
+def check_staging(surroundings: Surroundings) -> Iterator[Finding]:
+    """Staging holds nothing that is left over or strange."""
+    settings = surroundings.settings
+    with surroundings.reading(TRACKER) as connection:
+        active = read_lease(connection, settings).active
+    policy = Policy.from_settings(settings)
+    decisions = look_over(surroundings.tracker(), surroundings.hurried_settings, policy, within=False)
+    unknown = [one for one in decisions if one.verdict is Verdict.UNKNOWN]
+    parts = [one for one in decisions if one.staged.of(Kind.PART, Kind.ORIGIN) and one.verdict is Verdict.REMOVE]
+    left = [one for one in decisions if one.staged.of(Kind.LEFT_OVER)]
+    if unknown:
+        places = ", ".join(one.staged.place for one in unknown[:3])
+        yield warning(
+            "staging contents",
+            f"{len(unknown):,} entries are not known to the platform: {places}{' ...' if len(unknown) > 3 else ''}.",
+            "dcc staging list --files; what is not wanted goes with: dcc staging clean --unknown",
+        )
+    if (parts or left) and active is None:
+        yield warning(
+            "staging contents",
+            f"{len(parts):,} parts of archives are of no more use, {len(left):,} left-overs of processes that died.",
+            "dcc staging clean, then with --yes",
+        )
+    if not unknown and not ((parts or left) and active is None):
+        going = sum(one.verdict is Verdict.REMOVE for one in decisions)
+        yield ok(
+            "staging contents", f"It holds something of {archives_in_words(len(decisions))}; that of {going:,} may go."
+        )
+
+
+def check_notifications(surroundings: Surroundings) -> Iterator[Finding]:
+    """What notifications need is there, and none waits or is unsure."""
+    settings = surroundings.hurried_settings
+    if not settings.notifies:
+        yield not_checked("notifications", "Nobody is notified of anything (DCC_NOTIFY_...).")
+        return
+    from dcc.operations.doctor.notifications import examine_notifications
+
+    with surroundings.reading(TRACKER) as connection:
+        yield from examine_notifications(connection, settings)
+
+
+def check_reports(surroundings: Surroundings) -> Iterator[Finding]:
+    """The mail server that sends reports can be used, if reports are asked for."""
+    settings = surroundings.hurried_settings
+    if not settings.report_addresses:
+        yield not_checked("session reports", "None are sent by e-mail (DCC_REPORT_TO).")
+        return
+    from dcc.notify.report_channels import reach_mail_server
+
+    try:
+        label = reach_mail_server(settings)
+    except DccError as error:
+        said, advice = split_advice(str(error))
+        yield failed("session reports", said, advice)
+    else:
+        yield ok("session reports", f"The mail server {label} can be used.")

@@ -1,0 +1,46 @@
+"""Metrics of the QC database: findings, data contexts, and how old the reference data are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sqlalchemy import Connection, func, select
+
+from dcc.operations.metrics.families import Metric, gauge, timestamp
+from dcc.qc.models import ContextIssue, DataContext, Finding, ReferenceSnapshot
+
+
+def quality_families(connection: Connection) -> Iterator[Metric]:
+    """All families about what the QC database holds."""
+    findings = (
+        select(Finding.rule, Finding.severity, func.count())
+        .where(Finding.is_active.is_(True))
+        .group_by(Finding.rule, Finding.severity)
+    )
+    yield gauge(
+        "findings_active",
+        "Findings that count or warn at present, by rule.",
+        ("rule", "severity"),
+        {(rule, str(severity)): count for rule, severity, count in connection.execute(findings)},
+    )
+    contexts = select(DataContext.centre, DataContext.state, func.count()).group_by(
+        DataContext.centre, DataContext.state
+    )
+    yield gauge(
+        "contexts",
+        "Data contexts, by centre and state.",
+        ("centre", "state"),
+        {(centre, str(state)): count for centre, state, count in connection.execute(contexts)},
+    )
+    yield gauge(
+        "context_issues_open",
+        "Issues of data contexts that nobody has resolved.",
+        values=connection.scalar(select(func.count()).select_from(ContextIssue).where(ContextIssue.resolved.is_(None))),
+    )
+    snapshots = select(ReferenceSnapshot.name, ReferenceSnapshot.checked).where(ReferenceSnapshot.is_active.is_(True))
+    yield gauge(
+        "reference_checked_timestamp_seconds",
+        "When a set of reference data was last found at its source.",
+        ("name",),
+        {(name,): timestamp(checked) for name, checked in connection.execute(snapshots)},
+    )

@@ -1,0 +1,83 @@
+"""Metrics of what takes room: the databases, the Dagster instance and staging."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from sqlalchemy import Engine, text
+
+from dcc.operations.metrics.families import Metric, gauge
+from dcc.settings import Settings
+
+_MYSQL_SIZE = text(
+    "SELECT sum(data_length + index_length) FROM information_schema.tables WHERE table_schema = database()"
+)
+
+
+def database_bytes(engine: Engine) -> int:
+    """What a database takes on disk; of a server, as it estimates it."""
+    if engine.dialect.name == "sqlite":
+        path = str(engine.url.database)
+        return sum(_size(Path(path + part)) for part in ("", "-wal", "-shm"))
+    with engine.connect() as connection:
+        return int(connection.scalar(_MYSQL_SIZE) or 0)
+
+
+def size_family(name: str, size: int) -> Metric:
+    """The size of a database."""
+    return gauge("database_bytes", "What a database takes on disk.", ("database",), {(name,): size})
+
+
+def staging_families(settings: Settings) -> Iterator[Metric]:
+    """The size of staging, and how much is free on its disk. Raises OSError."""
+    root = settings.staging_directory
+    existing = root
+    while not existing.exists():
+        existing = existing.parent
+    yield gauge("staging_free_bytes", "Bytes free on the disk of staging.", values=shutil.disk_usage(existing).free)
+    yield gauge(
+        "staging_min_free_bytes", "Bytes that must stay free on the disk of staging.", values=settings.min_free_bytes
+    )
+    count, size = tree_size(root)
+    yield gauge("staging_bytes", "Bytes of archives and documents in staging.", values=size)
+    yield gauge("staging_files", "Archives and documents in staging.", values=count)
+
+
+def instance_families(settings: Settings) -> Iterator[Metric]:
+    """The size of the Dagster instance's directory."""
+    yield size_family("dagster", tree_size(settings.dagster_home)[1])
+
+
+def tree_size(root: Path) -> tuple[int, int]:
+    """How many files are below a directory, and their bytes; nothing for what is not there, or not any more."""
+    count = size = 0
+    pending = [str(root)]
+    while pending:
+        for entry in _entries(pending.pop()):
+            if entry.is_dir(follow_symlinks=False):
+                pending.append(entry.path)
+                continue
+            # Staging is worked in meanwhile.
+            with suppress(FileNotFoundError):
+                size += entry.stat(follow_symlinks=False).st_size
+                count += 1
+    return count, size
+
+
+def _entries(directory: str) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(directory) as found:
+            return list(found)
+    except FileNotFoundError:
+        return []
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0

@@ -1,0 +1,335 @@
+"""What lies in staging, looked at and moved without following links (see `dcc.store.staging` for the layout)."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import logging
+import os
+import stat
+import uuid
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from dcc.errors import ConfigurationError
+from dcc.naming import Action
+from dcc.outcomes import ZipKey
+from dcc.store.staging import is_locked, remove_tree
+
+log = logging.getLogger(__name__)
+
+_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_ASIDE: Final = ".cleaning.removed-"
+_LEFT_OVER: Final = (".unpacking-", ".removed-")
+_FILE_SYSTEMS_OWN: Final = frozenset({"lost+found"})
+_TAKEN: Final = frozenset({errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR})
+
+
+class Kind(StrEnum):
+    """What an entry of staging is."""
+
+    ARCHIVE = "archive"
+    CONTENTS = "contents"
+    PART = "part"
+    ORIGIN = "origin"
+    LEFT_OVER = "left-over"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class StagedEntry:
+    """A file or directory of staging.
+
+    `folder` is the action directory that it lies in, empty for staging itself; `name` its own name. `bytes` are those
+    of all files in it, `modified` is in seconds since 1970, `identity` tells it from another of the same name.
+    """
+
+    folder: str
+    name: str
+    kind: Kind
+    bytes: int
+    modified: float
+    identity: tuple[int, int]
+
+    @property
+    def place(self) -> str:
+        """Its path below staging."""
+        return f"{self.folder}/{self.name}" if self.folder else self.name
+
+    @property
+    def archive_name(self) -> str | None:
+        """The name of the archive that it has to do with; None for what has to do with none."""
+        match self.kind:
+            case Kind.ARCHIVE:
+                return self.name
+            case Kind.CONTENTS:
+                return self.name.removesuffix(".contents")
+            case Kind.PART:
+                return self.name.removesuffix(".part")
+            case Kind.ORIGIN:
+                return self.name.removesuffix(".part.json")
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class StagedArchive:
+    """The entries of staging that have to do with one zip action, or one entry that has to do with none (no key)."""
+
+    key: ZipKey | None
+    entries: tuple[StagedEntry, ...]
+
+    @property
+    def place(self) -> str:
+        """The path below staging of the archive, or of the entry."""
+        return self.entries[0].place if self.key is None else str(self.key)
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of all its entries."""
+        return sum(entry.bytes for entry in self.entries)
+
+    @property
+    def modified(self) -> float:
+        """When the last of its entries was changed, in seconds since 1970."""
+        return max(entry.modified for entry in self.entries)
+
+    def of(self, *kinds: Kind) -> StagedArchive | None:
+        """Its entries of these kinds; None if there are none."""
+        entries = tuple(entry for entry in self.entries if entry.kind in kinds)
+        return StagedArchive(self.key, entries) if entries else None
+
+
+def look_at_staging(root: Path, *, within: bool = True) -> list[StagedArchive]:
+    """All that lies in staging, by zip action; nothing if there is no staging area yet. Links are not followed.
+
+    What a process that lives is removing is left out. Without `within`, what is in directories is not counted: they
+    have 0 bytes. Raises ConfigurationError if it cannot be read.
+    """
+    try:
+        entries = list(_entries(root, within))
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise ConfigurationError(
+            f"Staging ({root}) cannot be looked at: {os.strerror(error.errno or 0)}. Correct DCC_STAGING, or the "
+            "permissions there."
+        ) from error
+    found: dict[tuple[str, str], list[StagedEntry]] = defaultdict(list)
+    others = []
+    for entry in entries:
+        name = entry.archive_name
+        if name:
+            found[entry.folder, name].append(entry)
+        else:
+            others.append(StagedArchive(None, (entry,)))
+    archives = [
+        StagedArchive(ZipKey(Action(folder), name), tuple(sorted(group, key=lambda entry: entry.name)))
+        for (folder, name), group in sorted(found.items())
+    ]
+    return archives + sorted(others, key=lambda other: other.place)
+
+
+def _entries(root: Path, within: bool) -> Iterator[StagedEntry]:
+    with os.scandir(root) as there:
+        for found in sorted(there, key=lambda entry: entry.name):
+            if found.name in _FILE_SYSTEMS_OWN:
+                continue
+            if found.name in set(Action) and found.is_dir(follow_symlinks=False):
+                yield from _entries_of(root / found.name, found.name, within)
+            else:
+                kind = Kind.LEFT_OVER if _is_left_over(found.name) else Kind.UNKNOWN
+                yield from _entry(found, "", kind, within)
+
+
+def _entries_of(directory: Path, folder: str, within: bool) -> Iterator[StagedEntry]:
+    with os.scandir(directory) as there:
+        for found in there:
+            yield from _entry(found, folder, _kind(found), within)
+
+
+def _is_left_over(name: str) -> bool:
+    return name.startswith(".") and any(mark in name for mark in _LEFT_OVER)
+
+
+def _kind(found: os.DirEntry[str]) -> Kind:
+    name = found.name
+    if _is_left_over(name):
+        return Kind.LEFT_OVER
+    if found.is_dir(follow_symlinks=False):
+        return Kind.CONTENTS if name.endswith(".contents") else Kind.UNKNOWN
+    if not found.is_file(follow_symlinks=False):
+        return Kind.UNKNOWN
+    if name.endswith(".part.json"):
+        return Kind.ORIGIN
+    return Kind.PART if name.endswith(".part") else Kind.ARCHIVE
+
+
+def _entry(found: os.DirEntry[str], folder: str, kind: Kind, within: bool) -> Iterator[StagedEntry]:
+    if _is_being_removed(found.path):
+        return
+    # A session at work may have taken it away since the directory was read.
+    with suppress(FileNotFoundError):
+        status = found.stat(follow_symlinks=False)
+        size = status.st_size
+        if stat.S_ISDIR(status.st_mode):
+            size = _bytes_below(found.path) if within else 0
+        yield StagedEntry(folder, found.name, kind, size, status.st_mtime, (status.st_dev, status.st_ino))
+
+
+def _bytes_below(directory: str) -> int:
+    total = 0
+    for _, _, files, descriptor in os.fwalk(directory, follow_symlinks=False):
+        for name in files:
+            with suppress(FileNotFoundError):
+                total += os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_size
+    return total
+
+
+class Aside:
+    """Directories beside what is to be removed: taking an entry out of the way is one step, removing it is not.
+
+    A context manager that removes at its end what was taken, and raises OSError where it cannot; after an error it puts
+    that back instead. Its directories are locked as long, so that nobody takes them for left-overs. What a killed
+    process leaves is a left-over, which the next session or cleaning removes.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._name = f"{_ASIDE}{uuid.uuid4().hex}"
+        self._directories: dict[str, int] = {}
+        self._taken: set[StagedEntry] = set()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if error is None:
+                self._remove()
+            else:
+                self._give_up()
+        finally:
+            for descriptor in self._directories.values():
+                os.close(descriptor)
+            self._directories.clear()
+
+    def take(self, entries: Iterable[StagedEntry]) -> list[StagedEntry]:
+        """Move entries out of the way; those that were, also before, for one may be another by now. Raises OSError."""
+        taken = []
+        with _opened(self._root) as root:
+            for entry in entries:
+                with _opened(entry.folder or ".", root) as folder:
+                    if entry in self._taken or self._take(entry, folder):
+                        self._taken.add(entry)
+                        taken.append(entry)
+        return taken
+
+    def _take(self, entry: StagedEntry, folder: int) -> bool:
+        try:
+            status = os.stat(entry.name, dir_fd=folder, follow_symlinks=False)
+            if (status.st_dev, status.st_ino) != entry.identity or _is_being_removed(entry.name, folder):
+                return False
+            if entry.folder not in self._directories:
+                self._directories[entry.folder] = self._make(folder)
+            os.rename(entry.name, entry.name, src_dir_fd=folder, dst_dir_fd=self._directories[entry.folder])
+        except FileNotFoundError:
+            return False
+        return True
+
+    def _make(self, folder: int) -> int:
+        os.mkdir(self._name, mode=0o700, dir_fd=folder)
+        descriptor = os.open(self._name, _DIRECTORY, dir_fd=folder)
+        # Where the file system has no locks, it may be taken for a left-over, as if this process had been killed.
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        return descriptor
+
+    def put_back(self) -> None:
+        """Put back what was taken; what another is in the place of by now stays aside.
+
+        Raises OSError for what cannot be put back, when the rest is.
+        """
+        failed: OSError | None = None
+        with _opened(self._root) as root:
+            for folder, aside in self._directories.items():
+                with _opened(folder or ".", root) as place:
+                    for name in _names(aside):
+                        try:
+                            _move_back(name, aside, place)
+                        except OSError as error:
+                            failed = error
+        self._taken.clear()
+        if failed is not None:
+            raise failed
+
+    def _give_up(self) -> None:
+        """Put back what can be, and say what cannot."""
+        reason = "others have its name by now"
+        try:
+            self.put_back()
+        except OSError as error:
+            reason = str(error)
+        for folder, aside in self._directories.items():
+            left = _names(aside)
+            if left:
+                log.warning(
+                    "What cleaning had taken out of staging could not be put back (%s): %s in %s. The next session or "
+                    "cleaning removes it; move it to another place if you need it.",
+                    reason,
+                    ", ".join(left),
+                    self._root / folder / self._name,
+                )
+                continue
+            # An empty directory that stays is a left-over like any other.
+            with suppress(OSError):
+                self._remove_from(folder)
+
+    def _remove(self) -> None:
+        for folder in sorted(self._directories):
+            self._remove_from(folder)
+
+    def _remove_from(self, name: str) -> None:
+        # Another process may have removed it, or what it lay in, where locks are not seen.
+        with suppress(FileNotFoundError), _opened(self._root) as root, _opened(name or ".", root) as folder:
+            remove_tree(self._name, within=folder)
+
+
+def _move_back(name: str, aside: int, place: int) -> None:
+    """Move something back, unless there is something of its name by now (an empty directory may be replaced)."""
+    is_directory = stat.S_ISDIR(os.stat(name, dir_fd=aside, follow_symlinks=False).st_mode)
+    try:
+        if is_directory:
+            os.rename(name, name, src_dir_fd=aside, dst_dir_fd=place)
+        else:
+            os.link(name, name, src_dir_fd=aside, dst_dir_fd=place, follow_symlinks=False)
+            os.unlink(name, dir_fd=aside)
+    except OSError as error:
+        if error.errno not in _TAKEN:
+            raise
+
+
+def _names(directory: int) -> list[str]:
+    return sorted(os.listdir(directory))
+
+
+def _is_being_removed(path: str, within: int | None = None) -> bool:
+    return path.rpartition("/")[2].startswith(_ASIDE) and is_locked(path, within=within)
+
+
+@contextmanager
+def _opened(directory: Path | str, within: int | None = None) -> Iterator[int]:
+    """A directory, which may be a link only if it is staging itself."""
+    flags = _DIRECTORY if within is not None else _DIRECTORY & ~os.O_NOFOLLOW
+    descriptor = os.open(directory, flags, dir_fd=within)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)

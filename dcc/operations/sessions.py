@@ -1,0 +1,81 @@
+"""Crawling sessions with all that follows their end: staging cleaned, reports sent and kept, people notified, metrics.
+
+Everything follows the settings; what became of each is added to the session's notices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+from sqlalchemy import Engine
+
+from dcc.redaction import redacted
+from dcc.session.sessions import Session, hold_session
+from dcc.settings import Settings
+
+
+def open_session(tracker: Engine, settings: Settings, *, resume: int | None = None) -> AbstractContextManager[Session]:
+    """Open a crawling session and hold it while the block runs (see `hold_session`); what the settings ask for follows.
+
+    Raises SessionActiveError while another process holds a session, and SessionLostError when the lease was lost
+    meanwhile.
+    """
+    return hold_session(tracker, settings, _SettingsAsk(tracker, settings), resume=resume)
+
+
+@dataclass(frozen=True, slots=True)
+class _SettingsAsk:
+    """What the settings ask for at the end of a session. Each part is imported when it is asked for."""
+
+    tracker: Engine
+    settings: Settings
+
+    def clean(self, session: Session) -> Iterable[str]:
+        if not self.settings.staging_clean:
+            return ()
+        from dcc.operations.retention.cleaning import clean_after_session
+
+        return clean_after_session(self.tracker, self.settings, session)
+
+    def tell(self, session: Session, failure: Exception | None, *, completed: bool) -> Iterator[str]:
+        # Whoever interrupts a session does not want to wait for a mail server.
+        ended = failure is not None or (completed and not session.is_handed_over)
+        if ended:
+            yield from self._report(session.id)
+        if ended or completed:
+            yield from self._notify(session, failure, ended=ended)
+            yield from self._keep_reports(session.id)
+
+    def measure(self) -> Iterable[str]:
+        if self.settings.metrics_file is None:
+            return ()
+        from dcc.operations.metrics.exposition import write_metrics_file
+
+        return write_metrics_file(self.settings)
+
+    def _report(self, session_id: int) -> Iterable[str]:
+        if not self.settings.asks_for_reports:
+            return ()
+        from dcc.notify.session_report import send_session_report
+
+        return send_session_report(self.tracker, self.settings, session_id)
+
+    def _notify(self, session: Session, failure: Exception | None, *, ended: bool) -> Iterable[str]:
+        if not self.settings.notifies:
+            return ()
+        from dcc.notify.sending import notify_after_session
+
+        # What is none of the platform's errors may repeat a secret.
+        broke_off = None if failure is None else redacted(str(failure)) or type(failure).__name__
+        return notify_after_session(
+            self.tracker, self.settings, session.id, ended=ended, broke_off=broke_off, dead=session.dead
+        )
+
+    def _keep_reports(self, session_id: int) -> Iterable[str]:
+        if self.settings.submission_reports == "none":
+            return ()
+        from dcc.reports.submissions.kept import write_reports
+
+        return write_reports(self.tracker, self.settings, session_id)

@@ -1,0 +1,67 @@
+"""Documents that are held because of how much or whose data they would change, and people who let them go on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import Connection, Engine, select, update
+
+from dcc.databases.transactions import run_writing
+from dcc.errors import NotFoundError
+from dcc.naming import Action
+from dcc.qc.apply.documents import PATIENCE_SECONDS
+from dcc.qc.apply.signatures import check_signature
+from dcc.qc.apply.upload_lock import take_upload_lock
+from dcc.qc.apply.versions import CHUNK
+from dcc.qc.models import Document, Finding
+from dcc.rules.upload import OWNERSHIP
+from dcc.vocabulary import DocumentState
+
+
+def held_for(connection: Connection, document_ids: Sequence[int]) -> dict[int, set[str]]:
+    """The centres for whose data documents are held, by the documents' ids; nothing of those held for how much."""
+    finding = Finding.__table__.c
+    found: dict[int, set[str]] = {}
+    for start in range(0, len(document_ids), CHUNK):
+        query = select(finding.document_id, finding.value).where(
+            finding.document_id.in_(document_ids[start : start + CHUNK]),
+            finding.rule == OWNERSHIP,
+            finding.is_active,
+        )
+        for document_id, centre in connection.execute(query):
+            found.setdefault(document_id, set()).add(centre)
+    return found
+
+
+def confirm_held(
+    engine: Engine,
+    action: Action,
+    zip_file: str,
+    *,
+    author: str,
+    reason: str,
+    patience_seconds: float = PATIENCE_SECONDS,
+) -> tuple[int, ...]:
+    """Let the held documents of an archive take effect when they are applied next; their ids.
+
+    It holds for these documents as they are: one that comes with other contents is held anew. Who confirmed and why
+    are kept with each. Raises NotFoundError when none is held, ConfigurationError for an author or a reason that is
+    empty or too long, and as `run_writing`.
+    """
+    check_signature(author, reason)
+    document = Document.__table__
+    held = (document.c.zip_file == zip_file) & (document.c.zip_action == action.value)
+    held &= document.c.state == DocumentState.HELD.value
+
+    def work(connection: Connection) -> tuple[int, ...]:
+        take_upload_lock(connection)
+        ids = connection.scalars(select(document.c.id).where(held).order_by(document.c.id)).all()
+        if not ids:
+            raise NotFoundError(
+                f"No document of {action.value}/{zip_file} is held. Check the action and the name; what was applied "
+                "or refused need not be confirmed."
+            )
+        connection.execute(update(document).where(held).values(author=author, reason=reason))
+        return tuple(ids)
+
+    return run_writing(engine, work, patience_seconds=patience_seconds)

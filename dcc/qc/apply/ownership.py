@@ -1,0 +1,65 @@
+"""Whose data a document may change: those of its archive's centre, and of centres that delegated to it.
+
+Nothing here knows a database.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from enum import Enum
+from typing import NamedTuple
+
+from dcc.qc.apply.entity_keys import Key
+from dcc.rights import Rights
+from dcc.vocabulary import EntityKind
+
+
+class OtherCentre(NamedTuple):
+    """A centre that is not the archive's, and how many of its entities a document concerns, by their kind."""
+
+    centre: str
+    counts: dict[str, int]
+
+
+class NotPermitted(Enum):
+    """What to do with a document that has data of a centre that its archive does not speak for."""
+
+    STOP = "stop"
+    """Raise `NotPermittedError`: nothing of the document is applied."""
+    REFUSE = "refuse"
+    """Keep what it says, let none of it take effect."""
+    NOTE = "note"
+    """Note it, and go on."""
+    CONFIRMED = "confirmed"
+    """Go on: a person confirmed the document."""
+
+
+class NotPermittedError(Exception):
+    """A document has data of a centre that its archive does not speak for."""
+
+
+class OtherCentres:
+    """Counts what a document names, and what of it takes effect, of centres that are not its archive's."""
+
+    def __init__(self, rights: Rights | None) -> None:
+        self._rights = rights
+        self._named: dict[str, Counter[str]] = {}
+        self._effective: dict[str, Counter[str]] = {}
+
+    def name(self, centre: str, kind: EntityKind) -> None:
+        """Count an entity that the document names."""
+        if self._is_other(centre):
+            self._named.setdefault(centre, Counter())[kind.value] += 1
+
+    def take_effect(self, key: Key, kind: EntityKind) -> None:
+        """Count an entity that takes effect."""
+        if self._named and self._is_other(str(key[0])):
+            self._effective.setdefault(str(key[0]), Counter())[kind.value] += 1
+
+    def counts(self, *, effective: bool) -> tuple[OtherCentre, ...]:
+        """The other centres that the document names; of each what took effect, or all that was named."""
+        found = self._effective if effective else self._named
+        return tuple(OtherCentre(centre, dict(counts)) for centre, counts in sorted(found.items()))
+
+    def _is_other(self, centre: str) -> bool:
+        return self._rights is not None and centre != self._rights.own

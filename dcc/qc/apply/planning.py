@@ -1,0 +1,258 @@
+"""What a document would change, without doing it.
+
+The document is applied as it would be, in a write transaction that is then rolled back: so a plan and what comes of it
+cannot differ, unless other documents come between. What is compared are the versions that it would end and open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import ColumnElement, Connection, Engine, FromClause, RowMapping, and_, case, null, select
+
+from dcc.databases.transactions import run_writing
+from dcc.documents import contents as said
+from dcc.naming import Action
+from dcc.qc.apply.documents import PATIENCE_SECONDS, Applied, DocumentToApply, apply_on
+from dcc.qc.apply.entity_rows import ENTITY_TABLES
+from dcc.qc.apply.ownership import NotPermitted, NotPermittedError
+from dcc.qc.apply.versions import UPDATED, describe, in_chunks, key_columns, key_of_row, same_text
+from dcc.qc.models import (
+    Experiment,
+    ExperimentSpecimen,
+    Lifetime,
+    Measurement,
+    ProcedureRun,
+    Specimen,
+)
+from dcc.vocabulary import EntityKind
+
+CHANGES_LISTED: Final = 1_000
+_IGNORED: Final = frozenset(
+    {"id", "block_id", "document_id", "position", "line", "lexical", "is_current", "validity", UPDATED}
+)
+_BASELINE: Final = "baseline"
+_PLACE: Final = ("centre", "pipeline", "procedure_id", "parameter_id")
+
+
+class Change(NamedTuple):
+    """A value that would change: of which entity, which column or parameter; None: not there."""
+
+    entity: str
+    what: str
+    old: str | None
+    new: str | None
+
+
+class TouchedContext(NamedTuple):
+    """A data context with measurements of what would come, change or go, or whose animals would leave it or join it.
+
+    `genotype` is a colony, or `baseline`; it and the strain are None where no specimen tells them.
+    """
+
+    centre: str
+    pipeline: str
+    genotype: str | None
+    strain_id: str | None
+    procedure_id: str
+    parameter_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a document would change. `would_be` is what applying it would yield; its ids are not given to anything.
+
+    `changed` counts values, `changes` are the first `CHANGES_LISTED` of them; of what an edit leaves as it is nothing
+    is listed. Added entities are in the counts of `would_be` alone. A document that was applied before and stands would
+    change nothing: `would_be` says `repeated`, and which document of the QC database it is.
+    """
+
+    would_be: Applied
+    changed: int
+    changes: tuple[Change, ...]
+    contexts: frozenset[TouchedContext]
+
+
+class _PlannedError(Exception):
+    """Rolls the transaction back."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+
+
+def plan_document(
+    engine: Engine,
+    document: DocumentToApply,
+    read: Callable[[], Iterable[said.Content]],
+    *,
+    patience_seconds: float = PATIENCE_SECONDS,
+) -> Plan:
+    """What applying a document would change; nothing is. `read` and the errors raised as for `apply_document`."""
+
+    # An addition that would be held is planned as if it were confirmed.
+    if_not = NotPermitted.NOTE if document.action is Action.ADD else NotPermitted.REFUSE
+
+    def plan(not_permitted: NotPermitted) -> Plan:
+        def work(connection: Connection) -> Plan:
+            applied = apply_on(connection, document, read(), if_not=not_permitted)
+            raise _PlannedError(_compare(connection, applied))
+
+        try:
+            return run_writing(engine, work, patience_seconds=patience_seconds)
+        except _PlannedError as planned:
+            return planned.plan
+
+    try:
+        return plan(NotPermitted.STOP)
+    except NotPermittedError:
+        return plan(if_not)
+
+
+def _compare(connection: Connection, applied: Applied) -> Plan:
+    if applied.repeated:
+        return Plan(applied, 0, (), frozenset())
+    changed = 0
+    changes: list[Change] = []
+    contexts: set[TouchedContext] = set()
+    for kind in EntityKind:
+        for ended, opened in _pairs(connection, kind, applied.document_id):
+            for change in _differences(connection, kind, ended, opened):
+                changed += 1
+                if len(changes) < CHANGES_LISTED:
+                    changes.append(change)
+            if kind is EntityKind.SPECIMEN:
+                contexts |= _contexts_of_animals(connection, ended, opened)
+            else:
+                contexts |= _contexts(connection, kind, [*ended, *opened])
+    return Plan(applied, changed, tuple(changes), frozenset(contexts))
+
+
+Entities = dict[int, RowMapping]
+
+
+def _pairs(connection: Connection, kind: EntityKind, document_id: int) -> Iterator[tuple[Entities, Entities]]:
+    """What the document ended, in chunks, each with what it opened in its place; then what it opened besides."""
+    ended = _versions(connection, kind, Lifetime.__table__.c.ended_by, document_id)
+    opened = _versions(connection, kind, Lifetime.__table__.c.opened_by, document_id)
+    by_key = {_key(kind, row): row_id for row_id, row in opened.items()}
+    for chunk in in_chunks(ended.items()):
+        old = dict(chunk)
+        ids = [by_key.pop(_key(kind, row)) for row in old.values() if _key(kind, row) in by_key]
+        yield old, {row_id: opened[row_id] for row_id in ids}
+    for rest in in_chunks(by_key.values()):
+        yield {}, {row_id: opened[row_id] for row_id in rest}
+
+
+def _versions(connection: Connection, kind: EntityKind, side: Any, document_id: int) -> Entities:
+    table, lifetime = ENTITY_TABLES[kind], Lifetime.__table__
+    of_kind = (lifetime.c.entity_id == table.c.id) & (lifetime.c.entity_kind == kind.value)
+    extra = [column for column in key_columns(kind) if column.name == UPDATED]
+    statement = select(table, *extra).join(lifetime, of_kind).where(side == document_id).order_by(table.c.id)
+    return {row["id"]: row for row in connection.execute(statement).mappings()}
+
+
+def _key(kind: EntityKind, row: RowMapping) -> tuple[Any, ...]:
+    return key_of_row([row[column.name] for column in key_columns(kind)])
+
+
+def _differences(connection: Connection, kind: EntityKind, old: Entities, new: Entities) -> Iterator[Change]:
+    """The values of the entities that were and that would be, where they differ; those only added have none."""
+    if not old:
+        return
+    before = _values(connection, kind, old)
+    after = _values(connection, kind, new)
+    for key, values in before.items():
+        others = after.get(key, {})
+        name = describe(kind, key)
+        for what in [*values, *(what for what in others if what not in values)]:
+            if values.get(what) != others.get(what):
+                yield Change(name, what, values.get(what), others.get(what))
+
+
+def _values(connection: Connection, kind: EntityKind, rows: Entities) -> dict[tuple[Any, ...], dict[str, str]]:
+    """By key, what is said of entities: their columns, and their measurements by parameter."""
+    found = {_key(kind, row): _columns(row) for row in rows.values()}
+    if kind is EntityKind.SPECIMEN:
+        return found
+    run, measurement = ProcedureRun.__table__, Measurement.__table__
+    columns = [measurement.c[name] for name in ("parameter_id", "sequence_id", "increment", "item", "value", "status")]
+    own = (run.c.owner_kind == kind.value) & run.c.owner_id.in_(rows)
+    statement = select(run.c.owner_id, *columns).join(measurement, measurement.c.procedure_run_id == run.c.id)
+    for row in connection.execute(statement.where(own).order_by(measurement.c.id)):
+        values = found[_key(kind, rows[row.owner_id])]
+        place = [f"sequence {row.sequence_id}"] if row.sequence_id is not None else []
+        place += [f"increment {row.increment}"] if row.increment is not None else []
+        name = " ".join([row.parameter_id, *place])
+        while name in values:
+            name += " (again)"
+        values[name] = row.value if row.value is not None else f"no value, status {row.status}"
+    return found
+
+
+def _columns(row: RowMapping) -> dict[str, str]:
+    return {name: str(value) for name, value in row.items() if name not in _IGNORED and value is not None}
+
+
+def _contexts(connection: Connection, kind: EntityKind, ids: list[int]) -> set[TouchedContext]:
+    """The contexts of the measurements of experiments, lines or housings; of an experiment, of each of its animals."""
+    run, measurement, specimen = ProcedureRun.__table__, Measurement.__table__, Specimen.__table__
+    named, table = ExperimentSpecimen.__table__, ENTITY_TABLES[kind]
+    own = and_(run.c.owner_kind == kind.value, run.c.owner_id == table.c.id)
+    source = table.join(run, own).join(measurement, measurement.c.procedure_run_id == run.c.id)
+    whose: list[ColumnElement[Any]] = [null(), null()]
+    if kind is EntityKind.LINE:
+        whose = [table.c.colony_id, null()]
+    elif kind is EntityKind.EXPERIMENT:
+        same = and_(specimen.c.centre == table.c.centre, same_text(specimen.c.specimen_id, named.c.specimen_id))
+        source = source.outerjoin(named, named.c.experiment_row == table.c.id)
+        source = source.outerjoin(specimen, and_(same, specimen.c.is_current))
+        whose = _whose(specimen)
+    return _found_contexts(connection, source, whose, table.c.id, ids)
+
+
+def _contexts_of_animals(connection: Connection, old: Entities, new: Entities) -> set[TouchedContext]:
+    """The contexts of the current experiments about specimens, by what these were and would be, where that differs."""
+    before = {_key(EntityKind.SPECIMEN, row): row for row in old.values()}
+    after = {_key(EntityKind.SPECIMEN, row): row for row in new.values()}
+    moved = [key for key in before.keys() | after.keys() if _animal(before.get(key)) != _animal(after.get(key))]
+    ids = [side[key]["id"] for side in (before, after) for key in moved if key in side]
+    run, measurement, specimen = ProcedureRun.__table__, Measurement.__table__, Specimen.__table__
+    named, experiment = ExperimentSpecimen.__table__, Experiment.__table__
+    own = and_(run.c.owner_kind == EntityKind.EXPERIMENT.value, run.c.owner_id == experiment.c.id)
+    of_centre = and_(
+        experiment.c.id == named.c.experiment_row, experiment.c.centre == specimen.c.centre, experiment.c.is_current
+    )
+    source = (
+        specimen.join(named, same_text(named.c.specimen_id, specimen.c.specimen_id))
+        .join(experiment, of_centre)
+        .join(run, own)
+        .join(measurement, measurement.c.procedure_run_id == run.c.id)
+    )
+    found = _found_contexts(connection, source, _whose(specimen), specimen.c.id, ids)
+    appeared = [after[key]["id"] for key in moved if key not in before]
+    unknown: list[ColumnElement[Any]] = [null(), null()]
+    return found | _found_contexts(connection, source, unknown, specimen.c.id, appeared)
+
+
+def _animal(row: RowMapping | None) -> tuple[Any, ...] | None:
+    return None if row is None else (row["is_baseline"], row["colony_id"], row["strain_id"])
+
+
+def _whose(specimen: Any) -> list[ColumnElement[Any]]:
+    """The genotype and strain of a specimen."""
+    return [case((specimen.c.is_baseline, _BASELINE), else_=specimen.c.colony_id), specimen.c.strain_id]
+
+
+def _found_contexts(
+    connection: Connection, source: FromClause, whose: list[ColumnElement[Any]], column: Any, ids: list[int]
+) -> set[TouchedContext]:
+    place = [Measurement.__table__.c[name] for name in _PLACE]
+    statement = select(*place, *whose).distinct().select_from(source)
+    found: set[TouchedContext] = set()
+    for chunk in in_chunks(ids):
+        rows = connection.execute(statement.where(column.in_(chunk)))
+        for centre, pipeline, procedure, parameter, genotype, strain in rows:
+            found.add(TouchedContext(centre, pipeline, genotype, strain, procedure, parameter))
+    return found

@@ -1,0 +1,21 @@
+"""Who did what was done by a person, and why: what is kept with a document has to fit, whole."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dcc.errors import ConfigurationError
+from dcc.qc.models import Document
+
+_LIMITS: Final = {name: int(getattr(Document.__table__.c[name].type, "length", 0)) for name in ("author", "reason")}
+
+
+def check_signature(author: str | None, reason: str | None) -> None:
+    """Raise ConfigurationError for an author or a reason that is blank or longer than its column; None passes."""
+    for name, text in (("author", author), ("reason", reason)):
+        if text is None:
+            continue
+        if not text.strip():
+            raise ConfigurationError(f"The {name} is empty. Give one: it is kept with the documents.")
+        if len(text) > _LIMITS[name]:
+            raise ConfigurationError(f"The {name} has {len(text)} characters; {_LIMITS[name]} fit. Shorten it.")

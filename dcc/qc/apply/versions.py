@@ -1,0 +1,198 @@
+"""Versions of entities: which version of an entity is current, and what begins and ends them.
+
+Entities are known by their keys (`entity_keys`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from datetime import date
+from itertools import islice
+from typing import Any, Final, NamedTuple, TypeVar
+
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Connection,
+    Label,
+    Select,
+    String,
+    and_,
+    bindparam,
+    cast,
+    func,
+    select,
+    update,
+)
+
+from dcc.databases.number_lists import as_json, texts_given, texts_in
+from dcc.qc.apply.entity_keys import Key, iso_day
+from dcc.qc.apply.entity_rows import ENTITY_TABLES
+from dcc.qc.models import Experiment, ExperimentSpecimen, Lifetime
+from dcc.qc.rows.bulk import insert_bulk
+from dcc.qc.tables.base import ID_LENGTH
+from dcc.vocabulary import EntityKind
+
+T = TypeVar("T")
+
+CHUNK: Final = 2_000
+"""How many ids or names are given to one statement."""
+
+_KEY_COLUMNS: Final[dict[EntityKind, tuple[str, ...]]] = {
+    EntityKind.SPECIMEN: ("centre", "specimen_id"),
+    EntityKind.EXPERIMENT: ("centre", "experiment_id", "sequence_id", "procedure_id"),
+    EntityKind.LINE: ("centre", "colony_id", "sequence_id", "procedure_id"),
+    EntityKind.HOUSING: ("centre", "procedure_id", "pipeline", "from_lims"),
+}
+"""Centre first, then the column by which versions are looked up, then the others; `UPDATED` is another of housings."""
+UPDATED: Final = "updated"
+
+
+class Version(NamedTuple):
+    """A version of an entity: its row and the document that said it."""
+
+    id: int
+    document_id: int
+
+
+def describe(kind: EntityKind, key: Sequence[Any]) -> str:
+    """How messages name an entity."""
+    if kind is EntityKind.SPECIMEN:
+        return f"Specimen {key[1]} of {key[0]}"
+    if kind is EntityKind.HOUSING:
+        return f"The housing of {key[0]} (procedure {key[1]}, pipeline {key[2]}, last updated {key[4] or 'at no date'})"
+    name = "Experiment" if kind is EntityKind.EXPERIMENT else "The line of colony"
+    sequence = f", sequence {key[2]}" if key[2] is not None else ""
+    procedure = f"procedure {key[3]}" if key[3] is not None else "no procedure"
+    return f"{name} {key[1]} of {key[0]} ({procedure}{sequence})"
+
+
+def key_columns(kind: EntityKind, table: Any = None) -> list[ColumnElement[Any]]:
+    """What of an entity's table, or of an alias of it, makes up the key; in its order, each with a name."""
+    source = ENTITY_TABLES[kind] if table is None else table
+    columns: list[ColumnElement[Any]] = [source.c[name] for name in _KEY_COLUMNS[kind]]
+    return [*columns, _updated(source).label(UPDATED)] if kind is EntityKind.HOUSING else columns
+
+
+def _updated(housing: Any) -> ColumnElement[Any]:
+    """The day on which a housing was updated; its text where no database has such a day, as after the year 9999."""
+    written = func.replace(func.json_extract(housing.c.lexical, "$.lastUpdated"), '"', "", type_=String)
+    return func.coalesce(cast(housing.c.last_updated, String(ID_LENGTH)), written, type_=String)
+
+
+def same_key(kind: EntityKind, one: Any, other: Any) -> ColumnElement[bool]:
+    """Whether the rows of two aliases of an entity's table are versions of the same entity."""
+    pairs = zip(key_columns(kind, one), key_columns(kind, other), strict=True)
+    first, *rest = ((_unnamed(left), _unnamed(right)) for left, right in pairs)
+    return and_(
+        first[0] == first[1],
+        *(
+            left == right if isinstance(left, Column) and not left.nullable else left.is_not_distinct_from(right)
+            for left, right in rest
+        ),
+        *(_same_length(left, right) for left, right in rest if isinstance(left.type, String)),
+    )
+
+
+def _unnamed(column: ColumnElement[Any]) -> ColumnElement[Any]:
+    return column.element if isinstance(column, Label) else column
+
+
+def same_text(left: ColumnElement[Any], right: ColumnElement[Any] | str) -> ColumnElement[bool]:
+    """Whether two texts are the same to the letter: MySQL and MariaDB take no account of trailing blanks."""
+    return and_(left == right, func.length(left) == func.length(right))
+
+
+def _same_length(left: ColumnElement[Any], right: ColumnElement[Any]) -> ColumnElement[bool]:
+    return func.coalesce(func.length(left), -1) == func.coalesce(func.length(right), -1)
+
+
+def current_versions(connection: Connection, kind: EntityKind, keys: Collection[Key]) -> dict[Key, Version]:
+    """The current versions of those of the entities that have one. A statement a centre and `CHUNK` names."""
+    names: dict[Any, set[Any]] = {}
+    for centre, name, *_ in keys:
+        names.setdefault(centre, set()).add(name)
+    found: dict[Key, Version] = {}
+    statement = (_CURRENT if connection.dialect.name == "sqlite" else _CURRENT_ON_SERVER)[kind]
+    for centre, of_centre in names.items():
+        of_centre.discard(None)
+        for chunk in in_chunks(sorted(of_centre)):
+            rows = connection.execute(statement, {"of_centre": centre, "names": as_json(chunk)})
+            found |= {key_of_row(row[2:]): Version(row[0], row[1]) for row in rows}
+    # Databases may take texts for equal that differ in trailing blanks: only the keys asked for count.
+    return {key: found[key] for key in keys if key in found}
+
+
+def _current(kind: EntityKind) -> Select[Any]:
+    table = ENTITY_TABLES[kind]
+    columns = key_columns(kind)
+    named = columns[1].in_(texts_in("names"))
+    statement = select(table.c.id, table.c.document_id, *columns)
+    return statement.where(columns[0] == bindparam("of_centre"), named, table.c.is_current)
+
+
+def _current_on_server(kind: EntityKind) -> Select[Any]:
+    """The same, by an order and an index that are told: MariaDB reads all of a centre's entities otherwise.
+
+    It knows nothing of how many there are while they are being uploaded.
+    """
+    table, given = ENTITY_TABLES[kind], texts_given("names")
+    columns = key_columns(kind)
+    same = and_(columns[0] == bindparam("of_centre"), columns[1] == given.c.value, table.c.is_current)
+    statement = select(table.c.id, table.c.document_id, *columns).prefix_with("STRAIGHT_JOIN")
+    (index,) = (index for index in table.indexes if list(index.columns)[:2] == columns[:2])
+    return statement.select_from(given.join(table, same)).with_hint(table, f"FORCE INDEX ({index.name})")
+
+
+_CURRENT: Final = {kind: _current(kind) for kind in EntityKind}
+"""The current versions of a centre's entities by names; made once, because that takes as long as executing them."""
+_CURRENT_ON_SERVER: Final = {kind: _current_on_server(kind) for kind in EntityKind}
+
+
+def key_of_row(values: Sequence[Any]) -> Key:
+    """The key that the key columns of a row hold."""
+    return tuple([iso_day(value) if isinstance(value, date) else value for value in values])
+
+
+def experiments_about(connection: Connection, keys: Collection[Key]) -> dict[Key, list[str]]:
+    """The experimentIDs of the current experiments about those of the specimens that have any."""
+    experiment, named = Experiment.__table__, ExperimentSpecimen.__table__
+    columns = (experiment.c.centre, named.c.specimen_id, experiment.c.experiment_id)
+    found: dict[Key, list[str]] = {}
+    for chunk in in_chunks(sorted({str(key[1]) for key in keys})):
+        statement = (
+            select(*columns)
+            .join(experiment, experiment.c.id == named.c.experiment_row)
+            .where(named.c.specimen_id.in_(chunk), experiment.c.is_current)
+            .order_by(experiment.c.id)
+        )
+        for centre, specimen_id, experiment_id in connection.execute(statement):
+            found.setdefault((centre, specimen_id), []).append(experiment_id)
+    return {key: found[key] for key in keys if key in found}
+
+
+def end_versions(connection: Connection, kind: EntityKind, ids: Iterable[int], document_id: int) -> None:
+    """Have a document end current versions."""
+    table, lifetime = ENTITY_TABLES[kind], Lifetime.__table__
+    for chunk in in_chunks(ids):
+        connection.execute(update(table).where(table.c.id.in_(chunk)).values(is_current=False))
+        of_these = (lifetime.c.entity_kind == kind.value) & lifetime.c.entity_id.in_(chunk)
+        connection.execute(update(lifetime).where(of_these, lifetime.c.ended_by.is_(None)).values(ended_by=document_id))
+
+
+def reopen_versions(
+    connection: Connection, kind: EntityKind, ids: Iterable[int], document_id: int, new_id: Callable[[], int]
+) -> None:
+    """Have a document make versions current again that had been ended; `new_id` yields ids of lifetimes."""
+    table = ENTITY_TABLES[kind]
+    for chunk in in_chunks(ids):
+        connection.execute(update(table).where(table.c.id.in_(chunk)).values(is_current=True))
+        rows = [(new_id(), kind.value, row_id, document_id, None) for row_id in chunk]
+        insert_bulk(connection, Lifetime.__table__, rows)
+
+
+def in_chunks(items: Iterable[T]) -> Iterator[list[T]]:
+    """The items in lists of at most `CHUNK`."""
+    iterator = iter(items)
+    while chunk := list(islice(iterator, CHUNK)):
+        yield chunk

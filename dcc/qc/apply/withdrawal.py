@@ -1,0 +1,322 @@
+"""Documents withdrawn from the QC database, wholly, where nothing later builds on them.
+
+A later document that stands builds on one when it changed an entity that that one changed; when it brought an
+experiment about a specimen that that one added; or when it deleted a specimen of an experiment that would come back.
+Withdrawing a document is a document itself, of the action undo: it ends what the other opened and opens again what the
+other ended, so that the database can still be asked what was current before and in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from sqlalchemy import Connection, Engine, Row, Select, and_, exists, insert, select, update
+
+from dcc.databases.columns import utc_now
+from dcc.databases.transactions import run_writing
+from dcc.errors import NotDelegatedError, NotFoundError
+from dcc.naming import Action
+from dcc.qc.apply.documents import PATIENCE_SECONDS, others_of
+from dcc.qc.apply.entity_rows import ENTITY_TABLES
+from dcc.qc.apply.holding import held_for
+from dcc.qc.apply.signatures import check_signature
+from dcc.qc.apply.upload_lock import take_upload_lock
+from dcc.qc.apply.versions import end_versions, reopen_versions, same_key, same_text
+from dcc.qc.models import Document, Experiment, ExperimentSpecimen, Lifetime, Specimen
+from dcc.qc.rows.bulk import Counters
+from dcc.qc.rows.documents import close_findings
+from dcc.rights import Rights
+from dcc.vocabulary import DocumentAction, DocumentState, EntityKind
+
+_DOCUMENT: Final = Document.__table__
+_LIFETIME: Final = Lifetime.__table__
+
+
+@dataclass(frozen=True, slots=True)
+class Builder:
+    """A document that builds on one that was to be withdrawn, and how."""
+
+    document_id: int
+    zip_action: str
+    zip_file: str
+    file_name: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeclinedDocument:
+    """A document that was held for the data of a centre, and turned down."""
+
+    centre: str
+    file_name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Undone:
+    """What came of a withdrawal: the documents withdrawn, newest first, or who builds on them (nothing was changed).
+
+    Those that were held are among the documents withdrawn, and have no document among `undone_by`. `others` are the
+    centres other than the archive's whose data came or went with it; `declined` are the held documents with data of
+    such a centre, which were turned down.
+    """
+
+    withdrawn: tuple[int, ...]
+    undone_by: tuple[int, ...]
+    builders: tuple[Builder, ...]
+    others: tuple[str, ...] = ()
+    declined: tuple[DeclinedDocument, ...] = ()
+
+
+def _require_rights(action: Action, zip_file: str, rights: Rights | None, others: Sequence[str]) -> None:
+    """Raise NotDelegatedError for the centres whose data an archive has no right to change."""
+    missing = [] if rights is None else [centre for centre in others if not rights.permit(centre)]
+    if missing:
+        to = rights.own if rights is not None and rights.own else "CENTRE"
+        commands = "; ".join(f"dcc centre delegate {centre} --to {to}" for centre in missing)
+        raise NotDelegatedError(
+            f"{action.value}/{zip_file} has data of {', '.join(missing)}, for which it does not speak. Nothing was "
+            f"withdrawn. If the owner agrees, record that first: {commands}"
+        )
+
+
+def undo_submission(
+    engine: Engine,
+    action: Action,
+    zip_file: str,
+    *,
+    author: str | None = None,
+    reason: str | None = None,
+    rights: Rights | None = None,
+    patience_seconds: float = PATIENCE_SECONDS,
+) -> Undone:
+    """Withdraw all documents of an archive that stand or are held, in one transaction, or none of them.
+
+    What is held cannot be confirmed any more then. `rights` say whose data may be changed; None: everybody's. Raises
+    NotFoundError if none stands or is held, NotDelegatedError for data of a centre that it has no right to, and as
+    `undo_documents`.
+    """
+    check_signature(author, reason)
+    table = _DOCUMENT.c
+    of_zip = (table.zip_file == zip_file) & (table.zip_action == action.value)
+    is_held = of_zip & (table.state == DocumentState.HELD.value)
+
+    def work(connection: Connection) -> Undone:
+        take_upload_lock(connection)
+        ids = connection.scalars(select(table.id).where(of_zip & _stands(_DOCUMENT))).all()
+        held = connection.scalars(select(table.id).where(is_held)).all()
+        if not ids and not held:
+            raise NotFoundError(
+                f"No document of {action.value}/{zip_file} stands in the QC database or is held. Check the action and "
+                "the name; what was withdrawn already cannot be withdrawn again."
+            )
+        others = others_of(connection, ids, rights)
+        _require_rights(action, zip_file, rights, [other.centre for other in others])
+        undone = {"state": DocumentState.UNDONE.value, "author": author, "reason": reason}
+        declined = _held_documents(connection, held)
+        connection.execute(update(_DOCUMENT).where(is_held).values(undone))
+        for document_id in held:
+            close_findings(connection, document_id, document_id)
+        found = _undo(connection, ids, author, reason)
+        withdrawn = tuple(sorted([*found.withdrawn, *held], reverse=True))
+        owners = tuple(other.centre for other in others)
+        return replace(found, withdrawn=withdrawn, others=owners, declined=declined)
+
+    return _all_or_nothing(engine, work, patience_seconds)
+
+
+def _held_documents(connection: Connection, ids: Sequence[int]) -> tuple[DeclinedDocument, ...]:
+    """Those of these documents that are held for whose data they have, once for each centre."""
+    centres = held_for(connection, ids)
+    table = _DOCUMENT.c
+    names = connection.execute(select(table.id, table.file_name).where(table.id.in_(centres)).order_by(table.id))
+    return tuple(DeclinedDocument(centre, name) for number, name in names for centre in sorted(centres[number]))
+
+
+def undo_documents(
+    engine: Engine,
+    document_ids: Iterable[int],
+    *,
+    author: str | None = None,
+    reason: str | None = None,
+    patience_seconds: float = PATIENCE_SECONDS,
+) -> Undone:
+    """Withdraw documents in one transaction, the newest first, or none of them when others build on any.
+
+    Raises NotFoundError for a document that does not stand, or that is an undo itself; ConfigurationError for an author
+    or a reason that does not fit; the database's `unreachable` error when others were in the way, or the database away,
+    for `patience_seconds`.
+    """
+    check_signature(author, reason)
+    ids = tuple(document_ids)
+
+    def work(connection: Connection) -> Undone:
+        take_upload_lock(connection)
+        return _undo(connection, ids, author, reason)
+
+    return _all_or_nothing(engine, work, patience_seconds)
+
+
+class _BuiltOnError(Exception):
+    """Rolls a withdrawal back."""
+
+    def __init__(self, undone: Undone) -> None:
+        self.undone = undone
+
+
+def _all_or_nothing(engine: Engine, work: Any, patience_seconds: float) -> Undone:
+    def attempt(connection: Connection) -> Undone:
+        undone: Undone = work(connection)
+        if undone.builders:
+            raise _BuiltOnError(undone)
+        return undone
+
+    try:
+        return run_writing(engine, attempt, patience_seconds=patience_seconds)
+    except _BuiltOnError as refused:
+        return refused.undone
+
+
+def _undo(connection: Connection, ids: Sequence[int], author: str | None, reason: str | None) -> Undone:
+    counters = Counters(connection)
+    undone_by: list[int] = []
+    withdrawn = sorted(set(ids), reverse=True)
+    for document_id in withdrawn:
+        row = connection.execute(select(_DOCUMENT).where(_DOCUMENT.c.id == document_id)).one_or_none()
+        if row is None or row.state != DocumentState.APPLIED.value:
+            raise NotFoundError(
+                f"Document {document_id} does not stand in the QC database. Check its number; what was withdrawn "
+                "already cannot be withdrawn again."
+            )
+        if row.action == DocumentAction.UNDO.value:
+            raise NotFoundError(
+                f"Document {document_id} is a withdrawal, of document {row.undoes}, and cannot be withdrawn itself. "
+                f"To bring the data back, retry {row.zip_action}/{row.zip_file}."
+            )
+        builders = builders_on(connection, document_id)
+        if builders:
+            return Undone((), (), builders)
+        undone_by.append(_withdraw(connection, row, counters, author, reason))
+    return Undone(tuple(withdrawn), tuple(undone_by), ())
+
+
+def _withdraw(connection: Connection, row: Row[Any], counters: Counters, author: str | None, reason: str | None) -> int:
+    undo_id = counters.of(_DOCUMENT)()
+    same = {name: getattr(row, name) for name in ("zip_action", "zip_file", "file_name", "kind", "centre", "created")}
+    connection.execute(
+        insert(_DOCUMENT).values(
+            id=undo_id,
+            inc=row.inc,
+            action=DocumentAction.UNDO.value,
+            state=DocumentState.APPLIED.value,
+            applied_at=utc_now(),
+            undoes=row.id,
+            author=author,
+            reason=reason,
+            **same,
+        )
+    )
+    for kind, table in ENTITY_TABLES.items():
+        opened = select(table.c.id).where(table.c.document_id == row.id, table.c.is_current)
+        end_versions(connection, kind, connection.scalars(opened).all(), undo_id)
+        ended = select(_LIFETIME.c.entity_id).where(
+            _LIFETIME.c.ended_by == row.id, _LIFETIME.c.entity_kind == kind.value
+        )
+        reopen_versions(connection, kind, connection.scalars(ended).all(), undo_id, counters.of(_LIFETIME))
+    close_findings(connection, row.id, undo_id)
+    connection.execute(update(_DOCUMENT).where(_DOCUMENT.c.id == row.id).values(state=DocumentState.UNDONE.value))
+    return undo_id
+
+
+def builders_on(connection: Connection, document_id: int) -> tuple[Builder, ...]:
+    """The later documents that build on one, oldest first, each with the first way it does so."""
+    found: dict[int, str] = {}
+    for kind in EntityKind:
+        for side in ("opened_by", "ended_by"):
+            for later in connection.scalars(_changed_since(kind, document_id, side)):
+                found.setdefault(later, f"changed what it changed ({kind.value})")
+    for later in connection.scalars(_experiments_on_added(document_id)):
+        found.setdefault(later, "brought experiments about its specimens")
+    for later in connection.scalars(_specimens_gone_since(document_id)):
+        found.setdefault(later, "deleted specimens of experiments that would come back")
+    table = _DOCUMENT.c
+    rows = connection.execute(
+        select(table.id, table.zip_action, table.zip_file, table.file_name)
+        .where(table.id.in_(found))
+        .order_by(table.id)
+    )
+    return tuple(Builder(*row, found[row.id]) for row in rows)
+
+
+def _stands(document: Any) -> Any:
+    return and_(document.c.state == DocumentState.APPLIED.value, document.c.action != DocumentAction.UNDO.value)
+
+
+def _changed_since(kind: EntityKind, document_id: int, side: str) -> Select[Any]:
+    """Later documents that opened, or ended, a version of an entity of which this one opened or ended a version."""
+    mine, others = ENTITY_TABLES[kind].alias("mine"), ENTITY_TABLES[kind].alias("others")
+    touched, later, document = _LIFETIME.alias("touched"), _LIFETIME.alias("later"), _DOCUMENT.alias("d")
+    of_this = (touched.c.opened_by == document_id) | (touched.c.ended_by == document_id)
+    return (
+        select(document.c.id)
+        .distinct()
+        .select_from(touched)
+        .join(mine, mine.c.id == touched.c.entity_id)
+        .join(others, same_key(kind, mine, others))
+        .join(later, and_(later.c.entity_kind == kind.value, later.c.entity_id == others.c.id))
+        .join(document, document.c.id == later.c[side])
+        .where(of_this, touched.c.entity_kind == kind.value, later.c[side] > document_id, _stands(document))
+    )
+
+
+def _experiments_on_added(document_id: int) -> Select[Any]:
+    """Later documents whose experiments took effect and are about specimens that this one added."""
+    specimen, named, experiment = Specimen.__table__, ExperimentSpecimen.__table__, Experiment.__table__
+    added, opened, document = _LIFETIME.alias("added"), _LIFETIME.alias("opened"), _DOCUMENT.alias("d")
+    return (
+        select(document.c.id)
+        .distinct()
+        .select_from(specimen)
+        .join(_DOCUMENT, and_(_DOCUMENT.c.id == specimen.c.document_id, _DOCUMENT.c.action == DocumentAction.ADD.value))
+        .join(added, and_(added.c.entity_kind == EntityKind.SPECIMEN.value, added.c.entity_id == specimen.c.id))
+        .join(named, same_text(named.c.specimen_id, specimen.c.specimen_id))
+        .join(experiment, and_(experiment.c.id == named.c.experiment_row, experiment.c.centre == specimen.c.centre))
+        .join(document, document.c.id == experiment.c.document_id)
+        .join(
+            opened,
+            and_(
+                opened.c.entity_kind == EntityKind.EXPERIMENT.value,
+                opened.c.entity_id == experiment.c.id,
+                opened.c.opened_by == document.c.id,
+            ),
+        )
+        .where(specimen.c.document_id == document_id, document.c.id > document_id, _stands(document))
+    )
+
+
+def _specimens_gone_since(document_id: int) -> Select[Any]:
+    """Later documents that deleted specimens, not there since, of experiments that this one ended."""
+    specimen, named, experiment = Specimen.__table__, ExperimentSpecimen.__table__, Experiment.__table__
+    ended, gone, document = _LIFETIME.alias("ended"), _LIFETIME.alias("gone"), _DOCUMENT.alias("d")
+    there = specimen.alias("there")
+    same = same_key(EntityKind.SPECIMEN, there, specimen)
+    about = and_(specimen.c.centre == experiment.c.centre, same_text(specimen.c.specimen_id, named.c.specimen_id))
+    return (
+        select(document.c.id)
+        .distinct()
+        .select_from(ended)
+        .join(experiment, experiment.c.id == ended.c.entity_id)
+        .join(named, named.c.experiment_row == experiment.c.id)
+        .join(specimen, about)
+        .join(gone, and_(gone.c.entity_kind == EntityKind.SPECIMEN.value, gone.c.entity_id == specimen.c.id))
+        .join(document, document.c.id == gone.c.ended_by)
+        .where(
+            ended.c.entity_kind == EntityKind.EXPERIMENT.value,
+            ended.c.ended_by == document_id,
+            gone.c.ended_by > document_id,
+            document.c.action == DocumentAction.DELETE.value,
+            _stands(document),
+            ~exists().where(same, there.c.is_current),
+        )
+    )

@@ -1,0 +1,237 @@
+"""Data contexts kept up with what documents change.
+
+What each procedure run is counted under is on record (`context_member`). Of the runs that documents touch, those that
+are to be counted otherwise are taken out of the contexts where they count and put into those where they belong, by
+sums over their measurements. So the cost is that of what changes, however much there is beside it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final, NamedTuple
+
+from sqlalchemy import Connection, Engine, func, select
+
+from dcc.data_outcomes import ContextCounts, ContextsBuilt
+from dcc.databases.asking_ahead import answers_ahead
+from dcc.databases.columns import utc_now
+from dcc.databases.number_lists import portions
+from dcc.databases.transactions import run_reading, run_writing
+from dcc.qc.apply.documents import PATIENCE_SECONDS
+from dcc.qc.apply.upload_lock import Builder, share_upload_lock, take_upload_lock
+from dcc.qc.apply.versions import in_chunks
+from dcc.qc.contexts.basis import COLONIES, Basis, Build, active_basis, record_basis, recorded_basis
+from dcc.qc.contexts.changed_runs import due_for_contexts, mark_built, runs_by_colony, runs_for_contexts
+from dcc.qc.contexts.experiment_validity import follow_animals
+from dcc.qc.contexts.listings import newest_history
+from dcc.qc.contexts.membership import (
+    ContextKey,
+    Member,
+    Place,
+    Places,
+    members_of,
+    newest_member,
+    present_places,
+    recorded_members,
+    recorded_places,
+    replace_members,
+)
+from dcc.qc.contexts.recording import Changes, write_changes
+from dcc.qc.contexts.sums import sums
+from dcc.qc.models import DataContext
+from dcc.vocabulary import ContextEvent, ContextState
+
+_CONTEXT: Final = DataContext.__table__
+_FOLLOWED: Final = 1_000
+"""How many documents a transaction takes account of, at most, when somebody waits for each to be through."""
+
+
+@dataclass(slots=True)
+class _Step:
+    """What one transaction did: how many documents it took account of, and what happened, by centre.
+
+    `unfollowed`: nothing, since the validity of experiments does not follow these documents yet.
+    """
+
+    documents: int = 0
+    happened: Counter[tuple[str, ContextEvent]] = field(default_factory=Counter)
+    more: bool = True
+    unfollowed: bool = False
+
+    def take(self, happened: Mapping[ContextKey, ContextEvent]) -> None:
+        self.happened.update((key.centre, event) for key, event in happened.items())
+
+
+def build_contexts(
+    qc: Engine, *, patience_seconds: float = PATIENCE_SECONDS, on_step: Callable[[], None] | None = None
+) -> ContextsBuilt:
+    """Have the data contexts take account of all documents of which they do not yet.
+
+    Those are documents with `contexts_built` false that were judged, withdrew others, or changed nothing. They are
+    taken oldest first, as many at once as fit into a transaction, each of which leaves the contexts consistent; one
+    that is killed is done anew by the next build. Nothing else applies documents or builds contexts meanwhile.
+    Experiments follow the validity of their animals first. Where
+    the reference data of colonies have changed, strains that follow from them change first. `on_step` is called behind
+    each transaction that took documents, which then takes fewer.
+
+    Raises the database's `unreachable` error when others were in the way, or the database away, for `patience_seconds`.
+    """
+    started = time.monotonic()
+    followed = 0
+
+    def take(connection: Connection) -> _Step:
+        return _take_documents(connection, followed, None if on_step is None else _FOLLOWED)
+
+    total = run_writing(qc, _follow_reference_data, patience_seconds=patience_seconds)
+    while True:
+        step = run_writing(qc, take, patience_seconds=patience_seconds)
+        if step.unfollowed:
+            followed = run_writing(qc, _follow_animals, patience_seconds=patience_seconds)
+            continue
+        total.documents += step.documents
+        total.happened.update(step.happened)
+        if not step.more:
+            break
+        if on_step is not None:
+            on_step()
+
+    def count(connection: Connection) -> tuple[tuple[ContextCounts, ...], int]:
+        return _counts(connection, total.happened), newest_history(connection)
+
+    # Of one moment: what somebody decides after the counts must not pass for counted.
+    counts, history = run_reading(qc, count, patience_seconds=patience_seconds)
+    return ContextsBuilt(counts, total.documents, time.monotonic() - started, utc_now(), history)
+
+
+def _follow_reference_data(connection: Connection) -> _Step:
+    step = _Step()
+    share_upload_lock(connection, Builder.CONTEXTS)
+    basis = active_basis(connection, [COLONIES])
+    recorded = recorded_basis(connection, Build.CONTEXTS)
+    if basis != recorded:
+        if recorded:
+            runs = dict.fromkeys(runs_by_colony(connection))
+            step.take(_recount(connection, runs, basis, f"Reference data: {COLONIES} {basis[COLONIES]}"))
+        record_basis(connection, Build.CONTEXTS, basis)
+    return step
+
+
+def _follow_animals(connection: Connection) -> int:
+    # Alone: the build of overviews reads what this writes.
+    take_upload_lock(connection)
+    return follow_animals(connection)
+
+
+def _take_documents(connection: Connection, followed: int, at_once: int | None = None) -> _Step:
+    """`followed` is the newest document that the validity of experiments follows."""
+    step = _Step()
+    share_upload_lock(connection, Builder.CONTEXTS)
+    documents = due_for_contexts(connection, at_once)
+    if documents and documents[-1] > followed:
+        return _Step(unfollowed=True)
+    if documents:
+        # The strains on record are of this snapshot: another that came meanwhile is the next build's.
+        basis = recorded_basis(connection, Build.CONTEXTS)
+        step.take(_recount(connection, runs_for_contexts(connection, documents), basis))
+        mark_built(connection, documents, overviews=False)
+    step.documents, step.more = len(documents), bool(documents)
+    return step
+
+
+def _recount(
+    connection: Connection, runs: Mapping[int, int | None], basis: Basis, reason: str | None = None
+) -> dict[ContextKey, ContextEvent]:
+    """Count runs under what they belong to at present; `runs` tells which document is the cause, if one is."""
+    changes = Changes()
+    compare = partial(_compare, causes=runs, colonies=basis[COLONIES], newest=newest_member(connection))
+    # What is compared is not written before all of it was: each run is in one portion.
+    with closing(answers_ahead(connection, compare, portions(runs))) as differences:
+        for difference in differences:
+            for share in difference.shares:
+                changes.add(*share)
+            replace_members(connection, difference.before, difference.now)
+    return write_changes(connection, changes, reason)
+
+
+class _Difference(NamedTuple):
+    """Of some runs, those that are to be counted otherwise: under what they were and are, and what moves with them.
+
+    The latter are the arguments of `Changes.add`.
+    """
+
+    before: Collection[Member]
+    now: Collection[Member]
+    shares: Sequence[tuple[int, ContextKey, int, int, int | None]]
+
+
+def _compare(
+    connection: Connection, run_ids: Collection[int], causes: Mapping[int, int | None], colonies: int, newest: int
+) -> _Difference:
+    """`newest` is the highest id of a run that may be counted: those above are not asked for."""
+    present = present_places(connection, run_ids, colonies)
+    now, before = members_of(present), recorded_members(connection, [one for one in run_ids if one <= newest])
+    if not before:
+        return _Difference((), now, list(_shares(connection, 1, causes, present)))
+    changed = {member.procedure_run_id for member in before.symmetric_difference(now)}
+    was = {member for member in before if member.procedure_run_id in changed}
+    moved = {place: runs & changed for place, runs in present.items()}
+    shares = [
+        *_shares(connection, -1, causes, recorded_places(connection, was)),
+        *_shares(connection, 1, causes, moved),
+    ]
+    return _Difference(was, [one for one in now if one.procedure_run_id in changed], shares)
+
+
+def _shares(
+    connection: Connection, sign: int, causes: Mapping[int, int | None], places: Places
+) -> Iterator[tuple[int, ContextKey, int, int, int | None]]:
+    """What runs come to where they are counted: it came (`sign` 1) or went (-1)."""
+    groups: list[tuple[list[int], Place, int | None]] = []
+    for place, run_ids in places.items():
+        of_cause: dict[int | None, list[int]] = {}
+        for run_id in sorted(run_ids):
+            of_cause.setdefault(causes[run_id], []).append(run_id)
+        groups += [(runs, place, cause) for cause, runs in of_cause.items()]
+    # In the order of their runs, which is that of the measurements.
+    groups.sort(key=lambda group: group[0])
+    # Documents by the hundred have data in the same contexts: a key is made once.
+    keys: dict[tuple[str, ...], dict[str, ContextKey]] = {}
+    by_parameter = [keys.setdefault(place[1:], {}) for _, place, _ in groups]
+    for number, parameter_id, measurements, fingerprints in sums(connection, [runs for runs, _, _ in groups]):
+        _, place, cause = groups[number]
+        key = by_parameter[number].get(parameter_id)
+        if key is None:
+            key = by_parameter[number][parameter_id] = place.context(parameter_id)
+        yield place.document_id, key, sign * measurements, sign * fingerprints, cause
+
+
+def _counts(connection: Connection, happened: Mapping[tuple[str, ContextEvent], int]) -> tuple[ContextCounts, ...]:
+    """An entry for each centre to which something happened."""
+    centres = sorted({centre for centre, _ in happened})
+    states: dict[str, Counter[ContextState]] = {centre: Counter() for centre in centres}
+    procedures: dict[str, Counter[str]] = {centre: Counter() for centre in centres}
+    columns = (_CONTEXT.c.centre, _CONTEXT.c.state, _CONTEXT.c.procedure_id)
+    statement = select(*columns, func.count(), func.sum(_CONTEXT.c.measurements)).group_by(*columns)
+    for chunk in in_chunks(centres):
+        for centre, state, procedure, contexts, measurements in connection.execute(
+            statement.where(_CONTEXT.c.centre.in_(chunk))
+        ):
+            states[centre][ContextState(state)] += contexts
+            procedures[centre][procedure] += int(measurements)
+    return tuple(
+        ContextCounts(
+            centre,
+            dict(states[centre]),
+            added=happened.get((centre, ContextEvent.DATA_ADDED), 0),
+            changed=happened.get((centre, ContextEvent.DATA_CHANGED), 0),
+            removed=happened.get((centre, ContextEvent.DATA_REMOVED), 0),
+            measurements=procedures[centre].total(),
+            procedures={name: number for name, number in procedures[centre].items() if number},
+        )
+        for centre in centres
+    )

@@ -1,0 +1,198 @@
+"""The overviews of genotypes and strains that current, valid specimens have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from contextlib import closing
+from typing import Any, Final
+
+from sqlalchemy import (
+    ColumnElement,
+    CompoundSelect,
+    Connection,
+    FromClause,
+    Select,
+    and_,
+    bindparam,
+    delete,
+    func,
+    insert,
+    select,
+    tuple_,
+    union,
+)
+
+from dcc.databases.asking_ahead import answers_ahead
+from dcc.databases.number_lists import as_json, numbers_in, only_compared, texts_in
+from dcc.qc.apply.versions import in_chunks
+from dcc.qc.contexts.basis import COLONIES, STRAINS, Basis
+from dcc.qc.contexts.changed_runs import changed_by_documents, given_documents, withdrawals_among
+from dcc.qc.contexts.membership import BASELINE, UNKNOWN, genotype_of, of_snapshot, strain_of
+from dcc.qc.models import (
+    KnownColony,
+    KnownStrain,
+    Lifetime,
+    OverviewGenotype,
+    OverviewStrain,
+    Specimen,
+)
+from dcc.qc.rows.bulk import insert_bulk
+from dcc.vocabulary import EntityKind, Validity
+
+GenotypeKey = tuple[str, str]
+"""A centre and a genotype there."""
+
+_SPECIMEN: Final = Specimen.__table__
+_LIFETIME: Final = Lifetime.__table__
+_COLONY: Final = KnownColony.__table__
+_STRAIN: Final = KnownStrain.__table__
+_GENOTYPE: Final = OverviewGenotype.__table__
+_OVERVIEW_STRAIN: Final = OverviewStrain.__table__
+_KEY: Final = (_SPECIMEN.c.centre, genotype_of(_SPECIMEN).label("genotype"))
+
+
+def touched_genotypes(connection: Connection, document_ids: Collection[int]) -> set[GenotypeKey]:
+    """The genotypes of the specimens that documents brought, or of which they opened or ended a version."""
+    with closing(answers_ahead(connection, _touched_by, in_chunks(sorted(document_ids)))) as answers:
+        return set[GenotypeKey]().union(*answers)
+
+
+def _touched_by(connection: Connection, ordered: Sequence[int]) -> set[GenotypeKey]:
+    withdrawals = given_documents("withdrawals", withdrawals_among(connection, ordered))
+    given = given_documents("documents", ordered) | withdrawals
+    changed = connection.execute(_CHANGED, given).all()
+    return {(centre, genotype) for centre, genotype in [*_brought_by(connection, ordered), *changed]}
+
+
+def _brought_by(connection: Connection, ordered: Sequence[int]) -> Sequence[Any]:
+    """The centres and genotypes of the specimens that documents brought."""
+    given: dict[str, object] = {"documents": as_json(ordered)}
+    specimens, first, last = connection.execute(_EXTENT, given).one()
+    if specimens and last - first + 1 == specimens:
+        # There is none of another document between them: they are read as they lie.
+        return connection.execute(_BROUGHT_BETWEEN, {"first": first, "last": last}).all()
+    return connection.execute(_BROUGHT, given).all() if specimens else ()
+
+
+def all_genotypes(connection: Connection) -> set[GenotypeKey]:
+    """The genotypes of all specimens that were ever brought."""
+    return {(row.centre, row.genotype) for row in connection.execute(select(*_KEY).distinct())}
+
+
+def renew_genotypes(connection: Connection, keys: Collection[GenotypeKey], basis: Basis) -> set[str]:
+    """Have the overview show these genotypes as they are at present; the strains that it concerns.
+
+    A few statements for `_KEYS_AT_ONCE` genotypes of a centre. Those of baseline animals, and of colonies that are not
+    known, look at all specimens of their centre.
+    """
+    strains: set[str] = set()
+    ordered = sorted(keys)
+    for chunk in (ordered[start : start + _KEYS_AT_ONCE] for start in range(0, len(ordered), _KEYS_AT_ONCE)):
+        there = set(connection.scalars(_STRAINS_OF, {"keys": chunk}))
+        if there:
+            connection.execute(_FORGET, {"keys": chunk})
+        rows = _present(connection, chunk, basis[COLONIES])
+        if rows:
+            insert_bulk(connection, _GENOTYPE, rows)
+        strains |= there | {row[2] for row in rows}
+    return strains
+
+
+def _present(connection: Connection, keys: Collection[GenotypeKey], colonies: int) -> list[tuple[Any, ...]]:
+    """The rows of the overview for genotypes, one a strain of each, with all columns in their order."""
+    of_centres: dict[str, list[str]] = {}
+    for centre, genotype in keys:
+        of_centres.setdefault(centre, []).append(genotype)
+    rows: list[tuple[Any, ...]] = []
+    for centre, genotypes in of_centres.items():
+        of_colonies = _OF_COLONIES_IN_SQLITE if connection.dialect.name == "sqlite" else _OF_COLONIES
+        statement = of_colonies if {BASELINE, UNKNOWN}.isdisjoint(genotypes) else _OF_ANY
+        given = {"of_centre": centre, "genotypes": as_json(genotypes), "colonies": colonies}
+        for *key, gene_id, gene_symbol, allele_id, specimens in connection.execute(statement, given):
+            # What baseline animals have in common is no colony.
+            carried = (None, None, None) if key[1] == BASELINE else (gene_id, gene_symbol, allele_id)
+            rows.append((*key, *carried, int(specimens)))
+    return rows
+
+
+def _counted(specimens: FromClause, condition: ColumnElement[bool]) -> Select[Any]:
+    """How many of these specimens are current, valid and meet a condition, by genotype and strain.
+
+    With what their colony carries.
+    """
+    # Counted as they are first: what each animal has in common with others is looked up and worked out once.
+    columns = [_SPECIMEN.c[name] for name in ("centre", "is_baseline", "colony_id", "strain_id")]
+    alike = select(*columns, func.count().label("number")).select_from(specimens)
+    alike = alike.where(condition, _SPECIMEN.c.is_current, _SPECIMEN.c.validity == Validity.VALID).group_by(*columns)
+    counted = alike.subquery()
+    genotype, strain = genotype_of(counted).label("genotype"), strain_of(counted, _COLONY).label("strain")
+    carried = [func.max(column) for column in (_COLONY.c.gene_id, _COLONY.c.gene_symbol, _COLONY.c.allele_id)]
+    colony = of_snapshot(_COLONY, counted.c.colony_id, bindparam("colonies"))
+    return (
+        select(counted.c.centre, genotype, strain, *carried, func.sum(counted.c.number))
+        .select_from(counted.outerjoin(_COLONY, colony))
+        .group_by(counted.c.centre, genotype, strain)
+    )
+
+
+def _of_colonies(same: Callable[[ColumnElement[Any]], ColumnElement[bool]]) -> Select[Any]:
+    """Specimens of given colonies, which are looked up by them."""
+    given = texts_in("genotypes").subquery()
+    of_centre = only_compared(_SPECIMEN.c.centre) == bindparam("of_centre")
+    return _counted(given.join(_SPECIMEN, same(given.c.value)), of_centre & _SPECIMEN.c.is_baseline.is_(False))
+
+
+def _same_in_sqlite(colony_id: ColumnElement[Any]) -> ColumnElement[bool]:
+    # The range is for the index: a colony with blanks behind it is the same.
+    behind = colony_id.concat("!")
+    return _SPECIMEN.c.colony_id.between(colony_id, behind) & (func.rtrim(_SPECIMEN.c.colony_id) == colony_id)
+
+
+def renew_strains(connection: Connection, strains: Collection[str], basis: Basis) -> None:
+    """Have the overview show these strains as they are at present, by the overview of genotypes."""
+    for chunk in in_chunks(sorted(set(strains) - {UNKNOWN})):
+        connection.execute(delete(_OVERVIEW_STRAIN).where(_OVERVIEW_STRAIN.c.strain_id.in_(chunk)))
+        known = and_(_STRAIN.c.snapshot_id == basis[STRAINS], _STRAIN.c.strain_id == _GENOTYPE.c.strain_id)
+        present = (
+            select(_GENOTYPE.c.strain_id, func.max(_STRAIN.c.name), func.sum(_GENOTYPE.c.specimens))
+            .select_from(_GENOTYPE)
+            .outerjoin(_STRAIN, known)
+            .where(_GENOTYPE.c.strain_id.in_(chunk))
+            .group_by(_GENOTYPE.c.strain_id)
+        )
+        columns = [column.name for column in _OVERVIEW_STRAIN.columns]
+        connection.execute(insert(_OVERVIEW_STRAIN).from_select(columns, present))
+
+
+def _brought(condition: ColumnElement[bool]) -> Select[Any]:
+    """The centres and genotypes of specimens that meet a condition."""
+    alike = select(_SPECIMEN.c.centre, _SPECIMEN.c.is_baseline, _SPECIMEN.c.colony_id).where(condition).distinct()
+    brought = alike.subquery()
+    return select(brought.c.centre, genotype_of(brought))
+
+
+def _changed() -> CompoundSelect[Any]:
+    is_specimen = only_compared(_LIFETIME.c.entity_kind) == EntityKind.SPECIMEN.value
+    of_specimen = and_(is_specimen, _LIFETIME.c.entity_id == _SPECIMEN.c.id)
+    changed = select(*_KEY).select_from(_LIFETIME).join(_SPECIMEN, of_specimen)
+    return union(
+        changed.where(changed_by_documents(_LIFETIME.c.opened_by, "withdrawals")),
+        changed.where(changed_by_documents(_LIFETIME.c.ended_by, "documents")),
+    )
+
+
+_KEYS_AT_ONCE: Final = 500
+_WANTED: Final = tuple_(_GENOTYPE.c.centre, _GENOTYPE.c.genotype).in_(bindparam("keys", expanding=True))
+_OF_DOCUMENTS: Final = _SPECIMEN.c.document_id.in_(numbers_in("documents"))
+_EXTENT_OF: Final[Sequence[ColumnElement[Any]]] = (func.count(), func.min(_SPECIMEN.c.id), func.max(_SPECIMEN.c.id))
+_EXTENT: Final = select(*_EXTENT_OF).where(_OF_DOCUMENTS)
+_BROUGHT: Final = _brought(_OF_DOCUMENTS)
+_BROUGHT_BETWEEN: Final = _brought(_SPECIMEN.c.id.between(bindparam("first"), bindparam("last")))
+_CHANGED: Final = _changed()
+_STRAINS_OF: Final = select(_GENOTYPE.c.strain_id).where(_WANTED).distinct()
+_FORGET: Final = delete(_GENOTYPE).where(_WANTED)
+_OF_ANY: Final = _counted(
+    _SPECIMEN, (_SPECIMEN.c.centre == bindparam("of_centre")) & genotype_of(_SPECIMEN).in_(texts_in("genotypes"))
+)
+_OF_COLONIES: Final = _of_colonies(lambda colony_id: _SPECIMEN.c.colony_id == colony_id)
+_OF_COLONIES_IN_SQLITE: Final = _of_colonies(_same_in_sqlite)

@@ -1,0 +1,134 @@
+"""Data contexts, their history and the overviews as they are shown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from sqlalchemy import Connection, func, select
+
+from dcc.qc.contexts.filters import ContextFilter
+from dcc.qc.models import (
+    ContextHistory,
+    DataContext,
+    Document,
+    MetadataGroup,
+    OverviewAnimalProcedure,
+    OverviewGenotype,
+    OverviewStrain,
+)
+from dcc.vocabulary import ContextEvent, ContextState
+
+_CONTEXT: Final = DataContext.__table__.c
+_HISTORY: Final = ContextHistory.__table__.c
+_DOCUMENT: Final = Document.__table__.c
+_KEY: Final = (
+    _CONTEXT.centre,
+    _CONTEXT.pipeline,
+    _CONTEXT.genotype,
+    _CONTEXT.strain_id,
+    _CONTEXT.procedure_id,
+    _CONTEXT.parameter_id,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ContextEntry:
+    """A data context; `issues` are those that are open."""
+
+    centre: str
+    pipeline: str
+    genotype: str
+    strain: str
+    procedure: str
+    parameter: str
+    measurements: int
+    checksum: str
+    state: ContextState
+    issues: int
+    changed: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryEntry:
+    """What happened to a data context: by a document (its zip action and name), or by a person with a reason."""
+
+    centre: str
+    pipeline: str
+    genotype: str
+    strain: str
+    procedure: str
+    parameter: str
+    event: ContextEvent
+    state: ContextState
+    measurements: int
+    zip_action: str | None
+    document: str | None
+    author: str | None
+    reason: str | None
+    created: datetime
+
+
+def list_contexts(connection: Connection, wanted: ContextFilter) -> list[ContextEntry]:
+    """The contexts that are meant, by their key."""
+    columns = (_CONTEXT.measurements, _CONTEXT.checksum, _CONTEXT.state, _CONTEXT.issues, _CONTEXT.changed)
+    rows = connection.execute(select(*_KEY, *columns).where(wanted.condition()).order_by(*_KEY))
+    return [ContextEntry(*row[:8], ContextState(row.state), *row[9:]) for row in rows]
+
+
+def list_history(connection: Connection, wanted: ContextFilter) -> list[HistoryEntry]:
+    """What happened to the contexts that are meant, oldest first."""
+    columns = (_HISTORY.event, _HISTORY.state, _HISTORY.measurements, _DOCUMENT.action, _DOCUMENT.zip_file)
+    told = (_DOCUMENT.file_name, _HISTORY.author, _HISTORY.reason, _HISTORY.created)
+    statement = (
+        select(*_KEY, *columns, *told)
+        .select_from(ContextHistory.__table__)
+        .join(DataContext.__table__, _CONTEXT.id == _HISTORY.context_id)
+        .outerjoin(Document.__table__, _DOCUMENT.id == _HISTORY.document_id)
+        .where(wanted.condition())
+        .order_by(_HISTORY.id)
+    )
+    return [
+        HistoryEntry(
+            *row[:6],
+            ContextEvent(row[6]),
+            ContextState(row[7]),
+            row[8],
+            None if row.zip_file is None else f"{row.action}/{row.zip_file}",
+            *row[11:],
+        )
+        for row in connection.execute(statement)
+    ]
+
+
+def newest_history(connection: Connection) -> int:
+    """The newest id of `context_history`; 0 where nothing has happened yet."""
+    return connection.scalar(select(func.max(_HISTORY.id))) or 0
+
+
+_OVERVIEWS: Final = {
+    "genotypes": OverviewGenotype.__table__,
+    "strains": OverviewStrain.__table__,
+    "animals": OverviewAnimalProcedure.__table__,
+    "metadata-groups": MetadataGroup.__table__,
+}
+OVERVIEWS: Final = tuple(_OVERVIEWS)
+"""The overviews by name."""
+
+
+def list_overview(connection: Connection, name: str, centre: str | None = None) -> list[dict[str, Any]]:
+    """The rows of an overview, column name to value; of one centre if it is given.
+
+    Strains are those that the centre's specimens have (counted everywhere), metadata groups those of its runs.
+    """
+    table, genotype, animal = _OVERVIEWS[name], OverviewGenotype.__table__.c, OverviewAnimalProcedure.__table__.c
+    statement = select(table).order_by(*table.primary_key)
+    if centre is not None and "centre" in table.c:
+        statement = statement.where(table.c.centre == centre)
+    elif centre is not None and name == "strains":
+        statement = statement.where(table.c.strain_id.in_(select(genotype.strain_id).where(genotype.centre == centre)))
+    elif centre is not None:
+        groups = select(animal.metadata_group).where(animal.centre == centre)
+        statement = statement.where(table.c.checksum.in_(groups))
+    return [dict(row) for row in connection.execute(statement).mappings()]

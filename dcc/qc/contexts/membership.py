@@ -1,0 +1,263 @@
+"""Under which genotype and strain the measurements of procedure runs count, and what they come to.
+
+An experiment counts once in each distinct genotype and strain that its specimens have; a line in that of its colony; a
+housing, which has none, in the unknown one. What is not current, or not valid, counts in none. The strain is that of
+the specimen, else that which reference data tell of the colony.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import (
+    ColumnElement,
+    CompoundSelect,
+    Connection,
+    Select,
+    and_,
+    bindparam,
+    case,
+    delete,
+    func,
+    literal,
+    select,
+    union_all,
+)
+
+from dcc.databases.number_lists import (
+    as_json,
+    listed,
+    numbers_in,
+    numbers_of,
+    only_compared,
+)
+from dcc.qc.apply.versions import in_chunks
+from dcc.qc.contexts.changed_runs import own_strain, same_length
+from dcc.qc.contexts.run_ranges import Given, of_runs
+from dcc.qc.models import (
+    ContextMember,
+    Experiment,
+    ExperimentSpecimen,
+    Housing,
+    KnownColony,
+    Line,
+    Measurement,
+    ProcedureRun,
+    Specimen,
+)
+from dcc.qc.rows.bulk import insert_bulk
+from dcc.vocabulary import EntityKind, Validity
+
+BASELINE: Final = "baseline"
+"""The genotype of baseline animals."""
+UNKNOWN: Final = ""
+"""A genotype or strain that is not known."""
+
+_MEMBER: Final = ContextMember.__table__
+_MEASUREMENT: Final = Measurement.__table__
+_RUN: Final = ProcedureRun.__table__
+_SPECIMEN: Final = Specimen.__table__
+_NAMED: Final = ExperimentSpecimen.__table__
+_COLONY: Final = KnownColony.__table__
+
+
+class Member(NamedTuple):
+    """A procedure run counted under a genotype and strain."""
+
+    procedure_run_id: int
+    genotype: str
+    strain_id: str
+
+
+class ContextKey(NamedTuple):
+    """What names a data context."""
+
+    centre: str
+    pipeline: str
+    genotype: str
+    strain_id: str
+    procedure_id: str
+    parameter_id: str
+
+
+class Place(NamedTuple):
+    """Where the measurements of a run are counted: of which document, and in the contexts of which parameters."""
+
+    document_id: int
+    centre: str
+    pipeline: str
+    procedure_id: str
+    genotype: str
+    strain_id: str
+
+    def context(self, parameter_id: str) -> ContextKey:
+        """What names the context of a parameter."""
+        return ContextKey(self.centre, self.pipeline, self.genotype, self.strain_id, self.procedure_id, parameter_id)
+
+
+Places = Mapping[Place, Set[int]]
+"""Procedure runs by where their measurements are counted."""
+
+
+class Share(NamedTuple):
+    """What a document contributes to a context: how many measurements, and the sum of their fingerprints."""
+
+    document_id: int
+    key: ContextKey
+    measurements: int
+    fingerprints: int
+
+
+def genotype_of(specimen: Any) -> ColumnElement[str]:
+    """The genotype of a row of `specimen`, or of an alias."""
+    return case((specimen.c.is_baseline, BASELINE), else_=_known(specimen.c.colony_id))
+
+
+def strain_of(specimen: Any, colony: Any) -> ColumnElement[str]:
+    """The strain of a row of `specimen` with what is known of its colony."""
+    return func.coalesce(own_strain(specimen), _known(colony.c.strain_id))
+
+
+def of_snapshot(colony: Any, colony_id: ColumnElement[Any], colonies: int | ColumnElement[Any]) -> ColumnElement[bool]:
+    """The condition of a join with what the snapshot `colonies` knows of a colony, by its first production."""
+    return and_(colony.c.snapshot_id == colonies, colony.c.colony_id == colony_id, colony.c.position == 1)
+
+
+def _known(column: ColumnElement[Any]) -> ColumnElement[str]:
+    return func.coalesce(func.rtrim(column), UNKNOWN)
+
+
+def with_specimens(runs: Select[Any], experiment: Any, colonies: int | ColumnElement[Any]) -> Select[Any]:
+    """A query of runs and their experiments, with the current version of each specimen and what its colony carries."""
+    there = and_(
+        _SPECIMEN.c.centre == experiment.c.centre,
+        _SPECIMEN.c.specimen_id == _NAMED.c.specimen_id,
+        same_length(_SPECIMEN, _NAMED),
+        _SPECIMEN.c.is_current,
+    )
+    named = runs.outerjoin(_NAMED, _NAMED.c.experiment_row == experiment.c.id).outerjoin(_SPECIMEN, there)
+    return named.outerjoin(_COLONY, of_snapshot(_COLONY, _SPECIMEN.c.colony_id, colonies))
+
+
+def present_members(connection: Connection, run_ids: Collection[int], colonies: int) -> set[Member]:
+    """What these runs are to be counted under; `AT_ONCE` ids at most."""
+    return set(members_of(present_places(connection, run_ids, colonies)))
+
+
+def present_places(connection: Connection, run_ids: Collection[int], colonies: int) -> Places:
+    """Where the measurements of these runs are to be counted; `AT_ONCE` ids at most."""
+    found: dict[Place, set[int]] = {}
+    for runs, *said in _PRESENT.ask(connection, run_ids, colonies=colonies):
+        found.setdefault(Place._make(_without_blanks(said)), set()).update(numbers_of(runs))
+    return found
+
+
+def members_of(places: Places) -> list[Member]:
+    """Under what the runs are counted that are in these places; each once."""
+    return [Member(run_id, place.genotype, place.strain_id) for place, runs in places.items() for run_id in runs]
+
+
+def newest_member(connection: Connection) -> int:
+    """The highest id of a run that contexts count; 0 where they count none. New runs have higher ones."""
+    return connection.scalar(_NEWEST) or 0
+
+
+def recorded_members(connection: Connection, run_ids: Collection[int]) -> set[Member]:
+    """What these runs are counted under by the contexts; a few thousand ids at once."""
+    if not run_ids:
+        return set()
+    return {Member(*row) for row in connection.execute(_RECORDED, {"runs": as_json(run_ids)}).all()}
+
+
+def recorded_places(connection: Connection, members: Iterable[Member]) -> Places:
+    """Where the measurements of runs are counted that are counted so; a few thousand at once."""
+    of_runs: dict[int, list[Member]] = {}
+    for member in members:
+        of_runs.setdefault(member.procedure_run_id, []).append(member)
+    found: dict[Place, set[int]] = {}
+    if of_runs:
+        for run_id, *described in connection.execute(_DESCRIBED, {"runs": as_json(of_runs)}):
+            for member in of_runs[run_id]:
+                place = Place._make((*_without_blanks(described), member.genotype, member.strain_id))
+                found.setdefault(place, set()).add(run_id)
+    return found
+
+
+def _without_blanks(said: Sequence[Any]) -> list[Any]:
+    """The id of a document, and the texts behind it without the blanks at their end."""
+    return [said[0], *(text.rstrip(" ") for text in said[1:])]
+
+
+def replace_members(connection: Connection, before: Iterable[Member], members: Collection[Member]) -> None:
+    """Have runs that are counted under `before` counted under these genotypes and strains alone."""
+    for chunk in in_chunks(sorted({member.procedure_run_id for member in before})):
+        connection.execute(_FORGET, {"runs": chunk})
+    if members:
+        insert_bulk(connection, _MEMBER, sorted(members))
+
+
+def shares_of_procedure(connection: Connection, centre: str, procedure_id: str) -> Iterator[Share]:
+    """What the runs of a procedure at a centre contribute to contexts as they are counted, by document and context."""
+    measurement = _MEASUREMENT.c
+    # The range is for the index: names with blanks behind them are the same.
+    of_centre = measurement.centre.between(centre, f"{centre}!") & (func.rtrim(measurement.centre) == centre)
+    columns = (
+        measurement.document_id,
+        func.rtrim(measurement.centre),
+        func.rtrim(measurement.pipeline),
+        _MEMBER.c.genotype,
+        _MEMBER.c.strain_id,
+        func.rtrim(measurement.procedure_id),
+        func.rtrim(measurement.parameter_id),
+    )
+    statement = (
+        select(*columns, func.count(), func.sum(measurement.fingerprint))
+        .select_from(_MEMBER)
+        .join(_MEASUREMENT, measurement.procedure_run_id == _MEMBER.c.procedure_run_id)
+        .where(of_centre & (func.rtrim(measurement.procedure_id) == procedure_id))
+        .group_by(*columns)
+    )
+    for document_id, *key, measurements, fingerprints in connection.execute(statement):
+        yield Share(document_id, ContextKey(*key), measurements, int(fingerprints))
+
+
+def _present(given: Given) -> CompoundSelect[Any]:
+    experiment, line, housing = Experiment.__table__, Line.__table__, Housing.__table__
+    genotype, strain = genotype_of(_SPECIMEN).label("genotype"), strain_of(_SPECIMEN, _COLONY).label("strain_id")
+    colonies: ColumnElement[Any] = bindparam("colonies")
+    lines = _counted(given, EntityKind.LINE, line, func.rtrim(line.c.colony_id), _known(_COLONY.c.strain_id))
+    experiments = _counted(given, EntityKind.EXPERIMENT, experiment, genotype, strain)
+    return union_all(
+        with_specimens(experiments, experiment, colonies),
+        lines.outerjoin(_COLONY, of_snapshot(_COLONY, line.c.colony_id, colonies)),
+        _counted(given, EntityKind.HOUSING, housing, literal(UNKNOWN), literal(UNKNOWN)),
+    )
+
+
+def _counted(
+    given: Given, kind: EntityKind, owner: Any, genotype: ColumnElement[str], strain: ColumnElement[str]
+) -> Select[Any]:
+    owned = and_(only_compared(_RUN.c.owner_kind) == kind.value, _RUN.c.owner_id == owner.c.id)
+    place = (_RUN.c.document_id, owner.c.centre, owner.c.pipeline, _RUN.c.procedure_id, genotype, strain)
+    counted = select(listed(_RUN.c.id), *place).select_from(_RUN).join(owner, owned).group_by(*place)
+    return counted.where(given(_RUN.c.id), owner.c.is_current, owner.c.validity == Validity.VALID)
+
+
+def _recorded() -> Select[Any]:
+    # Joined, because MariaDB looks at all members when they are to be among the numbers.
+    given = numbers_in("runs").subquery()
+    return select(_MEMBER).select_from(given).join(_MEMBER, _MEMBER.c.procedure_run_id == given.c.value)
+
+
+_PRESENT: Final = of_runs(_present)
+_RECORDED: Final = _recorded()
+_NEWEST: Final = select(func.max(_MEMBER.c.procedure_run_id))
+_FORGET: Final = delete(_MEMBER).where(_MEMBER.c.procedure_run_id.in_(bindparam("runs", expanding=True)))
+_DESCRIBED: Final = (
+    select(
+        *(_MEASUREMENT.c[name] for name in ("procedure_run_id", "document_id", "centre", "pipeline", "procedure_id"))
+    )
+    .where(_MEASUREMENT.c.procedure_run_id.in_(numbers_in("runs")))
+    .distinct()
+)

@@ -1,0 +1,172 @@
+"""Metadata groups: procedure runs done under circumstances so alike that their results can be compared.
+
+Reference databases ("Current metadata group algorithm"): of the procedureMetadata parameters that IMPReSS calls
+important, each that a run has makes an item `name = value`; an animal that was produced elsewhere than where it was
+phenotyped adds `ProductionCenter = code`. The group is the MD5 of the sorted items, joined by `::`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import md5
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import Connection, Select, and_, bindparam, delete, exists, insert, select
+
+from dcc.databases.number_lists import only_compared
+from dcc.qc.apply.versions import in_chunks
+from dcc.qc.contexts.run_ranges import Given, of_runs
+from dcc.qc.models import (
+    ImpressParameter,
+    ImpressProcedure,
+    Metadata,
+    MetadataGroup,
+    OverviewAnimalProcedure,
+)
+from dcc.reference.impress import ParameterType
+from dcc.vocabulary import MetadataOwner
+
+_GROUP: Final = MetadataGroup.__table__
+_METADATA: Final = Metadata.__table__.c
+_PRODUCTION_CENTRE: Final = "ProductionCenter"
+_ABSENT: Final = "null"
+
+Names = Mapping[str, str]
+"""The names of important parameters by their key."""
+Item = tuple[str, str | None]
+"""The name of a parameter and its value."""
+
+
+Circumstances = tuple[int, str, str, str | None, str | None]
+"""The id of a procedure run, its pipeline and procedure, and where the animal was produced and phenotyped."""
+
+
+class Group(NamedTuple):
+    """A metadata group: its checksum, and a JSON object of parameter to value, or values where it has several."""
+
+    checksum: str
+    content: str
+
+
+def group_of(items: Iterable[Item]) -> Group:
+    """The metadata group of a run with these items."""
+    distinct = sorted({(name, _ABSENT if value is None else value) for name, value in items})
+    joined = "::".join(sorted(f"{name} = {value}" for name, value in distinct))
+    content: dict[str, Any] = {}
+    for name, value in distinct:
+        there = content.get(name)
+        content[name] = value if there is None else [*([there] if isinstance(there, str) else there), value]
+    checksum = md5(joined.encode(), usedforsecurity=False).hexdigest()
+    return Group(checksum, json.dumps(content, ensure_ascii=False))
+
+
+def production_centre(produced_at: str | None, phenotyped_at: str | None) -> list[Item]:
+    """The item of an animal that was produced elsewhere, if it was."""
+    if produced_at is None or phenotyped_at is None or produced_at == phenotyped_at:
+        return []
+    return [(_PRODUCTION_CENTRE, produced_at)]
+
+
+class ImportantMetadata:
+    """Which metadata a snapshot of IMPReSS calls important; each pipeline's procedure is looked up once.
+
+    Threads may ask for the same at once, and find the same.
+    """
+
+    def __init__(self, impress: int) -> None:
+        self._impress = impress
+        self._known: dict[tuple[str, str], Names] = {}
+
+    def of(self, connection: Connection, pipeline: str, procedure_id: str) -> Names:
+        """The important parameters of a procedure; none where IMPReSS does not know it."""
+        key = (pipeline, procedure_id)
+        if key not in self._known:
+            self._known[key] = self._read(connection, *key)
+        return self._known[key]
+
+    def _read(self, connection: Connection, pipeline: str, procedure_id: str) -> Names:
+        procedure, parameter = ImpressProcedure.__table__, ImpressParameter.__table__
+        same = and_(
+            parameter.c.snapshot_id == procedure.c.snapshot_id,
+            parameter.c.procedure_id == procedure.c.procedure_id,
+            parameter.c.procedure_variant == procedure.c.variant,
+        )
+        statement = (
+            select(parameter.c.parameter_id, parameter.c.name)
+            .select_from(procedure)
+            .join(parameter, same)
+            .where(
+                procedure.c.snapshot_id == self._impress,
+                procedure.c.pipeline == pipeline,
+                procedure.c.procedure_id == procedure_id,
+                parameter.c.type == ParameterType.METADATA.value,
+                parameter.c.is_important,
+            )
+        )
+        return {row.parameter_id: row.name or row.parameter_id for row in connection.execute(statement)}
+
+
+def items_of(connection: Connection, names_of_runs: Mapping[int, Names]) -> dict[int, list[Item]]:
+    """The important metadata of procedure runs, each of which has its own important parameters.
+
+    Those that have none are left out. A few thousand runs at once.
+    """
+    wanted = {key for names in names_of_runs.values() for key in names}
+    if not wanted:
+        return {}
+    items: dict[int, list[Item]] = {}
+    runs = [run_id for run_id, names in names_of_runs.items() if names]
+    for run_id, parameter_id, value in _ITEMS.ask(connection, runs, wanted=sorted(wanted)):
+        name = names_of_runs[run_id].get(parameter_id)
+        if name is not None:
+            items.setdefault(run_id, []).append((name, value))
+    return items
+
+
+def _items(given: Given) -> Select[Any]:
+    return select(_METADATA.procedure_run_id, _METADATA.parameter_id, _METADATA.value).where(
+        given(_METADATA.procedure_run_id),
+        _METADATA.owner_kind == MetadataOwner.PROCEDURE.value,
+        only_compared(_METADATA.parameter_id).in_(bindparam("wanted", expanding=True)),
+    )
+
+
+_ITEMS: Final = of_runs(_items)
+
+
+def keep_groups(connection: Connection, groups: Iterable[Group]) -> None:
+    """Write those of the groups that are not there yet."""
+    by_checksum = {group.checksum: group for group in groups}
+    for chunk in in_chunks(sorted(by_checksum)):
+        there = set(connection.scalars(select(_GROUP.c.checksum).where(_GROUP.c.checksum.in_(chunk))))
+        new = [by_checksum[checksum]._asdict() for checksum in chunk if checksum not in there]
+        if new:
+            connection.execute(insert(_GROUP), new)
+
+
+def remove_unused_groups(connection: Connection, checksums: Iterable[str]) -> None:
+    """Remove those of the groups that no procedure run belongs to."""
+    animal = OverviewAnimalProcedure.__table__
+    used = exists().where(animal.c.metadata_group == _GROUP.c.checksum)
+    for chunk in in_chunks(sorted(checksums)):
+        connection.execute(delete(_GROUP).where(_GROUP.c.checksum.in_(chunk), ~used))
+
+
+def groups_of(
+    connection: Connection, important: ImportantMetadata, circumstances: Sequence[Circumstances]
+) -> list[Group]:
+    """The groups of procedure runs done under these circumstances, in their order."""
+    names = {
+        run_id: important.of(connection, pipeline, procedure_id) for run_id, pipeline, procedure_id, *_ in circumstances
+    }
+    items = items_of(connection, names)
+    known: dict[tuple[frozenset[Item], str | None, str | None], Group] = {}
+    groups = []
+    for run_id, _, _, produced_at, phenotyped_at in circumstances:
+        key = (frozenset(items.get(run_id, ())), produced_at, phenotyped_at)
+        group = known.get(key)
+        if group is None:
+            group = known[key] = group_of([*key[0], *production_centre(produced_at, phenotyped_at)])
+        groups.append(group)
+    return groups

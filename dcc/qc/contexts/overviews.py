@@ -1,0 +1,176 @@
+"""Overviews rebuilt for what documents touched.
+
+They show what is current and valid: genotypes and strains of specimens, procedure runs with their animals, metadata
+groups. Two views go with them: `overview_measurement`, and `overview_comparison`, which sets beside each run on a
+mutant the runs on baseline animals with the same centre, pipeline, strain, procedure and metadata group.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from sqlalchemy import Connection, Engine, delete, func, select
+
+from dcc.data_outcomes import OverviewsBuilt
+from dcc.databases.columns import utc_now
+from dcc.databases.transactions import run_reading, run_writing
+from dcc.qc.apply.documents import PATIENCE_SECONDS
+from dcc.qc.apply.upload_lock import Builder, share_upload_lock, take_upload_lock
+from dcc.qc.contexts.animals import renew_animals
+from dcc.qc.contexts.basis import (
+    COLONIES,
+    IMPRESS,
+    STRAINS,
+    Basis,
+    Build,
+    active_basis,
+    record_basis,
+    recorded_basis,
+)
+from dcc.qc.contexts.changed_runs import all_current_runs, due_for_overviews, mark_built, runs_for_overviews
+from dcc.qc.contexts.genotypes import (
+    GenotypeKey,
+    all_genotypes,
+    renew_genotypes,
+    renew_strains,
+    touched_genotypes,
+)
+from dcc.qc.contexts.metadata_groups import ImportantMetadata
+from dcc.qc.models import MetadataGroup, OverviewAnimalProcedure, OverviewGenotype, OverviewStrain
+
+_ANIMAL: Final = OverviewAnimalProcedure.__table__
+_GENOTYPE: Final = OverviewGenotype.__table__
+_FOLLOWED: Final = (COLONIES, IMPRESS, STRAINS)
+"""The reference data that overviews are built by."""
+
+
+@dataclass(slots=True)
+class _Step:
+    """What one transaction did: the centres that it concerned, and whether there may be more to do."""
+
+    centres: set[str] = field(default_factory=set)
+    more: bool = True
+
+
+@dataclass(slots=True)
+class BuiltAhead:
+    """What was built of the overviews before the build itself: the centres that it concerned, and how long it took."""
+
+    centres: set[str] = field(default_factory=set)
+    seconds: float = 0.0
+
+
+def build_overviews(
+    qc: Engine, *, patience_seconds: float = PATIENCE_SECONDS, ahead: BuiltAhead | None = None
+) -> OverviewsBuilt:
+    """Have the overviews show what the data contexts take account of; documents with `overviews_built` false.
+
+    As many documents at once as fit into a transaction, which leaves the overviews consistent; a build that is killed
+    is gone on with by the next. Everything is rebuilt, in one transaction, where the reference data have changed
+    (IMPReSS, colonies or strains). What was built `ahead` is told of too. Raises the database's `unreachable` error
+    when others were in the way, or the database away, for `patience_seconds`.
+    """
+    ahead = ahead or BuiltAhead()
+    started = time.monotonic() - ahead.seconds
+    total = run_writing(qc, _follow_reference_data, patience_seconds=patience_seconds)
+    total.centres |= ahead.centres
+    while True:
+        step = run_writing(qc, _take_documents, patience_seconds=patience_seconds)
+        total.centres |= step.centres
+        if not step.more:
+            break
+    counts = run_reading(qc, lambda connection: _counts(connection, total.centres), patience_seconds=patience_seconds)
+    return OverviewsBuilt(counts, time.monotonic() - started, utc_now())
+
+
+def build_ahead(qc: Engine, built: BuiltAhead, *, patience_seconds: float) -> bool:
+    """One transaction of a build, told of in `built`; False where there is nothing to do for it.
+
+    Where the reference data have changed, there is not: everything is to be rebuilt, by the build itself. Raises as
+    `build_overviews`.
+    """
+    started = time.monotonic()
+    step = run_writing(qc, _take_documents_ahead, patience_seconds=patience_seconds)
+    built.centres |= step.centres
+    built.seconds += time.monotonic() - started
+    return step.more
+
+
+def rebuild_overviews(qc: Engine, *, patience_seconds: float = PATIENCE_SECONDS) -> None:
+    """Build the overviews from nothing, in one transaction; raises as `build_overviews`, which it begins with."""
+    build_overviews(qc, patience_seconds=patience_seconds)
+
+    def rebuild(connection: Connection) -> None:
+        take_upload_lock(connection)
+        for table in (_ANIMAL, _GENOTYPE, OverviewStrain.__table__, MetadataGroup.__table__):
+            connection.execute(delete(table))
+        basis = recorded_basis(connection, Build.OVERVIEWS)
+        _renew(connection, all_current_runs(connection), all_genotypes(connection), basis)
+
+    run_writing(qc, rebuild, patience_seconds=patience_seconds)
+
+
+def _follow_reference_data(connection: Connection) -> _Step:
+    step = _Step()
+    share_upload_lock(connection, Builder.OVERVIEWS)
+    basis = active_basis(connection, _FOLLOWED)
+    recorded = recorded_basis(connection, Build.OVERVIEWS)
+    if basis != recorded:
+        if recorded:
+            step.centres |= _renew(connection, all_current_runs(connection), all_genotypes(connection), basis)
+        record_basis(connection, Build.OVERVIEWS, basis)
+    return step
+
+
+def _take_documents_ahead(connection: Connection) -> _Step:
+    share_upload_lock(connection, Builder.OVERVIEWS)
+    basis, recorded = active_basis(connection, _FOLLOWED), recorded_basis(connection, Build.OVERVIEWS)
+    if not recorded:
+        record_basis(connection, Build.OVERVIEWS, basis)
+    elif basis != recorded:
+        return _Step(more=False)
+    return _renew_due(connection)
+
+
+def _take_documents(connection: Connection) -> _Step:
+    share_upload_lock(connection, Builder.OVERVIEWS)
+    return _renew_due(connection)
+
+
+def _renew_due(connection: Connection) -> _Step:
+    step = _Step()
+    documents = due_for_overviews(connection)
+    if documents:
+        basis = recorded_basis(connection, Build.OVERVIEWS)
+        runs = runs_for_overviews(connection, documents)
+        step.centres |= _renew(connection, runs, touched_genotypes(connection, documents), basis)
+        mark_built(connection, documents, overviews=True)
+    step.more = bool(documents)
+    return step
+
+
+def _renew(connection: Connection, runs: Iterable[int], genotypes: Collection[GenotypeKey], basis: Basis) -> set[str]:
+    centres = renew_animals(connection, runs, basis, ImportantMetadata(basis[IMPRESS]))
+    renew_strains(connection, renew_genotypes(connection, genotypes, basis), basis)
+    return centres | {centre for centre, _ in genotypes}
+
+
+def _counts(connection: Connection, centres: Iterable[str]) -> Mapping[str, Mapping[str, int]]:
+    counts: dict[str, Mapping[str, int]] = {}
+    animals = select(
+        func.count(func.distinct(_ANIMAL.c.procedure_run_id)).label("procedure_runs"),
+        func.count(func.distinct(_ANIMAL.c.specimen_id)).label("animals"),
+        func.count(func.distinct(_ANIMAL.c.metadata_group)).label("metadata_groups"),
+    )
+    genotypes = select(
+        func.count(func.distinct(_GENOTYPE.c.genotype)).label("genotypes"),
+        func.count(func.distinct(func.nullif(_GENOTYPE.c.strain_id, ""))).label("strains"),
+    )
+    for centre in sorted(centres):
+        of_genotypes = connection.execute(genotypes.where(_GENOTYPE.c.centre == centre)).mappings().one()
+        of_animals = connection.execute(animals.where(_ANIMAL.c.centre == centre)).mappings().one()
+        counts[centre] = {**of_genotypes, **of_animals}
+    return counts

@@ -1,0 +1,225 @@
+"""Changes of what data contexts count, written: their rows, their history, and what each document has in them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+
+from sqlalchemy import Connection, Row, Select, and_, bindparam, delete, insert, select, update
+
+from dcc.databases.columns import utc_now
+from dcc.databases.number_lists import AT_ONCE, as_json, numbers_in, only_compared, pairs_in, portions
+from dcc.databases.transactions import insert_rows
+from dcc.errors import InternalFaultError
+from dcc.qc.contexts.membership import ContextKey
+from dcc.qc.contexts.transitions import after_data, shown, what_happened
+from dcc.qc.models import ContextHistory, DataContext, DocumentContext
+from dcc.qc.rows.bulk import insert_bulk
+from dcc.vocabulary import ContextEvent, ContextState
+
+_CONTEXT: Final = DataContext.__table__
+_PART: Final = DocumentContext.__table__
+_GENOTYPES_AT_ONCE: Final = 500
+_WRITTEN: Final = ("measurements", "checksum", "state", "data_state", "document_id")
+
+
+@dataclass(slots=True)
+class Change:
+    """What is added to a context's number of measurements and sum of fingerprints, by the newest `cause`.
+
+    `parts` is what is added to how many measurements each document has in it.
+    """
+
+    measurements: int = 0
+    fingerprints: int = 0
+    cause: int | None = None
+    parts: dict[int, int] = field(default_factory=dict)
+
+    def add_part(self, document_id: int, measurements: int) -> None:
+        """Count measurements of a document, or less than nothing for those that went."""
+        self.parts[document_id] = self.parts.get(document_id, 0) + measurements
+
+
+@dataclass(slots=True)
+class Changes:
+    """All changes of one transaction, by context."""
+
+    contexts: dict[ContextKey, Change] = field(default_factory=dict)
+
+    def add(
+        self, document_id: int, key: ContextKey, measurements: int, fingerprints: int, cause: int | None = None
+    ) -> None:
+        """Count what came of a document into a context, or less than nothing for what went, because of `cause`."""
+        change = self.contexts.get(key)
+        if change is None:
+            change = self.contexts[key] = Change()
+        change.measurements += measurements
+        change.fingerprints += fingerprints
+        if cause is not None and (change.cause is None or change.cause < cause):
+            change.cause = cause
+        change.add_part(document_id, measurements)
+
+
+def write_changes(
+    connection: Connection, changes: Changes, reason: str | None = None
+) -> dict[ContextKey, ContextEvent]:
+    """Write changes into contexts; what happened to the data of those that differ afterwards.
+
+    `reason` is kept in the history of those that no document changed.
+    """
+    now = utc_now()
+    ids: dict[ContextKey, int] = {}
+    happened: dict[ContextKey, ContextEvent] = {}
+    values: dict[ContextKey, dict[str, Any]] = {}
+    there = _contexts_of(connection, changes.contexts)
+    for key in sorted(changes.contexts):
+        row = there.get(key)
+        if row is not None:
+            ids[key] = row.id
+        event, after = _after(row, changes.contexts[key])
+        if event is not None:
+            happened[key], values[key] = event, after
+    _write_contexts(connection, values, ids, now)
+    _write_history(connection, happened, values, ids, {"reason": reason, "created": now})
+    parts: dict[tuple[int, int], int] = {}
+    for key, change in changes.contexts.items():
+        parts.update(((document_id, ids[key]), number) for document_id, number in change.parts.items() if number)
+    _write_parts(connection, parts)
+    return happened
+
+
+def _contexts_of(connection: Connection, keys: Collection[ContextKey]) -> dict[ContextKey, Row[Any]]:
+    """The contexts of these keys that are there, among others of their genotypes."""
+    genotypes: dict[tuple[str, str], set[str]] = {}
+    for key in keys:
+        genotypes.setdefault((key.centre, key.pipeline), set()).add(key.genotype)
+    procedures = sorted({key.procedure_id for key in keys})
+    found: dict[ContextKey, Row[Any]] = {}
+    for (centre, pipeline), of_pipeline in genotypes.items():
+        ordered = sorted(of_pipeline)
+        given = {"of_centre": centre, "of_pipeline": pipeline, "procedures": procedures}
+        for start in range(0, len(ordered), _GENOTYPES_AT_ONCE):
+            wanted = given | {"genotypes": ordered[start : start + _GENOTYPES_AT_ONCE]}
+            for row in connection.execute(_OF_GENOTYPES, wanted).all():
+                found[ContextKey._make(row[1 : 1 + len(ContextKey._fields)])] = row
+    return found
+
+
+def _after(row: Row[Any] | None, change: Change) -> tuple[ContextEvent | None, dict[str, Any]]:
+    """What a change does to the row of a context, or to none, and the columns that it then has."""
+    before = (0, 0) if row is None else (row.measurements, int(row.checksum, 16))
+    after = (before[0] + change.measurements, before[1] + change.fingerprints)
+    if min(after) < 0:
+        raise InternalFaultError(
+            f"The data context {row and row.id} would have {after[0]} measurements. Report this as a fault."
+        )
+    event = what_happened(before, after, some_went=any(number < 0 for number in change.parts.values()))
+    if event is None:
+        return None, {}
+    data_state = after_data(ContextState.NO_DATA if row is None else ContextState(row.data_state), event)
+    return event, {
+        "measurements": after[0],
+        "checksum": f"{after[1]:032x}",
+        "state": shown(data_state, 0 if row is None else row.issues).value,
+        "data_state": data_state.value,
+        "document_id": change.cause if change.cause is not None or row is None else row.document_id,
+        "caused_by": change.cause,
+    }
+
+
+def _write_contexts(
+    connection: Connection, values: Mapping[ContextKey, dict[str, Any]], ids: dict[ContextKey, int], now: datetime
+) -> None:
+    """Write the columns that contexts have; adds the ids of new ones to `ids`."""
+    rows = {key: {name: after[name] for name in _WRITTEN} | {"changed": now} for key, after in values.items()}
+    new = [key for key in rows if key not in ids]
+    old = [row | {"of_id": ids[key]} for key, row in rows.items() if key in ids]
+    if old:
+        connection.execute(_CHANGE_CONTEXT, old)
+    added = [key._asdict() | rows[key] | {"issues": 0, "created": now} for key in new]
+    ids |= zip(new, insert_rows(connection, DataContext, added), strict=True)
+
+
+def _write_history(
+    connection: Connection,
+    happened: Mapping[ContextKey, ContextEvent],
+    values: Mapping[ContextKey, dict[str, Any]],
+    ids: Mapping[ContextKey, int],
+    common: dict[str, object],
+) -> None:
+    rows = []
+    for key, event in happened.items():
+        after = values[key]
+        row: dict[str, object] = {name: after[name] for name in ("state", "measurements", "checksum")}
+        of_document = {"document_id": after["caused_by"], "author": None}
+        row |= {"context_id": ids[key], "event": event.value} | of_document | common
+        rows.append(row if after["caused_by"] is None else row | {"reason": None})
+    if rows:
+        connection.execute(_TELL, rows)
+
+
+def _write_parts(connection: Connection, changes: Mapping[tuple[int, int], int]) -> None:
+    """Add to how many measurements documents have in contexts, by the ids of both."""
+    parts = sorted(changes)
+    there = _parts_of(connection, parts)
+    new, changed, gone = [], [], []
+    for part in parts:
+        after = there.get(part, 0) + changes[part]
+        row = {"of_document": part[0], "of_context": part[1], "number": after}
+        if part not in there:
+            new.append((*part, after))
+        elif after:
+            changed.append(row)
+        else:
+            gone.append(row)
+    if gone:
+        connection.execute(_REMOVE_PART, gone)
+    if changed:
+        connection.execute(_CHANGE_PART, changed)
+    if new:
+        insert_bulk(connection, _PART, new)
+
+
+def _parts_of(connection: Connection, parts: Sequence[tuple[int, int]]) -> dict[tuple[int, int], int]:
+    """Those of the parts that are there, and how many measurements they have; most documents are new, and have none."""
+    counted: set[int] = set()
+    for documents in portions({document_id for document_id, _ in parts}):
+        counted.update(connection.scalars(_COUNTED, {"documents": as_json(documents)}))
+    asked = [part for part in parts if part[0] in counted]
+    there: dict[tuple[int, int], int] = {}
+    for start in range(0, len(asked), AT_ONCE):
+        rows = connection.execute(_PARTS, {"parts": as_json(asked[start : start + AT_ONCE])})
+        there.update(((document_id, context_id), number) for document_id, context_id, number in rows)
+    return there
+
+
+def _of_documents() -> Select[Any]:
+    given = numbers_in("documents").subquery()
+    return select(given.c.value).select_from(given).join(_PART, _PART.c.document_id == given.c.value).distinct()
+
+
+def _of_parts() -> Select[Any]:
+    wanted = pairs_in("parts")
+    same = and_(_PART.c.document_id == wanted.c.first, _PART.c.context_id == wanted.c.second)
+    return select(_PART).select_from(wanted).join(_PART, same)
+
+
+_OF_GENOTYPES: Final = select(_CONTEXT).where(
+    _CONTEXT.c.centre == bindparam("of_centre"),
+    _CONTEXT.c.pipeline == bindparam("of_pipeline"),
+    _CONTEXT.c.genotype.in_(bindparam("genotypes", expanding=True)),
+    only_compared(_CONTEXT.c.procedure_id).in_(bindparam("procedures", expanding=True)),
+)
+_CHANGE_CONTEXT: Final = (
+    update(_CONTEXT)
+    .where(_CONTEXT.c.id == bindparam("of_id"))
+    .values({name: bindparam(name) for name in (*_WRITTEN, "changed")})
+)
+_TELL: Final = insert(ContextHistory.__table__)
+_COUNTED: Final = _of_documents()
+_PARTS: Final = _of_parts()
+_THIS_PART: Final = (_PART.c.document_id == bindparam("of_document")) & (_PART.c.context_id == bindparam("of_context"))
+_REMOVE_PART: Final = delete(_PART).where(_THIS_PART)
+_CHANGE_PART: Final = update(_PART).where(_THIS_PART).values(measurements=bindparam("number"))

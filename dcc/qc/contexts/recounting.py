@@ -1,0 +1,118 @@
+"""Data contexts and overviews made right from nothing: for a database that was mended by hand, or restored in part.
+
+Contexts are kept up by difference (`building`), so an error in them would stay. Here what is on record is compared with
+a count of the measurements themselves, a procedure of a centre at a time, and corrected where it differs.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Final
+
+from sqlalchemy import Connection, Engine, Row, func, select, union
+
+from dcc.databases.transactions import run_writing
+from dcc.qc.apply.documents import PATIENCE_SECONDS
+from dcc.qc.apply.upload_lock import take_upload_lock
+from dcc.qc.apply.versions import in_chunks
+from dcc.qc.contexts.basis import COLONIES, Basis, Build, recorded_basis
+from dcc.qc.contexts.building import build_contexts
+from dcc.qc.contexts.changed_runs import touched_runs
+from dcc.qc.contexts.experiment_validity import follow_all_animals
+from dcc.qc.contexts.membership import (
+    ContextKey,
+    present_members,
+    recorded_members,
+    replace_members,
+    shares_of_procedure,
+)
+from dcc.qc.contexts.overviews import rebuild_overviews
+from dcc.qc.contexts.recording import Change, Changes, write_changes
+from dcc.qc.contexts.states import check_reason
+from dcc.qc.models import DataContext, Document, DocumentContext, Measurement, ProcedureRun
+from dcc.vocabulary import ContextEvent
+
+_CONTEXT: Final = DataContext.__table__
+_PART: Final = DocumentContext.__table__
+_MEASUREMENT: Final = Measurement.__table__
+_RUN: Final = ProcedureRun.__table__
+_DOCUMENT: Final = Document.__table__
+_WAITS: Final = _DOCUMENT.c.contexts_built.is_(False)
+
+
+@dataclass(frozen=True, slots=True)
+class Recounted:
+    """What a count from nothing found: how many contexts there are, and how many of them it had to correct."""
+
+    contexts: int
+    corrected: int
+    seconds: float
+
+
+def recount_contexts(qc: Engine, *, author: str, reason: str, patience_seconds: float = PATIENCE_SECONDS) -> Recounted:
+    """Count all data contexts anew, correct those that differ, and build the overviews from nothing.
+
+    What is corrected is in the history of the context, with the reason and who asked. Contexts are one transaction, in
+    which no document is applied, and overviews another. Raises as `mark_done`.
+    """
+    started = time.monotonic()
+    said = f"Counted anew by {author}: {reason}"
+    check_reason(said)
+    recounted = run_writing(qc, partial(_recount, reason=said), patience_seconds=patience_seconds)
+    build_contexts(qc, patience_seconds=patience_seconds)
+    rebuild_overviews(qc, patience_seconds=patience_seconds)
+    return replace(recounted, seconds=time.monotonic() - started)
+
+
+def _recount(connection: Connection, *, reason: str) -> Recounted:
+    take_upload_lock(connection)
+    follow_all_animals(connection)
+    basis = recorded_basis(connection, Build.CONTEXTS)
+    if basis:
+        _correct_members(connection, basis)
+    corrected = sum(len(_correct_sums(connection, *group, reason)) for group in _groups(connection))
+    contexts = connection.scalar(select(func.count()).select_from(_CONTEXT)) or 0
+    return Recounted(contexts, corrected, 0.0)
+
+
+def _correct_members(connection: Connection, basis: Basis) -> None:
+    """Have runs counted under what they belong to; those are left alone that documents touch which still wait."""
+    waiting = touched_runs(connection, list(connection.scalars(select(_DOCUMENT.c.id).where(_WAITS))))
+    runs = [run_id for run_id in connection.scalars(select(_RUN.c.id).order_by(_RUN.c.id)) if run_id not in waiting]
+    for chunk in in_chunks(runs):
+        before, now = recorded_members(connection, chunk), present_members(connection, chunk, basis[COLONIES])
+        changed = {member.procedure_run_id for member in before ^ now}
+        if changed:
+            was = [one for one in before if one.procedure_run_id in changed]
+            replace_members(connection, was, [one for one in now if one.procedure_run_id in changed])
+
+
+def _groups(connection: Connection) -> list[tuple[str, str]]:
+    """The centres and procedures of measurements and contexts."""
+    columns = (func.rtrim(_MEASUREMENT.c.centre), func.rtrim(_MEASUREMENT.c.procedure_id))
+    of_contexts = select(_CONTEXT.c.centre, _CONTEXT.c.procedure_id)
+    return sorted({(row[0], row[1]) for row in connection.execute(union(select(*columns), of_contexts))})
+
+
+def _correct_sums(
+    connection: Connection, centre: str, procedure_id: str, reason: str
+) -> dict[ContextKey, ContextEvent]:
+    """Have the contexts of a procedure at a centre say what the runs come to that are counted under them."""
+    changes = Changes()
+    for share in shares_of_procedure(connection, centre, procedure_id):
+        changes.add(*share)
+    of_group = (_CONTEXT.c.centre == centre) & (_CONTEXT.c.procedure_id == procedure_id)
+    for row in connection.execute(select(_CONTEXT).where(of_group)):
+        change = changes.contexts.setdefault(_key_of(row), Change())
+        change.measurements -= row.measurements
+        change.fingerprints -= int(row.checksum, 16)
+    parts = select(_PART.c.document_id, _PART.c.measurements.label("part"), _CONTEXT)
+    for row in connection.execute(parts.join(_CONTEXT, _CONTEXT.c.id == _PART.c.context_id).where(of_group)):
+        changes.contexts.setdefault(_key_of(row), Change()).add_part(row.document_id, -row.part)
+    return write_changes(connection, changes, reason)
+
+
+def _key_of(row: Row[Any]) -> ContextKey:
+    return ContextKey(*(getattr(row, name) for name in ContextKey._fields))

@@ -1,0 +1,45 @@
+"""Procedure runs given to a statement: to a server by the first and the last where no other is between.
+
+New runs follow each other, and to go from one to the next costs a server less than to look each of them up. SQLite has
+no statistics to tell how few they are, and would look at whole tables: it is always given them one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, NamedTuple
+
+from sqlalchemy import ColumnElement, CompoundSelect, Connection, Select, bindparam
+
+from dcc.databases.number_lists import as_json, numbers_in
+
+Query = Select[Any] | CompoundSelect[Any]
+Given = Callable[[ColumnElement[int]], ColumnElement[bool]]
+"""The condition that a column holds the id of a run that is given."""
+
+
+class OfRuns(NamedTuple):
+    """A statement about runs, in both ways in which they may be given."""
+
+    one_by_one: Query
+    between: Query
+
+    def ask(self, connection: Connection, run_ids: Collection[int], **given: object) -> Sequence[Any]:
+        """The rows about these runs, some at least and a few thousand at most; `given` are its other parameters."""
+        first, last = min(run_ids), max(run_ids)
+        if last - first + 1 == len(run_ids) and connection.dialect.name != "sqlite":
+            return connection.execute(self.between, {"first_run": first, "last_run": last, **given}).all()
+        return connection.execute(self.one_by_one, {"runs": as_json(run_ids), **given}).all()
+
+
+def of_runs(statement: Callable[[Given], Query]) -> OfRuns:
+    """The statement that a function makes by the condition that it is to use."""
+    return OfRuns(statement(_listed), statement(_between))
+
+
+def _listed(run_id: ColumnElement[int]) -> ColumnElement[bool]:
+    return run_id.in_(numbers_in("runs"))
+
+
+def _between(run_id: ColumnElement[int]) -> ColumnElement[bool]:
+    return run_id.between(bindparam("first_run"), bindparam("last_run"))

@@ -1,0 +1,98 @@
+"""What the measurements of procedure runs come to: how many of each parameter, and the sum of their fingerprints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, Connection, FromClause, Select, String, bindparam, cast, func, literal, select
+
+from dcc.databases.number_lists import all_of, as_json, groups_in
+from dcc.qc.models import Measurement
+
+_MEASUREMENT: Final = Measurement.__table__
+
+
+def sums(connection: Connection, groups: Sequence[Sequence[int]]) -> Iterator[tuple[int, str, int, int]]:
+    """What runs come to that are put into groups.
+
+    The number of a group, counted from 0, a parameter, how many measurements of it, and the sum of their fingerprints.
+    """
+    for number, parameters, text in _summed_groups(connection, groups) if groups else ():
+        summed = all_of(text, parameters)
+        if summed is None:
+            alone = connection.execute(_SUMS_OF_PARAMETERS, {"runs": as_json([groups[number - 1]])}).all()
+            summed = [row[1:] for row in alone]
+        for parameter, measurements, fingerprints in summed:
+            yield number - 1, parameter.rstrip(" "), measurements, int(fingerprints)
+
+
+def _summed_groups(connection: Connection, groups: Sequence[Sequence[int]]) -> Sequence[Any]:
+    """The rows of `_SUMS`. Measurements that lie together are read in the order of their ids, if by a server.
+
+    To look each of them up by its run costs MariaDB four times as much as to pass by it on the way.
+    """
+    given: dict[str, object] = {"runs": as_json(groups)}
+    if connection.dialect.name != "sqlite":
+        measurements, first, last = _extent_of(connection, groups)
+        if measurements and last - first < _DENSE * measurements:
+            return connection.execute(_SUMS_WITHIN, {**given, "first": first, "last": last}).all()
+    return connection.execute(_SUMS, given).all()
+
+
+def _extent_of(connection: Connection, groups: Sequence[Sequence[int]]) -> Sequence[Any]:
+    """How many measurements runs have, and their first and last id: as an index tells, which holds them by run.
+
+    Where the runs are dense too, all of the index between the first and the last: those of runs in between count.
+    """
+    runs = {run_id for group in groups for run_id in group}
+    lowest, highest = min(runs), max(runs)
+    if highest - lowest < _DENSE * len(runs):
+        return connection.execute(_EXTENT_BETWEEN, {"lowest": lowest, "highest": highest}).one()
+    return connection.execute(_EXTENT, {"runs": as_json(groups)}).one()
+
+
+def _summed() -> Select[Any]:
+    group, measurement = groups_in("runs"), _MEASUREMENT.c
+    of_run = measurement.procedure_run_id == group.c.value
+    return _sums_of(group.c.number).select_from(group).join(_MEASUREMENT, of_run)
+
+
+def _summed_within() -> Select[Any]:
+    """As `_summed`, of measurements with ids from `first` to `last`, whose runs are looked up."""
+    # Distinct, so that MariaDB makes a table of them, with an index.
+    group = select(*groups_in("runs").c).distinct().subquery()
+    within = _MEASUREMENT.c.id.between(bindparam("first"), bindparam("last"))
+    summed = _sums_of(group.c.number).prefix_with("STRAIGHT_JOIN").select_from(_MEASUREMENT).where(within)
+    return summed.join(group, _MEASUREMENT.c.procedure_run_id == group.c.value)
+
+
+def _sums_of(number: ColumnElement[int]) -> Select[Any]:
+    columns: Sequence[ColumnElement[Any]] = (number, _MEASUREMENT.c.parameter_id)
+    marks = func.sum(_MEASUREMENT.c.fingerprint).label("marks")
+    return select(*columns, func.count().label("measured"), marks).group_by(*columns)
+
+
+def _extent(measured: FromClause) -> Select[Any]:
+    ids = _MEASUREMENT.c.id
+    columns: Sequence[ColumnElement[Any]] = (func.count(), func.min(ids), func.max(ids))
+    return select(*columns).select_from(measured)
+
+
+def _listed(summed: Select[Any]) -> Select[Any]:
+    """The sums of a group as the elements of a JSON array: a row costs the driver more than the sum the database."""
+    each = summed.subquery().c
+    element = literal("[").concat(func.json_quote(each.parameter_id)).concat(",").concat(cast(each.measured, String))
+    element = element.concat(",").concat(cast(each.marks, String)).concat("]")
+    return select(each.number, func.count(), func.group_concat(element)).group_by(each.number)
+
+
+_DENSE: Final = 2
+"""How many ids a measurement may take up for those of a range to be read one after the other."""
+_SUMS_OF_PARAMETERS: Final = _summed()
+_SUMS: Final = _listed(_SUMS_OF_PARAMETERS)
+_SUMS_WITHIN: Final = _listed(_summed_within())
+_GIVEN: Final = groups_in("runs")
+_RUN_ID: Final = _MEASUREMENT.c.procedure_run_id
+_EXTENT: Final = _extent(_GIVEN.join(_MEASUREMENT, _GIVEN.c.value == _RUN_ID))
+_EXTENT_BETWEEN: Final = _extent(_MEASUREMENT).where(_RUN_ID.between(bindparam("lowest"), bindparam("highest")))

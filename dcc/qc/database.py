@@ -1,0 +1,76 @@
+"""The QC database: opened, made or brought up to date, and checked before use.
+
+It is worked with as the tracker is, by `dcc.databases.transactions`: everything that writes does so inside
+`run_writing`, and whoever applies documents locks the row of `upload_lock` for as long as a document takes.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlalchemy import Engine
+
+from dcc.databases import engines, schema
+from dcc.databases.description import OUTAGE_SECONDS, Database
+from dcc.databases.schema import InitReport
+from dcc.databases.transactions import insert_rows, run_reading, run_writing, writing
+from dcc.errors import QcDatabaseOutdatedError, QcDatabaseUnreachableError
+from dcc.qc.migrations import REVISIONS, VERSIONS
+from dcc.qc.models import QcBase
+from dcc.settings import Settings
+
+__all__ = [
+    "QC_DATABASE",
+    "InitReport",
+    "init_qc_database",
+    "insert_rows",
+    "open_qc_database",
+    "require_current",
+    "run_reading",
+    "run_writing",
+    "writing",
+]
+
+
+def open_qc_database(settings: Settings) -> Engine:
+    """The engine of the QC database that the settings name; connects on first use only.
+
+    Connecting or working raises QcDatabaseUnreachableError when the database cannot be reached, at any time. Raises
+    ConfigurationError for a URL that names no database of a kind that is known (see `open_database`).
+    """
+    engine = engines.open_database(settings.qc_database_url, QC_DATABASE)
+    engine.update_execution_options(**{OUTAGE_SECONDS: settings.database_retry})
+    return engine
+
+
+def init_qc_database(engine: Engine) -> InitReport:
+    """Create the QC database, or bring it up to the schema of this version; without effect when it has it.
+
+    Raises QcDatabaseOutdatedError for a schema newer than this version, ConfigurationError for a database with such
+    tables of another system, QcDatabaseUnreachableError.
+    """
+    return schema.init_database(engine, QC_DATABASE)
+
+
+def require_current(engine: Engine, *, patience_seconds: float | None = None) -> None:
+    """Raise QcDatabaseOutdatedError unless the database has the schema of this version; changes nothing.
+
+    As `dcc.databases.schema.require_current`.
+    """
+    schema.require_current(engine, QC_DATABASE, patience_seconds=patience_seconds)
+
+
+QC_DATABASE: Final = Database(
+    noun="QC database",
+    name="QC database",
+    setting="DCC_QC_URL",
+    file_name="qc.db",
+    metadata=QcBase.metadata,
+    landmark="measurement",
+    versions=VERSIONS,
+    revisions=REVISIONS,
+    outdated=QcDatabaseOutdatedError,
+    unreachable=QcDatabaseUnreachableError,
+    loads_files=True,
+)
+"""The QC database, as `dcc.databases` works with it."""

@@ -1,0 +1,252 @@
+"""What was current when, and the story of one animal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import date, datetime
+from enum import StrEnum
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import ColumnElement, Connection, Row, Select, exists, func, select
+
+from dcc.qc.apply.entity_keys import Key
+from dcc.qc.apply.entity_rows import ENTITY_TABLES
+from dcc.qc.apply.versions import in_chunks, key_columns, key_of_row, same_text
+from dcc.qc.models import (
+    Document,
+    Experiment,
+    ExperimentSpecimen,
+    Finding,
+    Lifetime,
+    Measurement,
+    ProcedureRun,
+    Specimen,
+)
+from dcc.rules.upload import NOT_STORED
+from dcc.vocabulary import DocumentAction, EntityKind
+
+_DOCUMENT: Final = Document.__table__
+_LIFETIME: Final = Lifetime.__table__
+_FINDING: Final = Finding.__table__
+
+
+class Happening(StrEnum):
+    """What a document did to an entity."""
+
+    ADDED = "added"
+    EDITED = "edited"
+    DELETED = "deleted"
+    WITHDRAWN = "withdrawn"
+    RESTORED = "restored"
+    REFUSED = "refused"
+
+
+class EventFinding(NamedTuple):
+    """A finding about an entity as its document said it; not active any more once another document closed it."""
+
+    rule: str
+    severity: str
+    message: str
+    line: int | None
+    is_active: bool
+    closed_by: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One document's part in the story of a specimen: what happened, to which specimen or experiment.
+
+    `entity_id` is the row of the version that became current, else of the one that was, else of the one refused; None
+    where nothing of it was stored (rule Q1). `line` is that of the version in the document that said it, which is
+    another one where a withdrawal restored it. `late`: the document came after newer ones; `author` and `reason` are
+    those of a person who confirmed the document, or withdrew what it undoes. `findings` are about this entity.
+    """
+
+    document_id: int
+    applied_at: datetime
+    action: str
+    zip_action: str
+    zip_file: str
+    file_name: str
+    happening: Happening
+    entity_kind: EntityKind
+    entity_key: tuple[str | bool | None, ...]
+    entity_id: int | None
+    line: int | None
+    created: date | None
+    late: bool
+    undoes: int | None
+    author: str | None
+    reason: str | None
+    findings: tuple[EventFinding, ...]
+
+
+def document_at(connection: Connection, moment: datetime) -> int:
+    """The last document applied at or before a time (naive, UTC), to ask what was current then; 0 before any."""
+    return connection.scalar(select(func.max(_DOCUMENT.c.id)).where(_DOCUMENT.c.applied_at <= moment)) or 0
+
+
+def current_at(kind: EntityKind, document_id: int) -> ColumnElement[bool]:
+    """The condition on an entity's table that a version was current once that document had been applied."""
+    ended = _LIFETIME.c.ended_by.is_(None) | (_LIFETIME.c.ended_by > document_id)
+    return exists().where(
+        _LIFETIME.c.entity_kind == kind.value,
+        _LIFETIME.c.entity_id == ENTITY_TABLES[kind].c.id,
+        _LIFETIME.c.opened_by <= document_id,
+        ended,
+    )
+
+
+def specimens_at(document_id: int) -> Select[Any]:
+    """All columns of the specimens that were current once that document had been applied; to be filtered on."""
+    return _entities_at(EntityKind.SPECIMEN, document_id)
+
+
+def experiments_at(document_id: int) -> Select[Any]:
+    """All columns of the experiments that were current once that document had been applied; to be filtered on."""
+    return _entities_at(EntityKind.EXPERIMENT, document_id)
+
+
+def lines_at(document_id: int) -> Select[Any]:
+    """All columns of the lines that were current once that document had been applied; to be filtered on."""
+    return _entities_at(EntityKind.LINE, document_id)
+
+
+def housings_at(document_id: int) -> Select[Any]:
+    """All columns of the housings that were current once that document had been applied; to be filtered on."""
+    return _entities_at(EntityKind.HOUSING, document_id)
+
+
+def _entities_at(kind: EntityKind, document_id: int) -> Select[Any]:
+    return select(ENTITY_TABLES[kind]).where(current_at(kind, document_id))
+
+
+def measurements_at(document_id: int) -> Select[Any]:
+    """All columns of the measurements that were current once that document had been applied; to be filtered on."""
+    measurement, run = Measurement.__table__, ProcedureRun.__table__
+    ended = _LIFETIME.c.ended_by.is_(None) | (_LIFETIME.c.ended_by > document_id)
+    return (
+        select(measurement)
+        .join(run, run.c.id == measurement.c.procedure_run_id)
+        .join(_LIFETIME, (_LIFETIME.c.entity_kind == run.c.owner_kind) & (_LIFETIME.c.entity_id == run.c.owner_id))
+        .where(_LIFETIME.c.opened_by <= document_id, ended)
+    )
+
+
+def specimen_history(connection: Connection, centre: str, specimen_id: str) -> list[Event]:
+    """What documents did to a specimen and to the experiments about it, in the order of application.
+
+    Empty for a specimen that no document ever named.
+    """
+    specimen, experiment, named = Specimen.__table__, Experiment.__table__, ExperimentSpecimen.__table__
+    versions = select(specimen.c.id).where(specimen.c.centre == centre, same_text(specimen.c.specimen_id, specimen_id))
+    about = (
+        select(experiment.c.id)
+        .join(named, named.c.experiment_row == experiment.c.id)
+        .where(experiment.c.centre == centre, same_text(named.c.specimen_id, specimen_id))
+    )
+    events = _events(connection, EntityKind.SPECIMEN, connection.scalars(versions).all())
+    events += _events(connection, EntityKind.EXPERIMENT, connection.scalars(about.distinct()).all())
+    events += _not_stored(connection, centre, specimen_id)
+    order = list(EntityKind)
+    return sorted(events, key=lambda event: (event.document_id, order.index(event.entity_kind), event.entity_id or 0))
+
+
+def _events(connection: Connection, kind: EntityKind, ids: Iterable[int]) -> list[Event]:
+    table = ENTITY_TABLES[kind]
+    columns = (table.c.id, table.c.document_id, table.c.line, *key_columns(kind))
+    versions = {row.id: row for row in _rows(connection, select(*columns), table.c.id, ids)}
+    keys = {row_id: key_of_row(row[3:]) for row_id, row in versions.items()}
+    lived = select(_LIFETIME).where(_LIFETIME.c.entity_kind == kind.value).order_by(_LIFETIME.c.id)
+    lifetimes = sorted(_rows(connection, lived, _LIFETIME.c.entity_id, versions), key=lambda row: row.id)
+    touched = {row.document_id for row in versions.values()} | {row.opened_by for row in lifetimes}
+    touched |= {row.ended_by for row in lifetimes if row.ended_by is not None}
+    documents = {row.id: row for row in _rows(connection, select(_DOCUMENT), _DOCUMENT.c.id, touched)}
+    found: dict[tuple[int, Key], tuple[Happening, int]] = {}
+    for row in versions.values():
+        found[row.document_id, keys[row.id]] = (Happening.REFUSED, row.id)
+    for row in lifetimes:
+        if row.ended_by is not None:
+            found[row.ended_by, keys[row.entity_id]] = (_ending(documents[row.ended_by]), row.entity_id)
+    for row in lifetimes:
+        found[row.opened_by, keys[row.entity_id]] = (_opening(documents[row.opened_by]), row.entity_id)
+    findings = _findings(connection, kind, keys)
+    return [
+        _event(documents[document_id], happening, kind, key, versions[row_id], findings.get((document_id, key), []))
+        for (document_id, key), (happening, row_id) in found.items()
+    ]
+
+
+def _rows(connection: Connection, statement: Select[Any], column: Any, ids: Iterable[int]) -> list[Row[Any]]:
+    return [row for chunk in in_chunks(ids) for row in connection.execute(statement.where(column.in_(chunk)))]
+
+
+def _findings(
+    connection: Connection, kind: EntityKind, keys: Mapping[int, Key]
+) -> dict[tuple[int, Key], list[EventFinding]]:
+    """The findings about versions of entities, by their document and the entity's key."""
+    columns = [_FINDING.c[name] for name in EventFinding._fields]
+    statement = select(_FINDING.c.document_id, _FINDING.c.entity_id, *columns).order_by(_FINDING.c.id)
+    found: dict[tuple[int, Key], list[EventFinding]] = {}
+    for row in _rows(connection, statement.where(_FINDING.c.entity_kind == kind.value), _FINDING.c.entity_id, keys):
+        found.setdefault((row.document_id, keys[row.entity_id]), []).append(EventFinding._make(row[2:]))
+    return found
+
+
+def _not_stored(connection: Connection, centre: str, specimen_id: str) -> list[Event]:
+    """The events of a specimen of which nothing was stored, because a text of it was too long (rule Q1)."""
+    statement = (
+        select(_DOCUMENT, *[_FINDING.c[name].label(f"finding_{name}") for name in EventFinding._fields])
+        .join(_FINDING, _FINDING.c.document_id == _DOCUMENT.c.id)
+        .where(_DOCUMENT.c.centre == centre, _FINDING.c.rule == NOT_STORED)
+        .where(_FINDING.c.entity_kind == EntityKind.SPECIMEN.value, same_text(_FINDING.c.value, specimen_id))
+        .order_by(_FINDING.c.id)
+    )
+    key = (centre, specimen_id)
+    found = []
+    for row in connection.execute(statement):
+        finding = EventFinding._make(getattr(row, f"finding_{name}") for name in EventFinding._fields)
+        found.append(_event(row, Happening.REFUSED, EntityKind.SPECIMEN, key, None, [finding]))
+    return found
+
+
+def _opening(document: Row[Any]) -> Happening:
+    if document.action == DocumentAction.UNDO.value:
+        return Happening.RESTORED
+    return Happening.ADDED if document.action == DocumentAction.ADD.value else Happening.EDITED
+
+
+def _ending(document: Row[Any]) -> Happening:
+    if document.action == DocumentAction.UNDO.value:
+        return Happening.WITHDRAWN
+    return Happening.DELETED if document.action == DocumentAction.DELETE.value else Happening.EDITED
+
+
+def _event(
+    document: Row[Any],
+    happening: Happening,
+    kind: EntityKind,
+    key: Key,
+    version: Row[Any] | None,
+    findings: Iterable[EventFinding],
+) -> Event:
+    return Event(
+        document_id=document.id,
+        applied_at=document.applied_at,
+        action=document.action,
+        zip_action=document.zip_action,
+        zip_file=document.zip_file,
+        file_name=document.file_name,
+        happening=happening,
+        entity_kind=kind,
+        entity_key=key,
+        entity_id=None if version is None else version.id,
+        line=next((finding.line for finding in findings), None) if version is None else version.line,
+        created=document.created,
+        late=document.late,
+        undoes=document.undoes,
+        author=document.author,
+        reason=document.reason,
+        findings=tuple(findings),
+    )

@@ -1,0 +1,328 @@
+"""A document in the QC database is judged: by the rules, with the waivers in force, against what was found before.
+
+What a document of the action delete names is going: of it, only what the upload found counts. What a later document
+replaced or deleted counts no longer either: its findings are closed by that document.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from itertools import islice
+from typing import Final, Protocol
+
+from sqlalchemy import Connection, bindparam, update
+
+from dcc.data_outcomes import FindingEntry
+from dcc.databases.columns import utc_now
+from dcc.documents.contents import Content
+from dcc.naming import Action, DocumentKind
+from dcc.qc.judging.entity_places import EntityPlaces, Place
+from dcc.qc.judging.finding_store import (
+    MESSAGE_LENGTH,
+    VALUE_LENGTH,
+    Changes,
+    FindingRow,
+    Key,
+    Verdict,
+    open_findings,
+    replace_findings,
+    restate,
+    shortened,
+    upload_findings,
+)
+from dcc.qc.judging.lookups import SqlLookups
+from dcc.qc.judging.stored_documents import StoredDocument, lock_documents, require_standing
+from dcc.qc.judging.validity import Invalid, set_validity
+from dcc.qc.models import Document
+from dcc.reference.loading import ReferenceData
+from dcc.rules.catalogue import CATALOGUE
+from dcc.rules.checking import JUDGED_AT_UPLOAD, check_contents
+from dcc.rules.context import DocumentContext
+from dcc.rules.findings import MORE_RULE, Finding, Severity
+from dcc.rules.waivers import Judged, Waiver, apply_waivers
+
+LIMIT: Final = 1_000
+"""How many findings that count, and how many others, are recorded of a document unless told otherwise."""
+
+_CHUNK: Final = 1_000
+_COUNTING: Final = (Severity.ERROR, Severity.FATAL)
+_DOCUMENT: Final = Document.__table__
+
+
+class ReferenceInForce(Protocol):
+    """The reference data that documents are judged by, and the ids of their snapshots in the QC database."""
+
+    @property
+    def data(self) -> ReferenceData:
+        """The snapshots at hand."""
+        ...
+
+    @property
+    def snapshot_ids(self) -> Mapping[str, int]:
+        """The id of each snapshot, by the name of the set."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """What documents are judged by on a day, in UTC.
+
+    `waivers` are those in force then. `limit` is how many findings that count, and how many others, are recorded of a
+    document; of those beyond, one finding says how many there are.
+    """
+
+    reference: ReferenceInForce
+    waivers: tuple[Waiver, ...]
+    today: date
+    limit: int = LIMIT
+
+    @property
+    def signature(self) -> str:
+        """The snapshots that judge, as `document.judged_by` has them."""
+        return signature_of(self.reference.snapshot_ids.values())
+
+
+def signature_of(snapshot_ids: Iterable[int]) -> str:
+    """How `document.judged_by` names snapshots."""
+    return " ".join(map(str, sorted(snapshot_ids)))
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """How a document was judged.
+
+    `failed`: an error or fatal finding counts, of those of its upload too. `findings` are the recorded ones that are
+    open, those of the upload first, waived ones included; of the upload's the first only, as many as the limit.
+    `counts` counts what counts or warns by rule and severity, also what is not recorded. `added` are findings that
+    were not there at the last judgement, `cleared` those that are gone since.
+    """
+
+    document_id: int
+    failed: bool
+    findings: tuple[FindingEntry, ...]
+    counts: Mapping[tuple[str, Severity], int]
+    added: tuple[FindingEntry, ...]
+    cleared: tuple[FindingEntry, ...]
+
+
+def judge_document(
+    connection: Connection,
+    document_id: int,
+    contents: Iterable[Content],
+    basis: Basis,
+    *,
+    because_of: int | None = None,
+) -> Judgement:
+    """Judge a document of these contents anew, within a write transaction.
+
+    Its findings, the validity of what it brought, and the day of the judgement are written; its contexts are marked to
+    be built again where a validity changed. `because_of` is the document that gives cause to judge it again, and that
+    what is gone is closed by. The number of statements goes with the size of the document in thousands of entities and
+    of findings. Raises NotFoundError for a document that is not there, or was withdrawn.
+    """
+    document = require_standing(document_id, lock_documents(connection, [document_id]).get(document_id))
+    context = DocumentContext(
+        document.id,
+        Action(document.action),
+        document.centre,
+        basis.today,
+        basis.reference.data,
+        SqlLookups(connection),
+    )
+    return settle(
+        connection, document, check_contents(contents, context, JUDGED_AT_UPLOAD), basis, because_of=because_of
+    )
+
+
+def settle(
+    connection: Connection,
+    document: StoredDocument,
+    findings: Iterable[Finding],
+    basis: Basis,
+    *,
+    because_of: int | None = None,
+) -> Judgement:
+    """Have a document, which is locked, be judged by what the rules find in it; see `judge_document`.
+
+    Nothing is asked of `findings` for a document that names what is to be deleted.
+    """
+    stored = open_findings(connection, document.id)
+    tally = _Tally(basis, frozenset(one.row.key for one in stored))
+    _judge_upload(connection, document, tally)
+    if not document.deletes:
+        _judge_contents(connection, document, findings, tally)
+    found = tally.to_record()
+    changes = replace_findings(connection, document.id, document.tracker_id, found, stored, tally.ended_by, because_of)
+    changed = set_validity(connection, document.id, DocumentKind(document.kind), tally.invalid)
+    judged = {"document": document.id, "new_judged_at": utc_now(), "new_judged_by": basis.signature}
+    connection.execute(_CHANGED if changed else _RESULT, judged)
+    return _judgement(document.id, basis, tally, found, changes)
+
+
+_RESULT: Final = (
+    update(_DOCUMENT)
+    .where(_DOCUMENT.c.id == bindparam("document"))
+    .values(
+        judged_at=bindparam("new_judged_at"),
+        judged_by=bindparam("new_judged_by"),
+    )
+)
+_CHANGED: Final = _RESULT.values(contexts_built=False)
+
+
+@dataclass
+class _Tally:
+    """What is found in a document, as far as it is held: what is to be recorded, and counts of all."""
+
+    basis: Basis
+    known: Collection[Key]
+    rows: list[FindingRow] = field(default_factory=list)
+    of_upload: list[FindingRow] = field(default_factory=list)
+    counts: Counter[tuple[str, Severity]] = field(default_factory=Counter)
+    excess: Counter[tuple[str, Severity]] = field(default_factory=Counter)
+    recorded: Counter[bool] = field(default_factory=Counter)
+    invalid: Invalid = field(default_factory=Invalid)
+    ended_by: dict[Key, int] = field(default_factory=dict)
+
+    def take(self, judged: Judged, place: Place) -> None:
+        """Take a finding of the rules."""
+        row = self.row(judged, place)
+        counts = row.verdict.is_active and row.verdict.severity in _COUNTING
+        if counts:
+            self.invalid.add(place)
+        if place.ended_by is not None:
+            if row.key in self.known:
+                self.ended_by[row.key] = place.ended_by
+            return
+        if row.verdict.is_active:
+            self.counts[row.rule, row.verdict.severity] += 1
+        if self.recorded[counts] < self.basis.limit:
+            self.recorded[counts] += 1
+            self.rows.append(row)
+        elif row.verdict.is_active:
+            self.excess[row.rule, row.verdict.severity] += 1
+
+    def row(self, judged: Judged, place: Place) -> FindingRow:
+        """A finding as it is kept."""
+        finding = judged.finding
+        ids = self.basis.reference.snapshot_ids
+        snapshot = next((ids[name] for name in finding.references if name in ids), None)
+        waiver = judged.waiver.id if judged.waiver is not None else None
+        verdict = Verdict(finding.severity, snapshot, waiver, not judged.is_waived)
+        return FindingRow(
+            finding.rule,
+            shortened(finding.message, MESSAGE_LENGTH),
+            finding.line,
+            shortened(finding.path, VALUE_LENGTH),
+            None if finding.value is None else shortened(finding.value, VALUE_LENGTH),
+            place.kind,
+            place.id,
+            verdict,
+        )
+
+    def take_uploaded(self, row: FindingRow) -> None:
+        """Take a finding that the upload has recorded."""
+        if row.verdict.is_active:
+            self.counts[row.rule, row.verdict.severity] += 1
+            if row.verdict.severity in _COUNTING and row.entity_id is not None:
+                self.invalid.add(Place(row.entity_kind, row.entity_id))
+        if len(self.of_upload) < self.basis.limit:
+            self.of_upload.append(row)
+
+    def to_record(self) -> list[FindingRow]:
+        """The findings of the rules to be kept, the last of which says how many more there are."""
+        if not self.excess:
+            return self.rows
+        more = ", ".join(
+            f"{rule} {number:,} ({severity.value})"
+            for (rule, severity), number in sorted(self.excess.items(), key=lambda item: (-item[1], item[0]))
+        )
+        message = (
+            f"There are {self.excess.total():,} findings more than the {len(self.rows):,} that are recorded: {more}. "
+            "Correct those that are recorded, and submit the document again."
+        )
+        worst = max((severity for _, severity in self.excess), key=list(Severity).index)
+        severity = Severity.ERROR if worst is Severity.FATAL else worst
+        verdict = Verdict(severity, None, None, is_active=True)
+        return [*self.rows, FindingRow(MORE_RULE, message, None, None, None, None, None, verdict)]
+
+
+def _judge_contents(
+    connection: Connection, document: StoredDocument, findings: Iterable[Finding], tally: _Tally
+) -> None:
+    basis = tally.basis
+    places = EntityPlaces(connection, document.id)
+
+    def take(chunk: list[Finding]) -> bool:
+        judged = apply_waivers(chunk, basis.waivers, basis.today)
+        for each, place in zip(judged, places.find(chunk), strict=True):
+            tally.take(each, place)
+        return bool(chunk)
+
+    # Nothing is held of a chunk while the next one is found.
+    coming = iter(findings)
+    while take(list(islice(coming, _CHUNK))):
+        pass
+
+
+def _judge_upload(connection: Connection, document: StoredDocument, tally: _Tally) -> None:
+    """Have the findings of the upload follow the waivers in force."""
+    changed: dict[Verdict, list[int]] = defaultdict(list)
+    for uploaded in upload_findings(connection, document.id, document.centre):
+        stored = uploaded.stored
+        finding = Finding(
+            stored.row.rule,
+            CATALOGUE[stored.row.rule].severity,
+            stored.row.message,
+            stored.row.line or 0,
+            stored.row.path or "",
+            centre=uploaded.centre,
+            procedure=uploaded.procedure,
+        )
+        (judged,) = apply_waivers([finding], tally.basis.waivers, tally.basis.today)
+        waiver = judged.waiver.id if judged.waiver is not None else None
+        verdict = Verdict(judged.finding.severity, None, waiver, not judged.is_waived)
+        if verdict != stored.row.verdict:
+            changed[verdict].append(stored.id)
+        tally.take_uploaded(stored.row._replace(verdict=verdict))
+    restate(connection, changed)
+
+
+def _judgement(
+    document_id: int, basis: Basis, tally: _Tally, found: Iterable[FindingRow], changes: Changes
+) -> Judgement:
+    names = {snapshot_id: name for name, snapshot_id in basis.reference.snapshot_ids.items()}
+
+    def entries(rows: Iterable[FindingRow]) -> tuple[FindingEntry, ...]:
+        return tuple(entry_of(row, names) for row in rows)
+
+    return Judgement(
+        document_id,
+        any(severity in _COUNTING for _, severity in tally.counts),
+        entries([*tally.of_upload, *found]),
+        dict(tally.counts),
+        entries(changes.added),
+        entries(changes.cleared),
+    )
+
+
+def entry_of(row: FindingRow, snapshot_names: Mapping[int, str]) -> FindingEntry:
+    """A finding as it is told, with its snapshot named, such as `impress 3`; `snapshot_names` has names by id."""
+    verdict = row.verdict
+    snapshot = None
+    if verdict.snapshot_id is not None:
+        snapshot = f"{snapshot_names.get(verdict.snapshot_id, 'snapshot')} {verdict.snapshot_id}"
+    return FindingEntry(
+        row.rule,
+        verdict.severity,
+        row.message,
+        row.line,
+        row.path,
+        row.value,
+        snapshot,
+        verdict.waiver_id,
+        is_waived=verdict.waiver_id is not None and not verdict.is_active,
+    )

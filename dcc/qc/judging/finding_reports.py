@@ -1,0 +1,181 @@
+"""What the integrity rules found, as wranglers ask for it: by centre, rule, zip action or document."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, Connection, Select, case, func, select
+
+from dcc.outcomes import ZipKey
+from dcc.qc.models import Document, Experiment, Finding, ReferenceSnapshot
+from dcc.vocabulary import Severity, Validity
+
+_FINDING: Final = Finding.__table__
+_DOCUMENT: Final = Document.__table__
+_SNAPSHOT: Final = ReferenceSnapshot.__table__
+_WORST_FIRST: Final = (Severity.FATAL, Severity.ERROR, Severity.WARNING, Severity.UNCHECKED)
+_RANK: Final = case({severity.value: rank for rank, severity in enumerate(_WORST_FIRST)}, value=_FINDING.c.severity)
+
+
+@dataclass(frozen=True, slots=True)
+class FindingFilter:
+    """Which findings are wanted; None: all. `only_active` leaves out those whose cause is gone."""
+
+    centre: str | None = None
+    rule: str | None = None
+    severity: Severity | None = None
+    key: ZipKey | None = None
+    file_name: str | None = None
+    only_active: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class FindingCount:
+    """How many findings of a rule and severity a centre's documents have, in how many documents, and one of them."""
+
+    centre: str
+    rule: str
+    severity: Severity
+    findings: int
+    documents: int
+    example: str
+
+
+@dataclass(frozen=True, slots=True)
+class FindingRecord:
+    """A finding with the document that it is in.
+
+    `snapshot` is the reference data that judged it, such as `impress 3`; `waiver` the id of the waiver that lowered it
+    or set it aside. `closed` is when it was found to hold no longer, None as long as it holds.
+    """
+
+    id: int
+    rule: str
+    severity: Severity
+    centre: str
+    zip_action: str
+    zip_file: str
+    file_name: str
+    line: int | None
+    path: str | None
+    value: str | None
+    message: str
+    snapshot: str | None
+    waiver: int | None
+    is_active: bool
+    created: datetime
+    closed: datetime | None
+
+
+def count_findings(connection: Connection, wanted: FindingFilter) -> list[FindingCount]:
+    """How many findings there are of each centre, rule and severity, the worst and most frequent first."""
+    query = (
+        select(
+            _DOCUMENT.c.centre,
+            _FINDING.c.rule,
+            _FINDING.c.severity,
+            func.count().label("findings"),
+            func.count(_FINDING.c.document_id.distinct()).label("documents"),
+            func.min(_FINDING.c.id).label("first"),
+        )
+        .join(_DOCUMENT, _DOCUMENT.c.id == _FINDING.c.document_id)
+        .where(*_conditions(wanted))
+        .group_by(_DOCUMENT.c.centre, _FINDING.c.rule, _FINDING.c.severity)
+        .order_by(func.min(_RANK), func.count().desc(), _DOCUMENT.c.centre, _FINDING.c.rule)
+    )
+    rows = connection.execute(query).all()
+    messages = _messages(connection, [row.first for row in rows])
+    return [
+        FindingCount(
+            row.centre, row.rule, Severity(row.severity), row.findings, row.documents, messages.get(row.first, "")
+        )
+        for row in rows
+    ]
+
+
+def count_experiments_of_invalid_animals(connection: Connection, wanted: FindingFilter) -> int:
+    """How many experiments count nowhere though they have no error of their own, since an animal of theirs has one.
+
+    Of the documents that are wanted; 0 where a rule or severity is, which such experiments have none of.
+    """
+    if wanted.rule is not None or wanted.severity is not None:
+        return 0
+    experiment = Experiment.__table__
+    counted = select(func.count()).join(_DOCUMENT, _DOCUMENT.c.id == experiment.c.document_id)
+    conditions = [experiment.c.is_current, experiment.c.validity == Validity.INVALID_ANIMAL, *_of_documents(wanted)]
+    return connection.scalar(counted.select_from(experiment).where(*conditions)) or 0
+
+
+def find_findings(
+    connection: Connection, wanted: FindingFilter, *, limit: int | None = None
+) -> Iterator[FindingRecord]:
+    """The findings that a filter lets through, by document and line, at most `limit` of them."""
+    query = (
+        select(
+            _FINDING,
+            _DOCUMENT.c.centre,
+            _DOCUMENT.c.zip_action,
+            _DOCUMENT.c.zip_file,
+            _DOCUMENT.c.file_name,
+            _SNAPSHOT.c.name.label("snapshot_name"),
+        )
+        .join(_DOCUMENT, _DOCUMENT.c.id == _FINDING.c.document_id)
+        .outerjoin(_SNAPSHOT, _SNAPSHOT.c.id == _FINDING.c.snapshot_id)
+        .where(*_conditions(wanted))
+        .order_by(_FINDING.c.document_id, _RANK, _FINDING.c.line, _FINDING.c.id)
+        .limit(limit)
+    )
+    for row in connection.execute(query):
+        yield _record(row)
+
+
+def _record(row: Any) -> FindingRecord:
+    return FindingRecord(
+        id=row.id,
+        rule=row.rule,
+        severity=Severity(row.severity),
+        centre=row.centre,
+        zip_action=row.zip_action,
+        zip_file=row.zip_file,
+        file_name=row.file_name,
+        line=row.line,
+        path=row.path,
+        value=row.value,
+        message=row.message,
+        snapshot=None if row.snapshot_name is None else f"{row.snapshot_name} {row.snapshot_id}",
+        waiver=row.waiver_id,
+        is_active=row.is_active,
+        created=row.created,
+        closed=row.closed,
+    )
+
+
+def _conditions(wanted: FindingFilter) -> list[ColumnElement[bool]]:
+    conditions = _of_documents(wanted)
+    if wanted.only_active:
+        conditions.append(_FINDING.c.is_active.is_(True))
+    if wanted.rule is not None:
+        conditions.append(_FINDING.c.rule == wanted.rule)
+    if wanted.severity is not None:
+        conditions.append(_FINDING.c.severity == wanted.severity.value)
+    return conditions
+
+
+def _of_documents(wanted: FindingFilter) -> list[ColumnElement[bool]]:
+    conditions: list[ColumnElement[bool]] = []
+    if wanted.centre is not None:
+        conditions.append(_DOCUMENT.c.centre == wanted.centre)
+    if wanted.key is not None:
+        conditions.append(_DOCUMENT.c.zip_action == wanted.key.action.value)
+        conditions.append(_DOCUMENT.c.zip_file == wanted.key.file_name)
+    if wanted.file_name is not None:
+        conditions.append(_DOCUMENT.c.file_name == wanted.file_name)
+    return conditions
+
+
+def _messages(connection: Connection, ids: Sequence[int]) -> dict[int, str]:
+    query: Select[Any] = select(_FINDING.c.id, _FINDING.c.message).where(_FINDING.c.id.in_(ids))
+    return {row.id: row.message for row in connection.execute(query)}

@@ -1,0 +1,235 @@
+"""The findings of a document as they are kept: what is found again stays, what is new is added, what is gone is closed.
+
+A finding is open until it is closed, and active as long as it counts or warns: one that a waiver sets aside is open and
+not active.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import Connection, FromClause, Row, bindparam, func, insert, select, update
+
+from dcc.databases.columns import utc_now
+from dcc.qc.apply.entity_rows import ENTITY_TABLES
+from dcc.qc.apply.versions import in_chunks
+from dcc.qc.models import CentreBlock, Experiment, Finding, Specimen
+from dcc.rules.upload import UPLOAD_RULES
+from dcc.vocabulary import Severity
+
+MESSAGE_LENGTH: Final = 4_000
+"""Characters of a message that are kept."""
+VALUE_LENGTH: Final = 2_000
+"""Characters of an offending value, or of a path, that are kept; the document has all of it."""
+
+_FINDING: Final = Finding.__table__
+_IS_OPEN: Final = _FINDING.c.closed.is_(None)
+_OF_UPLOAD: Final = _FINDING.c.rule.in_(UPLOAD_RULES)
+_PAGE: Final = 2_000
+
+
+def _with_owners() -> FromClause:
+    source: FromClause = _FINDING
+    for table in _OWNERS:
+        of_table = (_FINDING.c.entity_kind == table.name) & (table.c.id == _FINDING.c.entity_id)
+        source = source.outerjoin(table, of_table)
+    return source
+
+
+_OWNERS: Final = (*ENTITY_TABLES.values(), CentreBlock.__table__)
+FINDING_AND_OWNER: Final = _with_owners()
+"""Findings beside the rows that they lie in, where these were written."""
+OWN_CENTRE: Final = func.coalesce(*(table.c.centre for table in _OWNERS)).label("own_centre")
+OWN_PROCEDURE: Final = func.coalesce(*(table.c.procedure_id for table in _OWNERS if "procedure_id" in table.c)).label(
+    "own_procedure"
+)
+"""The centre and the procedure that such a finding lies in; waivers go by them."""
+
+# Made once: making such statements takes longer than executing them.
+_OF_DOCUMENT: Final = (_FINDING.c.document_id == bindparam("document")) & _IS_OPEN
+_OPEN: Final = select(_FINDING).where(_OF_DOCUMENT, ~_OF_UPLOAD).order_by(_FINDING.c.id)
+_UPLOADED: Final = (
+    select(_FINDING, OWN_CENTRE, OWN_PROCEDURE)
+    .select_from(FINDING_AND_OWNER)
+    .where(_OF_DOCUMENT, _OF_UPLOAD, _FINDING.c.id > bindparam("last"))
+    .order_by(_FINDING.c.id)
+    .limit(_PAGE)
+)
+
+Key = tuple[str, int | None, str | None, str | None, str]
+"""What makes two findings of a document the same: rule, line, path, value and message."""
+
+
+class Verdict(NamedTuple):
+    """What may change about a finding when its document is judged again."""
+
+    severity: Severity
+    snapshot_id: int | None
+    waiver_id: int | None
+    is_active: bool
+
+
+class FindingRow(NamedTuple):
+    """A finding as it is kept, in the row `entity_id` of the table `entity_kind`."""
+
+    rule: str
+    message: str
+    line: int | None
+    path: str | None
+    value: str | None
+    entity_kind: str | None
+    entity_id: int | None
+    verdict: Verdict
+
+    @property
+    def key(self) -> Key:
+        """What makes it the same as another."""
+        return (self.rule, self.line, self.path, self.value, self.message)
+
+
+class StoredFinding(NamedTuple):
+    """A finding that is kept, and its id."""
+
+    id: int
+    row: FindingRow
+
+
+class UploadedFinding(NamedTuple):
+    """A finding that the upload made; waivers go by the centre and procedure that it lies in."""
+
+    stored: StoredFinding
+    centre: str
+    procedure: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What became of the findings of a document, but for those of its upload."""
+
+    added: tuple[FindingRow, ...]
+    cleared: tuple[FindingRow, ...]
+
+
+def shortened(text: str, length: int) -> str:
+    """A text as it is kept: one that is too long ends in an ellipsis."""
+    return text if len(text) <= length else text[: length - 1] + "…"
+
+
+def open_findings(connection: Connection, document_id: int) -> list[StoredFinding]:
+    """The open findings of a document, but for those of its upload."""
+    return [_stored(row) for row in connection.execute(_OPEN, {"document": document_id})]
+
+
+def upload_findings(connection: Connection, document_id: int, centre: str) -> Iterator[UploadedFinding]:
+    """The open findings that the upload made on a document, which is of `centre`; 2,000 are held at a time."""
+    last = 0
+    while True:
+        rows = connection.execute(_UPLOADED, {"document": document_id, "last": last}).all()
+        for row in rows:
+            yield UploadedFinding(_stored(row), row.own_centre or centre, row.own_procedure)
+        if len(rows) < _PAGE:
+            return
+        last = rows[-1].id
+
+
+def _stored(row: Row[Any]) -> StoredFinding:
+    verdict = Verdict(Severity(row.severity), row.snapshot_id, row.waiver_id, row.is_active)
+    kept = FindingRow(row.rule, row.message, row.line, row.path, row.value, row.entity_kind, row.entity_id, verdict)
+    return StoredFinding(row.id, kept)
+
+
+def replace_findings(
+    connection: Connection,
+    document_id: int,
+    tracker_id: int | None,
+    found: Sequence[FindingRow],
+    stored: Sequence[StoredFinding],
+    ended_by: Mapping[Key, int],
+    because_of: int | None,
+) -> Changes:
+    """Have `found` be the open findings of a document that has those `stored`.
+
+    Those that are gone are closed by the document that `ended_by` names for them, or that brought the specimen they
+    missed, or else by `because_of`.
+    """
+    there: dict[Key, list[StoredFinding]] = defaultdict(list)
+    for one in stored:
+        there[one.row.key].append(one)
+    added: list[FindingRow] = []
+    changed: dict[Verdict, list[int]] = defaultdict(list)
+    for row in found:
+        same = there.get(row.key)
+        if not same:
+            added.append(row)
+            continue
+        kept = same.pop()
+        if kept.row.verdict != row.verdict:
+            changed[row.verdict].append(kept.id)
+    gone = [one for rest in there.values() for one in rest]
+    restate(connection, changed)
+    _close(connection, gone, ended_by, because_of)
+    _insert(connection, document_id, tracker_id, added)
+    return Changes(tuple(added), tuple(one.row for one in gone))
+
+
+def restate(connection: Connection, changed: Mapping[Verdict, Collection[int]]) -> None:
+    """Give the findings with these ids another severity, snapshot, waiver or activity."""
+    for verdict, ids in changed.items():
+        values = verdict._asdict() | {"severity": verdict.severity.value}
+        for chunk in in_chunks(sorted(ids)):
+            connection.execute(update(_FINDING).where(_FINDING.c.id.in_(chunk)).values(values))
+
+
+def _insert(connection: Connection, document_id: int, tracker_id: int | None, rows: Sequence[FindingRow]) -> None:
+    if not rows:
+        return
+    common = {"document_id": document_id, "tracker_id": tracker_id, "created": utc_now()}
+    names = FindingRow._fields[:-1]
+    values = [
+        common
+        | dict(zip(names, row[:-1], strict=True))
+        | row.verdict._asdict()
+        | {"severity": row.verdict.severity.value}
+        for row in rows
+    ]
+    connection.execute(insert(_FINDING), values)
+
+
+def _close(
+    connection: Connection, gone: Sequence[StoredFinding], ended_by: Mapping[Key, int], because_of: int | None
+) -> None:
+    if not gone:
+        return
+    arrived = _arrivals(connection, [one.id for one in gone if one.row.rule in _OF_ARRIVALS])
+    by_document: dict[int | None, list[int]] = defaultdict(list)
+    for one in gone:
+        document_id = ended_by.get(one.row.key) or arrived.get(one.id) or because_of
+        by_document[document_id].append(one.id)
+    now = utc_now()
+    for document_id, ids in by_document.items():
+        for chunk in in_chunks(ids):
+            closed = update(_FINDING).where(_FINDING.c.id.in_(chunk))
+            connection.execute(closed.values(is_active=False, closed=now, closed_by=document_id))
+
+
+_OF_ARRIVALS: Final = {"E4": Experiment.__table__, "S14": Specimen.__table__}
+"""The rules that miss a specimen, with the tables of the entities that they look at; it is a finding's value."""
+
+
+def _arrivals(connection: Connection, ids: Sequence[int]) -> dict[int, int]:
+    """By the findings that missed a specimen which is there, the documents that brought it."""
+    specimen = Specimen.__table__.alias("specimen_there")
+    found: dict[int, int] = {}
+    for rule, owner in _OF_ARRIVALS.items():
+        same = (specimen.c.centre == owner.c.centre) & (specimen.c.specimen_id == _FINDING.c.value)
+        source = _FINDING.join(owner, owner.c.id == _FINDING.c.entity_id).join(specimen, same & specimen.c.is_current)
+        columns = (_FINDING.c.id, specimen.c.document_id, specimen.c.specimen_id, _FINDING.c.value)
+        for chunk in in_chunks(ids):
+            of_these = _FINDING.c.id.in_(chunk) & (_FINDING.c.rule == rule)
+            for row in connection.execute(select(*columns).select_from(source).where(of_these)):
+                if row.specimen_id == row.value:
+                    found[row.id] = row.document_id
+    return found

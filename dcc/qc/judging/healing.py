@@ -1,0 +1,231 @@
+"""Which documents are to be judged again, because of other documents, waivers or reference data.
+
+All questions are set-based, and may name a document too many, never one too few: to judge a document again that is as
+it was changes nothing. Only documents that stand and were judged before are named; the others wait for it anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from datetime import date, datetime, time
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, Connection, Select, Table, and_, bindparam, exists, func, or_, select, update
+
+from dcc.qc.apply.entity_rows import ENTITY_TABLES
+from dcc.qc.apply.versions import in_chunks
+from dcc.qc.judging.finding_store import FINDING_AND_OWNER, OWN_CENTRE, OWN_PROCEDURE
+from dcc.qc.models import (
+    Document,
+    Experiment,
+    ExperimentSpecimen,
+    Finding,
+    Lifetime,
+    ReferenceSnapshot,
+    RelatedSpecimen,
+    Specimen,
+)
+from dcc.qc.models import Waiver as WaiverRow
+from dcc.rules.checking import ABOUT_SPECIMENS
+from dcc.rules.waivers import Waiver
+from dcc.vocabulary import DocumentAction, DocumentState, EntityKind, Severity, WaiverEffect
+
+_DOCUMENT: Final = Document.__table__
+_FINDING: Final = Finding.__table__
+_LIFETIME: Final = Lifetime.__table__
+_SPECIMEN: Final = Specimen.__table__
+_IS_OPEN: Final = _FINDING.c.closed.is_(None)
+_APPLIED: Final = _DOCUMENT.c.state == DocumentState.APPLIED.value
+_IS_UNDO: Final = _DOCUMENT.c.action == DocumentAction.UNDO.value
+_STANDS: Final = and_(_APPLIED, ~_IS_UNDO, _DOCUMENT.c.judged_at.is_not(None))
+_ABOUT_SPECIMENS: Final = select(_FINDING.c.id).where(_FINDING.c.rule.in_(sorted(ABOUT_SPECIMENS)), _IS_OPEN).limit(1)
+_WITHDRAWALS: Final = select(_DOCUMENT.c.id).where(_DOCUMENT.c.id.in_(bindparam("documents", expanding=True)), _IS_UNDO)
+
+
+def documents_to_judge_again(connection: Connection, document_ids: Collection[int]) -> list[int]:
+    """The other documents that documents which were just applied or withdrawn give cause to judge again, ascending.
+
+    They have an open finding about a specimen that came, changed or went; a current experiment, or relative, of a
+    specimen that changed or went; or entities that were replaced or deleted, or came back.
+    """
+    found: set[int] = set()
+    # To go through all specimens of many documents is dear, and of no use where nothing is found wrong with any.
+    about_specimens = connection.scalar(_ABOUT_SPECIMENS) is not None
+    for chunk in in_chunks(sorted(set(document_ids))):
+        for statement in _touched_by(chunk, about_specimens=about_specimens):
+            found.update(connection.scalars(statement))
+        # Others open versions of their own.
+        withdrawals = connection.scalars(_WITHDRAWALS, {"documents": chunk}).all()
+        for statement in _brought_back_by(withdrawals) if withdrawals else ():
+            found.update(connection.scalars(statement))
+    return _standing(connection, found - set(document_ids))
+
+
+def _touched_by(ids: list[int], *, about_specimens: bool) -> Iterator[Select[Any]]:
+    for side in ("opened_by", "ended_by"):
+        # MariaDB goes by an index of many nulls for a range alone.
+        touched = _LIFETIME.c[side].between(ids[0], ids[-1]) & _LIFETIME.c[side].in_(ids)
+        for owner, named, row in _NAMING:
+            base = _naming(owner, named, row).where(touched)
+            if about_specimens:
+                yield base.where(_has_finding(owner, ABOUT_SPECIMENS))
+            if side == "ended_by":
+                yield base.where(owner.c.is_current)
+    for kind, table in ENTITY_TABLES.items():
+        yield _versions(kind, table).where(_LIFETIME.c.ended_by.in_(ids), _has_finding(table))
+
+
+def _brought_back_by(withdrawals: Sequence[int]) -> Iterator[Select[Any]]:
+    for kind, table in ENTITY_TABLES.items():
+        yield _versions(kind, table).where(_LIFETIME.c.opened_by.in_(withdrawals))
+
+
+def _versions(kind: EntityKind, table: Table) -> Select[Any]:
+    """The documents of versions, with the lifetimes of these."""
+    of_kind = (_LIFETIME.c.entity_kind == kind.value) & (_LIFETIME.c.entity_id == table.c.id)
+    return select(table.c.document_id).distinct().join(_LIFETIME, of_kind)
+
+
+_RELATIVE: Final = _SPECIMEN.alias("relative")
+_NAMING: Final = (
+    (Experiment.__table__, ExperimentSpecimen.__table__, "experiment_row"),
+    (_RELATIVE, RelatedSpecimen.__table__, "specimen_row"),
+)
+"""What names specimens: entities, the table in which they do, and its reference to them."""
+
+
+def _naming(owner: Any, named: Table, row: str) -> Select[Any]:
+    """The documents of entities that name specimens which documents opened or ended; whatever version it is."""
+    of_specimen = (_LIFETIME.c.entity_kind == EntityKind.SPECIMEN.value) & (_LIFETIME.c.entity_id == _SPECIMEN.c.id)
+    return (
+        select(owner.c.document_id)
+        .distinct()
+        .select_from(_LIFETIME)
+        .join(_SPECIMEN, of_specimen)
+        .join(named, named.c.specimen_id == _SPECIMEN.c.specimen_id)
+        .join(owner, and_(owner.c.id == named.c[row], owner.c.centre == _SPECIMEN.c.centre))
+    )
+
+
+def _has_finding(owner: Any, rules: Collection[str] | None = None) -> ColumnElement[bool]:
+    """Whether there is an open finding, of one of the rules, in an entity."""
+    kind = EntityKind.SPECIMEN.value if owner is _RELATIVE else owner.name
+    there = (_FINDING.c.entity_kind == kind) & (_FINDING.c.entity_id == owner.c.id) & _IS_OPEN
+    return exists().where(there if rules is None else there & _FINDING.c.rule.in_(sorted(rules)))
+
+
+def documents_to_be_judged(connection: Connection) -> list[int]:
+    """The documents that stand and were not judged yet, or are to be judged anew."""
+    return list(connection.scalars(select(_DOCUMENT.c.id).where(_APPLIED, ~_IS_UNDO, _DOCUMENT.c.judged_at.is_(None))))
+
+
+def judge_anew(connection: Connection, document_ids: Iterable[int]) -> None:
+    """Have documents that stand be judged anew by the next session, within a write transaction."""
+    for chunk in in_chunks(sorted(document_ids)):
+        connection.execute(update(_DOCUMENT).where(_DOCUMENT.c.id.in_(chunk), _STANDS).values(judged_at=None))
+
+
+def withdrawals_to_follow(connection: Connection) -> list[int]:
+    """The withdrawals, documents themselves, that gave no document cause to be judged again yet.
+
+    They are those that contexts do not take account of: these are built after documents are judged.
+    """
+    return list(connection.scalars(select(_DOCUMENT.c.id).where(_IS_UNDO, _DOCUMENT.c.contexts_built.is_(False))))
+
+
+def withdrawals_of(connection: Connection, document_ids: Iterable[int]) -> list[int]:
+    """The withdrawals of documents, by the ids of these."""
+    found: list[int] = []
+    for chunk in in_chunks(sorted(document_ids)):
+        found += connection.scalars(select(_DOCUMENT.c.id).where(_DOCUMENT.c.undoes.in_(chunk)))
+    return found
+
+
+def documents_of_rule(connection: Connection, rule: str, centre: str | None = None) -> list[int]:
+    """The documents with open findings of a rule, waived ones too; only those of a centre, where one is given."""
+    return _with_findings(connection, _FINDING.c.rule == rule, centre)
+
+
+def documents_of_waiver(connection: Connection, waiver: Waiver) -> list[int]:
+    """The documents with open findings that a waiver covers, or that it decided: those it makes a difference to."""
+    decided = set() if waiver.id is None else set(_with_findings(connection, _FINDING.c.waiver_id == waiver.id))
+    return sorted(decided.union(_covered(connection, waiver)))
+
+
+def documents_of_begun_waivers(connection: Connection, waivers: Iterable[Waiver]) -> list[int]:
+    """The documents with active findings that one of the waivers in force covers and that are not judged by it yet.
+
+    None that was judged since the waiver was given and began is named, whatever came of it.
+    """
+    found: set[int] = set()
+    given = WaiverRow.__table__.c
+    for waiver in waivers:
+        before = or_(
+            _DOCUMENT.c.judged_at <= select(given.created).where(given.id == waiver.id).scalar_subquery(),
+            _DOCUMENT.c.judged_at < datetime.combine(waiver.valid_from, time()),
+        )
+        undecided = before & _FINDING.c.is_active & (_FINDING.c.severity != Severity.UNCHECKED.value)
+        if waiver.effect is WaiverEffect.WARN:
+            undecided &= _FINDING.c.waiver_id.is_(None)
+        found.update(_covered(connection, waiver, undecided))
+    return sorted(found)
+
+
+def _covered(connection: Connection, waiver: Waiver, which: ColumnElement[bool] | None = None) -> list[int]:
+    covered = _FINDING.c.rule == waiver.rule
+    if which is not None:
+        covered &= which
+    if waiver.centre is not None:
+        covered &= func.coalesce(OWN_CENTRE.element, _DOCUMENT.c.centre) == waiver.centre
+    if waiver.procedure is not None:
+        covered &= OWN_PROCEDURE.element == waiver.procedure
+    return _with_findings(connection, covered)
+
+
+def documents_of_lapsed_waivers(connection: Connection, today: date) -> list[int]:
+    """The documents with open findings that were decided by a waiver which is not in force on a day."""
+    waiver = WaiverRow.__table__.c
+    not_begun, over = waiver.valid_from > today, waiver.valid_until < today
+    lapsed = select(waiver.id).where(or_(not_begun, over, waiver.revoked.is_not(None)))
+    return _with_findings(connection, _FINDING.c.waiver_id.in_(lapsed))
+
+
+def documents_unchecked(connection: Connection, centre: str | None = None, *, not_by: str | None = None) -> list[int]:
+    """The documents of which not everything could be checked; those only that `not_by`, a signature, did not judge."""
+    unchecked = _FINDING.c.severity == Severity.UNCHECKED.value
+    if not_by is not None:
+        unchecked &= _judged_otherwise(not_by)
+    return _with_findings(connection, unchecked, centre)
+
+
+def documents_judged_otherwise(connection: Connection, signature: str, centre: str | None = None) -> list[int]:
+    """The documents that other reference data judged than those of a `Basis.signature`."""
+    table = _DOCUMENT.c
+    statement = select(table.id).where(_STANDS, _judged_otherwise(signature)).order_by(table.id)
+    return list(connection.scalars(statement if centre is None else statement.where(table.centre == centre)))
+
+
+def _judged_otherwise(signature: str) -> ColumnElement[bool]:
+    return _DOCUMENT.c.judged_by.is_(None) | (_DOCUMENT.c.judged_by != signature)
+
+
+def documents_of_superseded_snapshots(connection: Connection, centre: str | None = None) -> list[int]:
+    """The documents with findings that count or warn by reference data that are not the active ones any more."""
+    snapshot = ReferenceSnapshot.__table__.c
+    superseded = select(snapshot.id).where(snapshot.is_active.is_(False))
+    return _with_findings(connection, _FINDING.c.is_active & _FINDING.c.snapshot_id.in_(superseded), centre)
+
+
+def _with_findings(connection: Connection, which: ColumnElement[bool], centre: str | None = None) -> list[int]:
+    source = FINDING_AND_OWNER.join(_DOCUMENT, _DOCUMENT.c.id == _FINDING.c.document_id)
+    statement = select(_FINDING.c.document_id).distinct().select_from(source).where(_STANDS, _IS_OPEN, which)
+    if centre is not None:
+        statement = statement.where(_DOCUMENT.c.centre == centre)
+    return sorted(connection.scalars(statement))
+
+
+def _standing(connection: Connection, ids: Iterable[int]) -> list[int]:
+    found: list[int] = []
+    for chunk in in_chunks(sorted(ids)):
+        found += connection.scalars(select(_DOCUMENT.c.id).where(_DOCUMENT.c.id.in_(chunk), _STANDS))
+    return sorted(found)

@@ -1,0 +1,73 @@
+"""What the QC database knows, as the rules ask for it: the answers for a batch of entities in a few statements."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from datetime import date
+from typing import Final
+
+from sqlalchemy import Connection, bindparam, select
+
+from dcc.qc.apply.versions import in_chunks
+from dcc.qc.models import Experiment, Specimen
+from dcc.rules.context import ExperimentKey, KnownSpecimen, Where
+
+_SPECIMEN: Final = Specimen.__table__.c
+_EXPERIMENT: Final = Experiment.__table__.c
+_SPECIMENS: Final = (
+    select(*(_SPECIMEN[name] for name in ("centre", "specimen_id", "document_id", "line", "gender", "dob", "lexical")))
+    .where(
+        _SPECIMEN.centre == bindparam("of_centre"),
+        _SPECIMEN.specimen_id.in_(bindparam("names", expanding=True)),
+        _SPECIMEN.is_current,
+    )
+    .order_by(_SPECIMEN.id)
+)
+
+
+class SqlLookups:
+    """The `Lookups` of a database connection: a statement for every 2,000 names.
+
+    Names are compared to the letter, also where the database takes texts for equal that differ in trailing blanks.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def known_specimens(self, centre: str, ids: Collection[str]) -> Mapping[str, tuple[KnownSpecimen, ...]]:
+        """The current specimens of a centre that have one of the ids, by their id."""
+        found: dict[str, tuple[KnownSpecimen, ...]] = {}
+        wanted = frozenset(ids)
+        for chunk in in_chunks(sorted(wanted)):
+            rows = self._connection.execute(_SPECIMENS, {"of_centre": centre, "names": chunk}).all()
+            for of_centre, specimen_id, document_id, line, gender, dob, lexical in rows:
+                if of_centre == centre and specimen_id in wanted:
+                    known = KnownSpecimen(Where(document_id, line), gender, _born(dob, lexical))
+                    found[specimen_id] = (*found.get(specimen_id, ()), known)
+        return found
+
+    def known_experiments(
+        self, centre: str, keys: Collection[ExperimentKey]
+    ) -> Mapping[ExperimentKey, tuple[Where, ...]]:
+        """Where the current experiments of a centre with one of the keys were submitted, by their key."""
+        columns = (_EXPERIMENT.centre, *(_EXPERIMENT[name] for name in ExperimentKey._fields))
+        asked = select(*columns, _EXPERIMENT.document_id, _EXPERIMENT.line).order_by(_EXPERIMENT.id)
+        found: dict[ExperimentKey, tuple[Where, ...]] = defaultdict(tuple)
+        wanted = frozenset(keys)
+        for chunk in in_chunks(sorted({key.experiment_id for key in wanted})):
+            here = (_EXPERIMENT.centre == centre) & _EXPERIMENT.experiment_id.in_(chunk) & _EXPERIMENT.is_current
+            for row in self._connection.execute(asked.where(here)):
+                key = ExperimentKey(row.experiment_id, row.sequence_id, row.procedure_id)
+                if row.centre == centre and key in wanted:
+                    found[key] += (Where(row.document_id, row.line),)
+        return dict(found)
+
+
+def _born(dob: date | None, lexical: str | None) -> str | None:
+    """The xs:date of a mouse's birth as it was written."""
+    written = json.loads(lexical).get("DOB") if lexical else None
+    if written is not None:
+        return str(written)
+    return None if dob is None else dob.isoformat()

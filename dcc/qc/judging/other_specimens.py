@@ -1,0 +1,92 @@
+"""Which documents the rules about specimens of other documents may object to, asked of many documents at once.
+
+A document too many may be named, never one too few: whether a rule objects is for the rule to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from contextlib import closing
+from datetime import date
+from typing import Final
+
+from sqlalchemy import Select, and_, bindparam, case, or_, select
+from sqlalchemy.engine import Connection
+
+from dcc.databases.asking_ahead import answers_ahead
+from dcc.databases.number_lists import as_json, numbers_in, portions
+from dcc.qc.apply.versions import same_text
+from dcc.qc.models import Experiment, ExperimentSpecimen, RelatedSpecimen, Specimen
+
+_SPECIMEN: Final = Specimen.__table__
+_OWNER: Final = _SPECIMEN.alias("owner")
+_EXPERIMENT: Final = Experiment.__table__
+
+
+def _questionable_experiments() -> Select[tuple[int]]:
+    """Of E4 and E8: a specimen is not there, the date is in the future or before a birth, or either is not known."""
+    named = ExperimentSpecimen.__table__
+    same = and_(
+        _SPECIMEN.c.centre == _EXPERIMENT.c.centre,
+        same_text(_SPECIMEN.c.specimen_id, named.c.specimen_id),
+        _SPECIMEN.c.is_current,
+    )
+    day, born = _EXPERIMENT.c.date, _SPECIMEN.c.dob
+    return (
+        select(_EXPERIMENT.c.document_id)
+        .distinct()
+        .select_from(
+            _EXPERIMENT.outerjoin(named, named.c.experiment_row == _EXPERIMENT.c.id).outerjoin(_SPECIMEN, same)
+        )
+        .where(
+            _EXPERIMENT.c.document_id.in_(numbers_in("documents")),
+            or_(
+                _SPECIMEN.c.id.is_(None),
+                day.is_(None),
+                day > bindparam("latest_day"),
+                day < born,
+                # An embryo has no day of birth; a mouse has one, which the column may not be able to hold.
+                born.is_(None) & (_SPECIMEN.c.kind == "mouse"),
+            ),
+        )
+    )
+
+
+def _questionable_relations() -> Select[tuple[int]]:
+    """Of S14 and X8: a relative is not there, or a mother not female, a father not male."""
+    related = RelatedSpecimen.__table__
+    same = and_(
+        _SPECIMEN.c.centre == _OWNER.c.centre,
+        same_text(_SPECIMEN.c.specimen_id, related.c.specimen_id),
+        _SPECIMEN.c.is_current,
+    )
+    expected = case({"mother": "female", "father": "male"}, value=related.c.relationship, else_=_SPECIMEN.c.gender)
+    return (
+        select(_OWNER.c.document_id)
+        .distinct()
+        .select_from(_OWNER.join(related, related.c.specimen_row == _OWNER.c.id).outerjoin(_SPECIMEN, same))
+        .where(
+            _OWNER.c.document_id.in_(numbers_in("documents")),
+            or_(_SPECIMEN.c.id.is_(None), _SPECIMEN.c.gender != expected),
+        )
+    )
+
+
+_QUESTIONABLE: Final = (_questionable_experiments(), _questionable_relations())
+_AT_ONCE: Final = 250
+
+
+def questionable(connection: Connection, document_ids: Collection[int], latest_day: date) -> set[int]:
+    """Those of the documents that the rules `ABOUT_SPECIMENS` may find something in, as the database is at present.
+
+    For documents all of whose entities have rows; `latest_day` is the last that is not in the future. Two statements
+    for every 250 documents, of which a server works on two at once.
+    """
+    questions = ((asked, as_json(some)) for some in portions(document_ids, _AT_ONCE) for asked in _QUESTIONABLE)
+
+    def ask(connection: Connection, question: tuple[Select[tuple[int]], str]) -> list[int]:
+        asked, documents = question
+        return list(connection.scalars(asked, {"documents": documents, "latest_day": latest_day}))
+
+    with closing(answers_ahead(connection, ask, questions)) as answers:
+        return {document_id for answer in answers for document_id in answer}

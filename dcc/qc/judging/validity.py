@@ -1,0 +1,83 @@
+"""Which versions of entities are valid: those in which, and above which, no error lies."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Final
+
+from sqlalchemy import BindParameter, Connection, Table, bindparam, select, update
+
+from dcc.naming import DocumentKind
+from dcc.qc.apply.entity_rows import ENTITY_TABLES
+from dcc.qc.apply.versions import in_chunks
+from dcc.qc.judging.entity_places import BLOCK, Place
+from dcc.vocabulary import EntityKind, Validity
+
+_OF_DOCUMENT: Final[BindParameter[int]] = bindparam("document")
+_KNOWN: Final = {
+    kind: select(table.c.id).where(table.c.document_id == _OF_DOCUMENT, table.c.validity == Validity.INVALID)
+    for kind, table in ENTITY_TABLES.items()
+}
+"""The versions of a document that are known to be invalid."""
+_UNJUDGED: Final = {
+    kind: update(table)
+    .where(table.c.document_id == _OF_DOCUMENT, table.c.validity == Validity.UNJUDGED)
+    .values(validity=Validity.VALID)
+    for kind, table in ENTITY_TABLES.items()
+}
+"""Says of the versions of a document that were not judged yet that they are valid."""
+
+
+@dataclass
+class Invalid:
+    """Where the errors of a document lie: in rows of entities, in centre elements, or in the document as a whole."""
+
+    entities: dict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
+    blocks: set[int] = field(default_factory=set)
+    whole: bool = False
+
+    def add(self, place: Place) -> None:
+        """Note an error at a place; one in what was not written makes nothing invalid."""
+        if place.kind is None:
+            self.whole = True
+        elif place.id is not None and place.kind == BLOCK:
+            self.blocks.add(place.id)
+        elif place.id is not None:
+            self.entities[place.kind].add(place.id)
+
+
+def set_validity(connection: Connection, document_id: int, kind: DocumentKind, invalid: Invalid) -> bool:
+    """Say of all versions that a document brought whether they are valid; whether that changed anything.
+
+    A few statements, and one for every 2,000 versions whose validity changes.
+    """
+    changed = [_set(connection, document_id, each, invalid) for each in kinds_in(kind)]
+    return any(changed)
+
+
+def kinds_in(kind: DocumentKind) -> list[EntityKind]:
+    """The kinds of entities that a kind of document may hold."""
+    if kind is DocumentKind.SPECIMEN:
+        return [EntityKind.SPECIMEN]
+    return [each for each in EntityKind if each is not EntityKind.SPECIMEN]
+
+
+def _set(connection: Connection, document_id: int, kind: EntityKind, invalid: Invalid) -> bool:
+    table = ENTITY_TABLES[kind]
+    known = set(connection.scalars(_KNOWN[kind], {"document": document_id}))
+    wrong = _wrong(connection, document_id, table, invalid)
+    for ids, validity in ((wrong - known, Validity.INVALID), (known - wrong, Validity.VALID)):
+        for chunk in in_chunks(sorted(ids)):
+            connection.execute(update(table).where(table.c.id.in_(chunk)).values(validity=validity))
+    return connection.execute(_UNJUDGED[kind], {"document": document_id}).rowcount > 0 or known != wrong
+
+
+def _wrong(connection: Connection, document_id: int, table: Table, invalid: Invalid) -> set[int]:
+    mine = select(table.c.id).where(table.c.document_id == document_id)
+    if invalid.whole:
+        return set(connection.scalars(mine))
+    wrong = set(invalid.entities.get(table.name, ()))
+    for chunk in in_chunks(sorted(invalid.blocks)):
+        wrong.update(connection.scalars(mine.where(table.c.block_id.in_(chunk))))
+    return wrong

@@ -1,0 +1,119 @@
+"""How old the reference data are that documents are judged by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from sqlalchemy import Connection
+
+from dcc.qc.reference.refreshing import LOOKED_AT_WITHIN, is_of_origin, setting_of, what_is_wrong
+from dcc.qc.reference.refusals import Refusal, refusals, source_of
+from dcc.qc.reference.store import StoredSnapshot, active_snapshots
+from dcc.reference.loading import SETS, SHIPPED_SOURCE
+from dcc.settings import Settings
+from dcc.settings.reference_addresses import is_url
+
+
+@dataclass(frozen=True, slots=True)
+class Freshness:
+    """A set of reference data and its age, which is the time since it was last found at its source (`checked`).
+
+    Of a set that is not there, all that would tell of it is None. One that comes with the platform is never stale.
+    `is_other`: what is in use is not what the setting names by now. `message` says what to do about a set that is
+    missing, stale, another one, refused, or not to be read; None where it is none of that. `refusal` is the part of it
+    that says why the server's was refused, or could not be read, when it was last asked.
+    """
+
+    name: str
+    source: str | None
+    retrieved: datetime | None
+    checked: datetime | None
+    rows: int | None
+    snapshot_id: int | None
+    age: timedelta | None
+    is_stale: bool
+    is_shipped: bool
+    message: str | None
+    is_other: bool = False
+    refusal: str | None = None
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether there is no such set, so that the rules which need it are skipped."""
+        return self.snapshot_id is None
+
+
+def freshness(connection: Connection, settings: Settings, now: datetime) -> list[Freshness]:
+    """The sets in the order of SETS, those that are not there too; `now` is naive and in UTC."""
+    active = active_snapshots(connection)
+    limit = timedelta(days=settings.reference_max_age_days)
+    refused = refusals(connection)
+    sources = settings.reference_sources
+    return [
+        _freshness(name, active.get(name), sources[name], _told(refused.get(name), sources[name]), now, limit)
+        for name in SETS
+    ]
+
+
+def _told(refusal: Refusal | None, configured: str | None) -> str | None:
+    """Why what the setting names was refused; None for what was elsewhere."""
+    if refusal is None or configured is None or refusal.source != source_of(configured):
+        return None
+    return f"{refusal.name} could not be refreshed on {refusal.refused:%Y-%m-%d at %H:%M} UTC: {refusal.reason}"
+
+
+def _freshness(
+    name: str,
+    stored: StoredSnapshot | None,
+    configured: str | None,
+    refusal: str | None,
+    now: datetime,
+    limit: timedelta,
+) -> Freshness:
+    wrong = what_is_wrong(name, stored, configured)
+    if stored is None:
+        missing = wrong or (
+            f"There are no {name}: the rules that need them are skipped. Run `dcc reference refresh {name}`; "
+            f"{setting_of(name)} says where they are read from."
+        )
+        message = _joined(missing, refusal)
+        return Freshness(name, None, None, None, None, None, None, False, False, message, refusal=refusal)
+    age = now - stored.checked
+    is_shipped = stored.source.startswith(SHIPPED_SOURCE)
+    is_stale = age > limit and not is_shipped
+    old = _stale(stored, age, limit) if is_stale else _not_found_lately(stored, age, refusal)
+    return Freshness(
+        name,
+        stored.source,
+        stored.retrieved,
+        stored.checked,
+        stored.rows,
+        stored.id,
+        age,
+        is_stale,
+        is_shipped,
+        _joined(old, wrong, refusal),
+        not is_of_origin(stored.source, configured),
+        refusal,
+    )
+
+
+def _joined(*sentences: str | None) -> str | None:
+    return " ".join(filter(None, sentences)) or None
+
+
+def _stale(stored: StoredSnapshot, age: timedelta, limit: timedelta) -> str:
+    return (
+        f"The {stored.name} from {stored.source} are {age.days} days old, more than {limit.days}. Run `dcc reference "
+        f"refresh {stored.name}`; DCC_REFERENCE_MAX_AGE_DAYS sets the limit."
+    )
+
+
+def _not_found_lately(stored: StoredSnapshot, age: timedelta, refusal: str | None) -> str | None:
+    if not is_url(stored.source) or age <= 2 * LOOKED_AT_WITHIN:
+        return None
+    found = f"The {stored.name} were last found at {stored.source} {age.days} days ago"
+    if refusal is not None:
+        return f"{found}."
+    return f"{found}, although every session looks for them. `dcc reference refresh {stored.name}` says why."

@@ -1,0 +1,178 @@
+"""Sets of reference data from web servers: tables, and IMPReSS from its public API, a request for each answer.
+
+Answers are asked for a few at a time, and only if they have changed since they were last received. Nothing is written
+but the pages that were received whole; what a set says is looked at before any of it is used.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, Self
+from urllib.parse import quote
+
+from sqlalchemy import Engine
+
+from dcc.databases.columns import utc_now
+from dcc.errors import ReferenceDataError
+from dcc.qc.database import run_reading, run_writing
+from dcc.qc.reference.fetched_pages import load_pages, save_pages
+from dcc.reference.impress import Impress, ParameterType
+from dcc.reference.impress_answers import impress_from_answers
+from dcc.reference.loading import checksum_of, checksum_of_answers, parse_json, read_set
+from dcc.reference.snapshots import Provenance, Snapshot
+from dcc.reference.web_reading import Page, WebReader
+from dcc.settings import Settings
+from dcc.settings.reference_addresses import below, shown_source
+
+_AT_ONCE: Final = 4
+_MOST_BYTES: Final = 200_000_000
+_MOST_BYTES_OF_ANSWER: Final = 10_000_000
+_MOST_ANSWERS: Final = 500_000
+_SAVED_AT_ONCE: Final = 1_000
+_COLLECTIONS: Final = {
+    "pipeline": (("procedureCollection", "procedure"),),
+    "procedure": (("parameterCollection", "parameter"),),
+    "parameter": (("optionCollection", "option"), ("incrementCollection", "increment")),
+    "ontologygroup": (("paramOntologyoptionCollection", "paramontologyoption"),),
+}
+_ONLY_IF: Final = {"option": "isOption", "increment": "isIncrement"}
+
+
+def retrieve(qc: Engine, settings: Settings, name: str, url: str) -> Snapshot:
+    """A set as a server has it at present.
+
+    For IMPReSS the URL is that of the API, or of a file of its answers if it ends in `.json`. Raises
+    ReferenceUnreachableError, ReferenceDataError, and what working with the QC database raises.
+    """
+    if name == Impress.NAME and not url.lower().endswith(".json"):
+        return _retrieve_impress(qc, settings, url)
+    patience = settings.database_retry
+    pages = run_reading(qc, lambda connection: load_pages(connection, url), patience_seconds=patience)
+    known = pages.get(shown_source(url))
+    reader = WebReader(settings)
+    try:
+        page = reader.read(url, known, _MOST_BYTES)
+    finally:
+        reader.close()
+    snapshot = read_set(name, page.content, Provenance(shown_source(url), utc_now(), checksum_of(page.content)))
+    if page is not known:
+        run_writing(qc, lambda connection: save_pages(connection, [page]), patience_seconds=patience)
+    return snapshot
+
+
+def _retrieve_impress(qc: Engine, settings: Settings, url: str) -> Impress:
+    with _Api(qc, settings, url) as api:
+        due = ["pipeline/list"]
+        while due:
+            api.ask(due)
+            following = (address for asked in due for address in _following(asked, api.answer(asked)))
+            due = [address for address in dict.fromkeys(following) if not api.has(address)]
+        provenance = Provenance(shown_source(url), utc_now(), "")
+        impress = impress_from_answers(api.answer, provenance)
+        api.save()
+        return impress.read_as(checksum_of_answers(api.contents))
+
+
+class _Api:
+    """The answers of an API: received few at a time, kept, and saved in the QC database."""
+
+    def __init__(self, qc: Engine, settings: Settings, url: str) -> None:
+        self._qc, self._settings = qc, settings
+        self._base = url
+        self._known = run_reading(
+            qc, lambda connection: load_pages(connection, self._base), patience_seconds=settings.database_retry
+        )
+        self._pages: dict[str, Page] = {}
+        self._parsed: dict[str, object] = {}
+        self._unsaved: list[Page] = []
+        self._readers: list[WebReader] = []
+        self._of_thread = threading.local()
+        self._given_up = threading.Event()
+        self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="dcc-reference")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._given_up.set()
+        self._threads.shutdown(cancel_futures=True)
+        for reader in self._readers:
+            reader.close()
+
+    @property
+    def contents(self) -> dict[str, bytes]:
+        """What was received, by address."""
+        return {address: page.content for address, page in self._pages.items()}
+
+    def has(self, address: str) -> bool:
+        """Whether an answer was received."""
+        return address in self._pages
+
+    def answer(self, address: str) -> object:
+        """What the API says at an address. Raises ReferenceUnreachableError, ReferenceDataError."""
+        if address not in self._pages:
+            self.ask([address])
+        return self._parsed[address]
+
+    def ask(self, addresses: Sequence[str]) -> None:
+        """Receive the answers at some addresses. Raises as `answer`; nothing more is asked for then."""
+        if len(self._pages) + len(addresses) > _MOST_ANSWERS:
+            raise ReferenceDataError(
+                f"{shown_source(self._base)} names more than {_MOST_ANSWERS:,} entries. Check that it is the API of "
+                "IMPReSS."
+            )
+        for address, page in zip(addresses, self._threads.map(self._read, addresses), strict=True):
+            self._parsed[address] = parse_json(page.address, page.content)
+            self._pages[address] = page
+            if page is not self._known.get(page.address):
+                self._unsaved.append(page)
+            if len(self._unsaved) >= _SAVED_AT_ONCE:
+                self.save()
+
+    def save(self) -> None:
+        """Keep what has changed for the next time."""
+        pages, self._unsaved = self._unsaved, []
+        patience = self._settings.database_retry
+        run_writing(self._qc, lambda connection: save_pages(connection, pages), patience_seconds=patience)
+
+    def _read(self, address: str) -> Page:
+        if self._given_up.is_set():
+            raise ReferenceDataError(f"{shown_source(self._base)}: given up. Refresh again.")
+        reader: WebReader | None = getattr(self._of_thread, "reader", None)
+        if reader is None:
+            reader = self._of_thread.reader = WebReader(self._settings)
+            self._readers.append(reader)
+        url = below(self._base, quote(address, safe="/"))
+        try:
+            return reader.read(url, self._known.get(shown_source(url)), _MOST_BYTES_OF_ANSWER)
+        except BaseException:
+            self._given_up.set()
+            raise
+
+
+def _following(address: str, answer: object) -> Iterator[str]:
+    """The addresses that an answer leads to. What has another shape is left for `impress_from_answers` to refuse."""
+    kind, _, which = address.partition("/")
+    if not isinstance(answer, dict):
+        return
+    if which == "list":
+        yield from (f"{kind}/{each}" for each in answer if kind == "pipeline")
+        return
+    for collection, member in _COLLECTIONS.get(kind, ()):
+        wanted = member not in _ONLY_IF or answer.get(_ONLY_IF[member])
+        entries = answer.get(collection) if wanted else None
+        for entry in entries if isinstance(entries, list) else ():
+            yield from _following_entry(member, entry)
+    if kind == "parameter" and answer.get("type") == ParameterType.ONTOLOGY:
+        yield from _following_entry("ontologygroup", answer.get("ontologyGroupId"))
+    if kind == "paramontologyoption" and not answer.get("isDeleted"):
+        yield from _following_entry("ontologyterm", answer.get("ontologyTermId"))
+
+
+def _following_entry(kind: str, entry: object) -> Iterator[str]:
+    if isinstance(entry, dict):
+        yield from _following(f"{kind}/", entry)
+    elif isinstance(entry, int | str):
+        yield f"{kind}/{entry}"

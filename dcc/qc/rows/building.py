@@ -1,0 +1,311 @@
+"""What a document says, as rows of the QC database's tables.
+
+Each element becomes rows with ids allocated here. An entity with a text that is longer than its column becomes none: it
+is refused, by rule Q1, and never cut. `dcc.qc.rows.loading` is the way back.
+
+Nothing here knows the database: rows are tuples, tables are names, so that a process of its own can build rows without
+loading SQLAlchemy (`building_process`, `reading_ahead`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from dcc.documents import contents as said
+from dcc.documents.lexical import parse_boolean, parse_date, parse_integer, parse_number
+from dcc.qc.rows.procedures import ProcedureRows, RunOwner
+from dcc.qc.rows.types import Limits, NewIds, Row, Tables, TooLong, checks_by
+from dcc.vocabulary import EntityKind
+
+NUMBERED: Final = (
+    "centre_block",
+    *(kind.value for kind in EntityKind),
+    "status_code",
+    "procedure_run",
+    "measurement",
+    "media",
+    "metadata",
+)
+"""The tables whose rows get ids here."""
+
+_Appended: TypeAlias = tuple[list[Any], Callable[[list[Any]], TooLong | None]]
+"""Rows, and what tells what is too long in those of an entity."""
+
+_OF_SPECIMENS: Final = {"related_specimen", "genotype", "parental_strain", "chromosomal_alteration", "chromosome"}
+"""The tables of what is in specimens."""
+_OF_OTHERS: Final = {
+    "experiment_specimen",
+    "status_code",
+    "procedure_run",
+    "measurement",
+    "media",
+    "media_association",
+    "dimension",
+    "metadata",
+}
+"""The tables of what is in other entities."""
+
+
+class EntityRow(NamedTuple):
+    """The row of an entity, but for its last columns: whether it is current and whether it is valid."""
+
+    kind: EntityKind
+    id: int
+    values: Row
+
+
+class RowBuilder:
+    """Makes the rows of one document and appends them to `tables`, but for those of the entities themselves.
+
+    Where lines are wanted, measurements are not appended to their table but are in `measurement_lines`. `held_text`
+    counts the characters of long texts that were appended, `measured` the measurements of each procedure.
+    """
+
+    def __init__(
+        self, document_id: int, new_ids: NewIds, tables: Tables, limits: Limits, *, as_lines: bool = False
+    ) -> None:
+        self._document_id = document_id
+        self._tables = tables
+        self._ids = {kind: new_ids[kind.value] for kind in EntityKind}
+        self._block_id = new_ids["centre_block"]
+        self._status_id = new_ids["status_code"]
+        self._procedures = ProcedureRows(document_id, new_ids, tables, limits, as_lines=as_lines)
+        self._checks_by_table = checks_by(limits)
+        measured = self._procedures.measurements
+        appended: dict[str, _Appended] = {
+            **{name: (rows, self._checks_by_table[name].of_rows) for name, rows in tables.items()},
+            "measurement": (measured.made, lambda _rows: measured.too_long),
+        }
+        self._of_specimens = [one for name, one in appended.items() if name in _OF_SPECIMENS]
+        self._of_others = [one for name, one in appended.items() if name in _OF_OTHERS]
+        self._block: said.Block | None = None
+        self._in_block: Row = ()
+        self._of_run: tuple[str, str, str] = ("", "", "")
+        self._measurements = measured.made
+        self._fits = True
+        self.measured: dict[str, int] = {}
+
+    @property
+    def measurement_lines(self) -> list[str]:
+        """The lines of measurements; none where no lines are wanted."""
+        return self._procedures.measurements.lines
+
+    @property
+    def held_text(self) -> int:
+        """How many characters of long texts were appended, ever."""
+        return self._procedures.held_text
+
+    def add_block(self, block: said.Block) -> TooLong | None:
+        """Take the block that the next entities are in; what is too long in it, so that they cannot be taken."""
+        block_id = self._block_id()
+        row: Row = (block_id, self._document_id, block.position, *block[2:], block.line)
+        too_long = self._checks_by_table["centre_block"].of_row(row)
+        if too_long is None:
+            self._tables["centre_block"].append(row)
+            self._in_block = (block_id, self._document_id)
+            self._of_run = (block.centre, block.pipeline or "", block.project or "")
+        self._block = None if too_long else block
+        return too_long
+
+    def add_entity(self, entity: said.Entity) -> EntityRow | TooLong:
+        """Take the rows of an entity of the last block but its own row, which is returned; or what is too long."""
+        checks = self._of_specimens if isinstance(entity, said.Specimen) else self._of_others
+        marks = [len(rows) for rows, _ in checks]
+        held = len(self._measurements)
+        made = self._made(entity)
+        too_long = self._checks_by_table[made.kind.value].of_row((*made.values, None, None))
+        for mark, (rows, check) in zip(marks, checks, strict=True):
+            if too_long is None and len(rows) > mark:
+                too_long = check(rows[mark:])
+        if too_long is None:
+            self._count(entity, held)
+            return made
+        for mark, (rows, _) in zip(marks, checks, strict=True):
+            del rows[mark:]
+        return too_long
+
+    def add_unchecked(self, entity: said.Entity) -> EntityRow:
+        """As `add_entity`, but for how long texts are: of all that were added so, `fits` tells that at once."""
+        held = len(self._measurements)
+        made = self._made(entity)
+        self._count(entity, held)
+        self._fits = self._fits and self._procedures.measurements.too_long is None
+        return made
+
+    def fits(self, entities: Mapping[str, Sequence[Row]]) -> bool:
+        """Whether columns hold all texts of what was added unchecked, and of the rows of entities given, by table."""
+        rows_by_table: dict[str, Sequence[Row]] = {**self._tables, **entities}
+        # Those of measurements were looked at as they were added.
+        del rows_by_table["measurement"]
+        return self._fits and all(self._checks_by_table[name].fit(rows) for name, rows in rows_by_table.items())
+
+    def _made(self, entity: said.Entity) -> EntityRow:
+        if self._block is None:
+            raise RuntimeError("An entity was added before the block that it is in.")
+        if isinstance(entity, said.Experiment):
+            return self._experiment(self._block, entity)
+        if isinstance(entity, said.Specimen):
+            return self._specimen(self._block, entity)
+        if isinstance(entity, said.Line):
+            return self._line(self._block, entity)
+        return self._housing(self._block, entity)
+
+    def _count(self, entity: said.Entity, held: int) -> None:
+        """Count the measurements of an entity, before which so many were held."""
+        if measured := len(self._measurements) - held:
+            procedure_id = entity.procedure.procedure_id  # type: ignore[union-attr]
+            self.measured[procedure_id] = self.measured.get(procedure_id, 0) + measured
+
+    def _specimen(self, block: said.Block, entity: said.Specimen) -> EntityRow:
+        lexical = _Lexical()
+        status = entity.status_code
+        row_id = self._ids[EntityKind.SPECIMEN]()
+        self._relations(row_id, entity)
+        values = (
+            row_id,
+            *self._in_block,
+            entity.position,
+            entity.line,
+            block.centre,
+            entity.specimen_id,
+            entity.kind.value,
+            lexical.boolean("isBaseline", entity.is_baseline),
+            entity.gender,
+            entity.zygosity,
+            entity.litter_id,
+            entity.pipeline,
+            entity.phenotyping_centre,
+            entity.production_centre,
+            entity.project,
+            entity.colony_id,
+            entity.strain_id,
+            lexical.date("DOB", entity.dob),
+            entity.stage,
+            entity.stage_unit,
+            status.code if status else None,
+            lexical.date("date", status.date if status else None),
+            lexical.text(),
+        )
+        return EntityRow(EntityKind.SPECIMEN, row_id, values)
+
+    def _relations(self, row_id: int, entity: said.Specimen) -> None:
+        self._tables["related_specimen"].extend(
+            (row_id, place, *related[1:], related.line) for place, related in enumerate(entity.related_specimens)
+        )
+        self._tables["genotype"].extend(
+            (row_id, place, *genotype[1:], genotype.line) for place, genotype in enumerate(entity.genotypes)
+        )
+        self._tables["parental_strain"].extend(
+            _strain_row(row_id, place, strain) for place, strain in enumerate(entity.parental_strains)
+        )
+        for place, alteration in enumerate(entity.chromosomal_alterations):
+            self._tables["chromosomal_alteration"].append((row_id, place, alteration.line))
+            regions = [("added", region) for region in alteration.added]
+            regions += [("removed", region) for region in alteration.removed]
+            self._tables["chromosome"].extend(
+                (row_id, place, part, kind, *region[1:], region.line) for part, (kind, region) in enumerate(regions)
+            )
+
+    def _experiment(self, block: said.Block, entity: said.Experiment) -> EntityRow:
+        lexical = _Lexical()
+        row_id = self._ids[EntityKind.EXPERIMENT]()
+        line, position, experiment_id, written, sequence, specimens, procedure, status_codes = entity
+        day = lexical.date("dateOfExperiment", written)
+        named = self._tables["experiment_specimen"]
+        for place, one in enumerate(specimens):
+            named.append((row_id, place, one, line))
+        if status_codes:
+            self._status_codes(EntityKind.EXPERIMENT, row_id, status_codes)
+        procedure_id = None
+        if procedure is not None:
+            procedure_id = procedure.procedure_id
+            only = specimens[0] if len(specimens) == 1 else None
+            owner = RunOwner(EntityKind.EXPERIMENT.value, row_id, *self._of_run, experiment_id, day, only)
+            self._procedures.add(owner, procedure)
+        values = (row_id, *self._in_block, position, line, *block[2:], procedure_id, experiment_id, sequence, day)
+        return EntityRow(EntityKind.EXPERIMENT, row_id, (*values, lexical.text()))
+
+    def _line(self, block: said.Block, entity: said.Line) -> EntityRow:
+        row_id = self._ids[EntityKind.LINE]()
+        self._status_codes(EntityKind.LINE, row_id, entity.status_codes)
+        self._procedures.add(RunOwner(EntityKind.LINE.value, row_id, *self._of_run, None, None, None), entity.procedure)
+        values = (*self._head(block, row_id, entity), entity.colony_id, entity.sequence_id, None)
+        return EntityRow(EntityKind.LINE, row_id, values)
+
+    def _housing(self, block: said.Block, entity: said.Housing) -> EntityRow:
+        lexical = _Lexical()
+        row_id = self._ids[EntityKind.HOUSING]()
+        self._procedures.add(
+            RunOwner(EntityKind.HOUSING.value, row_id, *self._of_run, None, None, None), entity.procedure
+        )
+        from_lims = lexical.boolean("fromLIMS", entity.from_lims)
+        day = lexical.date("lastUpdated", entity.last_updated)
+        values = (*self._head(block, row_id, entity), from_lims, day, lexical.text())
+        return EntityRow(EntityKind.HOUSING, row_id, values)
+
+    def _head(self, block: said.Block, row_id: int, entity: said.Line | said.Housing) -> Row:
+        place = (entity.position, entity.line)
+        return (row_id, *self._in_block, *place, *block[2:], entity.procedure.procedure_id)
+
+    def _status_codes(self, kind: EntityKind, row_id: int, codes: Iterable[said.StatusCode]) -> None:
+        for place, code in enumerate(codes):
+            lexical = _Lexical()
+            day = lexical.date("date", code.date)
+            row = (self._status_id(), kind.value, row_id, place, code.code, day, lexical.text(), code.line)
+            self._tables["status_code"].append(row)
+
+
+def _strain_row(row_id: int, place: int, strain: said.ParentalStrain) -> Row:
+    lexical = _Lexical()
+    return (
+        row_id,
+        place,
+        lexical.number("percentage", strain.percentage),
+        strain.mgi_strain_id,
+        strain.gender,
+        lexical.integer("level", strain.level),
+        lexical.text(),
+        strain.line,
+    )
+
+
+class _Lexical:
+    """What was written where a typed column does not say it."""
+
+    def __init__(self) -> None:
+        self._written: dict[str, str] = {}
+
+    def boolean(self, name: str, written: str) -> int:
+        if written not in {"true", "false"}:
+            self._written[name] = written
+        return int(parse_boolean(written))
+
+    def date(self, name: str, written: str | None) -> str | None:
+        if written is None:
+            return None
+        day = parse_date(written)
+        iso = None if day is None else day.isoformat()
+        if iso != written:
+            self._written[name] = written
+        return iso
+
+    def number(self, name: str, written: str) -> float | None:
+        number = parse_number(written)
+        # Databases do not tell -0.0 from 0.0, and neither does the sum.
+        if number is None or repr(number + 0.0) != written:
+            self._written[name] = written
+        return number
+
+    def integer(self, name: str, written: str) -> int:
+        sign = "-" if written.startswith("-") else ""
+        number = parse_integer(sign + (written.lstrip("+-").lstrip("0") or "0"))
+        if number is None:
+            raise ValueError(f"{name} is {written[:40]!r}, which is no whole number")
+        if str(number) != written:
+            self._written[name] = written
+        return number
+
+    def text(self) -> str | None:
+        return json.dumps(self._written, ensure_ascii=False) if self._written else None

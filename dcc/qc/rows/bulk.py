@@ -1,0 +1,194 @@
+"""Rows by the million into one transaction: the fastest way that each database has, in memory that does not grow.
+
+Whoever writes gives the rows their ids: `Counters` goes on from the highest id of a table, which is safe under the
+upload lock, or where it is looked at again under it. SQLite takes rows fastest from its driver, MySQL and MariaDB from
+a file (LOAD DATA LOCAL INFILE); where the server allows no such file, and for few rows, from INSERT statements of many.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from itertools import count
+from operator import itemgetter
+from pathlib import Path
+from typing import Final
+
+from sqlalchemy import Connection, Table
+from sqlalchemy.exc import DBAPIError
+
+from dcc.errors import InternalFaultError
+from dcc.qc.rows.lines import FEW_ROWS, as_lines, rows_of_lines
+from dcc.qc.rows.types import Row, Value
+
+__all__ = ["BulkInserter", "Counters", "Row", "Value", "insert_bulk"]
+
+_ROWS_HELD: Final = 20_000
+_TEXT_HELD: Final = 8_000_000
+_LOADING_OFF: Final = frozenset({1148, 2068, 3948, 4166})
+_REFUSES_FILES: Final = "dcc_refuses_files"
+
+
+class Counters:
+    """The next ids of tables, each read once; for whoever holds the upload lock or looks again under it."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._next: dict[str, int] = {}
+        self._counters: dict[str, Callable[[], int]] = {}
+
+    def read(self, tables: Iterable[Table]) -> None:
+        """Read the next ids of all these tables by one statement."""
+        preparer = self._connection.dialect.identifier_preparer
+        highest = [f"SELECT '{table.name}', MAX(id) FROM {preparer.format_table(table)}" for table in tables]  # noqa: S608
+        for name, last in self._connection.exec_driver_sql(" UNION ALL ".join(highest)):
+            self._next.setdefault(name, (last or 0) + 1)
+
+    def following(self, table: Table) -> int:
+        """The id of the next row of a table of which none was given out yet."""
+        if table.name not in self._next:
+            self.read([table])
+        return self._next[table.name]
+
+    def of(self, table: Table) -> Callable[[], int]:
+        """A function that yields the next id of a table, and the one after, and so on."""
+        counter = self._counters.get(table.name)
+        if counter is None:
+            counter = self._counters[table.name] = count(self.following(table)).__next__
+        return counter
+
+
+class BulkInserter:
+    """Takes rows and writes them in chunks on `connection`, or on that which `flush` is given, in its transaction.
+
+    `tables` in an order in which parents come before their children. Rows of an entity need not be added in any order,
+    but `flush` must be called before they are read, and at the end. What the database refuses is raised as SQLAlchemy's
+    errors, as by any statement.
+    """
+
+    def __init__(self, connection: Connection, tables: Sequence[Table]) -> None:
+        self._connection = connection
+        self._tables = tuple(tables)
+        self._rows: dict[str, list[Row]] = {table.name: [] for table in self._tables}
+        self._lines: dict[str, list[bytes]] = {}
+        self._lines_held = 0
+        self._text_held = 0
+        self.counts: dict[str, int] = dict.fromkeys(self._rows, 0)
+        """Rows written, by table, and those that are held as lines."""
+
+    @property
+    def wants_lines(self) -> bool:
+        """Whether the database takes many rows fastest as lines."""
+        return self._connection.dialect.name != "sqlite" and not self._connection.info.get(_REFUSES_FILES)
+
+    def rows_of(self, table: Table) -> list[Row]:
+        """The list to which rows of a table are appended; the same one all the time."""
+        return self._rows[table.name]
+
+    def add_lines(self, table: str, number: int, lines: bytes) -> None:
+        """Take rows of a table as `row_lines.as_lines` makes them."""
+        self._lines.setdefault(table, []).append(lines)
+        self.counts[table] += number
+        self._lines_held += number
+
+    def note_text(self, characters: int) -> None:
+        """Say that rows were added whose long texts have so many characters."""
+        self._text_held += characters
+
+    def is_full(self) -> bool:
+        """Whether so much is held that it should be written."""
+        return self._text_held > _TEXT_HELD or self._lines_held + sum(map(len, self._rows.values())) > _ROWS_HELD
+
+    def flush(self, connection: Connection | None = None) -> None:
+        """Write all rows that are held; on another connection, if one is given."""
+        connection = connection or self._connection
+        for table in self._tables:
+            rows = self._rows[table.name]
+            if rows:
+                insert_bulk(connection, table, rows)
+                self.counts[table.name] += len(rows)
+                rows.clear()
+            lines = b"".join(self._lines.pop(table.name, ()))
+            if lines:
+                _insert_lines(connection, table, lines)
+        self._text_held = self._lines_held = 0
+
+
+def insert_bulk(connection: Connection, table: Table, rows: Sequence[Row]) -> None:
+    """Insert rows with all the columns of `table`, in their order, the fastest way that the database has."""
+    if connection.dialect.name == "sqlite":
+        _insert_bound(connection, table, rows)
+    elif len(rows) > FEW_ROWS and not connection.info.get(_REFUSES_FILES):
+        _insert_lines(connection, table, as_lines(rows))
+    else:
+        _insert(connection, table, rows)
+
+
+def _insert_bound(connection: Connection, table: Table, rows: Sequence[Row]) -> None:
+    """Insert rows by SQLite's driver, which binds nulls as slowly as values: not those of columns that no row has."""
+    columns = range(len(table.columns))
+    bound = [place for place in columns if any(row[place] is not None for row in rows)]
+    # Of a single column `itemgetter` makes no tuples.
+    if 1 < len(bound) < len(columns):
+        rows = list(map(itemgetter(*bound), rows))
+    else:
+        bound = list(columns)
+    marks = ", ".join("?" if place in bound else "NULL" for place in columns)
+    connection.exec_driver_sql(f"INSERT INTO {_name(connection, table)} VALUES ({marks})", rows)  # noqa: S608
+
+
+def _insert_lines(connection: Connection, table: Table, lines: bytes) -> None:
+    if not connection.info.get(_REFUSES_FILES):
+        try:
+            _load_file(connection, table, lines)
+        except DBAPIError as error:
+            # The server says so before it reads a row, and the transaction goes on.
+            if error.orig is None or error.orig.args[0] not in _LOADING_OFF:
+                raise
+            connection.info[_REFUSES_FILES] = True
+        else:
+            return
+    _insert(connection, table, list(rows_of_lines(lines)))
+
+
+def _insert(connection: Connection, table: Table, rows: Sequence[Row]) -> None:
+    marks = ", ".join(["%s"] * len(table.columns))
+    statement = f"INSERT INTO {_name(connection, table)} ({_columns(connection, table)}) VALUES ({marks})"  # noqa: S608
+    connection.exec_driver_sql(statement, list(rows))
+
+
+def _load_file(connection: Connection, table: Table, lines: bytes) -> None:
+    expected = lines.count(b"\n")
+    handle, path = tempfile.mkstemp(prefix="dcc-rows-", suffix=".tsv")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(lines)
+        statement = (
+            f"LOAD DATA LOCAL INFILE '{_quoted(path)}' INTO TABLE {_name(connection, table)} CHARACTER SET utf8mb4 "
+            "FIELDS TERMINATED BY '\\t' ESCAPED BY '\\\\' LINES TERMINATED BY '\\n' "
+            f"({_columns(connection, table)})"
+        )
+        result = connection.exec_driver_sql(statement.replace("%", "%%"))
+    finally:
+        Path(path).unlink(missing_ok=True)
+    # With LOCAL the server only warns of what strict mode refuses elsewhere: values cut short, keys there already.
+    written, warnings = result.rowcount, result.context.cursor.warning_count
+    if written != expected or warnings:
+        raise InternalFaultError(
+            f"The database took {written} of {expected} rows of {table.name} with {warnings} warnings. "
+            "Nothing of the document was kept. Report this as a fault of the platform."
+        )
+
+
+def _name(connection: Connection, table: Table) -> str:
+    return connection.dialect.identifier_preparer.format_table(table)
+
+
+def _columns(connection: Connection, table: Table) -> str:
+    preparer = connection.dialect.identifier_preparer
+    return ", ".join(preparer.format_column(column) for column in table.columns)
+
+
+def _quoted(path: str) -> str:
+    return path.replace("\\", "\\\\").replace("'", "\\'")

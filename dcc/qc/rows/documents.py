@@ -1,0 +1,266 @@
+"""The rows of documents: one for each application, in the place of earlier ones that did not stand."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Any, Final
+
+from sqlalchemy import Connection, Row, bindparam, insert, or_, select, update
+
+from dcc.databases.columns import utc_now
+from dcc.naming import Action, DocumentKind
+from dcc.qc.models import Document, Finding
+from dcc.rights import Rights
+from dcc.vocabulary import DocumentAction, DocumentState
+
+_DOCUMENT: Final = Document.__table__
+_FINDING: Final = Finding.__table__
+_AT_ONCE: Final = 1_000
+_NO_DOCUMENT: Final = 2**63 - 1
+"""Comes after all documents."""
+_NOT_UNDO: Final = _DOCUMENT.c.action != DocumentAction.UNDO.value
+
+# Made once: making a statement takes as long as its execution.
+_SAME_FILE: Final = or_(_DOCUMENT.c.md5 == bindparam("md5"), _DOCUMENT.c.state == DocumentState.HELD.value)
+_FORMER: Final = (
+    select(_DOCUMENT)
+    .where(
+        _DOCUMENT.c.zip_file == bindparam("zip_file"),
+        _DOCUMENT.c.zip_action == bindparam("action"),
+        _DOCUMENT.c.file_name == bindparam("file_name"),
+        _SAME_FILE,
+        _NOT_UNDO,
+    )
+    .order_by(_DOCUMENT.c.id.desc())
+)
+_WITH_TRACKER_ID: Final = select(_DOCUMENT.c.id).where(_DOCUMENT.c.tracker_id == bindparam("tracker"))
+_RELEASE: Final = update(_DOCUMENT).where(_DOCUMENT.c.id.in_(bindparam("ids", expanding=True))).values(tracker_id=None)
+_INSERT: Final = insert(_DOCUMENT)
+_NEWER: Final = (
+    select(_DOCUMENT.c.created)
+    .where(
+        _DOCUMENT.c.state == DocumentState.APPLIED.value,
+        _NOT_UNDO,
+        _DOCUMENT.c.id < bindparam("before"),
+        _DOCUMENT.c.centre == bindparam("centre"),
+        _DOCUMENT.c.created > bindparam("created"),
+    )
+    .order_by(_DOCUMENT.c.created.desc())
+    .limit(1)
+)
+_NAMED: Final = select(*(_DOCUMENT.c[name] for name in ("zip_file", "zip_action", "file_name", "md5", "state"))).where(
+    _DOCUMENT.c.zip_file.in_(bindparam("zip_files", expanding=True)),
+    _DOCUMENT.c.file_name.in_(bindparam("file_names", expanding=True)),
+    _NOT_UNDO,
+)
+_WITH_TRACKER_IDS: Final = select(_DOCUMENT.c.tracker_id).where(
+    _DOCUMENT.c.tracker_id.in_(bindparam("trackers", expanding=True))
+)
+_NEWER_OF_KIND: Final = _NEWER.where(_DOCUMENT.c.kind == bindparam("kind"))
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentToApply:
+    """A valid document and where it came from; `tracker_id` is its `xml_file.id`, None without a tracker.
+
+    `rights` say whose data it may change; None: everybody's. `together_from` is the id of the first document of those
+    that came together with it, None where it came alone: none of these makes it late, since the platform gave them
+    their order.
+    """
+
+    action: Action
+    zip_file: str
+    file_name: str
+    kind: DocumentKind
+    centre: str
+    created: date
+    inc: int
+    md5: str
+    size_bytes: int
+    tracker_id: int | None = None
+    rights: Rights | None = None
+    together_from: int | None = None
+
+    def may_change(self, centre: str) -> bool:
+        """Whether it may change data of a centre."""
+        return self.rights is None or self.rights.permit(centre)
+
+
+def former_applications(connection: Connection, document: DocumentToApply) -> Sequence[Row[Any]]:
+    """The rows of earlier applications of a document, the newest first: of the same file of the same zip and action.
+
+    What is held of another file of that name gives way too: the archive was replaced before anybody confirmed it.
+    """
+    named = {
+        "zip_file": document.zip_file,
+        "action": document.action.value,
+        "file_name": document.file_name,
+        "md5": document.md5,
+    }
+    return connection.execute(_FORMER, named).all()
+
+
+def known_documents(connection: Connection, documents: Sequence[DocumentToApply]) -> set[int]:
+    """The places of those of the documents that have `former_applications`, or a tracker id that a row has.
+
+    A few statements for any number of documents.
+    """
+    found: set[int] = set()
+    for start in range(0, len(documents), _AT_ONCE):
+        some = documents[start : start + _AT_ONCE]
+        names = {
+            "zip_files": sorted({one.zip_file for one in some}),
+            "file_names": sorted({one.file_name for one in some}),
+        }
+        files: set[tuple[Any, ...]] = set()
+        for zip_file, action, file_name, md5, state in connection.execute(_NAMED, names):
+            files.add((zip_file, action, file_name, None if state == DocumentState.HELD.value else md5))
+        given = [one.tracker_id for one in some if one.tracker_id is not None]
+        trackers = set(connection.scalars(_WITH_TRACKER_IDS, {"trackers": given})) if given else set()
+        for place, one in enumerate(some, start=start):
+            name = (one.zip_file, one.action.value, one.file_name)
+            if one.tracker_id in trackers or not files.isdisjoint({(*name, one.md5), (*name, None)}):
+                found.add(place)
+    return found
+
+
+def is_confirmed(row: Row[Any], document: DocumentToApply) -> bool:
+    """Whether a row is that of the document as it was held, and somebody confirmed it."""
+    return row.state == DocumentState.HELD.value and row.author is not None and row.md5 == document.md5
+
+
+def give_way(
+    connection: Connection,
+    document: DocumentToApply,
+    document_id: int,
+    former: Iterable[Row[Any]],
+    confirmed: Row[Any] | None,
+) -> None:
+    """Write the document's row under a new id, in the place of former applications that did not stand.
+
+    Who confirmed it, and why, go with it. What was held and is not any more, took no effect: it counts as refused.
+    """
+    former_ids = [row.id for row in former]
+    _release_tracker_id(connection, document, former_ids)
+    refuse_held(connection, former)
+    signature = {name: None if confirmed is None else getattr(confirmed, name) for name in ("author", "reason")}
+    insert_documents(connection, [document_row(document, document_id) | signature])
+    for row_id in former_ids:
+        close_findings(connection, row_id, document_id)
+
+
+def document_row(document: DocumentToApply, document_id: int) -> dict[str, Any]:
+    """The row of a document that is applied under a new id; what it has not said yet is left out."""
+    return {
+        "id": document_id,
+        "tracker_id": document.tracker_id,
+        "zip_action": document.action.value,
+        "zip_file": document.zip_file,
+        "file_name": document.file_name,
+        "kind": document.kind.value,
+        "centre": document.centre,
+        "created": document.created,
+        "inc": document.inc,
+        "action": document.action.value,
+        "md5": document.md5,
+        "size_bytes": document.size_bytes,
+        "state": DocumentState.APPLIED.value,
+        "applied_at": utc_now(),
+    }
+
+
+def insert_documents(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Insert rows of documents, all with the same columns, as `document_row` makes them."""
+    connection.execute(_INSERT, rows)
+
+
+def refuse_held(connection: Connection, former: Iterable[Row[Any]]) -> None:
+    """Have those of the former applications that are held not be so any more: another one came in their place."""
+    held = [row.id for row in former if row.state == DocumentState.HELD.value]
+    if held:
+        refused = {"state": DocumentState.REFUSED.value}
+        connection.execute(update(_DOCUMENT).where(_DOCUMENT.c.id.in_(held)).values(refused))
+
+
+def close_findings(connection: Connection, document_id: int, closed_by: int) -> None:
+    """Make the findings of a document inactive, because of another document."""
+    finding = Finding.__table__
+    active = (finding.c.document_id == document_id) & finding.c.is_active
+    connection.execute(update(finding).where(active).values(is_active=False, closed=utc_now(), closed_by=closed_by))
+
+
+def _release_tracker_id(connection: Connection, document: DocumentToApply, former_ids: Collection[int]) -> None:
+    """Have no other row stand for the tracker's document; it may be of a tracker that was made anew since."""
+    others = set(former_ids)
+    if document.tracker_id is not None:
+        others.update(connection.scalars(_WITH_TRACKER_ID, {"tracker": document.tracker_id}))
+    if others:
+        connection.execute(_RELEASE, {"ids": sorted(others)})
+
+
+def follow_tracker(connection: Connection, row: Row[Any], document: DocumentToApply) -> None:
+    """Have the row of a document that stands be known by the tracker id that it came with last."""
+    if document.tracker_id is not None and document.tracker_id != row.tracker_id:
+        _release_tracker_id(connection, document, ())
+        for table, column in ((_DOCUMENT, _DOCUMENT.c.id), (_FINDING, _FINDING.c.document_id)):
+            connection.execute(update(table).where(column == row.id).values(tracker_id=document.tracker_id))
+
+
+def newest_before(connection: Connection, document: DocumentToApply, document_id: int) -> date | None:
+    """The newest date of the centre's documents that should have come after this one; None if none is newer.
+
+    `document_id` is the one that it gets: those that came together with it do not count, nor what has a higher id.
+
+    Specimens come before experiments of any date, so that only a specimen document is late after an experiment
+    document.
+    """
+    before = document_id if document.together_from is None else document.together_from
+    asked: dict[str, object] = {"before": before, "centre": document.centre, "created": document.created}
+    if document.kind is DocumentKind.SPECIMEN:
+        return connection.scalar(_NEWER, asked)
+    return connection.scalar(_NEWER_OF_KIND, asked | {"kind": document.kind.value})
+
+
+class NewestDates:
+    """The newest dates of centres' documents, by which those of several that are applied together are late.
+
+    See `newest_before`, which is asked once for each centre and kind.
+    """
+
+    def __init__(self, connection: Connection, documents: Iterable[DocumentToApply]) -> None:
+        oldest: dict[tuple[str, DocumentKind], DocumentToApply] = {}
+        for one in documents:
+            first = oldest.setdefault((one.centre, one.kind), one)
+            if one.created < first.created:
+                oldest[one.centre, one.kind] = one
+        self._newest = {place: newest_before(connection, one, _NO_DOCUMENT) for place, one in oldest.items()}
+
+    def before(self, document: DocumentToApply) -> date | None:
+        """The newest date of a document that should have come after this one; None if none is newer."""
+        newest = self._newest[document.centre, document.kind]
+        return newest if newest is not None and newest > document.created else None
+
+    def add(self, document: DocumentToApply) -> None:
+        """Take account of a document that took effect, unless the others came together with it."""
+        if document.together_from is not None:
+            return
+        for kind in {document.kind, DocumentKind.SPECIMEN}:
+            place = (document.centre, kind)
+            if place in self._newest:
+                self._newest[place] = max(document.created, self._newest[place] or document.created)
+
+
+def is_edited_since(connection: Connection, document: DocumentToApply, document_id: int) -> bool:
+    """Whether it is an edit that came with other contents after it was applied as `document_id`, and these stand.
+
+    To come as it was before is then an edit of what it changed since.
+    """
+    if document.action is not Action.EDIT:
+        return False
+    table = _DOCUMENT.c
+    named = (table.zip_file == document.zip_file) & (table.zip_action == document.action.value)
+    named &= (table.file_name == document.file_name) & (table.md5 != document.md5)
+    stands = (table.state == DocumentState.APPLIED.value) & _NOT_UNDO & (table.id > document_id)
+    return connection.scalar(select(table.id).where(named, stands).limit(1)) is not None

@@ -1,0 +1,173 @@
+"""Measurements as rows, or at once as the lines that LOAD DATA reads (`dcc.qc.rows.lines`).
+
+Most of what a document says are measurements, and most of what these say is the same in many: it is looked at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, Final, TypeAlias, TypeVar
+from zlib import crc32
+
+from dcc.documents import contents as said
+from dcc.documents.lexical import parse_number
+from dcc.qc.rows.lines import NULL, fields_of
+from dcc.qc.rows.types import LengthCheck, Limits, NewIds, Row, Tables, TooLong, checks_by
+from dcc.vocabulary import MeasurementType
+
+T = TypeVar("T")
+
+_SIMPLE: Final = MeasurementType.SIMPLE.value
+_ONTOLOGY: Final = MeasurementType.ONTOLOGY.value
+_SERIES: Final = MeasurementType.SERIES.value
+
+_Head: TypeAlias = tuple[str, str, str | None, str | None, str | None, str | None, str | None]
+"""Type, parameter, sequenceID, increment, its status, unit and status of a measurement."""
+_Measured: TypeAlias = tuple[int, int | None, _Head, str | None, int]
+"""The place of a parameter in its procedure; the place of a value in that, if there is one; head, value and line."""
+
+_NOTHING: Final = "\x1e"
+_PRIME: Final = 4_294_967_291
+"""CRC-32s that differ by the same bits may have the same sum, as those of swapped values do; their squares have not."""
+_MOST_HEADS: Final = 5_000
+_MOST_VALUES: Final = 30_000
+_LONG_VALUE: Final = 20
+
+
+class MeasurementRows:
+    """Makes the rows of a document's measurements, or lines where these are wanted, and appends them to `made`.
+
+    `too_long` is the first text that no column holds of what was added last. `held_text` counts the characters of
+    values and terms.
+    """
+
+    def __init__(self, document_id: int, new_ids: NewIds, tables: Tables, limits: Limits, *, as_lines: bool) -> None:
+        self._document_id = document_id
+        self._new_id = new_ids["measurement"]
+        self._rows = tables["measurement"]
+        self.lines: list[str] = []
+        self._as_lines = as_lines
+        self._heads = _heads_by(checks_by(limits)["measurement"])
+        self.made: list[Any] = self.lines if as_lines else self._rows
+        self.too_long: TooLong | None = None
+        self.held_text = 0
+
+    def add(self, run_id: int, procedure: said.Procedure, tail: Row) -> None:
+        """Take what a procedure measured, a row a value or term; `tail` is what each repeats of its run."""
+        found = _measured_in(procedure)
+        self._heads.bound()
+        if self._as_lines:
+            self._add_lines(run_id, found, tail)
+        else:
+            self._add_rows(run_id, found, tail)
+        self.too_long = self._heads.first_too_long(found)
+        self.held_text += sum([len(value) for _, _, _, value, _ in found if value])
+
+    def _add_rows(self, run_id: int, found: list[_Measured], tail: Row) -> None:
+        new_id, append, document_id = self._new_id, self._rows.append, self._document_id
+        heads, start = self._heads, _fingerprint_of(tail)
+        for place, item, head, value, line in found:
+            before, after, _, _ = heads[head]
+            mark = crc32(f"{before}{_NOTHING if value is None else value}{after}".encode(), start)
+            kind, name, sequence, increment, increment_status, unit, status = head
+            append((new_id(), run_id, document_id, place, item, kind, name, sequence, increment, increment_status,
+                    value, _NUMBERS[value], unit, status, line, *tail, mark * mark % _PRIME))  # fmt: skip
+
+    def _add_lines(self, run_id: int, found: list[_Measured], tail: Row) -> None:
+        new_id, append = self._new_id, self.lines.append
+        heads, start = self._heads, _fingerprint_of(tail)
+        of_run, told_tail = f"\t{run_id}\t{self._document_id}\t", f"\t{fields_of(tail)}\t"
+        for place, item, head, value, line in found:
+            before, after, told, told_after = heads[head]
+            mark = crc32(f"{before}{_NOTHING if value is None else value}{after}".encode(), start)
+            append(
+                f"{new_id()}{of_run}{place}\t{item or NULL}{told}{_TOLD[value]}{told_after}{line}{told_tail}"
+                f"{mark * mark % _PRIME}\n"
+            )
+
+
+def _measured_in(procedure: said.Procedure) -> list[_Measured]:
+    found: list[_Measured] = [
+        (place, None if value is None else 1, (_SIMPLE, name, sequence, None, None, unit, status), value, line)
+        for place, (line, name, sequence, unit, value, status) in enumerate(procedure.simple, start=1)
+    ]
+    done = len(procedure.simple)
+    for place, (line, name, sequence, terms, status) in enumerate(procedure.ontology, start=done + 1):
+        head = (_ONTOLOGY, name, sequence, None, None, None, status)
+        found += [(place, item, head, term, line) for item, term in enumerate(terms, start=1)]
+    done += len(procedure.ontology)
+    for place, (first_line, name, sequence, unit, values, status) in enumerate(procedure.series, start=done + 1):
+        found += [
+            (place, item, (_SERIES, name, sequence, increment, increment_status, unit, status), value, line)
+            for item, (line, increment, increment_status, value) in enumerate(values, start=1)
+        ]
+        if not values:
+            found.append((place, None, (_SERIES, name, sequence, None, None, unit, status), None, first_line))
+    return found
+
+
+def _fingerprint_of(tail: Row) -> int:
+    """A CRC-32 of what measurements repeat of their run; those of the rest of them begin with it."""
+    return crc32("\x1f".join(map(str, tail)).encode())
+
+
+class _Heads(dict[_Head, tuple[str, str, str, str]]):
+    """What heads are in fingerprints before the value and after it, and in lines; those that were met."""
+
+    def __init__(self, check: LengthCheck) -> None:
+        super().__init__()
+        self._check = check
+        self._too_long: dict[_Head, TooLong] = {}
+
+    def __missing__(self, head: _Head) -> tuple[str, str, str, str]:
+        kind, *named, unit, status = head
+        before = [_NOTHING if text is None else text for text in (*named, "")]
+        after = [_NOTHING if text is None else text for text in ("", unit, status)]
+        told = f"\t{fields_of((kind, *named))}\t", f"\t{fields_of((unit, status))}\t"
+        self[head] = constant = ("\x1f".join(before), "\x1f".join(after), *told)
+        too_long = self._check.of_row((None, None, None, None, None, kind, *named, None, None, unit, status))
+        if too_long is not None:
+            self._too_long[head] = too_long
+        return constant
+
+    def first_too_long(self, found: list[_Measured]) -> TooLong | None:
+        """The first text that no column holds, of measurements whose heads were met."""
+        if not self._too_long:
+            return None
+        return next((self._too_long[head] for _, _, head, _, _ in found if head in self._too_long), None)
+
+    def bound(self) -> None:
+        """Forget all if they are many."""
+        if len(self) > _MOST_HEADS:
+            self.clear()
+            self._too_long.clear()
+
+
+_heads_by = lru_cache(maxsize=2)(_Heads)
+"""Those of documents that are checked alike."""
+
+
+class _OfValues(dict[str | None, T]):
+    """What is made of values; that of the last short ones."""
+
+    def __init__(self, make: Callable[[str | None], T]) -> None:
+        super().__init__()
+        self._make = make
+
+    def __missing__(self, value: str | None) -> T:
+        made = self._make(value)
+        if value is None or len(value) <= _LONG_VALUE:
+            if len(self) > _MOST_VALUES:
+                self.clear()
+            self[value] = made
+        return made
+
+
+def _number_of(value: str | None) -> float | None:
+    return None if value is None else parse_number(value)
+
+
+_NUMBERS: Final = _OfValues(_number_of)
+_TOLD: Final = _OfValues(lambda value: fields_of((value, _number_of(value))))
+"""The numbers that values are, and what lines have for both."""

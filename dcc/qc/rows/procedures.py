@@ -1,0 +1,137 @@
+"""What procedures yielded, as rows: measurements, media and metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from dcc.documents import contents as said
+from dcc.documents.lexical import parse_number
+from dcc.qc.rows.measurements import MeasurementRows
+from dcc.qc.rows.types import Limits, NewIds, Tables
+from dcc.vocabulary import MediaType, MetadataOwner
+
+
+class RunOwner(NamedTuple):
+    """Whose procedure it is: the entity's table and row, and what each of its measurements repeats."""
+
+    kind: str
+    id: int
+    centre: str
+    pipeline: str
+    project: str
+    experiment_id: str | None
+    date: str | None
+    specimen_id: str | None
+
+
+class _MediaRow(NamedTuple):
+    """The columns of a media row after its type and parameter, but for status and line."""
+
+    sample_position: int | None = None
+    sample_id: str | None = None
+    section_position: int | None = None
+    section_id: str | None = None
+    local_id: str | None = None
+    increment: str | None = None
+    uri: str | None = None
+    file_type: str | None = None
+    link: str | None = None
+
+
+class ProcedureRows:
+    """Makes the rows of a document's procedures; those of measurements by `measurements`."""
+
+    def __init__(self, document_id: int, new_ids: NewIds, tables: Tables, limits: Limits, *, as_lines: bool) -> None:
+        self.measurements = MeasurementRows(document_id, new_ids, tables, limits, as_lines=as_lines)
+        self._document_id = document_id
+        self._run_id = new_ids["procedure_run"]
+        self._media_id = new_ids["media"]
+        self._metadata_id = new_ids["metadata"]
+        self._runs = tables["procedure_run"]
+        self._media = tables["media"]
+        self._associations = tables["media_association"]
+        self._dimensions = tables["dimension"]
+        self._metadata = tables["metadata"]
+        self._text = 0
+
+    @property
+    def held_text(self) -> int:
+        """How many characters of values and terms were appended, ever."""
+        return self._text + self.measurements.held_text
+
+    def add(self, owner: RunOwner, procedure: said.Procedure) -> None:
+        """Take the rows of a procedure."""
+        run_id, document_id, procedure_id = self._run_id(), self._document_id, procedure.procedure_id
+        self._runs.append((run_id, document_id, owner.kind, owner.id, procedure_id, procedure.line))
+        tail = (owner.centre, owner.pipeline, owner.project, procedure_id, *owner[5:])
+        self.measurements.add(run_id, procedure, tail)
+        if procedure.media or procedure.media_samples or procedure.series_media:
+            self._add_media(run_id, procedure)
+        self._add_metadata(run_id, MetadataOwner.PROCEDURE, run_id, procedure.metadata)
+
+    def _add_media(self, run_id: int, procedure: said.Procedure) -> None:
+        done = len(procedure.simple) + len(procedure.ontology) + len(procedure.series)
+        for place, media in enumerate(procedure.media, start=done + 1):
+            one = _MediaRow(uri=media.uri, file_type=media.file_type, link=media.link)
+            row_id = self._media_row(run_id, place, 1, MediaType.MEDIA, media, one, media.line)
+            self._belongings(run_id, row_id, media)
+        done += len(procedure.media)
+        for place, samples in enumerate(procedure.media_samples, start=done + 1):
+            self._add_samples(run_id, place, samples)
+        done += len(procedure.media_samples)
+        for place, series in enumerate(procedure.series_media, start=done + 1):
+            first: int | None = None
+            for item, value in enumerate(series.values, start=1):
+                one = _MediaRow(increment=value.increment, uri=value.uri, file_type=value.file_type, link=value.link)
+                row_id = self._media_row(run_id, place, item, MediaType.SERIES, series, one, value.line)
+                self._belongings(run_id, row_id, value)
+                first = row_id if first is None else first
+            if first is None:
+                first = self._media_row(run_id, place, None, MediaType.SERIES, series, _MediaRow(), series.line)
+            self._add_metadata(run_id, MetadataOwner.SERIES_MEDIA, first, series.metadata)
+
+    def _add_samples(self, run_id: int, place: int, parameter: said.MediaSampleParameter) -> None:
+        item = 0
+        for sample_place, sample in enumerate(parameter.samples, start=1):
+            for section_place, section in enumerate(sample.sections, start=1):
+                for file in section.files:
+                    item += 1
+                    sample_of = (sample_place, sample.local_id, section_place, section.local_id, file.local_id)
+                    one = _MediaRow(*sample_of, uri=file.uri, file_type=file.file_type, link=file.link)
+                    row_id = self._media_row(run_id, place, item, MediaType.SAMPLE, parameter, one, file.line)
+                    self._belongings(run_id, row_id, file)
+        if item == 0:
+            self._media_row(run_id, place, None, MediaType.SAMPLE, parameter, _MediaRow(), parameter.line)
+
+    def _media_row(
+        self,
+        run_id: int,
+        place: int,
+        item: int | None,
+        kind: MediaType,
+        parameter: said.MediaParameter | said.MediaSampleParameter | said.SeriesMediaParameter,
+        one: _MediaRow,
+        line: int,
+    ) -> int:
+        row_id = self._media_id()
+        head = (row_id, run_id, place, item, kind.value, parameter.parameter_id)
+        self._media.append((*head, *one, parameter.status, line))
+        return row_id
+
+    def _belongings(
+        self, run_id: int, media_id: int, media: said.MediaParameter | said.MediaFile | said.SeriesMediaValue
+    ) -> None:
+        for place, one in enumerate(media.associations):
+            self._associations.append((media_id, place, one.parameter_id, one.sequence_id, one.link, one.line))
+            for part, (line, name, origin, unit, value) in enumerate(one.dimensions):
+                row = (media_id, place, part, name, origin, unit, value, parse_number(value), line)
+                self._dimensions.append(row)
+        self._add_metadata(run_id, MetadataOwner.MEDIA, media_id, media.metadata)
+
+    def _add_metadata(self, run_id: int, kind: MetadataOwner, owner_id: int, metadata: Iterable[said.Metadata]) -> None:
+        new_id, append, owner_kind = self._metadata_id, self._metadata.append, kind.value
+        for place, (line, name, sequence, status, value) in enumerate(metadata):
+            append((new_id(), run_id, owner_kind, owner_id, place, name, sequence, value, status, line))
+            if value is not None:
+                self._text += len(value)

@@ -1,0 +1,48 @@
+"""The statistics by which MySQL and MariaDB choose how rows are looked up, brought up to date after many rows came.
+
+The server does so by itself, but seconds later: until then it takes tables that were empty for empty ones, and may go
+through all their rows for each of a session's documents. SQLite keeps none.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import DBAPIError
+
+from dcc.databases.transactions import run_reading
+from dcc.qc.apply.entity_rows import DOCUMENT_TABLES
+from dcc.qc.models import Document
+
+log = logging.getLogger(__name__)
+
+_DENIED: Final = frozenset({1044, 1142, 1227})
+
+
+def update_statistics(engine: Engine, *, patience_seconds: float) -> None:
+    """Have the server look at the tables that documents are in, at a few pages of each index.
+
+    Where the account may not ask for it, that is logged, and the server does so in its time. Raises
+    QcDatabaseUnreachableError.
+    """
+    if engine.dialect.name == "sqlite":
+        return
+    run_reading(engine, _analyze, patience_seconds=patience_seconds)
+
+
+def _analyze(connection: Connection) -> None:
+    preparer = connection.dialect.identifier_preparer
+    names = ", ".join(preparer.format_table(table) for table in (Document.__table__, *DOCUMENT_TABLES))
+    try:
+        # Local: replicas have statistics of their own.
+        told = connection.exec_driver_sql(f"ANALYZE LOCAL TABLE {names}").all()
+    except DBAPIError as error:
+        if error.orig is None or error.orig.args[0] not in _DENIED:
+            raise
+        log.info("The statistics of the QC database could not be updated: %s", error.orig.args[1])
+        return
+    for table, _, kind, message in told:
+        if kind == "Error":
+            log.info("The statistics of %s could not be updated: %s", table, message)

@@ -1,0 +1,79 @@
+"""What the tables of the QC database have in common: their base, their ids and how long their texts may be.
+
+Ids of what documents bring are allocated by the uploader, under the upload lock, so that the rows of a whole document
+are written without asking back; the other tables' ids are given by the database. A text that is longer than its
+column is refused (rule Q1), never cut: SQLite would take it, so the length is looked at before anything is written.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from sqlalchemy import Boolean, String, Text
+from sqlalchemy.orm import MappedColumn, mapped_column
+
+from dcc.databases.columns import BIG, SMALL, TypedTable, big_reference, new_metadata
+from dcc.vocabulary import Validity
+
+CENTRE_LENGTH: Final = 32
+"""Characters of a centre's ILAR code."""
+KEY_LENGTH: Final = 64
+"""Characters of an IMPReSS key (pipeline, procedure, parameter) and of a short word."""
+NAME_LENGTH: Final = 128
+"""Characters of a project, colony, strain or gene."""
+ID_LENGTH: Final = 255
+"""Characters of an id that a centre gives (specimen, experiment, sequence, litter), an increment or a unit."""
+STATUS_LENGTH: Final = 2_000
+"""Characters of a status, whose code free text may follow."""
+URI_LENGTH: Final = 2_000
+"""Characters of the address of a media file."""
+
+
+class QcBase(TypedTable):
+    """Base of all tables of the QC database; `QcBase.metadata` holds them."""
+
+    __abstract__ = True
+    metadata = new_metadata()
+
+
+def given_id() -> MappedColumn[int]:
+    """An id that the uploader allocates; the first column."""
+    return mapped_column(BIG, primary_key=True, autoincrement=False, sort_order=-2)
+
+
+def part_of(target: str) -> MappedColumn[int]:
+    """A reference to the row that this one is a part of, and the first part of its key."""
+    return big_reference(target, "RESTRICT", primary_key=True, autoincrement=False)
+
+
+def place() -> MappedColumn[int]:
+    """The place among the parts of the same row, from 1 in the order of the document; the last part of the key."""
+    return mapped_column(BIG, primary_key=True, autoincrement=False)
+
+
+def reference(target: str, **options: Any) -> MappedColumn[Any]:
+    """A reference to a row that stays as long as this one."""
+    return big_reference(target, "RESTRICT", **options)
+
+
+def current_flag() -> MappedColumn[bool]:
+    """Whether this version of an entity is the present one: the open `lifetime`, kept here for the views."""
+    return mapped_column(Boolean(create_constraint=False), default=True)
+
+
+def validity_flag() -> MappedColumn[int]:
+    """What the integrity rules say of this version of an entity, a `Validity`; the views show it as `is_valid`.
+
+    Never null: on a server a row that grows when it is judged costs three times as much as one that does not.
+    """
+    return mapped_column(SMALL, default=Validity.UNJUDGED, server_default=str(Validity.UNJUDGED))
+
+
+def lexical_text() -> MappedColumn[Any]:
+    """A JSON object of attribute name to text, for attributes whose column cannot say how they were written."""
+    return mapped_column(Text)
+
+
+def text_of(length: int, **options: Any) -> MappedColumn[Any]:
+    """A text of at most so many characters."""
+    return mapped_column(String(length), **options)

@@ -1,0 +1,232 @@
+"""Reference data from a folder of files, and the small set that comes with the platform.
+
+A folder holds any of:
+
+- IMPReSS: `impress.json`, one object of the API's answers by their address, or a folder `impress` with a file for each
+  answer: `impress/pipeline/list.json`, `impress/parameter/7.json` and so on (see impress_answers)
+- `status_codes`, `projects`, `colonies`, `strains`, as .csv or .tsv; strains also as MGI_Strain.rpt (see tables)
+- `retrieved.txt`: when all of it was retrieved, a day or a day and time in UTC; without it a file's last change counts
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from dcc.errors import InternalFaultError, ReferenceDataError
+from dcc.reference.impress import Impress
+from dcc.reference.impress_answers import impress_from_answers
+from dcc.reference.snapshots import Colonies, Projects, Provenance, Snapshot, StatusCodes, Strains
+from dcc.reference.tables import (
+    colonies_from_table,
+    projects_from_table,
+    status_codes_from_table,
+    strains_from_table,
+)
+
+SHIPPED = Path(__file__).parent / "shipped"
+"""The set that comes with the platform: what the demo and the samples of the exchange format need, no more."""
+
+SHIPPED_SOURCE = "shipped:"
+"""What the source of a snapshot begins with that comes with the platform."""
+
+IMPRESS_FILE = "impress.json"
+MGI_REPORT = "MGI_Strain.rpt"
+_SUFFIXES = (".csv", ".tsv")
+_RETRIEVED = "retrieved.txt"
+
+_TABLES: Mapping[str, Callable[[bytes, Provenance], Snapshot]] = {
+    StatusCodes.NAME: status_codes_from_table,
+    Projects.NAME: projects_from_table,
+    Colonies.NAME: colonies_from_table,
+    Strains.NAME: strains_from_table,
+}
+SETS = (Impress.NAME, *_TABLES)
+"""The names of the sets of reference data."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceData:
+    """The snapshots at hand; None for a set that is not."""
+
+    impress: Impress | None = None
+    status_codes: StatusCodes | None = None
+    projects: Projects | None = None
+    colonies: Colonies | None = None
+    strains: Strains | None = None
+
+    def __iter__(self) -> Iterator[Snapshot]:
+        """The snapshots that there are."""
+        found = (self.impress, self.status_codes, self.projects, self.colonies, self.strains)
+        return (snapshot for snapshot in found if snapshot is not None)
+
+    def find(self, kind: type[Snapshot]) -> Snapshot | None:
+        """The snapshot of a kind, if there is one."""
+        return next((snapshot for snapshot in self if type(snapshot) is kind), None)
+
+
+def load_shipped() -> ReferenceData:
+    """The reference data that come with the platform."""
+    return ReferenceData(**{name: load_shipped_set(name) for name in SETS})
+
+
+def load_shipped_set(name: str) -> Any:
+    """The snapshot of a set that comes with the platform; what changes is its content, not where it is installed."""
+    snapshot = load_from_folder(name, SHIPPED)
+    if snapshot is None:
+        raise InternalFaultError(f"The {name} that come with the platform are not there. Install it again.")
+    return snapshot.found_at(SHIPPED_SOURCE + Path(snapshot.source).name)
+
+
+@cache
+def shipped_checksum(name: str) -> str:
+    """The checksum of a set that comes with the platform."""
+    checksum: str = load_shipped_set(name).checksum
+    return checksum
+
+
+def load_reference_data(folder: Path) -> ReferenceData:
+    """The reference data of a folder.
+
+    A set without a file is not there. Raises ReferenceDataError, which names the file and what is wrong, when one is
+    empty or malformed, and when the folder has none at all.
+    """
+    found: dict[str, Any] = {name: load_from_folder(name, folder) for name in SETS}
+    data = ReferenceData(**found)
+    if not list(data):
+        raise ReferenceDataError(
+            f"{folder} holds no reference data. Put impress.json, status_codes.csv, projects.csv, colonies.csv and "
+            "strains.csv there."
+        )
+    return data
+
+
+def load_from_folder(name: str, folder: Path) -> Snapshot | None:
+    """A set from its file in a folder; None if there is none. Raises ReferenceDataError as `load_reference_data`."""
+    place = _place_in_folder(name, folder)
+    if place is None:
+        return None
+    return _load_impress_tree(folder, place) if place.is_dir() else load_from_file(name, place)
+
+
+def provenance_at(name: str, path: Path) -> Provenance | None:
+    """What a snapshot of a file or folder would come from, which is not parsed for that; None if it is not there.
+
+    Raises ReferenceDataError for what cannot be read.
+    """
+    place = _place_in_folder(name, path) if path.is_dir() else path
+    if place is None:
+        return None
+    if place.is_dir():
+        return _provenance_of_tree(path, place, _tree_contents(place))
+    return _provenance_of_file(place, _content(place))
+
+
+def _place_in_folder(name: str, folder: Path) -> Path | None:
+    """The file of a set in a folder, or of IMPReSS the folder of its answers."""
+    if name == Impress.NAME:
+        bundle, tree = folder / IMPRESS_FILE, folder / "impress"
+        if bundle.is_file():
+            return bundle
+        return tree if tree.is_dir() else None
+    names = [name + suffix for suffix in _SUFFIXES] + [MGI_REPORT] * (name == Strains.NAME)
+    found = [folder / each for each in names if (folder / each).is_file()]
+    if len(found) > 1:
+        raise ReferenceDataError(
+            f"{folder} has the {name} twice: {', '.join(path.name for path in found)}. Remove one."
+        )
+    return found[0] if found else None
+
+
+def load_from_file(name: str, path: Path) -> Snapshot:
+    """A set from a file. Raises ReferenceDataError, which names the file and what is wrong with it."""
+    content = _content(path)
+    return read_set(name, content, _provenance_of_file(path, content))
+
+
+def _provenance_of_file(path: Path, content: bytes) -> Provenance:
+    return Provenance(str(path), _retrieved(path.parent, [path]), checksum_of(content))
+
+
+def read_set(name: str, content: bytes, provenance: Provenance) -> Snapshot:
+    """A set from what a file holds: of IMPReSS the answers by their address. Raises ReferenceDataError."""
+    if name != Impress.NAME:
+        return _TABLES[name](content, provenance)
+    parsed = parse_json(provenance.source, content)
+    if not isinstance(parsed, dict) or not parsed:
+        raise ReferenceDataError(f"{provenance.source} is no object of answers by their address. Retrieve it again.")
+    return impress_from_answers(lambda address: _answer(parsed, address, provenance.source), provenance)
+
+
+def checksum_of(content: bytes) -> str:
+    """The checksum of a snapshot that was read from one file."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def checksum_of_answers(contents: Mapping[str, bytes]) -> str:
+    """The checksum of a snapshot that was read from many answers, by their address; their order does not matter."""
+    digest = hashlib.sha256()
+    for address, content in sorted(contents.items()):
+        digest.update(f"{address}\n{len(content)}\n".encode() + content)
+    return digest.hexdigest()
+
+
+def _load_impress_tree(folder: Path, tree: Path) -> Impress:
+    contents = _tree_contents(tree)
+    answers = {address: parse_json(f"{tree}/{address}.json", content) for address, content in contents.items()}
+    provenance = _provenance_of_tree(folder, tree, contents)
+    return impress_from_answers(lambda address: _answer(answers, address, str(tree)), provenance)
+
+
+def _tree_contents(tree: Path) -> dict[str, bytes]:
+    paths = sorted(tree.rglob("*.json"))
+    if not paths:
+        raise ReferenceDataError(f"{tree} holds no answers of IMPReSS. Retrieve them again.")
+    return {path.relative_to(tree).with_suffix("").as_posix(): _content(path) for path in paths}
+
+
+def _provenance_of_tree(folder: Path, tree: Path, contents: Mapping[str, bytes]) -> Provenance:
+    paths = [tree / f"{address}.json" for address in contents]
+    return Provenance(str(tree), _retrieved(folder, paths), checksum_of_answers(contents))
+
+
+def _answer(answers: dict[str, object], address: str, source: str) -> object:
+    if address not in answers:
+        raise ReferenceDataError(f"{source} has no answer for {address}. Retrieve IMPReSS again.")
+    return answers[address]
+
+
+def parse_json(source: str, content: bytes) -> object:
+    """What JSON says. Raises ReferenceDataError, naming the `source`, for what is none."""
+    try:
+        parsed: object = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise ReferenceDataError(f"{source} is no JSON ({error}). Retrieve it again.") from error
+    return parsed
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ReferenceDataError(f"{path} cannot be read ({error.strerror}). Make it readable.") from error
+
+
+def _retrieved(folder: Path, paths: list[Path]) -> datetime:
+    note = folder / _RETRIEVED
+    if not note.is_file():
+        newest = max(path.stat().st_mtime for path in paths)
+        return datetime.fromtimestamp(newest, UTC).replace(tzinfo=None, microsecond=0)
+    text = _content(note).decode("utf-8", "replace").strip()
+    try:
+        when = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ReferenceDataError(f"{note} says {text!r}, which is no day or time. Write 2026-11-21.") from error
+    when = when.astimezone(UTC).replace(tzinfo=None) if when.tzinfo else when
+    return when.replace(microsecond=0)

@@ -1,0 +1,182 @@
+"""Pages of web servers, read within limits of time, size and number of tries.
+
+The client is that of the file sources, so that time limits, TLS and `DCC_TLS_CA_FILE` are the same. No password is ever
+sent, so that redirects may lead to other servers; but never from https to http, nor to anything else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+from urllib.parse import urljoin, urlsplit
+
+from dcc.databases.columns import utc_now
+from dcc.errors import (
+    CertificateRefusedError,
+    ConfigurationError,
+    ReferenceDataError,
+    ReferenceUnreachableError,
+    SourceError,
+)
+from dcc.settings import Settings
+from dcc.settings.reference_addresses import keep_tokens, shown_source
+from dcc.sources.access import Credential, parse_hostname
+from dcc.sources.certificates import ServerCertificates
+from dcc.sources.http.client import FAILURES, PORTS, REDIRECTS, Answer, HttpClient, Site, describe
+
+TRIES: Final = 3
+_LONGEST_PAUSE: Final = 30.0
+_MOST_REDIRECTS: Final = 5
+_PASSING: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
+_ACCEPTED: Final = "application/json, text/csv, text/tab-separated-values, */*;q=0.5"
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """An answer: its address as it is shown, its body, and what the server calls this state of it, where it says so."""
+
+    address: str
+    content: bytes
+    entity_tag: str | None
+    last_modified: str | None
+    retrieved: datetime
+
+
+class _PassingError(Exception):
+    """A try failed, and the next may not; the text says how."""
+
+
+class WebReader:
+    """Reads pages, one after the other; keeps a connection to each server. Close it when done."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._clients: dict[str, HttpClient] = {}
+
+    def read(self, url: str, known: Page | None, most_bytes: int) -> Page:
+        """The page at a URL; `known` itself if the server says that it has not changed.
+
+        Raises ReferenceUnreachableError when the server cannot be reached or fails, after `TRIES` tries, and
+        ReferenceDataError for what it refuses, for a page of more than `most_bytes`, and for redirects astray.
+        """
+        pause, shown = self._settings.retry_delay, shown_source(url)
+        for tries_left in reversed(range(TRIES)):
+            try:
+                return self._try(url, known, most_bytes)
+            except _PassingError as error:
+                if tries_left == 0:
+                    raise ReferenceUnreachableError(
+                        f"{shown} could not be read: {error}. It was tried {TRIES} times; see that the server is up, "
+                        "or try again later."
+                    ) from error
+            time.sleep(min(pause, _LONGEST_PAUSE))
+            pause *= 2
+        raise AssertionError("A try either returns or raises.")
+
+    def close(self) -> None:
+        """Close all connections."""
+        for client in self._clients.values():
+            client.close()
+        self._clients.clear()
+
+    def _try(self, url: str, known: Page | None, most_bytes: int) -> Page:
+        headers = {"Accept": _ACCEPTED, **_conditions(known)}
+        at, shown = url, shown_source(url)
+        for _ in range(_MOST_REDIRECTS + 1):
+            with self._asked(shown, at, headers) as answer:
+                if answer.status == 304 and known is not None:
+                    return known
+                if answer.status == 200:
+                    return _page(shown, answer, most_bytes)
+                if answer.status in _PASSING:
+                    raise _PassingError(f"the server answered {answer.phrase}")
+                if answer.status not in REDIRECTS:
+                    raise ReferenceDataError(
+                        f"{shown}: the server answered {answer.phrase}. Check the address in the setting, and whether "
+                        "the page needs a login, which reference data must not."
+                    )
+                at = _redirected(shown, at, answer.headers.get("Location"))
+        raise ReferenceDataError(f"{shown}: the server sent more than {_MOST_REDIRECTS} redirects. Check the address.")
+
+    @contextlib.contextmanager
+    def _asked(self, shown: str, at: str, headers: dict[str, str]) -> Iterator[Answer]:
+        parts = urlsplit(at)
+        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        client: HttpClient | None = None
+        try:
+            client = self._client(parts.scheme.lower(), parts.netloc)
+            with (
+                client.limit(self._settings.list_timeout),
+                client.ask("GET", target, headers, follow=False) as answer,
+            ):
+                yield answer
+        except CertificateRefusedError as error:
+            raise ReferenceUnreachableError(f"{shown} could not be read: {error}") from error
+        except SourceError as error:
+            raise _PassingError(str(error).rstrip(".")) from error
+        except FAILURES as error:
+            if client is not None:
+                client.close()
+            raise _PassingError("the server stalled" if isinstance(error, TimeoutError) else describe(error)) from error
+
+    def _client(self, scheme: str, netloc: str) -> HttpClient:
+        origin = f"{scheme}://{netloc.lower()}"
+        client = self._clients.get(origin)
+        if client is None:
+            site = Site(
+                label=origin,
+                scheme=scheme,
+                endpoint=parse_hostname(netloc, PORTS[scheme]),
+                username="",
+                credential=Credential(),
+                certificates=ServerCertificates.of_settings(origin, self._settings) if scheme == "https" else None,
+            )
+            client = self._clients[origin] = HttpClient(site, self._settings)
+        return client
+
+
+def _page(shown: str, answer: Answer, most_bytes: int) -> Page:
+    parts: list[bytes] = []
+    received = 0
+    for block in answer.blocks():
+        received += len(block)
+        if received > most_bytes:
+            raise ReferenceDataError(
+                f"{shown} has more than {most_bytes:,} bytes. Check that the address is the right one."
+            )
+        parts.append(block)
+    return Page(shown, b"".join(parts), answer.headers.get("ETag"), answer.headers.get("Last-Modified"), utc_now())
+
+
+def _conditions(known: Page | None) -> dict[str, str]:
+    if known is None:
+        return {}
+    # RFC 9110, 13.1.3: the time counts only where there is no tag.
+    if known.entity_tag is not None:
+        return {"If-None-Match": known.entity_tag}
+    return {} if known.last_modified is None else {"If-Modified-Since": known.last_modified}
+
+
+def _redirected(shown: str, at: str, location: str | None) -> str:
+    try:
+        target = urljoin(at, location or "")
+        parts = urlsplit(target)
+        known = location and parts.scheme in PORTS and parts.hostname and "@" not in parts.netloc
+        if known and target.isascii() and target.isprintable() and " " not in target:
+            parse_hostname(parts.netloc, PORTS[parts.scheme])
+            if (urlsplit(at).scheme, parts.scheme) != ("https", "http"):
+                keep_tokens(target)
+                return target.partition("#")[0]
+    except (ValueError, ConfigurationError) as error:
+        raise _astray(shown) from error
+    raise _astray(shown)
+
+
+def _astray(shown: str) -> ReferenceDataError:
+    return ReferenceDataError(
+        f"{shown}: the server sends one on to what is no web address, or from https to http. Check the address."
+    )

@@ -1,0 +1,388 @@
+"""The faces of what stops a document, an archive or a crawl: what each cause is known by, and who must act.
+
+The errors are those of `dcc.errors`, by the id that docs/errors.md explains them by; what a crawl noticed is
+`listing:` and its kind. Of a schema error (`documents.messages`) the cause is the element or
+attribute and what was expected of it, whatever stands there instead.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from dcc import errors
+from dcc.reports.causes.cause import Actor
+from dcc.reports.causes.grouping import VALUE, Face, pattern
+from dcc.reports.languages.marking import mark
+
+LISTING: Final = "listing:"
+"""What the kind of a cause begins with that a crawl noticed."""
+
+FOREIGN: Final = "foreign"
+"""The kind, after `LISTING`, of the cause of archives that are held (`tracker.foreign_archives`)."""
+
+_WHAT: Final = r'(?:Element )?(?P<what>(?:Attribute "[^"]*" of )?<[^<>\s]*>)'
+_STANDS: Final = r'is (?:"(?P<found>.*)"|empty)'
+_END: Final = r"(?: In .*\.)?(?: \(There are more errors; [0-9,]+ are listed\.\))?"
+
+_EXPORT: Final = mark(
+    "Correct the export, and submit the documents again in a new archive. `dcc validate` tells what is wrong before."
+)
+_ANEW: Final = mark(
+    "Make the archive anew, and put it in place of the bad one, under the same name: the next session fetches it."
+)
+_RENAME: Final = mark(
+    "Rename the file: an archive is then uploaded again, and a document is submitted in a new archive."
+)
+_WAIT: Final = mark("Nothing need be done: every session tries again. If it lasts, ask whoever runs the server.")
+_SERVER: Final = mark("Correct how the source is reached: `dcc source test` goes through the connection step by step.")
+_FOLDER: Final = mark(
+    "Correct the base path with `dcc source change`, or see that its disk is mounted: every session tries again."
+)
+_HELD_ARCHIVE: Final = pattern(
+    "... is named for centre <owner> and lies on a source of ... It is not taken until a source of ... delegates to "
+    "<host>."
+)
+"""What is said of an archive that is held (`tracker.foreign_archives`)."""
+_DCC_SEES_TO_IT: Final = mark("The Data Coordination Centre sees to it.")
+_NO_FOLDER: Final = re.compile(
+    r".*: (?:the folder .* cannot be reached \(.*\)\. Check the base path, and that the disk is mounted\."
+    r"|.* is no folder\. Check the base path\.|the folder .* is gone\. Check that the disk is mounted\.)",
+    re.DOTALL,
+)
+"""What is said of a source that is a folder of this machine, and is not there (`file_sources.local`)."""
+
+
+def _schema(text: str) -> re.Pattern[str]:
+    return re.compile(text + _END, re.DOTALL)
+
+
+_SCHEMA_FACES: Final = (
+    Face(
+        mark("{what}: values that are not permitted; expected {expected}"),
+        _EXPORT,
+        Actor.CENTRE,
+        ("what", "expected"),
+        _schema(rf"{_WHAT} {_STANDS}; expected (?P<expected>.*?)\."),
+    ),
+    Face(
+        mark("{what}: values that are too long, too short, too large, too small or of the wrong form"),
+        _EXPORT,
+        Actor.CENTRE,
+        ("what",),
+        _schema(rf"{_WHAT} {_STANDS}, which (?P<reason>.*?)\."),
+    ),
+    Face(
+        mark('Elements <{element}> lack the required attribute "{attribute}"'),
+        _EXPORT,
+        Actor.CENTRE,
+        ("element", "attribute"),
+        _schema(r'Element <(?P<element>[^<>\s]*)> lacks the required attribute "(?P<attribute>[^"]*)"\.'),
+    ),
+    Face(
+        mark('Elements <{element}> may not have the attribute "{attribute}"'),
+        _EXPORT,
+        Actor.CENTRE,
+        ("element", "attribute"),
+        _schema(r'Element <(?P<element>[^<>\s]*)> may not have the attribute "(?P<attribute>[^"]*)"[^.]*\.'),
+    ),
+    Face(
+        mark("Elements <{element}> are not permitted where they stand; expected {expected}"),
+        _EXPORT,
+        Actor.CENTRE,
+        ("element", "expected"),
+        _schema(r"Element <(?P<element>[^<>\s]*)> is not permitted here; expected (?P<expected>.*?)\."),
+    ),
+    Face(
+        mark("Elements <{element}> are not permitted where they stand"),
+        _EXPORT,
+        Actor.CENTRE,
+        ("element",),
+        _schema(r"Element <(?P<element>[^<>\s]*)> is not permitted here: .*?\."),
+    ),
+    Face(
+        mark("Elements <{element}> are incomplete: expected {expected} in them"),
+        _EXPORT,
+        Actor.CENTRE,
+        ("element", "expected"),
+        _schema(r"Element <(?P<element>[^<>\s]*)> is incomplete: expected (?P<expected>.*?) in it\."),
+    ),
+    Face(
+        mark("Elements and attributes are not as the schema asks: {what}"),
+        _EXPORT,
+        Actor.CENTRE,
+        ("what",),
+        _schema(rf"{_WHAT} .*"),
+    ),
+    Face(mark("Documents do not follow the XML schema"), _EXPORT, Actor.CENTRE),
+)
+
+
+def _one(
+    title: str, remedy: str, acts: Actor = Actor.CENTRE, by: tuple[str, ...] = (), told: str = ""
+) -> tuple[Face, ...]:
+    return (Face(title, remedy, acts, by, told=told),)
+
+
+_BY_SOURCE: Final = (VALUE,)
+
+_FACES: Final[Mapping[type[errors.DccError], tuple[Face, ...]]] = {
+    errors.SchemaViolationError: _SCHEMA_FACES,
+    errors.NotWellFormedError: (
+        Face(mark("Documents are empty"), _EXPORT, Actor.CENTRE, (), pattern("The file is empty. ...")),
+        Face(
+            mark("Documents are in an encoding that is not supported, or not in the one that they name"),
+            mark("Save them as UTF-8, and submit them again in a new archive."),
+            Actor.CENTRE,
+            (),
+            pattern("The encoding ..."),
+        ),
+        Face(mark("Documents are not well-formed XML"), _EXPORT, Actor.CENTRE),
+    ),
+    errors.WrongDocumentKindError: _one(
+        mark("The root element of documents is not the one that their names announce"),
+        mark(
+            "Documents of animals are named ….specimen.impc.xml, those of procedures ….experiment.impc.xml. Rename "
+            "them and submit them in a new archive."
+        ),
+    ),
+    errors.ForbiddenMarkupError: _one(
+        mark("Documents have a document type declaration, which is refused"),
+        mark("Leave the <!DOCTYPE …> out, and submit the documents again in a new archive."),
+    ),
+    errors.DocumentError: _one(mark("Documents could not be accepted"), _EXPORT),
+    errors.BadFileNameError: (
+        Face(
+            mark("Names begin with '{centre}', which is no registered centre"),
+            mark(
+                "Use the producing centre's code, to the letter. If it is right, the Data Coordination Centre "
+                "registers it, and the next session accepts the archive."
+            ),
+            Actor.CENTRE,
+            ("centre",),
+            pattern("... names the centre <'centre'>, which is not registered ..."),
+        ),
+        Face(
+            mark("Names have dates that are not in the calendar"),
+            _RENAME,
+            Actor.CENTRE,
+            (),
+            pattern("... which is not in the calendar. ..."),
+        ),
+        Face(mark("Names do not follow the naming convention"), _RENAME, Actor.CENTRE),
+    ),
+    errors.ArchiveError: _one(mark("Archives could not be read"), _ANEW),
+    errors.CorruptArchiveError: _one(mark("Archives are damaged"), _ANEW),
+    errors.EncryptedArchiveError: _one(
+        mark("Archives are encrypted"), mark("Put them in their places without a password, under the same names.")
+    ),
+    errors.UnsafeArchiveError: _one(
+        mark("Archives hold paths, links or names that could write elsewhere"),
+        mark("Make them without paths, links or absolute names, and put them in their places, under the same names."),
+    ),
+    errors.OversizedArchiveError: _one(
+        mark("Archives would unpack to more than the limits allow"), mark("Split them into several archives.")
+    ),
+    errors.EmptyArchiveError: _one(
+        mark("Archives hold no XML document at their top level"),
+        mark("Put the documents at the top level of the archive, and that in its place, under the same name."),
+    ),
+    errors.DuplicateMemberError: _one(
+        mark("Archives hold two entries of the same name"),
+        mark("Give each document a name of its own, and put the archive in its place, under the same name."),
+    ),
+    errors.MemberIgnoredError: (
+        Face(
+            mark("Entries of archives were left aside: {reason}"),
+            mark("Nothing, unless they should have been taken: then name them as documents, at the top level."),
+            Actor.NOBODY,
+            ("reason",),
+            pattern("<member...>: <reason...>"),
+        ),
+        Face(
+            mark("Entries of archives were left aside"),
+            mark("Nothing, unless they should have been taken: then name them as documents, at the top level."),
+            Actor.NOBODY,
+        ),
+    ),
+    errors.FaultyDataError: _one(
+        mark("What was submitted is at fault"), mark("See the message, which names the file.")
+    ),
+    errors.SourceMisconfiguredError: _one(
+        mark("The address or access key of {value} cannot be used as it stands"),
+        _SERVER,
+        Actor.DCC,
+        _BY_SOURCE,
+        _DCC_SEES_TO_IT,
+    ),
+    errors.SourceUnreachableError: (
+        Face(
+            mark("The folder of {value} cannot be reached"), _FOLDER, Actor.DCC, _BY_SOURCE, _NO_FOLDER, _DCC_SEES_TO_IT
+        ),
+        Face(mark("The server of {value} could not be connected to"), _WAIT, Actor.NOBODY, _BY_SOURCE),
+    ),
+    errors.SourceTimeoutError: _one(
+        mark("The server of {value} did not answer in time"), _WAIT, Actor.NOBODY, _BY_SOURCE
+    ),
+    errors.LoginRefusedError: _one(
+        mark("The server of {value} refused the login"),
+        mark("Ask the centre for the password or key that is valid, then `dcc source change`."),
+        Actor.DCC,
+        _BY_SOURCE,
+        mark("Tell the Data Coordination Centre the password or key that is valid."),
+    ),
+    errors.HostKeyUnknownError: _one(
+        mark("The host key of {value} has never been accepted"),
+        mark("Compare its fingerprint with the centre's administrator, then `dcc source test --accept-host-key`."),
+        Actor.DCC,
+        _BY_SOURCE,
+        _DCC_SEES_TO_IT,
+    ),
+    errors.HostKeyChangedError: _one(
+        mark("{value} shows another host key than the one that was accepted"),
+        mark(
+            "Ask the centre whether the server was set up anew; accept the key only when they confirm its fingerprint."
+        ),
+        Actor.DCC,
+        _BY_SOURCE,
+    ),
+    errors.CertificateRefusedError: _one(
+        mark("The TLS certificate of {value} could not be verified"),
+        mark("Have the certificate corrected, or name its authority or fingerprint with `dcc source change`."),
+        Actor.DCC,
+        _BY_SOURCE,
+        mark("Have the certificate corrected, or tell the Data Coordination Centre its authority or fingerprint."),
+    ),
+    errors.CertificateChangedError: _one(
+        mark("{value} shows another TLS certificate than the one that was accepted"),
+        mark("Ask the centre whether it was renewed; accept the new fingerprint only when they confirm it."),
+        Actor.DCC,
+        _BY_SOURCE,
+    ),
+    errors.ListingFailedError: _one(
+        mark("A directory of {value} could not be listed"),
+        mark("Give the Data Coordination Centre the right to list it, or have the base path corrected."),
+        Actor.CENTRE,
+        _BY_SOURCE,
+    ),
+    errors.ListingShrunkError: _one(
+        mark("A directory of {value} is gone, or lists far fewer archives than before"),
+        mark("Put back what went by mistake. If it was taken away on purpose, do nothing: the next crawl believes it."),
+        Actor.CENTRE,
+        _BY_SOURCE,
+    ),
+    errors.FileMissingError: _one(
+        mark("Archives are not on {value} any more"),
+        mark("Nothing, if they were taken away on purpose; else put them back."),
+        Actor.CENTRE,
+        _BY_SOURCE,
+    ),
+    errors.TransferFailedError: _one(mark("Transfers from {value} broke off"), _WAIT, Actor.NOBODY, _BY_SOURCE),
+    errors.FileChangedError: _one(
+        mark("Archives on {value} changed while they were being fetched"),
+        mark("Nothing: a later session takes them when they are complete."),
+        Actor.NOBODY,
+        _BY_SOURCE,
+    ),
+    errors.SizeMismatchError: _one(
+        mark("Archives from {value} have not the size that was listed"),
+        mark("They are fetched anew. If it happens again, have the server looked at."),
+        Actor.NOBODY,
+        _BY_SOURCE,
+    ),
+    errors.ChecksumMismatchError: _one(
+        mark("Archives have not the checksum that was published beside them"),
+        mark("Correct the file, or its .md5: every session tries again."),
+    ),
+    errors.SourceError: _one(
+        mark("{value} did not do what was asked of it"), _SERVER, Actor.DCC, _BY_SOURCE, _DCC_SEES_TO_IT
+    ),
+    errors.DiskFullError: _one(
+        mark("There was not enough space for archives"),
+        mark("The Data Coordination Centre frees some space; the next session takes up what waited."),
+        Actor.DCC,
+    ),
+    errors.DccError: _one(
+        mark("The platform could not do its work"),
+        mark("The Data Coordination Centre sees to it: `dcc show` and the log say more. The next session tries again."),
+        Actor.DCC,
+        told=_DCC_SEES_TO_IT,
+    ),
+}
+
+_LISTING_FACES: Final[Mapping[str, tuple[Face, ...]]] = {
+    "changed": _one(
+        mark("Archives have changed under names that were taken before"),
+        mark(
+            "Data of the former content stand, so they are not taken by themselves. Upload changed data under a new "
+            "name. Or the Data Coordination Centre withdraws the former data with `dcc data undo`, then fetches the "
+            "new ones with `dcc retry`."
+        ),
+        Actor.DCC,
+        told=mark(
+            "Data of the former content stand, so they are not taken by themselves. Upload changed data under a new "
+            "name. Or tell the Data Coordination Centre that the new ones are to take the place of the former."
+        ),
+    ),
+    FOREIGN: (
+        Face(
+            mark("Archives that lie on a source of centre {host} are named for centre {owner}, and are held"),
+            mark(
+                "Centre {owner} decides. If they are meant, it has them on its own source, or `dcc centre delegate "
+                "{owner} --to {host}` records that {host} acts for it. If they are of centre {host}, that one renames "
+                "them. `dcc archive decline` turns them down."
+            ),
+            Actor.CENTRE,
+            ("owner", "host"),
+            _HELD_ARCHIVE,
+            mark(
+                "Centre {owner} decides. If they are meant, it puts them on its own server, or tells the Data "
+                "Coordination Centre that centre {host} acts for it. If they are of centre {host}, that one renames "
+                "them."
+            ),
+        ),
+        Face(
+            mark("The archive lies on the server of another centre than that of its name, and is not taken"),
+            mark(
+                "If it is meant, the centre of its name puts it on its own server, or tells the Data Coordination "
+                "Centre that the other one acts for it."
+            ),
+            Actor.CENTRE,
+        ),
+    ),
+    "taken_anew": _one(
+        mark("Archives have changed of which no data had been taken over"),
+        mark("Nothing: they were fetched anew by themselves."),
+        Actor.NOBODY,
+    ),
+    "uploading": _one(
+        mark("Archives are still being uploaded"),
+        mark("Nothing: a later session takes them when they are complete."),
+        Actor.NOBODY,
+    ),
+    "gone": _one(
+        mark("Archives are gone that two listings in a row did not show"),
+        mark("Nothing, if they were taken away on purpose; else put them back."),
+        Actor.CENTRE,
+    ),
+    "size_differs": _one(
+        mark("Archives of one name have different sizes on two file sources"),
+        mark("Say which of them is right, and have the other one removed. That of the preferred source is taken."),
+        Actor.CENTRE,
+    ),
+}
+
+ERROR_FACES: Final[Mapping[str, tuple[Face, ...]]] = {
+    **{error.error_id(): faces for error, faces in _FACES.items()},
+    **{LISTING + kind: faces for kind, faces in _LISTING_FACES.items()},
+}
+"""Of each error its faces, by the error's id, and of each kind of what a crawl notices."""
+
+
+def kind_of(short_name: str) -> str:
+    """The id of an error that the tracker knows by its class: its own or, without faces, that of the class it is of."""
+    error = getattr(errors, short_name, None)
+    if not isinstance(error, type) or not issubclass(error, errors.DccError):
+        return errors.DccError.error_id()
+    return next(each.error_id() for each in error.__mro__ if issubclass(each, errors.DccError) and each in _FACES)

@@ -1,0 +1,136 @@
+"""Findings and errors of a scope one by one, with what is permitted and who acts: the rows of a spreadsheet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlalchemy import Connection, and_, or_, select
+
+from dcc.naming import Action
+from dcc.outcomes import ZipKey
+from dcc.phases import ACTIONS_BY_ID
+from dcc.qc.models import Document, Finding
+from dcc.reports.causes.cause import Actor
+from dcc.reports.causes.errors import kind_of
+from dcc.reports.causes.grouping import Face, face_among
+from dcc.reports.causes.permitted import Permitted, listed_in, nearest_of
+from dcc.reports.causes.rules import faces_of
+from dcc.reports.causes.submissions import logged_after
+from dcc.reports.causes.zip_scopes import Scope, qc_conditions, zip_conditions
+from dcc.vocabulary import Severity
+
+_FINDING: Final = Finding.__table__
+_DOCUMENT: Final = Document.__table__
+_PAGE: Final = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class FindingRow:
+    """A finding of a rule or an error, with what would do in its place and who acts; `kind` as of a cause."""
+
+    zip: str
+    document: str | None
+    line: int | None
+    column: int | None
+    element: str | None
+    value: str | None
+    permitted: tuple[str, ...]
+    expected: str | None
+    nearest: str | None
+    message: str
+    kind: str
+    severity: Severity
+    acts: Actor
+
+
+def finding_rows(tracker: Connection, qc: Connection | None, scope: Scope) -> Iterator[FindingRow]:
+    """What is wrong with the documents of a scope, one by one: first what stopped documents, then what rules found.
+
+    Two thousand are held at a time; a statement for each two thousand. Without the QC database, the former alone.
+    """
+    for condition in zip_conditions(scope):
+        last = 0
+        while rows := tracker.execute(logged_after(condition, last, _PAGE)).all():
+            yield from map(_of_log, rows)
+            last = rows[-1].id
+    if qc is None:
+        return
+    permitted = Permitted(qc)
+    for row in _data_rows(qc, scope):
+        yield _of_finding(row, permitted)
+
+
+def _data_rows(qc: Connection, scope: Scope) -> Iterator[Any]:
+    """The active findings by document; pages, since a connection can ask nothing else while one answer streams."""
+    query = (
+        select(_FINDING, _DOCUMENT.c.zip_action, _DOCUMENT.c.zip_file, _DOCUMENT.c.file_name)
+        .join(_DOCUMENT, _DOCUMENT.c.id == _FINDING.c.document_id)
+        .order_by(_FINDING.c.document_id, _FINDING.c.id)
+        .limit(_PAGE)
+    )
+    for condition, wanted in qc_conditions(scope):
+        document, last = 0, 0
+        while True:
+            beyond = or_(
+                _FINDING.c.document_id > document, and_(_FINDING.c.document_id == document, _FINDING.c.id > last)
+            )
+            of_page = query.where(
+                _FINDING.c.is_active.is_(True), _FINDING.c.document_id >= document, beyond, *condition
+            )
+            rows = qc.execute(of_page).all()
+            if wanted is None:
+                yield from rows
+            else:
+                yield from (row for row in rows if ZipKey(Action(row.zip_action), row.zip_file) in wanted)
+            if len(rows) < _PAGE:
+                break
+            document, last = rows[-1].document_id, rows[-1].id
+
+
+def _of_finding(row: Any, permitted: Permitted) -> FindingRow:
+    face, _ = _face(row.rule, row.value, row.message)
+    values, nearest = permitted.advice(row.rule, row.value, row.message)
+    severity = Severity(row.severity)
+    return FindingRow(
+        zip=f"{row.zip_action}/{row.zip_file}",
+        document=row.file_name,
+        line=row.line,
+        column=None,
+        element=row.path,
+        value=row.value,
+        permitted=values,
+        expected=None,
+        nearest=nearest,
+        message=row.message,
+        kind=row.rule,
+        severity=severity,
+        acts=Actor.DCC if severity is Severity.UNCHECKED else face.acts,
+    )
+
+
+def _of_log(row: Any) -> FindingRow:
+    kind, message = kind_of(row.kind), row.message or ""
+    face, fields = _face(kind, None, message)
+    values = listed_in(fields.get("expected"))
+    return FindingRow(
+        zip=f"{ACTIONS_BY_ID[row.todo_id]}/{row.file_name}",
+        document=row.document_name,
+        line=row.line,
+        column=row.col,
+        element=fields.get("what") or fields.get("element"),
+        value=fields.get("found"),
+        permitted=values,
+        expected=fields.get("expected"),
+        nearest=nearest_of(values, fields.get("found")),
+        message=message,
+        kind=kind,
+        severity=Severity.ERROR,
+        acts=face.acts,
+    )
+
+
+def _face(kind: str, value: str | None, message: str) -> tuple[Face, Any]:
+    _, face, fields = face_among(faces_of(kind), value, message)
+    return face, fields

@@ -1,0 +1,170 @@
+"""A language: its texts, and how it writes dates, numbers, sizes and lists."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from functools import cached_property
+from typing import Any, Final
+
+from babel import Locale, UnknownLocaleError
+from babel.dates import format_date, format_time, get_datetime_format
+from babel.lists import format_list
+from babel.numbers import format_decimal, format_percent, format_scientific
+
+from dcc.reports.languages.marking import mark
+from dcc.reports.languages.po_file import PoFile
+from dcc.reports.languages.recorded import Patterns, patterns
+
+_KILO: Final = 1_000
+_SIZES: Final = (
+    (mark("{number} kB"), _KILO),
+    (mark("{number} MB"), _KILO**2),
+    (mark("{number} GB"), _KILO**3),
+    (mark("{number} TB"), _KILO**4),
+)
+_LARGE: Final = 1_000_000
+_HUGE: Final = 10**18
+_TINY: Final = Decimal("1e-9")
+
+
+class Catalogue:
+    """The texts of a language, by their English. Build with `load_catalogue`.
+
+    `code` is the language's code, such as `de`. Values are put into texts as they are: they are never translated, never
+    looked at for braces, and not escaped; escaping is the business of whoever writes HTML, e-mail or a spreadsheet.
+    """
+
+    def __init__(self, code: str, locale: Locale, files: Sequence[PoFile], own_patterns: Sequence[str] = ()) -> None:
+        self.code: Final = code
+        self._locale: Final = locale
+        self._files: Final = tuple(files)
+        self._own_patterns: Final = tuple(own_patterns)
+
+    @property
+    def tag(self) -> str:
+        """The language for HTML's `lang` and for `Content-Language`, such as `pt-BR`."""
+        return self.code.replace("_", "-")
+
+    @property
+    def direction(self) -> str:
+        """`ltr` or `rtl`, for HTML's `dir`."""
+        return self._locale.text_direction
+
+    @property
+    def name(self) -> str:
+        """The language's own name for itself, such as `Deutsch`."""
+        return own_name(self.code)
+
+    def text(self, text: str, /, **values: object) -> str:
+        """A text in this language, with values for its names in braces; in English where there is no translation.
+
+        Raises KeyError when the text has a name that no value is given for.
+        """
+        return _filled(self._translation(text), values)
+
+    def plural(self, one: str, many: str, number: int, /, **values: object) -> str:
+        """A text on `number` things, in the form that this language has for so many; `{number}` is as it writes it.
+
+        `catalogue.plural("One document", "{number} documents", 3)`
+        """
+        values = {"number": self.number(number), **values}
+        for file in self._files:
+            if one in file.plurals:
+                return _filled(file.plurals[one][file.plural_form(abs(number))], values)
+        return _filled(one if number == 1 else many, values)
+
+    def date(self, day: date) -> str:
+        """A day, such as `31 Oct 2013`."""
+        return format_date(day, "medium", self._locale)
+
+    def moment(self, moment: datetime) -> str:
+        """A moment in UTC, to the minute and saying so: `31 Oct 2013, 14:05 UTC`. Without a zone, it is in UTC."""
+        moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+        time = format_time(moment, "HH:mm", tzinfo=UTC, locale=self._locale)
+        together = str(get_datetime_format("medium", self._locale)).replace("'", "")
+        return f"{together.format(time, self.date(moment.date()))} UTC"
+
+    def number(self, number: float | Decimal, decimals: int | None = None) -> str:
+        """A number, rounded to so many decimals; without these, whole numbers are whole and others have six digits.
+
+        One that is huge or tiny is written by its power of ten: `1.2E20`.
+        """
+        exact = Decimal(number)
+        if not exact.is_finite():
+            return str(float(exact)).lower()
+        if abs(exact) >= _HUGE or (decimals is None and exact and abs(exact) < _TINY):
+            return format_scientific(Decimal(f"{exact:.5e}"), "0.#####E0", locale=self._locale)
+        if decimals is not None:
+            pattern = f"#,##0.{'0' * decimals}" if decimals else "#,##0"
+            return format_decimal(exact, pattern, locale=self._locale)
+        if not isinstance(number, int):
+            exact = Decimal(round(exact)) if abs(exact) >= _LARGE else Decimal(f"{exact:.6g}")
+        return format_decimal(exact, locale=self._locale, decimal_quantization=False)
+
+    def percent(self, share: float, decimals: int = 0) -> str:
+        """A share, 0.5 being a half, as a percentage: `50%`."""
+        pattern = self._locale.percent_formats[None].pattern
+        if decimals:
+            pattern = pattern.replace("0", f"0.{'0' * decimals}", 1)
+        return format_percent(share, pattern, locale=self._locale)
+
+    def size(self, size: int) -> str:
+        """A number of bytes as people read it, in powers of a thousand: `812 bytes`, `1.4 MB`."""
+        if size < _KILO:
+            return self.plural("One byte", "{number} bytes", size)
+        text, divisor = next(((text, unit) for text, unit in _SIZES if size < unit * _KILO), _SIZES[-1])
+        return self.text(text, number=self.number(size / divisor, 1))
+
+    def list(self, parts: Sequence[str]) -> str:
+        """All of several: `a, b and c`."""
+        return format_list(list(parts), "standard", self._locale)
+
+    def choice(self, parts: Sequence[str]) -> str:
+        """One of several: `a, b or c`."""
+        return format_list(list(parts), "or", self._locale)
+
+    def recorded(self, sentence: str) -> str:
+        """A sentence that the platform recorded in English, in this language; as it is when it is not known.
+
+        For messages of integrity rules and of the upload, of the schema, and of archives, their names and downloads.
+        The values in it stay as they are.
+        """
+        translated = self._patterns.translated(sentence, self._translation)
+        return sentence if translated is None else translated
+
+    @cached_property
+    def _patterns(self) -> Patterns:
+        return patterns(self._own_patterns)
+
+    def _translation(self, text: str) -> str:
+        return next((file.texts[text] for file in self._files if text in file.texts), text)
+
+    @cached_property
+    def functions(self) -> dict[str, Callable[..., Any]]:
+        """What templates call, by name: `say`, `say_plural`, `recorded`, `date`, `moment`, `number` and so on."""
+        return {
+            "say": self.text,
+            "say_plural": self.plural,
+            "recorded": self.recorded,
+            "date": self.date,
+            "moment": self.moment,
+            "number": self.number,
+            "percent": self.percent,
+            "size": self.size,
+            "list_of": self.list,
+            "choice_of": self.choice,
+        }
+
+
+def own_name(code: str) -> str:
+    """What a language calls itself; its code where the CLDR does not know the language."""
+    try:
+        return Locale.parse(code).get_display_name() or code
+    except (UnknownLocaleError, ValueError):
+        return code
+
+
+def _filled(text: str, values: dict[str, object]) -> str:
+    return text.format_map({name: str(value) for name, value in values.items()})

@@ -1,0 +1,218 @@
+"""What ought to have happened by now: sources not crawled, centres that are silent, submissions that are not through.
+
+Each is one statement over the tracker, whatever the number of archives; how long each may take is a setting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final
+
+from sqlalchemy import ColumnElement, Connection, ScalarSelect, and_, case, exists, func, or_, select, type_coerce
+from sqlalchemy.orm import aliased
+
+from dcc.databases.columns import UtcDateTime
+from dcc.outcomes import ZipKey, source_partition
+from dcc.phases import ACTIONS_BY_ID, Phase, Status
+from dcc.settings import Settings
+from dcc.tracker.models import (
+    Centre,
+    FileSource,
+    FileSourceHasZip,
+    ResourceStateRow,
+    SourceCrawlRow,
+    ZipAction,
+    ZipDownload,
+    ZipFile,
+)
+from dcc.tracker.register.connections import SourceState
+
+NAMED: Final = 50
+"""Zip actions that are named of a centre that has more which are not through."""
+
+_OK: Final = "ok"
+
+
+@dataclass(frozen=True, slots=True)
+class CrawledSource:
+    """A file source that is to be crawled: when it last was wholly listed, and last tried; None for never.
+
+    `since` is when it was listed, or else registered. `overdue`: that is too long ago; `is_tried`: since then, sessions
+    have tried not so long ago.
+    """
+
+    source_id: int
+    partition: str
+    centre: str
+    listed: datetime | None
+    tried: datetime | None
+    since: datetime
+    overdue: bool
+    is_tried: bool
+
+
+@dataclass(frozen=True, slots=True)
+class HeardCentre:
+    """An active centre with file sources: when it last submitted an archive by a name that was new.
+
+    `heard` is None where it never did, `since` then when its first source was registered. `silent`: too long ago.
+    """
+
+    centre: str
+    heard: datetime | None
+    since: datetime
+    silent: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LateZip:
+    """A zip action that is not through in time; `since` is when its first download was asked for, or it was seen."""
+
+    key: ZipKey
+    phase: Phase
+    status: Status
+    since: datetime
+
+
+@dataclass(slots=True)
+class LateCentre:
+    """The zip actions of a centre that are not through in time.
+
+    `failed` counts those that failed and are still on a file source: their centre corrects or removes them. `waiting`
+    counts the others, which wait for the platform, a source or the DCC. `zips` names the first `NAMED`, oldest first.
+    """
+
+    failed: int = 0
+    waiting: int = 0
+    zips: list[LateZip] = field(default_factory=list)
+
+
+def crawled_sources(connection: Connection, settings: Settings, now: datetime) -> list[CrawledSource]:
+    """All available file sources of active centres, and which of them is overdue (DCC_CRAWL_OVERDUE_HOURS)."""
+    before = now - timedelta(hours=settings.crawl_overdue_hours)
+    query = (
+        select(
+            FileSource.id,
+            Centre.short_name,
+            FileSource.created,
+            _last_crawl(SourceCrawlRow.outcome == _OK).label("listed"),
+            _last_crawl().label("tried"),
+        )
+        .join(Centre, Centre.id == FileSource.centre_id)
+        .join(ResourceStateRow, ResourceStateRow.id == FileSource.state_id)
+        .where(ResourceStateRow.short_name == SourceState.AVAILABLE, Centre.is_active.is_(True))
+        .order_by(FileSource.id)
+    )
+    found = []
+    for source_id, centre, created, listed, tried in connection.execute(query):
+        since = listed or created
+        partition = source_partition(centre, source_id)
+        is_tried = tried is not None and tried >= before
+        found.append(CrawledSource(source_id, partition, centre, listed, tried, since, since < before, is_tried))
+    return found
+
+
+def _last_crawl(*conditions: ColumnElement[bool]) -> ScalarSelect[datetime]:
+    return (
+        select(type_coerce(SourceCrawlRow.finish_time, UtcDateTime()))
+        .where(SourceCrawlRow.file_source_id == FileSource.id, *conditions)
+        .order_by(SourceCrawlRow.id.desc())
+        .limit(1)
+        .correlate(FileSource)
+        .scalar_subquery()
+    )
+
+
+def heard_centres(connection: Connection, settings: Settings, now: datetime) -> list[HeardCentre]:
+    """All active centres with available file sources, and which of them is silent (DCC_CENTRE_SILENT_DAYS)."""
+    before = now - timedelta(days=settings.centre_silent_days)
+    newest = (
+        select(ZipFile.id)
+        .where(ZipFile.centre_id == Centre.id)
+        .order_by(ZipFile.id.desc())
+        .limit(1)
+        .correlate(Centre)
+        .scalar_subquery()
+    )
+    centres = (
+        select(Centre.short_name, func.min(FileSource.created).label("created"), newest.label("newest"))
+        .join(FileSource, FileSource.centre_id == Centre.id)
+        .join(ResourceStateRow, ResourceStateRow.id == FileSource.state_id)
+        .where(ResourceStateRow.short_name == SourceState.AVAILABLE, Centre.is_active.is_(True))
+        .group_by(Centre.id, Centre.short_name)
+        .subquery()
+    )
+    query = (
+        select(centres.c.short_name, centres.c.created, func.min(_first_seen()))
+        .outerjoin(ZipAction, ZipAction.zip_id == centres.c.newest)
+        .outerjoin(FileSourceHasZip, FileSourceHasZip.za_id == ZipAction.id)
+        .outerjoin(ZipDownload, ZipDownload.zf_id == FileSourceHasZip.id)
+        .group_by(centres.c.short_name, centres.c.created)
+        .order_by(centres.c.short_name)
+    )
+    return [
+        HeardCentre(centre, heard, heard or created, (heard or created) < before)
+        for centre, created, heard in connection.execute(query)
+    ]
+
+
+def _first_seen() -> ColumnElement[datetime]:
+    """When a zip action was first asked for; one that nobody has asked for has not changed since it was seen."""
+    return type_coerce(func.coalesce(ZipDownload.request, ZipAction.last_update), UtcDateTime())
+
+
+def late_centres(connection: Connection, settings: Settings, now: datetime) -> Mapping[str, LateCentre]:
+    """The centres with zip actions that are not through in time (DCC_THROUGH_WITHIN_DAYS), by their codes.
+
+    Through is what sessions are done with, and what waits for quality control alone. What failed counts while a file
+    source still has it; what was withdrawn or is refused by its name, of which no document is known, does not.
+    """
+    before = now - timedelta(days=settings.through_within_days)
+    since = func.min(_first_seen())
+    hosting = aliased(FileSourceHasZip)
+    hosted = exists().where(hosting.za_id == ZipAction.id, hosting.gone_since.is_(None))
+    failed = ZipAction.status_id == int(Status.FAILED)
+    query = (
+        select(ZipAction.todo_id, ZipFile.file_name, Centre.short_name, ZipAction.phase_id, ZipAction.status_id, since)
+        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+        .join(Centre, Centre.id == ZipFile.centre_id)
+        .outerjoin(FileSourceHasZip, FileSourceHasZip.za_id == ZipAction.id)
+        .outerjoin(ZipDownload, ZipDownload.zf_id == FileSourceHasZip.id)
+        .where(_not_through(settings), or_(ZipAction.status_id != int(Status.FAILED), hosted))
+        .group_by(
+            ZipAction.id,
+            ZipAction.todo_id,
+            ZipFile.file_name,
+            Centre.short_name,
+            ZipAction.phase_id,
+            ZipAction.status_id,
+        )
+        .having(since < before)
+        .order_by(case((failed, 1), else_=0), ZipAction.id)
+    )
+    late: dict[str, LateCentre] = {}
+    for todo, name, centre, phase, status, first_seen in connection.execute(query):
+        of_centre = late.setdefault(centre, LateCentre())
+        if status == int(Status.FAILED):
+            of_centre.failed += 1
+        else:
+            of_centre.waiting += 1
+        if len(of_centre.zips) < NAMED:
+            key = ZipKey(ACTIONS_BY_ID[todo], name)
+            of_centre.zips.append(LateZip(key, Phase(phase), Status(status), first_seen))
+    return late
+
+
+def _not_through(settings: Settings) -> ColumnElement[bool]:
+    until = int(settings.last_phase)
+    waits = or_(ZipAction.phase_id < until, and_(ZipAction.phase_id == until, ZipAction.status_id < int(Status.DONE)))
+    failed = ZipAction.status_id == int(Status.FAILED)
+    refused = and_(failed, ZipAction.phase_id == int(Phase.ZIP_NAME))
+    return and_(
+        ZipAction.phase_id < int(Phase.QC),
+        ZipAction.status_id != int(Status.CANCELLED),
+        or_(waits, failed),
+        ~refused,
+    )

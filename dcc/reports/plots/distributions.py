@@ -1,0 +1,161 @@
+"""The distribution of a numeric parameter by centre, sex and zygosity, with what a submission brought picked out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import Connection
+
+from dcc.outcomes import ZipKey
+from dcc.reports.languages import Catalogue
+from dcc.reports.plots import box_rows
+from dcc.reports.plots.look import WIDTH, shown, word_for
+from dcc.reports.plots.outliers import Box, Numbers, box_of, judging_box
+from dcc.reports.plots.picture import Picture, PictureKind, file_name_of
+from dcc.reports.plots.samples import MOST_VALUES, Value
+from dcc.reports.plots.taking import Taken, Values, require
+from dcc.reports.plots.wording import caption_of, counts_of, description_of, heading_of, rule_of
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+MOST_ROWS: Final = 28
+"""Groups of a picture; beyond, those of other centres are drawn together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Values of a centre, sex and zygosity: those that were there before a submission, and those that it brought.
+
+    `centre` is None where those of other centres are together. `earlier_ids` and `new_values` tell which they are.
+    `judged_by` is the box whose fences tell outliers, `drawn` that of all values.
+    """
+
+    centre: str | None
+    gender: str | None
+    zygosity: str | None
+    earlier: Numbers
+    earlier_ids: NDArray[np.int64]
+    new: Numbers
+    new_values: tuple[Value, ...]
+    judged_by: Box
+    drawn: Box
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """What a picture is drawn from: the values that were taken, and the groups that they form."""
+
+    taken: Taken
+    groups: tuple[Group, ...]
+
+    def marked(self, *, new: bool) -> int:
+        """How many outliers there are among the new values, or among the earlier ones of the centre."""
+        own = [group for group in self.groups if group.centre == self.taken.centre]
+        return sum(int(group.judged_by.outside(group.new if new else group.earlier).sum()) for group in own)
+
+
+def draw_distribution(
+    qc: Connection,
+    catalogue: Catalogue,
+    *,
+    centre: str,
+    parameter_id: str,
+    key: ZipKey | None = None,
+    fonts: Path | None = None,
+    most: int = MOST_VALUES,
+) -> Picture:
+    """The distribution of a parameter at a centre, beside other centres; what the zip action `key` brought picked out.
+
+    Raises NotFoundError where there is no number to draw at this centre.
+    """
+    return picture_of(grouped(require(qc, parameter_id, centre, key, with_others=True, most=most)), catalogue, fonts)
+
+
+def grouped(taken: Taken) -> Distribution:
+    """The values by centre, sex and zygosity; those of other centres by sex alone, or together, where they are many."""
+    everything = np.concatenate([values.numbers for values in (taken.own, *taken.others.values())])
+    own = _groups(taken.centre, taken.own, everything)
+    for by_zygosity in (True, False):
+        others = [
+            group for name, values in taken.others.items() for group in _groups(name, values, everything, by_zygosity)
+        ]
+        if len(own) + len(others) <= MOST_ROWS:
+            return Distribution(taken, (*own, *others))
+    together = Values([value for values in taken.others.values() for value in values.earlier], [])
+    return Distribution(taken, (*own, *_groups(None, together, everything)))
+
+
+def picture_of(found: Distribution, catalogue: Catalogue, fonts: Path | None = None) -> Picture:
+    """The picture of a distribution."""
+    title, subtitle = heading_of(catalogue, found.taken)
+    taken = found.taken
+    rows = [
+        box_rows.Row(
+            label=_label(catalogue, group),
+            heading=_centre_label(catalogue, group.centre),
+            earlier=group.earlier,
+            earlier_ids=group.earlier_ids,
+            new=group.new,
+            new_names=tuple(shown(value.specimen_id or "", 24) for value in group.new_values),
+            new_ids=tuple(value.id for value in group.new_values),
+            box=group.drawn,
+            judged_by=group.judged_by,
+        )
+        for group in found.groups
+    ]
+    # The picture keeps what it is drawn from, but not the values themselves.
+    words, unit = box_rows.words_in(catalogue, bool(taken.own.new)), shown(taken.unit)
+
+    def draw(figure: Figure) -> None:
+        box_rows.draw_rows(figure, rows, title=title, subtitle=subtitle, unit=unit, words=words)
+
+    return Picture(
+        name=file_name_of(PictureKind.DISTRIBUTION, taken.centre, taken.parameter.parameter_id),
+        kind=PictureKind.DISTRIBUTION,
+        title=title,
+        caption=caption_of(catalogue, taken, counts_of(catalogue, taken)),
+        rule=rule_of(catalogue),
+        alt=description_of(catalogue, [(f"{row.heading}, {row.label}", row) for row in rows], taken.unit),
+        size=(WIDTH, box_rows.height_of(rows)),
+        draw=draw,
+        parameter_id=taken.parameter.parameter_id,
+        outliers=found.marked(new=True),
+        fonts=fonts,
+    )
+
+
+def _groups(centre: str | None, values: Values, everything: Numbers, by_zygosity: bool = True) -> list[Group]:
+    """The groups of a centre, by sex and then zygosity."""
+    parts: dict[tuple[str | None, str | None], Values] = {}
+    for name in ("earlier", "new"):
+        for value in getattr(values, name):
+            kind = (value.gender, value.zygosity if by_zygosity else None)
+            getattr(parts.setdefault(kind, Values([], [])), name).append(value)
+    ordered = sorted(parts.items(), key=lambda part: tuple(word or "\U0010ffff" for word in part[0]))
+    return [_group(centre, *kind, part, (values.numbers, everything)) for kind, part in ordered]
+
+
+def _group(
+    centre: str | None, gender: str | None, zygosity: str | None, values: Values, wider: Sequence[Numbers]
+) -> Group:
+    before, brought = Values(values.earlier, []).numbers, Values([], values.new).numbers
+    judged_by, drawn = judging_box(before, values.numbers, *wider), box_of(values.numbers)
+    if judged_by is None or drawn is None:
+        raise AssertionError("a group has values")
+    ids = np.array([value.id for value in values.earlier], dtype=np.int64)
+    return Group(centre, gender, zygosity, before, ids, brought, tuple(values.new), judged_by, drawn)
+
+
+def _label(catalogue: Catalogue, group: Group) -> str:
+    words = [word_for(catalogue, word) for word in (group.gender, group.zygosity) if word]
+    return ", ".join(words) or catalogue.text("not of one animal")
+
+
+def _centre_label(catalogue: Catalogue, centre: str | None) -> str:
+    return catalogue.text("other centres") if centre is None else shown(centre)

@@ -1,0 +1,415 @@
+"""Series parameters: how values go with the increment, by sex, with the animals of a submission as lines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import isfinite
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import Connection
+
+from dcc.outcomes import ZipKey
+from dcc.reports.languages import Catalogue
+from dcc.reports.plots.box_rows import DIAMOND, RING, edges
+from dcc.reports.plots.look import BOX_EDGE, GRID, INK, NEW, WIDTH, add_legend, lay_out, shown, word_for, written
+from dcc.reports.plots.outliers import LEAST_VALUES, RANGES, Box, Numbers, box_of, judging_box, numbers_of
+from dcc.reports.plots.picture import Picture, PictureKind, file_name_of
+from dcc.reports.plots.samples import MOST_VALUES, Value, scattered
+from dcc.reports.plots.taking import Taken, require
+from dcc.reports.plots.wording import caption_of, heading_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+MOST_STEPS: Final = 48
+"""Increments that boxes are made for; of more, neighbouring ones are taken together."""
+MOST_PANELS: Final = 3
+MOST_LINES: Final = 24
+"""Lines of a panel: those with outliers first."""
+
+WILD_TYPE: Final = "wild type"
+
+
+class Step(NamedTuple):
+    """The values at an increment `x`: the box of those that were there before, if any, and whether that is a few."""
+
+    x: float
+    earlier: Box | None
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """The series of one procedure run that a submission brought, in the order of its increments."""
+
+    run: int
+    specimen_id: str
+    is_wild_type: bool
+    x: Numbers
+    y: Numbers
+    is_outlier: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """The series of one sex: `lines` are new, of `new` that there are."""
+
+    gender: str | None
+    steps: tuple[Step, ...]
+    earlier: int
+    lines: tuple[Line, ...]
+    new: int
+    outliers: int
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """What a picture is drawn from; `is_place`: x is the place in the series, since increments are no numbers."""
+
+    taken: Taken
+    panels: tuple[Panel, ...]
+    is_place: bool
+
+    @property
+    def outliers(self) -> int:
+        """How many of the new values are outliers."""
+        return sum(panel.outliers for panel in self.panels)
+
+
+def draw_series(
+    qc: Connection,
+    catalogue: Catalogue,
+    *,
+    centre: str,
+    parameter_id: str,
+    key: ZipKey | None = None,
+    fonts: Path | None = None,
+    most: int = MOST_VALUES,
+) -> Picture:
+    """A series parameter at a centre: quartiles of what was there, and the animals of the zip action `key` as lines.
+
+    Raises NotFoundError where there is no number to draw at this centre.
+    """
+    return picture_of(in_panels(require(qc, parameter_id, centre, key, with_others=False, most=most)), catalogue, fonts)
+
+
+def in_panels(taken: Taken) -> Series:
+    """The series of a centre by sex."""
+    both = [*taken.own.earlier, *taken.own.new]
+    positions = _numeric(both)
+    is_place = positions is None
+    x = numbers_of([value.item or 0 for value in both]) if positions is None else positions
+    y = numbers_of([value.number for value in both])
+    steps, step_of = _steps(x)
+    is_new = np.arange(len(both)) >= len(taken.own.earlier)
+    genders = np.array([value.gender or "" for value in both])
+    usual = sorted(set(genders.tolist()), key=lambda word: (-int((genders == word).sum()), word))[:MOST_PANELS]
+    panels = [
+        _panel(gender, both, x, y, steps, step_of, is_new, genders == gender)
+        for gender in sorted(usual, key=lambda word: word or "\U0010ffff")
+    ]
+    return Series(taken, tuple(panels), is_place)
+
+
+def picture_of(found: Series, catalogue: Catalogue, fonts: Path | None = None) -> Picture:
+    """The picture of series."""
+    taken = found.taken
+    title, subtitle = heading_of(catalogue, taken)
+    names = [
+        word_for(catalogue, panel.gender) if panel.gender else catalogue.text("not of one animal")
+        for panel in found.panels
+    ]
+    headings = [f"{name}  {_counted(catalogue, panel)}" for name, panel in zip(names, found.panels, strict=True)]
+    words = words_in(catalogue, found.is_place, bool(taken.own.new))
+
+    def draw(figure: Figure) -> None:
+        unit = shown(taken.unit)
+        draw_panels(figure, found.panels, headings, title=title, subtitle=subtitle, unit=unit, words=words)
+
+    return Picture(
+        name=file_name_of(PictureKind.SERIES, taken.centre, taken.parameter.parameter_id),
+        kind=PictureKind.SERIES,
+        title=title,
+        caption=caption_of(catalogue, taken, drawn_of_series(catalogue)),
+        rule=rule_of_series(catalogue),
+        alt=description_of_series(catalogue, list(zip(names, found.panels, strict=True)), shown(taken.unit)),
+        size=(WIDTH, HEIGHT),
+        draw=draw,
+        parameter_id=taken.parameter.parameter_id,
+        outliers=found.outliers,
+        fonts=fonts,
+    )
+
+
+def _counted(catalogue: Catalogue, panel: Panel) -> str:
+    """How many new series there are, or of how many some are drawn."""
+    new = catalogue.number(panel.new)
+    if len(panel.lines) < panel.new:
+        return catalogue.text("({drawn} of {all})", drawn=catalogue.number(len(panel.lines)), all=new)
+    return f"({new})" if panel.new else ""
+
+
+def _numeric(values: Sequence[Value]) -> Numbers | None:
+    """The increments as numbers; None unless all are."""
+    found = []
+    for value in values:
+        try:
+            number = float(value.increment or "")
+        except ValueError:
+            return None
+        if not isfinite(number):
+            return None
+        found.append(number)
+    return numbers_of(found)
+
+
+def _steps(x: Numbers) -> tuple[Numbers, NDArray[np.intp]]:
+    """The increments that boxes are made for, and of each value which one it is."""
+    steps, step_of = np.unique(x, return_inverse=True)
+    if steps.size > MOST_STEPS:
+        low, high = float(x.min()), float(x.max())
+        step_of = np.minimum((x - low) / (high - low) * MOST_STEPS, MOST_STEPS - 1).astype(np.intp)
+        steps = low + (np.arange(MOST_STEPS) + 0.5) * (high - low) / MOST_STEPS
+    return steps, step_of
+
+
+def _panel(
+    gender: str,
+    values: Sequence[Value],
+    x: Numbers,
+    y: Numbers,
+    steps: Numbers,
+    step_of: NDArray[np.intp],
+    is_new: NDArray[np.bool_],
+    is_own: NDArray[np.bool_],
+) -> Panel:
+    is_outlier = np.zeros(len(values), dtype=bool)
+    drawn = []
+    for number, step in enumerate(steps.tolist()):
+        here = step_of == number
+        earlier = y[here & is_own & ~is_new]
+        judged_by = judging_box(earlier, y[here & is_own], y[here])
+        if judged_by is not None:
+            is_outlier[here & is_own & is_new] = judged_by.outside(y[here & is_own & is_new])
+        drawn.append(Step(step, box_of(earlier)))
+    lines = _lines(values, x, y, is_outlier, np.flatnonzero(is_own & is_new))
+    return Panel(
+        gender or None,
+        tuple(drawn),
+        int((is_own & ~is_new).sum()),
+        tuple(sorted(lines, key=lambda line: (-int(line.is_outlier.sum()), scattered(line.run)))[:MOST_LINES]),
+        len(lines),
+        int(is_outlier.sum()),
+    )
+
+
+def _lines(
+    values: Sequence[Value], x: Numbers, y: Numbers, is_outlier: NDArray[np.bool_], places: NDArray[np.intp]
+) -> list[Line]:
+    runs: dict[int, list[int]] = {}
+    for place in places.tolist():
+        runs.setdefault(values[place].run, []).append(place)
+    lines = []
+    for run, own in runs.items():
+        ordered = sorted(own, key=lambda place: (x[place], values[place].item or 0))
+        first = values[ordered[0]]
+        is_wild_type = first.zygosity == WILD_TYPE
+        lines.append(
+            Line(run, shown(first.specimen_id or "", 24), is_wild_type, x[ordered], y[ordered], is_outlier[ordered])
+        )
+    return lines
+
+
+def drawn_of_series(catalogue: Catalogue) -> str:
+    """What is drawn of series."""
+    return catalogue.text(
+        "Drawn are the median and the middle half of the earlier values of this centre at each increment, and the new "
+        "series as lines."
+    )
+
+
+def rule_of_series(catalogue: Catalogue) -> str:
+    """The rule by which values of series are marked."""
+    return catalogue.text(
+        "In a series, an outlier is a value more than {ranges} interquartile ranges below the first or above the third "
+        "quartile at its increment: of the earlier values of its sex if these are at least {least}, else of all of its "
+        "sex, or of both, whichever is the first that has {least}.",
+        ranges=RANGES,
+        least=LEAST_VALUES,
+    )
+
+
+def description_of_series(catalogue: Catalogue, panels: Sequence[tuple[str, Panel]], unit: str) -> str:
+    """The picture of series in words."""
+    parts = []
+    for name, panel in panels:
+        known = [step for step in panel.steps if step.earlier is not None]
+        if known and known[0].earlier and known[-1].earlier:
+            parts.append(
+                catalogue.text(
+                    "{group}: earlier medians go from {first} {unit} at {start} to {last} {unit} at {end}.",
+                    group=name,
+                    unit=unit,
+                    first=written(catalogue, known[0].earlier.median),
+                    start=written(catalogue, known[0].x),
+                    last=written(catalogue, known[-1].earlier.median),
+                    end=written(catalogue, known[-1].x),
+                )
+            )
+        if panel.new:
+            text = catalogue.plural("{group}: one new series.", "{group}: {number} new series.", panel.new, group=name)
+            parts.append(text)
+        if panel.outliers:
+            animals = list(dict.fromkeys(line.specimen_id for line in panel.lines if line.is_outlier.any()))[:3]
+            parts.append(
+                catalogue.plural(
+                    "One of their values is an outlier: {named}.",
+                    "{number} of their values are outliers, most of them of: {named}.",
+                    panel.outliers,
+                    named=catalogue.list(animals),
+                )
+            )
+    return " ".join(parts)
+
+
+# How panels are drawn, side by side, one for each sex.
+
+HEIGHT: Final = 3.9
+"""Inches."""
+LEAST_BAND: Final = 5
+"""Values that quartiles at an increment are drawn of."""
+MOST_NAMED: Final = 4
+"""Animals with outliers that are named in a panel."""
+_MANY: Final = 15
+_MOST_TICKS: Final = 8
+_MOST_MARKED: Final = 16
+"""Values of a line that are marked one by one."""
+
+_BAND: Final[dict[str, Any]] = {"color": "#d3dde7", "linewidth": 0}
+_BAND_EDGE: Final[dict[str, Any]] = {"color": BOX_EDGE, "linewidth": 0.9, "linestyle": (0, (1, 1.5))}
+_MEDIAN: Final[dict[str, Any]] = {"color": BOX_EDGE, "linewidth": 1.8}
+_LINE: Final[dict[str, Any]] = {"color": NEW, "linewidth": 0.9}
+_DASHED: Final[dict[str, Any]] = {**_LINE, "linestyle": (0, (4, 2))}
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """The texts of the legend and the axis, and how numbers are written."""
+
+    band: str
+    median: str
+    new: str
+    new_wild_type: str
+    outlier: str
+    increment: str
+    number: Callable[[float], str]
+
+
+def words_in(catalogue: Catalogue, is_place: bool, with_new: bool) -> Words:
+    """The texts in a language; `is_place`: the axis is the place in the series; `with_new`: some values are new."""
+    return Words(
+        catalogue.text("earlier: middle half") if with_new else catalogue.text("middle half"),
+        catalogue.text("median"),
+        catalogue.text("new"),
+        catalogue.text("new, wild type"),
+        catalogue.text("outlier"),
+        catalogue.text("place in the series") if is_place else catalogue.text("increment"),
+        partial(written, catalogue),
+    )
+
+
+def draw_panels(
+    figure: Figure,
+    panels: Sequence[Panel],
+    names: Sequence[str],
+    *,
+    title: str,
+    subtitle: str,
+    unit: str,
+    words: Words,
+) -> None:
+    """Draw the panels, which have one scale."""
+    low, high = _limits(panels)
+    axes = lay_out(figure, title, subtitle, left=0.75, bottom=0.5, panels=len(panels), gap=0.12)
+    axes[0].set_ylim(low, high)
+    axes[0].set_ylabel(unit)
+    axes[0].yaxis.set_major_formatter(lambda value, _: words.number(value))
+    for each, panel, name in zip(axes, panels, names, strict=True):
+        each.set_title(name, loc="left", fontsize=8.5, color=INK, pad=3)
+        each.set_xlabel(words.increment)
+        each.xaxis.set_major_formatter(lambda value, _: words.number(value))
+        each.grid(axis="y", color=GRID, linewidth=0.6)
+        if len(panel.steps) <= _MOST_TICKS:
+            each.set_xticks([step.x for step in panel.steps])
+        _draw_panel(each, panel, (low, high))
+    _add_legend(figure, panels, words)
+
+
+def _limits(panels: Sequence[Panel]) -> tuple[float, float]:
+    boxes = [step.earlier for panel in panels for step in panel.steps if step.earlier is not None]
+    earlier = [number for box in boxes for number in (box.first, box.third)]
+    lines = [line for panel in panels for line in panel.lines]
+    usual = [*earlier, *(number for line in lines for number in line.y[~line.is_outlier])]
+    return edges(np.array([*earlier, *(number for line in lines for number in line.y)]), np.array(usual))
+
+
+def _draw_panel(axes: Axes, panel: Panel, limits: tuple[float, float]) -> None:
+    steps = [step for step in panel.steps if step.earlier is not None and step.earlier.count >= LEAST_BAND]
+    x = np.array([step.x for step in steps])
+    quartiles = np.array(
+        [(step.earlier.first, step.earlier.median, step.earlier.third) for step in steps if step.earlier]
+    )
+    if steps:
+        axes.fill_between(x, quartiles[:, 0], quartiles[:, 2], zorder=1, **_BAND)
+        # Above the lines, which may be many.
+        axes.plot(x, quartiles[:, 0], zorder=4.5, **_BAND_EDGE)
+        axes.plot(x, quartiles[:, 2], zorder=4.5, **_BAND_EDGE)
+        axes.plot(x, quartiles[:, 1], zorder=4.5, **_MEDIAN)
+    named = 0
+    for line in panel.lines:
+        y = np.clip(line.y, *limits)
+        marked = line.is_outlier
+        faint = {"linewidth": 0.6, "alpha": 0.55} if len(panel.lines) > _MANY and not marked.any() else {}
+        axes.plot(line.x, y, zorder=3, **{**(_DASHED if line.is_wild_type else _LINE), **faint})
+        if line.x.size <= _MOST_MARKED and not faint:
+            axes.plot(line.x, y, zorder=4, clip_on=False, **{**DIAMOND, "markersize": 3.4})
+        axes.plot(line.x[marked], y[marked], zorder=5, clip_on=False, **RING)
+        if marked.any() and named < MOST_NAMED:
+            named += 1
+            _name(axes, line, y)
+
+
+def _name(axes: Axes, line: Line, y: Numbers) -> None:
+    place = int(np.flatnonzero(line.is_outlier)[0])
+    low, high = axes.get_xlim()
+    is_right = line.x[place] > (low + high) / 2
+    axes.annotate(
+        line.specimen_id,
+        (float(line.x[place]), float(y[place])),
+        xytext=(-7 if is_right else 7, 0),
+        textcoords="offset points",
+        ha="right" if is_right else "left",
+        va="center",
+        fontsize=7.5,
+        color=INK,
+        zorder=6,
+    )
+
+
+def _add_legend(figure: Figure, panels: Sequence[Panel], words: Words) -> None:
+    lines = [line for panel in panels for line in panel.lines]
+    entries: list[tuple[dict[str, Any], str]] = []
+    if any(step.earlier and step.earlier.count >= LEAST_BAND for panel in panels for step in panel.steps):
+        entries += [({**_BAND, "linewidth": 7, "solid_capstyle": "butt"}, words.band), (_MEDIAN, words.median)]
+    if any(not line.is_wild_type for line in lines):
+        entries.append((_LINE, words.new))
+    if any(line.is_wild_type for line in lines):
+        entries.append((_DASHED, words.new_wild_type))
+    if any(line.is_outlier.any() for line in lines):
+        entries.append((RING, words.outlier))
+    add_legend(figure, entries)

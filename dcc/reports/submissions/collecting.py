@@ -1,0 +1,284 @@
+"""Gathers what a report says: of one zip action (`collect_submission`), of a centre, of a session.
+
+Reads only, on connections that the caller has open; the number of statements does not grow with the size of the zip.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from sqlalchemy import Connection
+
+from dcc.errors import NotFoundError
+from dcc.outcomes import DECLINED, HELD, ZipKey
+from dcc.reports.submissions.accepted import accepted_of_centre, accepted_of_zip
+from dcc.reports.submissions.documents import count_held, count_states, list_documents
+from dcc.reports.submissions.gathered import (
+    draw_centre_pictures,
+    draw_zip_pictures,
+    gather_centre_causes,
+    gather_not_taken,
+    gather_session_causes,
+    gather_zip_causes,
+)
+from dcc.reports.submissions.model import (
+    Accepted,
+    CentreReport,
+    Outcome,
+    SessionReport,
+    SourceReport,
+    SubmissionReport,
+    Tone,
+    ZipLine,
+)
+from dcc.reports.submissions.outcomes import once_changed, only_waits, outcome_of, tone_of, unless_held
+from dcc.reports.submissions.zip_lines import changed_of, zips_of_centre, zips_of_session
+from dcc.settings import Settings
+from dcc.tracker.crawls import CrawlEntry, latest_crawls, list_sessions
+from dcc.tracker.hosted.foreign_archives import HeldArchive, held_archives
+from dcc.tracker.models import utc_now
+from dcc.tracker.questions.queries import StateCount
+from dcc.tracker.questions.stories import Reason, ZipStory, latest_of, zip_story
+from dcc.tracker.register.centres import CentreEntry, list_centres
+from dcc.tracker.register.file_sources import SourceEntry, list_sources
+
+if TYPE_CHECKING:
+    from dcc.reports.languages import Catalogue
+
+MOST_DOCUMENTS: Final = 200
+"""Documents that a report lists; the others are counted."""
+MOST_ATTEMPTS: Final = 20
+MOST_CAUSES: Final = 30
+MOST_PROCEDURES: Final = 60
+MOST_PICTURES: Final = 6
+MOST_ZIPS: Final = 300
+MOST_SOURCES: Final = 100
+MOST_NOT_TAKEN: Final = 100
+"""What was not taken, of all sources together: those in trouble come first."""
+MOST_NOTES: Final = 20
+"""Reopenings, findings of crawls and removals that a report lists: the latest."""
+
+QC_NOT_ASKED: Final = "not asked"
+"""Why there is nothing of the QC database in a report: the caller has no connection to it."""
+
+
+def collect_submission(
+    tracker: Connection,
+    qc: Connection | None,
+    key: ZipKey,
+    settings: Settings,
+    *,
+    catalogue: Catalogue | None = None,
+    most_pictures: int = MOST_PICTURES,
+    qc_missing: str | None = None,
+) -> SubmissionReport:
+    """The facts of the report of one zip action.
+
+    `qc` is None where the QC database cannot be asked, and `qc_missing` says why. Pictures have their texts in the
+    language of `catalogue`, by default that of the settings; `most_pictures` 0: none. Raises NotFoundError.
+    """
+    story = zip_story(tracker, key, with_documents=False)
+    latest = latest_of(story.downloads)
+    states = () if latest is None else count_states(tracker, latest.id)
+    held = latest is not None and count_held(tracker, latest.id) > 0
+    accepted = None if qc is None else accepted_of_zip(qc, key, most=MOST_PROCEDURES)
+    outcome = outcome_of(
+        story.phase, story.status, states, held=held, taken=None if accepted is None else accepted.anything
+    )
+    causes = gather_zip_causes(tracker, qc, key)
+    if accepted is not None and only_waits(outcome, causes):
+        outcome = Outcome.WAITS_FOR_DATA
+    changed = changed_of(tracker, key)
+    if changed is not None:
+        outcome = once_changed(outcome)
+    foreign = next(iter(held_archives(tracker, key=key)), None) if outcome is Outcome.WAITING else None
+    outcome = unless_held(outcome, foreign)
+    return SubmissionReport(
+        key=key,
+        centre=story.centre,
+        centre_name=_names(tracker).get(story.centre or ""),
+        phase=story.phase,
+        status=story.status,
+        outcome=outcome,
+        tone=tone_of(outcome),
+        made=utc_now(),
+        size_bytes=story.size_bytes,
+        md5=story.md5,
+        created=story.created,
+        inc=story.inc,
+        hosts=story.hosts,
+        attempts=story.downloads[-MOST_ATTEMPTS:],
+        attempts_total=len(story.downloads),
+        documents=()
+        if latest is None
+        else list_documents(tracker, qc, key, latest.id, latest.requested, most=MOST_DOCUMENTS),
+        documents_total=sum(state.count for state in states),
+        states=states,
+        reasons=_reasons(story, foreign),
+        reopenings=story.reopenings[-MOST_NOTES:],
+        findings=story.findings[-MOST_NOTES:],
+        removals=story.removals[-MOST_NOTES:],
+        causes=tuple(causes[:MOST_CAUSES]),
+        causes_total=len(causes),
+        found=sum(cause.findings for cause in causes),
+        accepted=accepted,
+        qc_missing=_missing(qc, qc_missing),
+        pictures=draw_zip_pictures(qc, key, settings, catalogue, most_pictures),
+        changed=changed,
+    )
+
+
+def collect_centre(
+    tracker: Connection,
+    qc: Connection | None,
+    centre: str,
+    settings: Settings,
+    *,
+    catalogue: Catalogue | None = None,
+    most_pictures: int = MOST_PICTURES,
+    qc_missing: str | None = None,
+) -> CentreReport:
+    """The facts of a centre's summary; arguments as of `collect_submission`. Raises NotFoundError."""
+    entry = _centre(tracker, centre)
+    zips = zips_of_centre(tracker, centre)
+    causes = gather_centre_causes(tracker, qc, centre)
+    sources = [source for source in list_sources(tracker) if source.centre == centre and source.state != "removed"]
+    counts = Counter(one.outcome for one in zips)
+    return CentreReport(
+        centre=centre,
+        centre_name=entry.full_name,
+        made=utc_now(),
+        tone=_tone(counts, troubled=False),
+        sources=_sources(tracker, sources, latest_crawls(tracker)),
+        sources_total=len(sources),
+        zips=tuple(zips[:MOST_ZIPS]),
+        zips_total=len(zips),
+        outcomes=_in_order(counts),
+        states=_states(zips),
+        causes=tuple(causes[:MOST_CAUSES]),
+        causes_total=len(causes),
+        found=sum(cause.findings for cause in causes),
+        accepted=_accepted_of_centre(qc, centre),
+        qc_missing=_missing(qc, qc_missing),
+        pictures=draw_centre_pictures(qc, centre, settings, catalogue, most_pictures),
+    )
+
+
+def collect_session(
+    tracker: Connection,
+    qc: Connection | None,
+    session_id: int,
+    settings: Settings,
+    *,
+    qc_missing: str | None = None,
+) -> SessionReport:
+    """The facts of a crawling session's summary. Raises NotFoundError."""
+    _ = settings
+    entries = list_sessions(tracker, ids=[session_id])
+    if not entries:
+        raise NotFoundError(f"There is no session {session_id}. See `dcc sessions`.")
+    (session,) = entries
+    zips = zips_of_session(tracker, session)
+    causes = gather_session_causes(tracker, qc, session_id)
+    crawls = {crawl.source: crawl for crawl in session.crawls}
+    sources = list_sources(tracker, sorted(crawls)) if crawls else []
+    counts = Counter(one.outcome for one in zips)
+    troubled = session.outcome in ("failed", "unfinished") or any(crawl.error for crawl in session.crawls)
+    return SessionReport(
+        session=session.id,
+        started=session.started,
+        finished=session.finished,
+        outcome=session.outcome,
+        made=utc_now(),
+        tone=_tone(counts, troubled=troubled),
+        sources=_sources(tracker, sources, crawls),
+        sources_total=len(sources),
+        zips=tuple(zips[:MOST_ZIPS]),
+        zips_total=len(zips),
+        outcomes=_in_order(counts),
+        states=_states(zips),
+        causes=tuple(causes[:MOST_CAUSES]),
+        causes_total=len(causes),
+        found=sum(cause.findings for cause in causes),
+        qc_missing=_missing(qc, qc_missing),
+    )
+
+
+def keys_of_session(tracker: Connection, session_id: int) -> list[ZipKey]:
+    """The zip actions of a session. Raises NotFoundError."""
+    entries = list_sessions(tracker, ids=[session_id])
+    if not entries:
+        raise NotFoundError(f"There is no session {session_id}. See `dcc sessions`.")
+    return [line.key for line in zips_of_session(tracker, entries[0])]
+
+
+def _reasons(story: ZipStory, foreign: HeldArchive | None) -> tuple[Reason, ...]:
+    """Why it is as it is; of an archive on another centre's source without the commands that wranglers are told."""
+    recorded = [reason for reason in story.reasons if reason.kind not in (HELD, DECLINED)][-MOST_NOTES:]
+    told = [] if foreign is None else [Reason(foreign.kind, foreign.told, utc_now())]
+    return (*recorded, *told)
+
+
+def _names(tracker: Connection) -> dict[str, str]:
+    return {entry.short_name: entry.full_name for entry in list_centres(tracker)}
+
+
+def _centre(tracker: Connection, centre: str) -> CentreEntry:
+    for entry in list_centres(tracker):
+        if entry.short_name == centre:
+            return entry
+    raise NotFoundError(f"There is no centre {centre!r} (codes are case-sensitive). See `dcc centre list`.")
+
+
+def _missing(qc: Connection | None, reason: str | None) -> str | None:
+    return None if qc is not None else reason or QC_NOT_ASKED
+
+
+def _tone(outcomes: Mapping[Outcome, int], *, troubled: bool) -> Tone:
+    tones = {tone_of(outcome) for outcome in outcomes}
+    worst = next((tone for tone in (Tone.BAD, Tone.WARN, Tone.WAIT) if tone in tones), Tone.GOOD)
+    return Tone.WARN if troubled and worst in (Tone.GOOD, Tone.WAIT) else worst
+
+
+def _in_order(counts: Mapping[Outcome, int]) -> dict[Outcome, int]:
+    return {outcome: counts[outcome] for outcome in Outcome if counts.get(outcome)}
+
+
+def _states(zips: Iterable[ZipLine]) -> tuple[StateCount, ...]:
+    counts = Counter((one.phase, one.status) for one in zips)
+    return tuple(StateCount(phase, status, count) for (phase, status), count in sorted(counts.items()))
+
+
+def _sources(
+    tracker: Connection, sources: Sequence[SourceEntry], crawls: Mapping[int, CrawlEntry]
+) -> tuple[SourceReport, ...]:
+    """The first sources, those in trouble before others."""
+
+    def is_well(source: SourceEntry) -> bool:
+        crawl = crawls.get(source.id)
+        return crawl is not None and crawl.error is None
+
+    reports: list[SourceReport] = []
+    left = MOST_NOT_TAKEN
+    for source in sorted(sources, key=is_well)[:MOST_SOURCES]:
+        rows = gather_not_taken(tracker, source.id) if left > 0 else []
+        reports.append(
+            SourceReport(
+                source=source.id,
+                label=f"{source.protocol}://{source.hostname}{source.base_path}",
+                centre=source.centre,
+                state=source.state,
+                hosted=source.hosted,
+                crawl=crawls.get(source.id),
+                not_taken=tuple(rows[:left]),
+                not_taken_total=len(rows),
+            )
+        )
+        left -= len(rows)
+    return tuple(reports)
+
+
+def _accepted_of_centre(qc: Connection | None, centre: str) -> Accepted | None:
+    return None if qc is None else accepted_of_centre(qc, centre, most=MOST_PROCEDURES)

@@ -1,0 +1,149 @@
+"""The documents of a zip action as a report lists them: a bounded number, the failed first, with counts of all."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import Connection, case, func, select
+
+from dcc.outcomes import HELD, UNCHECKED_MARK, WARNING_MARK, ZipKey
+from dcc.phases import Phase, Status
+from dcc.qc.models import Document
+from dcc.reports.submissions.model import DocumentReport
+from dcc.reports.submissions.outcomes import steps_of
+from dcc.rules.findings import MORE_RULE
+from dcc.rules.upload import LATE
+from dcc.tracker.models import AnException, XmlFile, XmlLog
+from dcc.tracker.questions.queries import StateCount
+from dcc.vocabulary import DocumentAction
+
+_QC_DOCUMENT: Final = Document.__table__
+COUNTED: Final = ("specimens", "experiments", "lines", "housings", "measurements")
+"""What a document's row in the QC database counts."""
+
+
+class _Standing(NamedTuple):
+    late: bool
+    repeated: bool
+    counts: Mapping[str, int]
+
+
+def count_states(connection: Connection, download_id: int) -> tuple[StateCount, ...]:
+    """How many documents of a download are in each state."""
+    query = (
+        select(XmlFile.phase_id, XmlFile.status_id, func.count())
+        .where(XmlFile.zip_id == download_id)
+        .group_by(XmlFile.phase_id, XmlFile.status_id)
+    )
+    rows = connection.execute(query).all()
+    return tuple(
+        sorted(
+            (StateCount(Phase(phase), Status(status), count) for phase, status, count in rows),
+            key=lambda state: (state.phase, state.status),
+        )
+    )
+
+
+def count_held(connection: Connection, download_id: int) -> int:
+    """How many documents of a download wait to be confirmed."""
+    query = (
+        select(func.count(XmlLog.xml_id.distinct()))
+        .join(XmlFile, XmlFile.id == XmlLog.xml_id)
+        .join(AnException, AnException.id == XmlLog.exception_id)
+        .where(XmlFile.zip_id == download_id, AnException.short_name == HELD, XmlLog.cleared.is_(None))
+    )
+    return connection.scalar(query) or 0
+
+
+def list_documents(
+    connection: Connection, qc: Connection | None, key: ZipKey, download_id: int, began: datetime, *, most: int
+) -> tuple[DocumentReport, ...]:
+    """The first `most` documents of a download that began then: those that failed, those held, then the others."""
+    held = (
+        select(XmlLog.xml_id)
+        .join(AnException, AnException.id == XmlLog.exception_id)
+        .join(XmlFile, XmlFile.id == XmlLog.xml_id)
+        .where(XmlFile.zip_id == download_id, AnException.short_name == HELD, XmlLog.cleared.is_(None))
+    )
+    rank = case((XmlFile.status_id == int(Status.FAILED), 0), (XmlFile.id.in_(held), 1), else_=2)
+    query = (
+        select(XmlFile.id, XmlFile.fname, XmlFile.size_bytes, XmlFile.content_md5, XmlFile.phase_id, XmlFile.status_id)
+        .where(XmlFile.zip_id == download_id)
+        .order_by(rank, XmlFile.phase_id, XmlFile.id)
+        .limit(most)
+    )
+    rows = connection.execute(query).all()
+    entries = _log_entries(connection, [row.id for row in rows])
+    there = {} if qc is None else _in_qc(qc, key, {row.id: row.fname for row in rows}, began)
+    return tuple(_document(row, entries[row.id], there.get(row.id)) for row in rows)
+
+
+def _document(row: Any, entries: Mapping[str, int], standing: _Standing | None) -> DocumentReport:
+    phase, status, held = Phase(row.phase_id), Status(row.status_id), bool(entries.get(HELD))
+    return DocumentReport(
+        file_name=row.fname,
+        size_bytes=row.size_bytes,
+        md5=row.content_md5,
+        phase=phase,
+        status=status,
+        steps=steps_of(phase, status),
+        errors=entries.get("errors", 0),
+        warnings=entries.get("warnings", 0),
+        held=held,
+        late=not held and (bool(entries.get(LATE)) or (standing is not None and standing.late)),
+        repeated=standing is not None and standing.repeated,
+        counts={} if standing is None else standing.counts,
+    )
+
+
+def _log_entries(connection: Connection, xml_ids: Sequence[int]) -> dict[int, Counter[str]]:
+    """What the logs of documents have that holds: `errors`, `warnings`, and whether held or late."""
+    marked = (
+        case((XmlLog.message.like(f"{WARNING_MARK}%"), 1), (XmlLog.message.like(f"{UNCHECKED_MARK}%"), 1), else_=0)
+    ).label("marked")
+    query = (
+        select(XmlLog.xml_id, AnException.short_name, marked, func.count())
+        .join(AnException, AnException.id == XmlLog.exception_id)
+        .where(XmlLog.xml_id.in_(xml_ids), XmlLog.cleared.is_(None))
+        .group_by(XmlLog.xml_id, AnException.short_name, marked)
+    )
+    entries: dict[int, Counter[str]] = defaultdict(Counter)
+    for xml_id, kind, is_marked, count in connection.execute(query):
+        if kind in (HELD, LATE):
+            entries[xml_id][kind] += count
+        if kind not in (HELD, MORE_RULE):
+            entries[xml_id]["warnings" if is_marked else "errors"] += count
+    return entries
+
+
+def _in_qc(qc: Connection, key: ZipKey, names: Mapping[int, str], began: datetime) -> dict[int, _Standing]:
+    """What the QC database has of documents, by the ids of their `xml_file`."""
+    query = select(
+        _QC_DOCUMENT.c.tracker_id,
+        _QC_DOCUMENT.c.file_name,
+        _QC_DOCUMENT.c.applied_at,
+        _QC_DOCUMENT.c.late,
+        *(_QC_DOCUMENT.c[name] for name in COUNTED),
+    ).where(
+        _QC_DOCUMENT.c.tracker_id.in_(list(names)),
+        _QC_DOCUMENT.c.zip_file == key.file_name,
+        _QC_DOCUMENT.c.zip_action == key.action.value,
+        _QC_DOCUMENT.c.action != DocumentAction.UNDO.value,
+    )
+    return {row.tracker_id: _standing(row, began) for row in _of_same_file(qc.execute(query), names)}
+
+
+def _of_same_file(rows: Iterable[Any], names: Mapping[int, str]) -> Iterable[Any]:
+    # A tracker that was made anew gives the ids of a lost one to other documents.
+    return (row for row in rows if names[row.tracker_id] == row.file_name)
+
+
+def _standing(row: Any, began: datetime) -> _Standing:
+    return _Standing(
+        late=bool(row.late),
+        repeated=row.applied_at is not None and row.applied_at < began.replace(microsecond=0),
+        counts={name: getattr(row, name) for name in COUNTED},
+    )

@@ -1,0 +1,258 @@
+"""A report as an object of JSON: the facts of the page, and what it says in words in the same language."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import date, datetime
+from enum import Enum, IntEnum
+from typing import Any, Final
+
+from dcc.outcomes import ZipKey
+from dcc.reports.causes.cause import Cause
+from dcc.reports.causes.cause import as_json as cause_as_json
+from dcc.reports.languages import Catalogue
+from dcc.reports.submissions.limits import LONGEST_VALUE, MOST_HOSTS, MOST_PERMITTED, MOST_REASONS, shortened
+from dcc.reports.submissions.model import (
+    Accepted,
+    CentreReport,
+    DocumentReport,
+    Report,
+    SessionReport,
+    SourceReport,
+    SubmissionReport,
+    ZipLine,
+)
+from dcc.reports.submissions.sentences import next_sentences, words_of
+from dcc.reports.submissions.words import (
+    OUTCOME_WORDS,
+    PHASE_WORDS,
+    SESSION_WORDS,
+    STANDING_WORDS,
+    TONE_WORDS,
+)
+from dcc.tracker.questions.stories import DownloadStory, Reason
+
+FORMAT: Final = 1
+"""Number of the form of the object: grows when something in it changes its meaning."""
+
+
+def as_json(report: Report, catalogue: Catalogue) -> dict[str, Any]:
+    """A report as an object that `json.dumps` takes; times are ISO 8601 in UTC, phases and statuses their names."""
+    match report:
+        case SubmissionReport():
+            return _submission(report, catalogue)
+        case CentreReport():
+            return _centre(report, catalogue)
+        case SessionReport():
+            return _session(report, catalogue)
+
+
+def _submission(report: SubmissionReport, catalogue: Catalogue) -> dict[str, Any]:
+    words = words_of(report)
+    return {
+        "format": FORMAT,
+        "kind": "submission",
+        "language": catalogue.code,
+        "made": _ready(report.made),
+        "zip": str(report.key),
+        "action": report.key.action.value,
+        "file_name": report.key.file_name,
+        "centre": report.centre,
+        "centre_name": report.centre_name,
+        "phase": _ready(report.phase),
+        "status": _ready(report.status),
+        "outcome": report.outcome.value,
+        "tone": report.tone.value,
+        "headline": catalogue.text(words.headline),
+        "explanation": catalogue.text(words.explanation),
+        "who_acts": catalogue.text(words.acts),
+        "next": [catalogue.text(sentence) for sentence in next_sentences(report)],
+        "changed": _ready(report.changed),
+        "size_bytes": report.size_bytes,
+        "md5": report.md5,
+        "created": _ready(report.created),
+        "inc": report.inc,
+        "hosts": [_ready_fields(host) for host in report.hosts[:MOST_HOSTS]],
+        "hosts_total": len(report.hosts),
+        "attempts": [_attempt(attempt, catalogue) for attempt in report.attempts],
+        "attempts_total": report.attempts_total,
+        "reasons": [_reason(reason, catalogue) for reason in report.reasons],
+        "documents": [_document(document, catalogue) for document in report.documents],
+        "documents_total": report.documents_total,
+        "documents_failed": report.documents_failed,
+        "document_states": _ready(report.states),
+        "causes": _causes(report.causes, catalogue),
+        "causes_total": report.causes_total,
+        "findings_total": report.found,
+        "accepted": _accepted(report.accepted),
+        "qc_missing": report.qc_missing,
+        "pictures": _pictures(report),
+        "reopenings": _ready(report.reopenings),
+        "crawl_findings": [
+            {**_ready_fields(finding), "message": shortened(catalogue.recorded(finding.message))}
+            for finding in report.findings
+        ],
+        "removals": [_reason(reason, catalogue) for reason in report.removals],
+    }
+
+
+def _centre(report: CentreReport, catalogue: Catalogue) -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        "kind": "centre",
+        "language": catalogue.code,
+        "made": _ready(report.made),
+        "centre": report.centre,
+        "centre_name": report.centre_name,
+        **_summary(report, catalogue),
+        "accepted": _accepted(report.accepted),
+        "pictures": _pictures(report),
+    }
+
+
+def _session(report: SessionReport, catalogue: Catalogue) -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        "kind": "session",
+        "language": catalogue.code,
+        "made": _ready(report.made),
+        "session": report.session,
+        "started": _ready(report.started),
+        "finished": _ready(report.finished),
+        "outcome": report.outcome,
+        "said": catalogue.text(SESSION_WORDS[report.outcome]),
+        **_summary(report, catalogue),
+    }
+
+
+def _summary(report: CentreReport | SessionReport, catalogue: Catalogue) -> dict[str, Any]:
+    return {
+        "tone": report.tone.value,
+        "standing": catalogue.text(TONE_WORDS[report.tone]),
+        "sources": [_source(source, catalogue) for source in report.sources],
+        "sources_total": report.sources_total,
+        "outcomes": {outcome.value: count for outcome, count in report.outcomes.items()},
+        "states": _ready(report.states),
+        "zips": [_zip(line, catalogue) for line in report.zips],
+        "zips_total": report.zips_total,
+        "causes": _causes(report.causes, catalogue),
+        "causes_total": report.causes_total,
+        "findings_total": report.found,
+        "qc_missing": report.qc_missing,
+    }
+
+
+def _zip(line: ZipLine, catalogue: Catalogue) -> dict[str, Any]:
+    return {**_ready_fields(line), "zip": str(line.key), "said": catalogue.text(OUTCOME_WORDS[line.outcome].short)}
+
+
+def _attempt(attempt: DownloadStory, catalogue: Catalogue) -> dict[str, Any]:
+    kept = ("id", "source", "label", "requested", "received", "bytes", "phase", "status")
+    return {
+        **{name: _ready(getattr(attempt, name)) for name in kept},
+        "said": catalogue.text(PHASE_WORDS[attempt.phase]),
+        "reasons": [_reason(reason, catalogue) for reason in attempt.reasons[-MOST_REASONS:]],
+    }
+
+
+def _reason(reason: Reason, catalogue: Catalogue) -> dict[str, Any]:
+    return {
+        "kind": reason.kind,
+        "message": shortened(catalogue.recorded(reason.message)),
+        "recorded": _ready(reason.recorded),
+    }
+
+
+def _document(document: DocumentReport, catalogue: Catalogue) -> dict[str, Any]:
+    return {
+        **_ready_fields(document),
+        "steps": [
+            {
+                "phase": _ready(step.phase),
+                "standing": step.standing.value,
+                "said": catalogue.text(STANDING_WORDS[step.standing]),
+            }
+            for step in document.steps
+        ],
+    }
+
+
+def _causes(causes: tuple[Cause, ...], catalogue: Catalogue) -> list[dict[str, Any]]:
+    return [_cause(cause, catalogue) for cause in causes]
+
+
+def _cause(cause: Cause, catalogue: Catalogue) -> dict[str, Any]:
+    shown: dict[str, Any] = dict(cause_as_json(cause, catalogue))
+    example = dict(shown["example"])
+    for name in ("zip", "document", "value", "element", "nearest", "expected"):
+        example[name] = None if example[name] is None else shortened(str(example[name]), LONGEST_VALUE)
+    example["message"] = shortened(catalogue.recorded(cause.example.message))
+    example["permitted"] = [shortened(value, LONGEST_VALUE) for value in cause.example.permitted[:MOST_PERMITTED]]
+    return {
+        **shown,
+        "subject": shortened(cause.subject, LONGEST_VALUE),
+        "title": shortened(str(shown["title"])),
+        "remedy": shortened(str(shown["remedy"])),
+        "who_acts": cause.who_acts(catalogue),
+        "example": example,
+    }
+
+
+def _accepted(accepted: Accepted | None) -> dict[str, Any] | None:
+    return None if accepted is None else {**_ready_fields(accepted), "measurements": accepted.measurements}
+
+
+def _source(source: SourceReport, catalogue: Catalogue) -> dict[str, Any]:
+    shown = _ready_fields(replace(source, not_taken=()))
+    shown["not_taken"] = [
+        {
+            "entry": None if row.entry is None else shortened(row.entry, LONGEST_VALUE),
+            "why": row.why.value,
+            "acts": row.acts.value,
+            "reason": shortened(row.reason(catalogue)),
+            "number": row.number,
+        }
+        for row in source.not_taken
+    ]
+    if source.crawl is not None and source.crawl.error is not None:
+        shown["crawl"]["error"]["message"] = shortened(catalogue.recorded(source.crawl.error.message))
+    return shown
+
+
+def _pictures(report: SubmissionReport | CentreReport) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": one.name,
+            "title": one.title,
+            "caption": one.caption,
+            "rule": one.rule,
+            "alt": one.alt,
+            "outliers": one.outliers,
+        }
+        for one in report.pictures
+    ]
+
+
+def _ready_fields(value: Any) -> dict[str, Any]:
+    return {name: _ready(getattr(value, name)) for name in value.__dataclass_fields__}
+
+
+def _ready(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.isoformat(timespec="seconds") + "Z"
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, IntEnum):
+        return value.name.lower()
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, ZipKey):
+        return str(value)
+    if hasattr(value, "__dataclass_fields__"):
+        return _ready_fields(value)
+    if isinstance(value, Mapping):
+        return {str(_ready(key)): _ready(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_ready(one) for one in value]
+    return value

@@ -1,0 +1,238 @@
+"""Reports that are kept: of the zip actions that a session touched, in DCC_HOME/reports, where the settings ask for it.
+
+A report is `<action>/<name>.html` and `.json`, readable by this user alone, and replaced as a whole. It goes when its
+archive goes from staging, or when it has grown as old as what failed may; `dcc report` makes it again at any time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import re
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import SQLAlchemyError
+
+from dcc.errors import CleaningError, DccError, ExportError
+from dcc.outcomes import ZipKey
+from dcc.runtime.legible_text import legible_json
+from dcc.runtime.private_files import PRIVATE_FILE, in_place_of, make_directory
+from dcc.settings import Settings
+
+if TYPE_CHECKING:
+    from dcc.reports.languages import Catalogue
+    from dcc.reports.submissions.model import Report
+
+MOST_REPORTS: Final = 200
+"""Reports that one session keeps: of the worst zip actions, and of these the newest."""
+MOST_SECONDS: Final = 120.0
+"""For which a session goes on making reports; one that was begun is finished."""
+_MOST_PICTURES: Final = 4
+_MOST_IN_A_ROW: Final = 5
+"""Reports that cannot be made, one after the other, until what they have in common is taken for the reason."""
+_SUFFIXES: Final = (".html", ".json")
+_PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,150}")
+_DAY_SECONDS: Final = 86_400
+
+log = logging.getLogger(__name__)
+
+
+def reports_directory(settings: Settings) -> Path:
+    """Where reports are kept."""
+    return settings.home / "reports"
+
+
+def report_path(settings: Settings, key: ZipKey, suffix: str = ".html") -> Path:
+    """Where the report of a zip action is kept, whether it is there or not.
+
+    Names that do not follow the convention are written in letters that every file system has, with a checksum.
+    """
+    name = key.file_name
+    if not _PLAIN_NAME.fullmatch(name):
+        digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        name = re.sub(r"[^A-Za-z0-9_-]+", "_", name)[:60].lstrip("-") + f"~{digest}"
+    return reports_directory(settings) / key.action.value / (name + suffix)
+
+
+def write_page(path: Path, text: str) -> None:
+    """Write a page or JSON for this user alone, in place of what is there. Raises ExportError."""
+    try:
+        with in_place_of(path, PRIVATE_FILE) as part:
+            part.write_text(text, "utf-8", errors="backslashreplace")
+    except OSError as error:
+        raise ExportError(
+            f"The report {path} cannot be written: {error.strerror or error}. See to the permissions of its directory "
+            "and the space on its disk, then make it again."
+        ) from error
+
+
+def json_text(report: Report, catalogue: Catalogue) -> str:
+    """A report as JSON, a text of several lines."""
+    from dcc.reports.submissions.json_form import as_json
+
+    return legible_json(json.dumps(as_json(report, catalogue), indent=2, ensure_ascii=False)) + "\n"
+
+
+def write_reports(tracker: Engine, settings: Settings, session_id: int) -> list[str]:
+    """Keep the reports of a session that has ended, as DCC_SUBMISSION_REPORTS says; sentences on what came of it.
+
+    At most `MOST_REPORTS`, and for `MOST_SECONDS`; what is left out is said, and one that cannot be made costs no
+    other. Raises nothing: what the session did stands, with or without reports, also where a DCC's own template meets
+    a fault.
+    """
+    if settings.submission_reports == "none":
+        return []
+    try:
+        written, wanted, faults = _write_all(tracker, settings, session_id)
+    except Exception as error:
+        written, wanted, faults = 0, 0, [_tell(session_id, error)]
+    said = []
+    if written or (wanted and not faults):
+        left = wanted - written - len(faults)
+        more = f"; {left:,} more on demand: dcc report" if left else ""
+        said.append(f"Kept {written:,} submission reports in {reports_directory(settings)}{more}.")
+    if faults:
+        others = f" {len(faults) - 1:,} more failed; see the log." if len(faults) > 1 else ""
+        said.append(f"The submission reports of session {session_id} were not all kept: {faults[0]}{others}")
+    return said
+
+
+def _tell(session_id: int, error: Exception, key: ZipKey | None = None) -> str:
+    """Log why reports, or that of a zip action, are not kept; the same as a sentence."""
+    of_zip = f"{key}: " if key is not None else ""
+    if isinstance(error, DccError | SQLAlchemyError | OSError):
+        is_known = isinstance(error, DccError)
+        what = of_zip + (str(error) if is_known else f"a database or disk failed ({type(error).__name__}).")
+        log.warning("Submission reports of session %s were not all kept: %s", session_id, what)
+        return what
+    log.error("Submission reports of session %s met a fault: %s", session_id, key or "all", exc_info=error)
+    return (
+        f"{of_zip}{type(error).__name__}. Look at the templates in DCC_TEMPLATES_DIRECTORY, if any; else it is a fault "
+        "of the platform: report it with the log."
+    )
+
+
+def _write_all(tracker: Engine, settings: Settings, session_id: int) -> tuple[int, int, list[str]]:
+    """Write the reports that a session is to keep; how many were written, how many there would be, and what failed."""
+    began = time.monotonic()
+    keys = _wanted(tracker, settings, session_id)
+    written = in_a_row = 0
+    faults: list[str] = []
+    if not keys:
+        return 0, 0, faults
+    with qc_at_hand(settings) as (qc, missing), tracker.connect() as connection:
+        for key in keys[:MOST_REPORTS]:
+            if time.monotonic() - began > MOST_SECONDS or in_a_row == _MOST_IN_A_ROW:
+                break
+            try:
+                _write(connection, qc, missing, key, settings)
+                written += 1
+                in_a_row = 0
+            except Exception as error:
+                faults.append(_tell(session_id, error, key))
+                in_a_row += 1
+            # What is read for the next one is as it is then, and no transaction is open for minutes.
+            for read in (connection, qc):
+                if read is not None:
+                    read.rollback()
+    return written, len(keys), faults
+
+
+def _write(tracker: Connection, qc: Connection | None, missing: str | None, key: ZipKey, settings: Settings) -> None:
+    from dcc.reports.languages import load_catalogue
+    from dcc.reports.submissions.audience import language_of_zip
+    from dcc.reports.submissions.collecting import collect_submission
+    from dcc.reports.submissions.page import render_html
+
+    catalogue = load_catalogue(language_of_zip(tracker, key), settings)
+    report = collect_submission(
+        tracker, qc, key, settings, catalogue=catalogue, most_pictures=_MOST_PICTURES, qc_missing=missing
+    )
+    page = report_path(settings, key)
+    make_reports_directory(page.parent)
+    write_page(page, render_html(report, catalogue, settings))
+    write_page(page.with_suffix(".json"), json_text(report, catalogue))
+
+
+def make_reports_directory(directory: Path) -> None:
+    """Make the directory of kept reports, for this user alone. Raises ExportError, ConfigurationError."""
+    try:
+        make_directory(directory)
+    except OSError as error:
+        raise ExportError(
+            f"The directory {directory} of reports cannot be made: {error.strerror or error}. Make it, or give its "
+            "parent to this user."
+        ) from error
+
+
+def _wanted(tracker: Engine, settings: Settings, session_id: int) -> list[ZipKey]:
+    from dcc.reports.submissions.model import Tone
+    from dcc.reports.submissions.zip_lines import zips_of_session
+    from dcc.tracker.crawls import list_sessions
+
+    with tracker.connect() as connection:
+        sessions = list_sessions(connection, ids=[session_id])
+        lines = zips_of_session(connection, sessions[0]) if sessions else []
+    only_bad = settings.submission_reports == "failed"
+    return [line.key for line in lines if not only_bad or line.tone in (Tone.BAD, Tone.WARN)]
+
+
+@contextmanager
+def qc_at_hand(settings: Settings) -> Iterator[tuple[Connection | None, str | None]]:
+    """A connection to the QC database, or None and why there is none: not made, of another version, or away."""
+    from dcc.qc import database
+
+    engine = database.open_qc_database(settings)
+    try:
+        try:
+            database.require_current(engine)
+            connection = engine.connect()
+        except DccError as error:
+            yield None, str(error)
+            return
+        with connection:
+            yield connection, None
+    finally:
+        engine.dispose()
+
+
+def remove_reports(settings: Settings, keys: Iterable[ZipKey]) -> None:
+    """Remove the kept reports of zip actions, where there are any. Raises CleaningError."""
+    for key in keys:
+        page = report_path(settings, key)
+        for suffix in _SUFFIXES:
+            _remove(page.with_suffix(suffix))
+
+
+def remove_old_reports(settings: Settings, days: int) -> int:
+    """Remove the kept reports that were made more than so many days ago; how many files. Raises CleaningError."""
+    oldest = time.time() - days * _DAY_SECONDS
+    removed = 0
+    for path in sorted(reports_directory(settings).glob("*/*")):
+        if path.suffix in (*_SUFFIXES, ".part") and _is_older(path, oldest):
+            _remove(path)
+            removed += 1
+    return removed
+
+
+def _is_older(path: Path, oldest: float) -> bool:
+    try:
+        return path.lstat().st_mtime < oldest
+    except FileNotFoundError:
+        # `dcc report` has just put it in the place of another one.
+        return False
+
+
+def _remove(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise CleaningError(
+            f"The report {path} cannot be removed: {error.strerror or error}. See to the permissions of its directory."
+        ) from error

@@ -1,0 +1,22 @@
+"""How much of what centres and servers say a report shows: a page stays below two megabytes, whatever came."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dcc.runtime.legible_text import legible
+
+LONGEST_MESSAGE: Final = 600
+LONGEST_VALUE: Final = 200
+MOST_PERMITTED: Final = 10
+MOST_HOSTS: Final = 20
+MOST_REASONS: Final = 3
+"""Reasons of one download attempt: the last."""
+MOST_PICTURE_BYTES: Final = 600_000
+"""Of all pictures in a page, as they stand in it; what is beyond is left out, and that is said."""
+
+
+def shortened(text: str, most: int = LONGEST_MESSAGE) -> str:
+    """The text, or the beginning of it with an ellipsis; no longer than `most` when what is not seen is spelt out."""
+    seen = legible(text[:most])
+    return text if len(text) <= most and len(seen) <= most else f"{seen[: most - 1]}…"

@@ -1,0 +1,297 @@
+"""What a report says, before it is put into words: of a zip action, of a centre, of a session.
+
+Lists are bounded, with the number of all beside them. Nothing here is in any language but for what the platform
+recorded in English, which catalogues translate (`Catalogue.recorded`), and titles of pictures, which are drawn in one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from dcc.outcomes import ZipKey
+from dcc.phases import Phase, Status
+from dcc.tracker.crawls import CrawlEntry, Finding
+from dcc.tracker.questions.queries import StateCount
+from dcc.tracker.questions.stories import DownloadStory, Host, Reason, ReopeningStory
+
+if TYPE_CHECKING:
+    from dcc.reports.causes.cause import Cause
+    from dcc.reports.causes.not_taken import NotTaken
+    from dcc.reports.plots.picture import Picture
+
+
+class Outcome(StrEnum):
+    """What became of a zip action, as a data manager sees it."""
+
+    NAME_REFUSED = "name refused"
+    WAITING = "waiting"
+    FOREIGN = "foreign"
+    DECLINED = "declined"
+    NOT_ARRIVED = "not arrived"
+    CHECKSUM_WRONG = "checksum wrong"
+    UNREADABLE = "unreadable"
+    UNDER_WAY = "under way"
+    NOTHING_TAKEN = "nothing taken"
+    PARTLY_TAKEN = "partly taken"
+    WAITS_FOR_DATA = "waits for data"
+    HELD = "held"
+    WITHDRAWN = "withdrawn"
+    TO_BE_TAKEN = "to be taken"
+    CHANGED = "changed"
+    TO_BE_LOOKED_AT = "to be looked at"
+    DONE = "done"
+
+
+class Tone(StrEnum):
+    """How good or bad something is; shown by a word and a sign as well as by a colour."""
+
+    GOOD = "good"
+    WAIT = "wait"
+    WARN = "warn"
+    BAD = "bad"
+
+
+class Standing(StrEnum):
+    """How far a document is in one phase."""
+
+    PASSED = "passed"
+    IN_PART = "in part"
+    WAITS = "waits"
+    RUNNING = "running"
+    CANCELLED = "cancelled"
+    FAILED = "failed"
+    NOT_REACHED = "not reached"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A phase of a document, and how far it is in it."""
+
+    phase: Phase
+    standing: Standing
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentReport:
+    """A document of the latest download, with what became of it.
+
+    `errors` and `warnings` count what holds of what was found in it. `first` is the first error as it was recorded.
+    `counts` are the entities that it names and its measurements (`specimens`, `experiments`, `lines`, `housings`,
+    `measurements`); empty when the QC database has nothing of it. `held`: it waits to be confirmed; `late`: newer
+    documents of the centre had been taken before it; `repeated`: the same file had been taken before.
+    """
+
+    file_name: str
+    size_bytes: int | None
+    md5: str | None
+    phase: Phase
+    status: Status
+    steps: tuple[Step, ...]
+    errors: int = 0
+    warnings: int = 0
+    held: bool = False
+    late: bool = False
+    repeated: bool = False
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def failed(self) -> bool:
+        """Whether the centre has something to correct in it."""
+        return self.status is Status.FAILED
+
+    @property
+    def without_effect(self) -> bool:
+        """Whether the upload refused all of it, or it was withdrawn."""
+        return self.phase is Phase.UPLOAD and self.status in (Status.FAILED, Status.CANCELLED)
+
+
+@dataclass(frozen=True, slots=True)
+class EntityCount:
+    """What was taken over of one kind (`specimen`, `experiment`, `line`, `housing`).
+
+    `named`: how many the documents name. `accepted`: they stand and no rule objects. `unchecked`: they stand and were
+    not checked yet. `faulty`: they stand and count nowhere, since a rule found an error. `animal_faulty`: experiments
+    that stand and count nowhere, since a rule found an error in an animal of theirs. `superseded`: they were taken
+    and have been replaced or deleted since. `refused`: they took no effect. `ended`: what was there before and was
+    replaced or deleted by the documents.
+    """
+
+    kind: str
+    named: int
+    accepted: int
+    unchecked: int
+    faulty: int
+    animal_faulty: int
+    superseded: int
+    refused: int
+    ended: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProcedureCount:
+    """What was taken over of one procedure: `name` is that of IMPReSS, if known; `accepted` measurements count."""
+
+    procedure: str
+    name: str | None
+    runs: int
+    measurements: int
+    accepted: int
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """What the QC database has of a zip action, or of a centre.
+
+    `contexts` counts the data contexts that it has data in, by their state. `procedures_total` counts all, where the
+    list is cut.
+    """
+
+    entities: tuple[EntityCount, ...] = ()
+    procedures: tuple[ProcedureCount, ...] = ()
+    procedures_total: int = 0
+    contexts: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def anything(self) -> bool:
+        """Whether anything was taken over or taken out."""
+        return any(one.accepted or one.unchecked or one.superseded or one.ended for one in self.entities)
+
+    @property
+    def measurements(self) -> int:
+        """How many measurements were accepted."""
+        return sum(one.accepted for one in self.procedures)
+
+
+@dataclass(frozen=True, slots=True)
+class SubmissionReport:
+    """The report of one zip action. `documents` are the worst first; `attempts` the latest last.
+
+    `accepted` is None where the QC database could not be asked, and `qc_missing` then says why. `reasons` say why the
+    archive as a whole is as it is. `removals`: when it went from staging. `changed`: when it was noticed that the
+    archive has changed since its data were taken over.
+    """
+
+    key: ZipKey
+    centre: str | None
+    centre_name: str | None
+    phase: Phase
+    status: Status
+    outcome: Outcome
+    tone: Tone
+    made: datetime
+    size_bytes: int | None
+    md5: str | None
+    created: date | None
+    inc: int | None
+    hosts: tuple[Host, ...]
+    attempts: tuple[DownloadStory, ...]
+    attempts_total: int
+    documents: tuple[DocumentReport, ...]
+    documents_total: int
+    states: tuple[StateCount, ...]
+    reasons: tuple[Reason, ...]
+    reopenings: tuple[ReopeningStory, ...]
+    findings: tuple[Finding, ...]
+    removals: tuple[Reason, ...]
+    causes: tuple[Cause, ...]
+    causes_total: int
+    found: int
+    accepted: Accepted | None
+    qc_missing: str | None = None
+    pictures: tuple[Picture, ...] = ()
+    changed: datetime | None = None
+
+    @property
+    def documents_failed(self) -> int:
+        """How many documents failed."""
+        return sum(state.count for state in self.states if state.status is Status.FAILED)
+
+    @property
+    def held(self) -> int:
+        """How many of the documents listed wait to be confirmed."""
+        return sum(document.held for document in self.documents)
+
+
+@dataclass(frozen=True, slots=True)
+class ZipLine:
+    """A zip action in the summary of a centre or session; `failed` of its `documents` failed.
+
+    `changed`: when it was noticed that the archive has changed since its data were taken over.
+    """
+
+    key: ZipKey
+    centre: str | None
+    phase: Phase
+    status: Status
+    outcome: Outcome
+    tone: Tone
+    size_bytes: int | None
+    documents: int
+    failed: int
+    changed: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SourceReport:
+    """A file source with its last crawl (of the session, where it is the report of one), and what was not taken."""
+
+    source: int
+    label: str
+    centre: str
+    state: str
+    hosted: int
+    crawl: CrawlEntry | None
+    not_taken: tuple[NotTaken, ...] = ()
+    not_taken_total: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CentreReport:
+    """The summary of a centre: its zip actions, the worst first, and what is wrong with all that stands of it."""
+
+    centre: str
+    centre_name: str
+    made: datetime
+    tone: Tone
+    sources: tuple[SourceReport, ...]
+    sources_total: int
+    zips: tuple[ZipLine, ...]
+    zips_total: int
+    outcomes: Mapping[Outcome, int]
+    states: tuple[StateCount, ...]
+    causes: tuple[Cause, ...]
+    causes_total: int
+    found: int
+    accepted: Accepted | None
+    qc_missing: str | None = None
+    pictures: tuple[Picture, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SessionReport:
+    """The summary of a crawling session: `outcome` as of `tracker.crawls.SessionEntry`."""
+
+    session: int
+    started: datetime
+    finished: datetime | None
+    outcome: str
+    made: datetime
+    tone: Tone
+    sources: tuple[SourceReport, ...]
+    sources_total: int
+    zips: tuple[ZipLine, ...]
+    zips_total: int
+    outcomes: Mapping[Outcome, int]
+    states: tuple[StateCount, ...]
+    causes: tuple[Cause, ...]
+    causes_total: int
+    found: int
+    qc_missing: str | None = None
+
+
+Report = SubmissionReport | CentreReport | SessionReport
+"""Any of the three."""

@@ -1,0 +1,156 @@
+"""A report as one self-contained HTML page: no script, nothing from the network, readable on paper and on a phone."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from markupsafe import Markup
+
+from dcc.outcomes import ZipKey
+from dcc.reports.causes.cause import ACTS_IN_WORDS
+from dcc.reports.languages import Catalogue
+from dcc.reports.submissions import sentences, words
+from dcc.reports.submissions.limits import (
+    MOST_HOSTS,
+    MOST_PERMITTED,
+    MOST_PICTURE_BYTES,
+    MOST_REASONS,
+    shortened,
+)
+from dcc.reports.submissions.model import CentreReport, Outcome, Report, SessionReport, SubmissionReport
+from dcc.reports.submissions.templates import SHIPPED, render
+from dcc.settings import Settings
+
+_TEMPLATES: Final = {
+    SubmissionReport: "reports/submission.html",
+    CentreReport: "reports/centre.html",
+    SessionReport: "reports/session.html",
+}
+_STYLE: Final = "reports/style.css"
+_ONLY_WHERE_ANY: Final = ("animal_faulty", "refused", "unchecked", "superseded", "ended")
+"""Columns of what was accepted that are shown where they hold more than noughts."""
+_SIGNS: Final = {"good": "✓", "wait": "…", "warn": "!", "bad": "✗"}
+
+
+class Image(NamedTuple):
+    """A picture as it stands in the page; sizes in pixels of CSS."""
+
+    title: str
+    caption: str
+    alt: str
+    source: Markup
+    width: int
+    height: int
+
+
+class Images(NamedTuple):
+    """The pictures of a page, the rules by which values are marked in them, each once, and how many were left out since
+    the page would be too large.
+    """
+
+    shown: Sequence[Image]
+    rules: Sequence[str]
+    left_out: int
+
+
+def render_html(
+    report: Report,
+    catalogue: Catalogue,
+    settings: Settings | None = None,
+    *,
+    link_of_zip: Callable[[ZipKey], str] | None = None,
+) -> str:
+    """The page of a report in the language of a catalogue.
+
+    `link_of_zip` tells the path of the page of a zip action, where the page is served beside others.
+
+    A DCC's own templates are taken from the directory that `settings` name (DCC_TEMPLATES_DIRECTORY). Raises
+    ConfigurationError when one of them cannot be used.
+    """
+    own = None if settings is None else settings.templates_directory
+    style = _style(own)
+    values: dict[str, Any] = {
+        **catalogue.functions,
+        "catalogue": catalogue,
+        "report": report,
+        "language": catalogue.tag,
+        "direction": catalogue.direction,
+        "style": Markup(style),  # noqa: S704
+        "content_security_policy": _policy(style),
+        "signs": _SIGNS,
+        "shortened": shortened,
+        "most_permitted": MOST_PERMITTED,
+        "most_reasons": MOST_REASONS,
+        "outcome_words": words.OUTCOME_WORDS,
+        "tone_words": words.TONE_WORDS,
+        "action_words": words.ACTION_WORDS,
+        "phase_words": words.PHASE_WORDS,
+        "phase_meanings": words.PHASE_MEANINGS,
+        "standing_words": words.STANDING_WORDS,
+        "standing_signs": words.STANDING_SIGNS,
+        "kind_words": words.KIND_WORDS,
+        "context_words": words.CONTEXT_WORDS,
+        "session_words": words.SESSION_WORDS,
+        "actor_words": {actor.value: said for actor, said in ACTS_IN_WORDS.items()},
+        "how_often": partial(sentences.how_often, catalogue),
+        "crawl_sentence": partial(sentences.crawl_sentence, catalogue),
+        "not_taken_reason": partial(sentences.not_taken_reason, catalogue),
+        "link_of_zip": link_of_zip,
+        "failing": [cause for cause in report.causes if cause.fails and not cause.clears_by_itself],
+        "clearing": [cause for cause in report.causes if cause.fails and cause.clears_by_itself],
+        "warning": [cause for cause in report.causes if not cause.fails],
+        "images": _images(report),
+    }
+    if isinstance(report, SubmissionReport):
+        values |= _of_submission(report, catalogue)
+    return render(_TEMPLATES[type(report)], values, own=own)
+
+
+def _of_submission(report: SubmissionReport, catalogue: Catalogue) -> dict[str, Any]:
+    entities = () if report.accepted is None else report.accepted.entities
+    return {
+        "words": sentences.words_of(report),
+        "next_sentences": sentences.next_sentences(report),
+        "whole_reasons": sentences.whole_reasons(report),
+        "waits": report.outcome is Outcome.WAITS_FOR_DATA,
+        "notes": sentences.notes(report, catalogue),
+        "hosts": report.hosts[:MOST_HOSTS],
+        "told": {name: any(getattr(one, name) for one in entities) for name in _ONLY_WHERE_ANY},
+        "shown_phases": sentences.SHOWN_PHASES,
+        "shown_steps": sentences.shown_steps,
+        "document_notes": partial(sentences.document_notes, catalogue),
+        "attempt_sentence": partial(sentences.attempt_sentence, catalogue),
+        "unlisted_states": sentences.states_sentence(report, catalogue),
+    }
+
+
+def _style(own: Path | None) -> str:
+    return render(_STYLE, {}, shipped=SHIPPED, own=own).replace("</", "<\\/")
+
+
+def _policy(style: str) -> str:
+    """What the page may load: its own style, known by its checksum, and pictures that are in it."""
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    return f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; form-action 'none'"
+
+
+def _images(report: Report) -> Images:
+    pictures = () if isinstance(report, SessionReport) else report.pictures
+    shown: list[Image] = []
+    rules: dict[str, None] = {}
+    left = MOST_PICTURE_BYTES
+    for picture in pictures:
+        source = f"data:image/svg+xml;base64,{base64.b64encode(picture.svg.encode()).decode()}"
+        if len(source) > left:
+            continue
+        left -= len(source)
+        width, height = (round(inches * 96) for inches in picture.size)
+        shown.append(Image(picture.title, picture.caption, picture.alt, Markup(source), width, height))  # noqa: S704
+        if picture.rule:
+            rules[picture.rule] = None
+    return Images(shown, list(rules), len(pictures) - len(shown))

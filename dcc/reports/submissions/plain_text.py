@@ -1,0 +1,243 @@
+"""A report in plain text, for the terminal: what became of it, what to correct, what was accepted."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from dcc.reports.causes.cause import Cause
+from dcc.reports.languages import Catalogue, mark
+from dcc.reports.submissions import sentences
+from dcc.reports.submissions.limits import MOST_PERMITTED, shortened
+from dcc.reports.submissions.model import (
+    Accepted,
+    CentreReport,
+    DocumentReport,
+    EntityCount,
+    Report,
+    SessionReport,
+    SourceReport,
+    SubmissionReport,
+    ZipLine,
+)
+from dcc.reports.submissions.words import (
+    KIND_WORDS,
+    OUTCOME_WORDS,
+    PHASE_WORDS,
+    SESSION_WORDS,
+    STANDING_WORDS,
+    TONE_WORDS,
+)
+from dcc.runtime.legible_text import legible
+
+_WIDTH: Final = 100
+_MOST_CAUSES: Final = 10
+_MOST_DOCUMENTS: Final = 20
+_MOST_ZIPS: Final = 20
+_MOST_PROCEDURES: Final = 20
+_LONGEST: Final = 500
+
+
+def render_text(report: Report, catalogue: Catalogue) -> str:
+    """A summary of a report, in the language of a catalogue.
+
+    Lines have at most a hundred characters, or one word that is longer: names stay whole, so that they can be copied.
+    """
+    match report:
+        case SubmissionReport():
+            lines = _submission(report, catalogue)
+        case CentreReport():
+            lines = _centre(report, catalogue)
+        case SessionReport():
+            lines = _session(report, catalogue)
+    return "\n".join(lines) + "\n"
+
+
+def _submission(report: SubmissionReport, catalogue: Catalogue) -> Iterator[str]:
+    said = sentences.words_of(report)
+    whose = "" if report.centre is None else f" ({report.centre_name or report.centre})"
+    yield from _wrapped(f"{report.key}{whose}")
+    yield from _wrapped(f"{catalogue.text(said.headline)}.", 2)
+    yield from _wrapped(catalogue.text(said.explanation), 2)
+    for reason in sentences.whole_reasons(report):
+        yield from _wrapped(catalogue.recorded(reason.message), 2)
+    yield from _wrapped(f"{catalogue.text('Who acts')}: {catalogue.text(said.acts)}", 2)
+    for sentence in sentences.notes(report, catalogue):
+        yield from _wrapped(sentence, 2)
+    yield from _cause_lines(report.causes, report.causes_total, catalogue, tell_zip=False)
+    yield from _title(catalogue.text("What happens next"))
+    for sentence in sentences.next_sentences(report):
+        yield from _wrapped(catalogue.text(sentence), 2)
+    yield from _accepted_lines(report.accepted, catalogue)
+    if report.documents:
+        yield from _title(catalogue.text("The documents"))
+        for document in report.documents[:_MOST_DOCUMENTS]:
+            yield from _wrapped(_document_line(document, catalogue), 2)
+        yield from _more(report.documents_total - min(len(report.documents), _MOST_DOCUMENTS), catalogue)
+
+
+def _document_line(document: DocumentReport, catalogue: Catalogue) -> str:
+    worst = next((step for step in document.steps if step.phase is document.phase), document.steps[-1])
+    state = f"{catalogue.text(PHASE_WORDS[worst.phase])} {catalogue.text(STANDING_WORDS[worst.standing])}"
+    parts = [state, *sentences.document_notes(catalogue, document)]
+    if document.errors:
+        parts.insert(1, catalogue.plural("one error", "{number} errors", document.errors))
+    return f"{document.file_name}: {', '.join(parts)}"
+
+
+def _centre(report: CentreReport, catalogue: Catalogue) -> Iterator[str]:
+    yield from _wrapped(f"{report.centre}, {report.centre_name}: {catalogue.text(TONE_WORDS[report.tone])}")
+    yield from _outcome_lines(report, catalogue)
+    yield from _cause_lines(report.causes, report.causes_total, catalogue, tell_zip=True)
+    yield from _zip_lines(report.zips, report.zips_total, catalogue)
+    yield from _accepted_lines(report.accepted, catalogue)
+    yield from _source_lines(report, catalogue)
+    yield from _more(report.sources_total - len(report.sources), catalogue)
+
+
+def _session(report: SessionReport, catalogue: Catalogue) -> Iterator[str]:
+    when = catalogue.moment(report.started)
+    yield from _wrapped(
+        f"{catalogue.text('Visit {number}', number=report.session)}, {when}: "
+        f"{catalogue.text(SESSION_WORDS[report.outcome])}"
+    )
+    yield from _outcome_lines(report, catalogue)
+    yield from _cause_lines(report.causes, report.causes_total, catalogue, tell_zip=True)
+    yield from _zip_lines(report.zips, report.zips_total, catalogue)
+    yield from _source_lines(report, catalogue)
+    yield from _more(report.sources_total - len(report.sources), catalogue)
+
+
+def _outcome_lines(report: CentreReport | SessionReport, catalogue: Catalogue) -> Iterator[str]:
+    yield f"  {catalogue.text('Archives')}: {catalogue.number(report.zips_total)}"
+    for outcome, count in report.outcomes.items():
+        yield f"    {catalogue.text(OUTCOME_WORDS[outcome].short)}: {catalogue.number(count)}"
+
+
+def _cause_lines(causes: tuple[Cause, ...], total: int, catalogue: Catalogue, *, tell_zip: bool) -> Iterator[str]:
+    shown = causes[:_MOST_CAUSES]
+    for title, some in (
+        (mark("What to correct"), [cause for cause in shown if cause.fails and not cause.clears_by_itself]),
+        (mark("What clears by itself"), [cause for cause in shown if cause.fails and cause.clears_by_itself]),
+        (mark("What to know"), [cause for cause in shown if not cause.fails]),
+    ):
+        if some:
+            yield from _title(catalogue.text(title))
+            yield from _listed_causes(some, catalogue, tell_zip=tell_zip)
+    yield from _more(total - len(shown), catalogue)
+
+
+def _listed_causes(causes: Iterable[Cause], catalogue: Catalogue, *, tell_zip: bool) -> Iterator[str]:
+    for number, cause in enumerate(causes, 1):
+        yield from _wrapped(f"{number}. {cause.title(catalogue)}", 2)
+        yield from _wrapped(f"{cause.who_acts(catalogue)} {cause.remedy_for_centre(catalogue)}", 5)
+        yield from _wrapped(_example(cause, catalogue, tell_zip=tell_zip), 5)
+
+
+def _example(cause: Cause, catalogue: Catalogue, *, tell_zip: bool) -> str:
+    example = cause.example
+    parts = [example.zip if tell_zip or not example.document else None, example.document]
+    if example.line is not None and example.column is not None:
+        place = catalogue.text("line {line}, column {column}", line=example.line, column=example.column)
+        parts.append(place)
+    elif example.line is not None:
+        parts.append(catalogue.text("line {line}", line=example.line))
+    said = f"{', '.join(part for part in parts if part)}: {catalogue.recorded(example.message)}"
+    if example.nearest:
+        said += f" {catalogue.text('Perhaps meant')}: {example.nearest}"
+    elif example.permitted:
+        said += f" {catalogue.text('Permitted')}: {', '.join(example.permitted[:MOST_PERMITTED])}"
+    return said.removeprefix(": ")
+
+
+def _accepted_lines(accepted: Accepted | None, catalogue: Catalogue) -> Iterator[str]:
+    if accepted is None or not (accepted.entities or accepted.procedures):
+        return
+    yield from _title(catalogue.text("What was accepted"))
+    for one in accepted.entities:
+        text = catalogue.text(
+            "{kind}: {accepted} of {submitted}",
+            kind=catalogue.text(KIND_WORDS[one.kind]),
+            accepted=catalogue.number(one.accepted),
+            submitted=catalogue.number(one.named),
+        )
+        also = [catalogue.text(words, number=catalogue.number(count)) for count, words in _else_of(one) if count]
+        yield from _wrapped("; ".join([text, *also]), 2)
+    for procedure in accepted.procedures[:_MOST_PROCEDURES]:
+        name = f"{procedure.name} ({procedure.procedure})" if procedure.name else procedure.procedure
+        count = catalogue.plural("one measurement", "{number} measurements", procedure.accepted)
+        yield from _wrapped(f"{name}: {count}", 2)
+    yield from _more(accepted.procedures_total - min(len(accepted.procedures), _MOST_PROCEDURES), catalogue)
+
+
+def _else_of(one: EntityCount) -> tuple[tuple[int, str], ...]:
+    """What became of what does not count as accepted, and of what was there before."""
+    return (
+        (one.faulty, mark("{number} at fault")),
+        (one.animal_faulty, mark("{number} not counted, because an animal is at fault")),
+        (one.refused, mark("{number} not taken")),
+        (one.unchecked, mark("{number} not checked yet")),
+        (one.superseded, mark("{number} replaced or deleted since")),
+        (one.ended, mark("{number} of the earlier ones replaced or deleted")),
+    )
+
+
+def _zip_lines(zips: tuple[ZipLine, ...], total: int, catalogue: Catalogue) -> Iterator[str]:
+    if not zips:
+        return
+    yield from _title(catalogue.text("The archives"))
+    for line in zips[:_MOST_ZIPS]:
+        failed = ""
+        if line.failed:
+            failed = catalogue.text(
+                ", {failed} of {documents} documents to be corrected",
+                failed=catalogue.number(line.failed),
+                documents=catalogue.number(line.documents),
+            )
+        yield from _wrapped(f"{line.key}: {catalogue.text(OUTCOME_WORDS[line.outcome].short)}{failed}", 2)
+    yield from _more(total - min(len(zips), _MOST_ZIPS), catalogue)
+
+
+def _source_lines(report: CentreReport | SessionReport, catalogue: Catalogue) -> Iterator[str]:
+    sources: tuple[SourceReport, ...] = report.sources
+    if not sources:
+        return
+    told = {cause.example.message for cause in report.causes[:_MOST_CAUSES]}
+    yield from _title(catalogue.text("The sources"))
+    for source in sources:
+        visited = catalogue.text("It was never visited.")
+        if source.crawl is not None:
+            visited = sentences.crawl_sentence(catalogue, source.crawl)
+        yield from _wrapped(f"{catalogue.text('Source {number}', number=source.source)} ({source.label}): {visited}", 2)
+        if source.crawl is not None and source.crawl.error is not None:
+            if source.crawl.error.message not in told:
+                yield from _wrapped(catalogue.recorded(source.crawl.error.message), 4)
+            told.add(source.crawl.error.message)
+        for row in source.not_taken[:_MOST_CAUSES]:
+            if row.entry is None and row.recorded in told:
+                continue
+            entry = "" if row.entry is None else f"{row.entry}: "
+            yield from _wrapped(entry + sentences.not_taken_reason(catalogue, row), 4)
+        yield from _more(source.not_taken_total - min(len(source.not_taken), _MOST_CAUSES), catalogue, 4)
+
+
+def _title(text: str) -> Iterable[str]:
+    return "", text
+
+
+def _more(number: int, catalogue: Catalogue, indent: int = 2) -> Iterator[str]:
+    if number > 0:
+        yield " " * indent + catalogue.plural("... and one more", "... and {number} more", number)
+
+
+def _wrapped(text: str, indent: int = 0) -> list[str]:
+    blank = " " * indent
+    return textwrap.wrap(
+        shortened(legible(" ".join(text.split())), _LONGEST),
+        _WIDTH,
+        initial_indent=blank,
+        subsequent_indent=blank + "  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

@@ -1,0 +1,190 @@
+"""Sentences of a report that are put together from facts, in the language of a catalogue."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from dcc.phases import Phase, Status
+from dcc.reports.languages import Catalogue
+from dcc.reports.languages.marking import mark_plural
+from dcc.reports.submissions.model import DocumentReport, Outcome, Step, SubmissionReport, ZipLine
+from dcc.reports.submissions.words import (
+    CHANGED_SINCE,
+    CRAWL_WORDS,
+    OUTCOME_WORDS,
+    PHASE_WORDS,
+    SUBMIT_AGAIN,
+    SUBMIT_FOR_EDIT,
+    OutcomeWords,
+)
+from dcc.tracker.crawls import CrawlEntry
+from dcc.tracker.questions.stories import DownloadStory, Reason
+
+if TYPE_CHECKING:
+    from dcc.reports.causes.cause import Cause
+    from dcc.reports.causes.not_taken import NotTaken
+
+SHOWN_PHASES: Final = (Phase.XML_NAME, Phase.XSD, Phase.UPLOAD, Phase.DATA, Phase.QC)
+"""The phases that are columns of the table of documents: nobody has to do anything in the others."""
+
+_ARCHIVE_OUTCOMES: Final = (
+    Outcome.NAME_REFUSED,
+    Outcome.NOT_ARRIVED,
+    Outcome.CHECKSUM_WRONG,
+    Outcome.UNREADABLE,
+    Outcome.FOREIGN,
+    Outcome.DECLINED,
+)
+_MOST_WHOLE: Final = 3
+
+
+def words_of(report: SubmissionReport) -> OutcomeWords:
+    """What became of a submission, in words."""
+    return OUTCOME_WORDS[report.outcome]
+
+
+def next_sentences(report: SubmissionReport) -> tuple[str, ...]:
+    """What happens next, as texts for a catalogue: of what is to be corrected only the ways that apply here."""
+    failed = {state.phase for state in report.states if state.status is Status.FAILED}
+    left_out = set()
+    if not any(phase < Phase.DATA for phase in failed):
+        left_out.add(SUBMIT_AGAIN)
+    if Phase.DATA not in failed:
+        left_out.add(SUBMIT_FOR_EDIT)
+    also = (CHANGED_SINCE,) if report.changed and report.outcome is not Outcome.CHANGED else ()
+    return (*also, *(sentence for sentence in words_of(report).next if sentence not in left_out))
+
+
+def next_of_line(line: ZipLine) -> str:
+    """What to do first about a zip action of a summary, as a text for a catalogue: it may know only the phase."""
+    if line.changed:
+        return CHANGED_SINCE
+    first = OUTCOME_WORDS[line.outcome].next[0]
+    return SUBMIT_FOR_EDIT if first == SUBMIT_AGAIN and line.phase is Phase.DATA else first
+
+
+def shown_steps(document: DocumentReport) -> tuple[Step, ...]:
+    """The steps of a document that the table shows, in the order of its columns."""
+    return tuple(step for step in document.steps if step.phase in SHOWN_PHASES)
+
+
+def whole_reasons(report: SubmissionReport) -> tuple[Reason, ...]:
+    """Why the archive failed or is not taken as a whole, unless causes tell: the latest reasons, each once."""
+    if report.outcome not in _ARCHIVE_OUTCOMES or any(cause.fails for cause in report.causes):
+        return ()
+    reasons = (report.attempts[-1].reasons if report.attempts else ()) or report.reasons
+    latest = {reason.message: reason for reason in reasons}
+    return tuple(latest.values())[-_MOST_WHOLE:]
+
+
+def notes(report: SubmissionReport, catalogue: Catalogue) -> list[str]:
+    """What else there is to know of a submission, a sentence each."""
+    documents = report.documents
+    late = sum(one.late and not one.without_effect for one in documents)
+    repeated = sum(one.repeated for one in documents)
+    said = []
+    if report.held and report.outcome is not Outcome.HELD:
+        said.append(
+            catalogue.plural(
+                "One document waits to be confirmed by the Data Coordination Centre.",
+                "{number} documents wait to be confirmed by the Data Coordination Centre.",
+                report.held,
+            )
+        )
+    if late:
+        said.append(
+            catalogue.plural(
+                "One document came late: newer documents of your centre had been taken before it. It was taken all "
+                "the same; see that this is meant.",
+                "{number} documents came late: newer documents of your centre had been taken before them. They were "
+                "taken all the same; see that this is meant.",
+                late,
+            )
+        )
+    if repeated:
+        said.append(
+            catalogue.plural(
+                "One document had been taken before, and was not taken twice.",
+                "{number} documents had been taken before, and were not taken twice.",
+                repeated,
+            )
+        )
+    if report.removals:
+        said.append(catalogue.text("The Data Coordination Centre no longer keeps a copy of the archive."))
+    return said
+
+
+def document_notes(catalogue: Catalogue, document: DocumentReport) -> list[str]:
+    """What else there is to know of a document, a few words each."""
+    said = []
+    if document.held:
+        said.append(catalogue.text("waits to be confirmed"))
+    if document.late:
+        said.append(catalogue.text("came after newer documents"))
+    if document.repeated:
+        said.append(catalogue.text("was taken before"))
+    if document.warnings:
+        said.append(catalogue.plural("one warning", "{number} warnings", document.warnings))
+    if document.counts.get("measurements"):
+        said.append(catalogue.plural("one measurement", "{number} measurements", document.counts["measurements"]))
+    return said
+
+
+def attempt_sentence(catalogue: Catalogue, attempt: DownloadStory) -> str:
+    """What came of an attempt to fetch an archive."""
+    if attempt.status is not Status.FAILED:
+        if attempt.phase is Phase.DOWNLOAD and attempt.status is not Status.DONE:
+            return catalogue.text("It is under way, or was interrupted.")
+        return catalogue.text("It arrived.")
+    if attempt.phase > Phase.UNZIP:
+        return catalogue.text("It arrived; some of its documents failed.")
+    return catalogue.text("It failed: {check}.", check=catalogue.text(PHASE_WORDS[attempt.phase]))
+
+
+def states_sentence(report: SubmissionReport, catalogue: Catalogue) -> str:
+    """How many documents passed and failed, of all of them, listed or not."""
+    failed = report.documents_failed
+    return catalogue.text(
+        "Of all documents {failed} failed and {others} did not.",
+        failed=catalogue.number(failed),
+        others=catalogue.number(report.documents_total - failed),
+    )
+
+
+def how_often(catalogue: Catalogue, cause: Cause) -> str:
+    """How often a cause was found, and in how many documents."""
+    places = catalogue.plural("in one place", "in {number} places", cause.findings)
+    if cause.documents <= 1:
+        return places
+    documents = catalogue.plural("in one document", "in {number} documents", cause.documents)
+    return catalogue.list([places, documents])
+
+
+def crawl_sentence(catalogue: Catalogue, crawl: CrawlEntry) -> str:
+    """When a source was visited, and what there was."""
+    when = catalogue.text(
+        "Visited on {moment}: {outcome}.",
+        moment=catalogue.moment(crawl.started),
+        outcome=catalogue.text(CRAWL_WORDS[crawl.outcome]),
+    )
+    if crawl.outcome == "failed":
+        return when
+    parts = [
+        catalogue.plural("one archive", "{number} archives", crawl.listed),
+        catalogue.plural("one new", "{number} new", crawl.new),
+        catalogue.plural("one known", "{number} known", crawl.known),
+    ]
+    for number, texts in (
+        (crawl.changed, mark_plural("one changed", "{number} changed")),
+        (crawl.refused, mark_plural("one refused by its name", "{number} refused by their names")),
+        (crawl.ignored, mark_plural("one other entry left alone", "{number} other entries left alone")),
+        (crawl.gone, mark_plural("one gone", "{number} gone")),
+    ):
+        if number:
+            parts.append(catalogue.plural(*texts, number))
+    return f"{when} {catalogue.list(parts)}."
+
+
+def not_taken_reason(catalogue: Catalogue, row: NotTaken) -> str:
+    """Why an entry of a source was not taken."""
+    return row.reason(catalogue)

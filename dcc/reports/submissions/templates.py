@@ -1,0 +1,110 @@
+"""Jinja2 templates: those that come with the platform, and a DCC's own in their place.
+
+What templates print is escaped, and text is shown as it is written: characters that would not be seen, or turn the
+direction of writing, stand as `\\uNNNN`. A name that a template misspells is an error.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final
+
+from jinja2 import (
+    ChoiceLoader,
+    Environment,
+    FileSystemLoader,
+    StrictUndefined,
+    TemplateError,
+    TemplateNotFound,
+    TemplateSyntaxError,
+    UndefinedError,
+)
+from markupsafe import Markup
+
+from dcc.errors import ConfigurationError
+from dcc.runtime.legible_text import legible
+
+SHIPPED: Final = Path(__file__).parent / "templates"
+
+_FAULTS: Final = (
+    *(LookupError, TypeError, ValueError, ArithmeticError, AttributeError),
+    *(AssertionError, RuntimeError, OSError),
+)
+"""What a template with a fault raises, besides errors of Jinja2's own."""
+
+
+def render(name: str, values: Mapping[str, Any], *, shipped: Path = SHIPPED, own: Path | None = None) -> str:
+    """The template `name`, such as `reports/submission.html`, filled in.
+
+    It is taken from the directory `own` (DCC_TEMPLATES_DIRECTORY) if that has it, else from `shipped`. Templates whose
+    names end with `.html` have what they print escaped. Raises ConfigurationError that names the template, and the
+    line if any, when it is missing or cannot be filled in. What else a template of `shipped` raises is a fault of ours.
+    """
+    try:
+        return _environment(shipped, own).get_template(name).render(**values)
+    except (TemplateError, UnicodeDecodeError) as error:
+        raise ConfigurationError(_what_is_wrong(name, own, error)) from error
+    except _FAULTS as error:
+        place = _place_in(own, error)
+        if own is None or not (place or os.access(own / name, os.F_OK)):
+            raise
+        raise ConfigurationError(_what_is_wrong(name, own, error)) from error
+
+
+def _what_is_wrong(name: str, own: Path | None, error: Exception) -> str:
+    place = _place_in(own, error)
+    if isinstance(error, TemplateSyntaxError):
+        place = f"{error.name or name}, line {error.lineno}"
+    elif isinstance(error, TemplateNotFound):
+        place = str(error.name or name)
+    said = "".join(str(error).splitlines()[:1])
+    if not isinstance(error, TemplateError) or not said:
+        said = f"{type(error).__name__}: {said}" if said else type(error).__name__
+    what = "uses what there is not" if isinstance(error, UndefinedError) else "cannot be used"
+    mend = (
+        "Reinstall the platform"
+        if own is None
+        else f"Correct it in {own} (DCC_TEMPLATES_DIRECTORY), or remove it from there"
+    )
+    return f"The template {place or name} {what}: {said}. {mend}."
+
+
+def _place_in(own: Path | None, error: BaseException) -> str:
+    """The template of a DCC's own that an error comes from, with the line; empty if it comes from none."""
+    place, trace = "", error.__traceback__
+    while own is not None and trace is not None:
+        file = Path(trace.tb_frame.f_code.co_filename)
+        if file.is_relative_to(own):
+            place = f"{file.relative_to(own)}, line {trace.tb_lineno}"
+        trace = trace.tb_next
+    return place
+
+
+@lru_cache(maxsize=8)
+def _environment(shipped: Path, own: Path | None) -> Environment:
+    loaders = [FileSystemLoader(directory) for directory in (own, shipped) if directory is not None]
+    return Environment(
+        loader=ChoiceLoader(loaders),
+        autoescape=_is_html,  # noqa: S701
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        finalize=_shown,
+    )
+
+
+def _is_html(name: str | None) -> bool:
+    return name is not None and name.endswith(".html")
+
+
+def _shown(value: Any) -> Any:
+    if value is None:
+        return ""
+    if isinstance(value, Markup):
+        return value
+    # Not strings alone: a zip's key is a text from outside as well.
+    return legible(" ".join(str(value).splitlines()))

@@ -1,0 +1,297 @@
+"""What a report calls things, for a centre's data manager: outcomes, phases, kinds of data, and what happens next.
+
+Everything here is English text for the catalogues (`mark`); `Catalogue.text` says it in a language.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from dcc.naming import Action
+from dcc.phases import Phase
+from dcc.reports.languages import mark
+from dcc.reports.submissions.model import Outcome, Standing, Tone
+from dcc.vocabulary import ContextState
+
+
+class OutcomeWords(NamedTuple):
+    """An outcome in words: in a list, as a headline, explained, who acts, and what happens next."""
+
+    short: str
+    headline: str
+    explanation: str
+    acts: str
+    next: tuple[str, ...]
+
+
+CENTRE_ACTS: Final = mark("You, at the centre")
+DCC_ACTS: Final = mark("The Data Coordination Centre")
+NOBODY_ACTS: Final = mark("Nobody: it goes on by itself")
+
+SUBMIT_FOR_EDIT: Final = mark(
+    "Animals and experiments that are at fault: correct them, and submit them in a new archive in the directory "
+    "“edit”. What was accepted need not be submitted again, nor what clears by itself."
+)
+SUBMIT_AGAIN: Final = mark(
+    "Documents that were not taken at all: correct them, and submit them in a new archive, under a new name, in the "
+    "same directory."
+)
+"""What to do about documents that failed before their contents were checked, and in that check."""
+CHANGED_SINCE: Final = mark(
+    "The archive changed on its server after its data were taken over, and what it holds now was not taken. Submit "
+    "what changed in a new archive, under a new name, in the directory “edit”."
+)
+_GOOD_ARCHIVE: Final = mark(
+    "Correct the archive and put it in place of the bad one, under the same name. If you publish a checksum beside "
+    "it, make that anew, too. The next visit takes it."
+)
+
+OUTCOME_WORDS: Final[Mapping[Outcome, OutcomeWords]] = {
+    Outcome.NAME_REFUSED: OutcomeWords(
+        mark("Name refused"),
+        mark("The archive was not taken: its name does not follow the convention"),
+        mark("An archive is fetched only when its name tells whose it is, of which day and which number."),
+        CENTRE_ACTS,
+        (
+            mark("Rename the file on your server. The next visit takes it under its new name."),
+            mark("If the name is right and your centre is not registered yet, tell the Data Coordination Centre."),
+        ),
+    ),
+    Outcome.WAITING: OutcomeWords(
+        mark("Waits to be fetched"),
+        mark("The archive was seen and waits to be fetched"),
+        mark("Its name is in order. It is fetched by the present or the next visit to your server."),
+        NOBODY_ACTS,
+        (mark("Leave the file where it is, unchanged, until it was fetched."),),
+    ),
+    Outcome.FOREIGN: OutcomeWords(
+        mark("On another centre's server"),
+        mark("The archive lies on the server of another centre than that of its name, and is not taken"),
+        mark(
+            "It is taken when the centre of its name has it on its own server, or lets the other one act for it. "
+            "Nothing of it was looked at."
+        ),
+        mark("The centre of its name, which decides; or the other one, if it is its own: that renames it"),
+        (
+            mark(
+                "If it is meant, the centre of its name puts it on its own server, or tells the Data Coordination "
+                "Centre that the other one acts for it."
+            ),
+            mark("If it is of the centre on whose server it lies, that one renames it."),
+            mark("If it is a mistake, tell the Data Coordination Centre, which turns it down."),
+        ),
+    ),
+    Outcome.DECLINED: OutcomeWords(
+        mark("Turned down"),
+        mark("The archive was turned down"),
+        mark(
+            "It lies on the server of another centre than that of its name, and the Data Coordination Centre decided "
+            "not to take it. Nothing of it was looked at."
+        ),
+        mark("Nobody: it is decided"),
+        (
+            mark(
+                "If it is meant after all, the centre of its name puts it on its own server, or tells the Data "
+                "Coordination Centre."
+            ),
+            mark("The centre on whose server it lies can rename or remove it."),
+        ),
+    ),
+    Outcome.NOT_ARRIVED: OutcomeWords(
+        mark("Not arrived"),
+        mark("The archive could not be fetched"),
+        mark("No server delivered it whole. Every visit tries again, and goes on with what has arrived."),
+        mark("Nobody, unless you moved the file: every visit tries again"),
+        (
+            mark("See that the file is still there, that it can be read, and that your server answers."),
+            mark("When it was withdrawn on purpose, nothing needs to be done."),
+        ),
+    ),
+    Outcome.CHECKSUM_WRONG: OutcomeWords(
+        mark("Wrong checksum"),
+        mark("The archive arrived with another checksum than the one published beside it"),
+        mark("Either the archive or its checksum file changed after the other one was made."),
+        CENTRE_ACTS,
+        (mark("Make the checksum file anew, or put the right archive there. Every visit tries again."),),
+    ),
+    Outcome.UNREADABLE: OutcomeWords(
+        mark("Unreadable"),
+        mark("The archive arrived whole, but could not be opened"),
+        mark("Nothing of it was looked at. The file on your server has the same fault."),
+        CENTRE_ACTS,
+        (_GOOD_ARCHIVE,),
+    ),
+    Outcome.UNDER_WAY: OutcomeWords(
+        mark("Being checked"),
+        mark("The archive is being checked"),
+        mark("It has arrived. Not all checks are made yet, so this report is not the last word."),
+        NOBODY_ACTS,
+        (mark("Ask for the report again when the checks are made."),),
+    ),
+    Outcome.NOTHING_TAKEN: OutcomeWords(
+        mark("Needs correction"),
+        mark("Nothing of the archive was accepted"),
+        mark("Every document has errors that must be corrected."),
+        CENTRE_ACTS,
+        (SUBMIT_AGAIN, SUBMIT_FOR_EDIT),
+    ),
+    Outcome.PARTLY_TAKEN: OutcomeWords(
+        mark("Needs correction"),
+        mark("The archive was accepted in part: some of it must be corrected"),
+        mark("What is in order goes on. What is at fault was left out and counts nowhere until it is corrected."),
+        CENTRE_ACTS,
+        (SUBMIT_AGAIN, SUBMIT_FOR_EDIT),
+    ),
+    Outcome.WAITS_FOR_DATA: OutcomeWords(
+        mark("Waits for other data"),
+        mark("The archive waits for data that have not been accepted yet"),
+        mark("Nothing in it has to be corrected. What waits counts as soon as what it refers to is there."),
+        mark("Nobody, when what is missing is on its way"),
+        (mark("This archive need not be submitted again. Submit what is missing, where you have not done so."),),
+    ),
+    Outcome.HELD: OutcomeWords(
+        mark("Waits to be confirmed"),
+        mark("The archive waits to be confirmed"),
+        mark(
+            "It would replace or delete much of what was submitted before, or adds data of another centre, so that a "
+            "person looks at it first. Nothing has changed yet."
+        ),
+        DCC_ACTS,
+        (
+            mark("If it was meant, tell the Data Coordination Centre so, and it is taken."),
+            mark("If it was not, tell the Data Coordination Centre, and submit what you meant."),
+        ),
+    ),
+    Outcome.WITHDRAWN: OutcomeWords(
+        mark("Withdrawn"),
+        mark("The archive was withdrawn"),
+        mark("What it had changed was taken back: the data are as they were before it."),
+        NOBODY_ACTS,
+        (mark("To have it taken after all, ask the Data Coordination Centre, or submit it under a new name."),),
+    ),
+    Outcome.TO_BE_TAKEN: OutcomeWords(
+        mark("Waits to be taken over"),
+        mark("The documents follow the schema and wait to be taken over"),
+        mark("What they say, such as animals, colonies and parameters, is checked when they are taken over."),
+        NOBODY_ACTS,
+        (mark("Ask for the report again after the next visit."),),
+    ),
+    Outcome.CHANGED: OutcomeWords(
+        mark("Changed afterwards"),
+        mark("The archive changed on its server after its data were taken over"),
+        mark("A name is taken once. The data of the former content stand."),
+        CENTRE_ACTS,
+        (
+            CHANGED_SINCE,
+            mark(
+                "If all of it is to be replaced, tell the Data Coordination Centre: it withdraws the data with `dcc "
+                "data undo`, and then takes the archive again."
+            ),
+            mark("If the change was not meant, take the archive from your server: its data stay."),
+        ),
+    ),
+    Outcome.TO_BE_LOOKED_AT: OutcomeWords(
+        mark("Accepted, in quality control"),
+        mark("The archive was accepted; the data are in quality control"),
+        mark("No errors are left. A data wrangler looks at the data together with what they are compared with."),
+        DCC_ACTS,
+        (mark("Nothing needs to be done. You are asked when something looks odd."),),
+    ),
+    Outcome.DONE: OutcomeWords(
+        mark("Accepted"),
+        mark("The archive was accepted and is through all checks"),
+        mark("No errors are left, and quality control is done with it."),
+        NOBODY_ACTS,
+        (mark("Nothing needs to be done. To change something later, submit it in the directory “edit”."),),
+    ),
+}
+
+TONE_WORDS: Final[Mapping[Tone, str]] = {
+    Tone.GOOD: mark("In order"),
+    Tone.WAIT: mark("Waits"),
+    Tone.WARN: mark("Needs attention"),
+    Tone.BAD: mark("Needs correction"),
+}
+
+ACTION_WORDS: Final[Mapping[Action, str]] = {
+    Action.ADD: mark("New data (directory “add”)"),
+    Action.EDIT: mark("Changes of earlier data (directory “edit”)"),
+    Action.DELETE: mark("Withdrawal of earlier data (directory “delete”)"),
+}
+
+PHASE_WORDS: Final[Mapping[Phase, str]] = {
+    Phase.ZIP_NAME: mark("Name of the archive"),
+    Phase.DOWNLOAD: mark("Transfer"),
+    Phase.ZIP_MD5: mark("Checksum"),
+    Phase.UNZIP: mark("Opening the archive"),
+    Phase.XML_NAME: mark("Name"),
+    Phase.XSD: mark("Form"),
+    Phase.UPLOAD: mark("Taken over"),
+    Phase.DATA: mark("Contents"),
+    Phase.CONTEXT: mark("Compared"),
+    Phase.OVERVIEW: mark("Summed up"),
+    Phase.QC: mark("Quality"),
+}
+"""The phases in a word or two, as headings of columns."""
+
+PHASE_MEANINGS: Final[Mapping[Phase, str]] = {
+    Phase.XML_NAME: mark("The document's name follows the convention."),
+    Phase.XSD: mark("The document follows the XML schema."),
+    Phase.UPLOAD: mark("What it adds is new; what it changes or deletes is there."),
+    Phase.DATA: mark("Colonies, animals, procedures, parameters and values are as the rules demand."),
+    Phase.CONTEXT: mark("The data are put together with what they are compared with."),
+    Phase.OVERVIEW: mark("The data are in the overviews that people look at."),
+    Phase.QC: mark("A data wrangler has looked at the data."),
+}
+
+STANDING_WORDS: Final[Mapping[Standing, str]] = {
+    Standing.PASSED: mark("passed"),
+    Standing.IN_PART: mark("in part"),
+    Standing.WAITS: mark("waits"),
+    Standing.RUNNING: mark("under way"),
+    Standing.CANCELLED: mark("withdrawn"),
+    Standing.FAILED: mark("failed"),
+    Standing.NOT_REACHED: mark("not reached"),
+}
+
+STANDING_SIGNS: Final[Mapping[Standing, str]] = {
+    Standing.PASSED: "✓",
+    Standing.IN_PART: "◐",
+    Standing.WAITS: "…",
+    Standing.RUNNING: "…",
+    Standing.CANCELLED: "↶",
+    Standing.FAILED: "✗",
+    Standing.NOT_REACHED: "–",
+}
+
+KIND_WORDS: Final[Mapping[str, str]] = {
+    "specimen": mark("Animals"),
+    "experiment": mark("Experiments"),
+    "line": mark("Lines"),
+    "housing": mark("Housing records"),
+}
+
+CONTEXT_WORDS: Final[Mapping[str, str]] = {
+    ContextState.NO_DATA.value: mark("without data"),
+    ContextState.QC_DONE.value: mark("looked at and in order"),
+    ContextState.DATA_ADDED.value: mark("with new data, to be looked at"),
+    ContextState.DATA_CHANGED.value: mark("with changed data, to be looked at"),
+    ContextState.DATA_REMOVED.value: mark("with data removed, to be looked at"),
+    ContextState.HAS_ISSUES.value: mark("with an open question"),
+}
+"""Groups of data that are compared as a whole, by their state."""
+
+SESSION_WORDS: Final[Mapping[str, str]] = {
+    "active": mark("The visit is under way"),
+    "open": mark("The visit goes on"),
+    "succeeded": mark("The visit ended well"),
+    "failed": mark("The visit ended; not everything went well"),
+    "unfinished": mark("The visit was interrupted; the next one goes on where it was"),
+}
+
+CRAWL_WORDS: Final[Mapping[str, str]] = {
+    "ok": mark("listed"),
+    "partial": mark("listed in part"),
+    "failed": mark("could not be listed"),
+}

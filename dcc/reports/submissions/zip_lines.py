@@ -1,0 +1,193 @@
+"""The zip actions of a centre or session as summaries list them, the worst first. A few statements, however many."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from sqlalchemy import Connection, Select, Subquery, case, false, func, or_, select
+
+from dcc.outcomes import HELD, UNCHECKED_MARK, WARNING_MARK, ZipKey
+from dcc.phases import ACTION_IDS, ACTIONS_BY_ID, Phase, Status
+from dcc.reports.causes.cause import Actor
+from dcc.reports.causes.rules import RULE_FACES
+from dcc.reports.submissions.model import Outcome, Tone, ZipLine
+from dcc.reports.submissions.outcomes import is_faulty, once_changed, outcome_of, tone_of, unless_held
+from dcc.tracker.crawls import CHANGED, SessionEntry
+from dcc.tracker.hosted.changed_archives import changed_since_loaded
+from dcc.tracker.hosted.foreign_archives import HeldArchive, held_archives
+from dcc.tracker.lineage import LATEST
+from dcc.tracker.models import (
+    AnException,
+    Centre,
+    CrawlFinding,
+    FileSource,
+    FileSourceHasZip,
+    XmlFile,
+    XmlLog,
+    ZipAction,
+    ZipDownload,
+    ZipFile,
+)
+from dcc.tracker.questions.queries import StateCount
+from dcc.tracker.questions.session_zips import touched_zips
+
+_WORST_FIRST: Final = (Tone.BAD, Tone.WARN, Tone.WAIT, Tone.GOOD)
+
+
+def zips_of_centre(connection: Connection, centre: str) -> list[ZipLine]:
+    """All zip actions of a centre: by their names or, where these tell no centre, by where they were found."""
+    hosted = (
+        select(FileSourceHasZip.za_id)
+        .join(FileSource, FileSource.id == FileSourceHasZip.file_source_id)
+        .join(Centre, Centre.id == FileSource.centre_id)
+        .where(Centre.short_name == centre)
+    )
+    named = (
+        select(ZipAction.id)
+        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+        .outerjoin(Centre, Centre.id == ZipFile.centre_id)
+        .where((Centre.short_name == centre) | (ZipFile.centre_id.is_(None) & ZipAction.id.in_(hosted)))
+    )
+    return list_zips(connection, named)
+
+
+def zips_of_session(connection: Connection, session: SessionEntry) -> list[ZipLine]:
+    """The zip actions of a session (as of `session_zips`), and those that it found changed since they were loaded."""
+    noticed = select(CrawlFinding.za_id).where(CrawlFinding.session_id == session.id, CrawlFinding.kind == CHANGED)
+    changed = changed_since_loaded(connection, noticed)
+    return list_zips(connection, touched_zips(connection, session), also=changed)
+
+
+def changed_of(connection: Connection, key: ZipKey) -> datetime | None:
+    """When it was noticed that an archive has changed since its data were taken over; None if it has not."""
+    named = (
+        select(ZipAction.id)
+        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+        .where(ZipFile.file_name == key.file_name, ZipAction.todo_id == ACTION_IDS[key.action])
+    )
+    return next(iter(changed_since_loaded(connection, named).values()), None)
+
+
+def list_zips(connection: Connection, wanted: Any, also: Collection[int] = ()) -> list[ZipLine]:
+    """The zip actions whose ids a query selects, and `also` these: the worst first, of these the newest."""
+    if also:
+        wanted = select(ZipAction.id).where(or_(ZipAction.id.in_(wanted), ZipAction.id.in_(also)))
+    states = _document_states(connection, wanted)
+    held = _held(connection, wanted)
+    waiting = _only_waiting(connection, wanted)
+    changed = changed_since_loaded(connection, wanted)
+    foreign = {one.za_id: one for one in held_archives(connection, wanted)}
+    query = (
+        select(
+            ZipAction.id,
+            ZipAction.todo_id,
+            ZipFile.file_name,
+            Centre.short_name,
+            ZipAction.phase_id,
+            ZipAction.status_id,
+            ZipFile.size_bytes,
+        )
+        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+        .outerjoin(Centre, Centre.id == ZipFile.centre_id)
+        .where(ZipAction.id.in_(wanted))
+        .order_by(ZipFile.created.desc(), ZipFile.inc.desc(), ZipAction.id.desc())
+    )
+    lines = [
+        _line(
+            row,
+            states[row[0]],
+            foreign.get(row[0]),
+            held=row[0] in held,
+            waits=row[0] in waiting,
+            changed=changed.get(row[0]),
+        )
+        for row in connection.execute(query)
+    ]
+    return sorted(lines, key=lambda line: _WORST_FIRST.index(line.tone))
+
+
+def _line(
+    row: Any,
+    states: Iterable[StateCount],
+    foreign: HeldArchive | None,
+    *,
+    held: bool,
+    waits: bool,
+    changed: datetime | None,
+) -> ZipLine:
+    _, todo, file_name, centre, phase_id, status_id, size_bytes = row
+    counts = list(states)
+    phase, status = Phase(phase_id), Status(status_id)
+    outcome = unless_held(outcome_of(phase, status, counts, held=held, taken=None), foreign)
+    if is_faulty(outcome) and waits:
+        outcome = Outcome.WAITS_FOR_DATA
+    if changed is not None:
+        outcome = once_changed(outcome)
+    return ZipLine(
+        key=ZipKey(ACTIONS_BY_ID[todo], file_name),
+        centre=centre,
+        phase=phase,
+        status=status,
+        outcome=outcome,
+        tone=tone_of(outcome),
+        size_bytes=size_bytes,
+        documents=sum(state.count for state in counts),
+        failed=sum(state.count for state in counts if state.status is Status.FAILED),
+        changed=changed,
+    )
+
+
+def _latest(wanted: Any) -> Subquery:
+    """The latest download of each of these zip actions: columns `za_id` and `download_id`."""
+    return (
+        select(FileSourceHasZip.za_id, LATEST.label("download_id"))
+        .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
+        .where(FileSourceHasZip.za_id.in_(wanted))
+        .group_by(FileSourceHasZip.za_id)
+        .subquery("latest_of_wanted")
+    )
+
+
+def _document_states(connection: Connection, wanted: Any) -> Mapping[int, list[StateCount]]:
+    latest = _latest(wanted)
+    query = (
+        select(latest.c.za_id, XmlFile.phase_id, XmlFile.status_id, func.count())
+        .join(latest, latest.c.download_id == XmlFile.zip_id)
+        .group_by(latest.c.za_id, XmlFile.phase_id, XmlFile.status_id)
+    )
+    states: dict[int, list[StateCount]] = defaultdict(list)
+    for za_id, phase, status, count in connection.execute(query):
+        states[za_id].append(StateCount(Phase(phase), Status(status), count))
+    return states
+
+
+def _only_waiting(connection: Connection, wanted: Any) -> set[int]:
+    """Those whose failed documents have errors that clear by themselves, and no other."""
+    clearing = [kind for kind, faces in RULE_FACES.items() if all(face.acts is Actor.NOBODY for face in faces)]
+    marked = XmlLog.message.startswith(WARNING_MARK) | XmlLog.message.startswith(UNCHECKED_MARK)
+    entries = _entries_that_hold(wanted)
+    query = (
+        entries.where(XmlFile.status_id == Status.FAILED, ~func.coalesce(marked, false()))
+        .group_by(entries.selected_columns.za_id)
+        .having(func.sum(case((AnException.short_name.in_(clearing), 0), else_=1)) == 0)
+    )
+    return set(connection.scalars(query))
+
+
+def _held(connection: Connection, wanted: Any) -> set[int]:
+    return set(connection.scalars(_entries_that_hold(wanted).where(AnException.short_name == HELD).distinct()))
+
+
+def _entries_that_hold(wanted: Any) -> Select[tuple[int]]:
+    """The column `za_id` of each entry in the logs of documents of the latest downloads that still holds."""
+    latest = _latest(wanted)
+    return (
+        select(latest.c.za_id)
+        .join(XmlFile, XmlFile.zip_id == latest.c.download_id)
+        .join(XmlLog, XmlLog.xml_id == XmlFile.id)
+        .join(AnException, AnException.id == XmlLog.exception_id)
+        .where(XmlLog.cleared.is_(None))
+    )

@@ -1,0 +1,214 @@
+"""What was found sound: an element like one that no rule objected to need not be looked at again.
+
+Documents say the same things over and over, above all metadata; and where IMPReSS wants a number and any will do, all
+numbers are alike. `SHAPES` say what of an element the rules that are registered as `local` may look at, beside the
+definitions of IMPReSS, and `ENTITY_SHAPES` what of an entity, beside the reference data, its centre and the day:
+elements of one shape are alike to them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Collection, Hashable, Sequence
+from datetime import date
+from itertools import chain
+from operator import attrgetter, itemgetter
+from typing import Any, Final
+
+from dcc.documents.contents import (
+    Experiment,
+    Metadata,
+    OntologyParameter,
+    Procedure,
+    SeriesParameter,
+    SeriesValue,
+    SimpleParameter,
+    Specimen,
+)
+from dcc.reference.impress import Parameter, ValueType
+from dcc.reference.loading import ReferenceData
+from dcc.rules.elements import has_media
+from dcc.rules.plans import Plans
+from dcc.rules.values import is_blank
+
+Shape = tuple[Any, ...]
+Shapes = defaultdict[type, set[Shape]]
+"""Shapes by the kind of element."""
+
+MOST: Final = 4_000_000
+"""Characters of all shapes that are remembered, each of which counts for 100 more."""
+LONGEST: Final = 4_000
+"""Characters of a shape that is remembered."""
+
+_EACH: Final = 100
+
+_all_but_line = itemgetter(slice(1, None))
+_increment = attrgetter("increment")
+_name_and_sequence = itemgetter(1, 2)
+_background_and_age = itemgetter(
+    *map(
+        Specimen._fields.index,
+        (
+            "is_baseline",
+            "zygosity",
+            "pipeline",
+            "phenotyping_centre",
+            "project",
+            "dob",
+            "stage",
+            "stage_unit",
+            "colony_id",
+            "strain_id",
+            "production_centre",
+        ),
+    )
+)
+
+
+def _of_series(series: SeriesParameter) -> Shape:
+    return (*series[1:4], tuple(map(_increment, series.values)), series.status)
+
+
+def _of_procedure(procedure: Procedure) -> Shape | None:
+    if has_media(procedure):
+        return None
+    parameters = chain(procedure.simple, procedure.ontology, procedure.series, procedure.metadata)
+    return tuple(map(_name_and_sequence, parameters))
+
+
+def _of_specimen(specimen: Specimen) -> Shape | None:
+    is_special = specimen.status_code or specimen.parental_strains or is_blank(specimen.specimen_id)
+    return None if is_special else _background_and_age(specimen)
+
+
+def _of_experiment(experiment: Experiment) -> Shape | None:
+    return None if experiment.status_codes or experiment.procedure is None else ()
+
+
+SHAPES: Final[dict[type, Callable[[Any], Shape | None]]] = {
+    SimpleParameter: _all_but_line,
+    OntologyParameter: _all_but_line,
+    Metadata: _all_but_line,
+    SeriesValue: _all_but_line,
+    SeriesParameter: _of_series,
+    Procedure: _of_procedure,
+}
+"""By kinds of elements, what tells those apart that are not alike; None of one that is like no other.
+
+All but the line; of a series the increments of its values and not these; of a procedure without media the identifiers
+and sequenceIDs of its parameters.
+"""
+ENTITY_SHAPES: Final[dict[type, Callable[[Any], Shape | None]]] = {Specimen: _of_specimen, Experiment: _of_experiment}
+"""The same by kinds of entities, without what is in an experiment's procedure."""
+
+_VALUES: Final[dict[type, Callable[[Any], str | None]]] = {
+    SimpleParameter: itemgetter(4),
+    Metadata: itemgetter(4),
+    SeriesValue: itemgetter(3),
+}
+_ALL_BUT_VALUES: Final[dict[type, Callable[[Any], Shape]]] = {
+    SimpleParameter: itemgetter(1, 2, 3, 5),
+    Metadata: itemgetter(1, 2, 3),
+    SeriesValue: itemgetter(1, 2),
+}
+"""Of the shape, by kinds of elements that have one value."""
+_BETWEEN: Final = "\0"
+"""Stands between values; no document has it."""
+_are_plain_numbers = re.compile(
+    r"-?[0-9]{1,15}+(?:\.[0-9]{1,15}+)?+(?:\0-?[0-9]{1,15}+(?:\.[0-9]{1,15}+)?+)*+"
+).fullmatch
+
+
+def with_any_number(element: Any) -> Shape | None:
+    """What stands for all elements that differ in no more than their value, a number; None if this one has none.
+
+    It is shorter than a shape by the value, so that it is none.
+    """
+    value_of = _VALUES.get(type(element))
+    value = None if value_of is None else value_of(element)
+    if value is None or _BETWEEN in value or _are_plain_numbers(value) is None:
+        return None
+    return _ALL_BUT_VALUES[type(element)](element)
+
+
+def are_known(kind: type, elements: Sequence[Any], known: set[Shape]) -> bool:
+    """Whether all elements, of one kind, are like some that are known to be sound."""
+    shape_of = SHAPES[kind]
+    if _are_known_numbers(kind, elements, known) or known.issuperset(map(shape_of, elements)):
+        return True
+    others = [element for element in elements if shape_of(element) not in known]
+    return len(others) < len(elements) and _are_known_numbers(kind, others, known)
+
+
+def _are_known_numbers(kind: type, elements: Sequence[Any], known: set[Shape]) -> bool:
+    if kind not in _VALUES or not known.issuperset(map(_ALL_BUT_VALUES[kind], elements)):
+        return False
+    values = list(map(_VALUES[kind], elements))
+    return None not in values and _are_plain_numbers(_BETWEEN.join(values)) is not None  # type: ignore[arg-type]
+
+
+def takes_any_number(definition: Parameter) -> bool:
+    """Whether a value has to be a number and may be any."""
+    has_range = definition.qc_minimum is not None or definition.qc_maximum is not None
+    return definition.value_type == ValueType.FLOAT and not definition.options and not has_range
+
+
+class Sound:
+    """The shapes of elements that were found sound by one set of rules, going by one set of reference data."""
+
+    def __init__(self) -> None:
+        self._shapes: dict[Hashable, Shapes] = defaultdict(_shapes)
+        self._held = 0
+        self._plans: Plans | None = None
+
+    def plans(self, reference: ReferenceData, without: Collection[str]) -> Plans:
+        """The rules, but for those left out by their ids, that go by these reference data.
+
+        What was found sound by others is forgotten.
+        """
+        plans = self._plans
+        if plans is None or plans.reference is not reference or plans.without != without:
+            plans = self._plans = Plans(reference, without)
+            self._shapes.clear()
+            self._held = 0
+        return plans
+
+    def within(self, definition: object) -> Shapes:
+        """The shapes within what IMPReSS defines so; the sets follow what is added later."""
+        # Definitions are there for as long as the reference data are.
+        return self._shapes[id(definition)]
+
+    def of(self, kind: type, definition: object) -> set[Shape]:
+        """The shapes of a kind of element within what IMPReSS defines so."""
+        return self.within(definition)[kind]
+
+    def of_entities(self, kind: type, centre: str, today: date) -> set[Shape]:
+        """The shapes of a kind of entity of a centre, on the day of the check."""
+        return self._shapes[centre, today][kind]
+
+    def add(self, shapes: set[Shape], shape: Shape | None) -> None:
+        """Remember a shape among those of a kind, unless it is long; when there are too many, all are forgotten."""
+        length = LONGEST if shape is None else _length(shape)
+        if shape is None or length >= LONGEST:
+            return
+        self._held += length + _EACH
+        if self._held > MOST:
+            for shapes_of in self._shapes.values():
+                for known in shapes_of.values():
+                    known.clear()
+            self._held = length + _EACH
+        shapes.add(shape)
+
+
+def _shapes() -> Shapes:
+    return defaultdict(set)
+
+
+def _length(shape: Shape) -> int:
+    """The characters of a shape and of the lists in it."""
+    length = 0
+    for part in shape:
+        if part is not None:
+            length += _length(part) if type(part) is tuple else len(part)
+    return length

@@ -1,0 +1,78 @@
+"""All rules in one list, those of the upload and of the check itself included: what people read about them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from dcc.rules.checking import all_rules
+from dcc.rules.findings import MORE_RULE, REFERENCE_RULE, Severity
+from dcc.rules.upload import UPLOAD_RULES
+
+__all__ = ["CATALOGUE", "UNWAIVABLE", "RuleEntry", "rule_entry"]
+
+
+@dataclass(frozen=True, slots=True)
+class RuleEntry:
+    """A rule: what it demands, how bad it usually is when that is not met, and what it cannot be checked without.
+
+    `known_as` are the ids under which the field's existing validator reports it, `needs` names of reference data.
+    `at_upload`: it is judged when the document is applied, and the entity that breaks it takes no effect.
+    """
+
+    id: str
+    severity: Severity
+    demand: str
+    known_as: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
+    at_upload: bool = False
+
+
+_OWN: Final = (
+    RuleEntry("Q1", Severity.ERROR, "No text is longer than the database can hold.", at_upload=True),
+    RuleEntry("Q2", Severity.ERROR, "A line or housing that is added is not there already.", at_upload=True),
+    RuleEntry("Q3", Severity.ERROR, "What is edited or deleted is there, and is named once.", at_upload=True),
+    RuleEntry("Q4", Severity.ERROR, "A specimen that is deleted has no experiments.", at_upload=True),
+    RuleEntry("Q5", Severity.WARNING, "A document comes before newer ones of its centre.", at_upload=True),
+    RuleEntry(
+        "Q6",
+        Severity.ERROR,
+        "A centreID is the centre of the archive's name, or one that has delegated to it.",
+        at_upload=True,
+    ),
+    RuleEntry(REFERENCE_RULE, Severity.UNCHECKED, "The reference data that rules need are at hand."),
+    RuleEntry(MORE_RULE, Severity.ERROR, "No more is found in a document than is recorded."),
+)
+
+UNWAIVABLE: Final = frozenset({REFERENCE_RULE, MORE_RULE})
+"""Rules that say something about a check, not about data, and that no waiver can be for."""
+
+
+def _registered() -> list[RuleEntry]:
+    return [
+        RuleEntry(
+            each.id,
+            each.severity,
+            each.demand,
+            each.known_as,
+            each.reference_names,
+            each.id in UPLOAD_RULES,
+        )
+        for each in all_rules().values()
+    ]
+
+
+def _place(entry: RuleEntry) -> tuple[int, int, str]:
+    letters, digits = re.fullmatch(r"([A-Za-z]+)([0-9]*)", entry.id).groups()  # type: ignore[union-attr]
+    order = ["S", "E", "P", "X", "Q"]
+    return (order.index(letters) if letters in order else len(order), int(digits or 0), letters)
+
+
+CATALOGUE: Final = {entry.id: entry for entry in sorted((*_registered(), *_OWN), key=_place)}
+"""Every rule by its id: of specimens, of experiments, of procedures, added ones, the upload's, the check's own."""
+
+
+def rule_entry(rule_id: str) -> RuleEntry | None:
+    """The rule with an id; None if there is none."""
+    return CATALOGUE.get(rule_id)

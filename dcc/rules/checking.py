@@ -1,0 +1,379 @@
+"""The check of a document's content against all rules.
+
+The document is walked once, as it comes: what is held of it is a batch of entities, for which the QC database is asked
+at once.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from dcc.documents.contents import (
+    Block,
+    Content,
+    Entity,
+    Experiment,
+    Housing,
+    MediaParameter,
+    MediaSampleParameter,
+    Metadata,
+    OntologyParameter,
+    ParameterAssociation,
+    Procedure,
+    SeriesMediaParameter,
+    SeriesParameter,
+    SeriesValue,
+    SimpleParameter,
+    Specimen,
+)
+from dcc.documents.entity_paths import element_name, path_of_centre
+from dcc.naming import DocumentKind
+from dcc.reference.impress import Procedure as ProcedureDefinition
+from dcc.reference.snapshots import Snapshot
+from dcc.rules import (
+    added_rules,
+    experiment_rules,
+    media_rules,
+    procedure_rules,
+    series_rules,
+    specimen_rules,
+    value_rules,
+)
+from dcc.rules.accepted_elements import SHAPES, Sound
+from dcc.rules.context import NOTHING_ASKED, Answers, Context, DocumentContext
+from dcc.rules.elements import (
+    TYPE_OF,
+    BlockEnd,
+    ParameterElement,
+    ParameterUse,
+    ProcedureUse,
+    Step,
+    files_of,
+    has_media,
+    metadata_of_media,
+    results_of,
+    specimens_asked_for,
+)
+from dcc.rules.experiment_rules import key_of_experiment
+from dcc.rules.findings import REFERENCE_RULE, Fault, Finding, Severity
+from dcc.rules.plans import Planned, Plans
+from dcc.rules.registry import RULES, Rule
+from dcc.rules.skipped_elements import Passing, definition_of
+
+RULE_MODULES = (
+    specimen_rules,
+    experiment_rules,
+    procedure_rules,
+    value_rules,
+    series_rules,
+    media_rules,
+    added_rules,
+)
+"""The modules that register the rules."""
+
+JUDGED_AT_UPLOAD = frozenset({"S13", "E9"})
+"""The rules that are left out of the check of what was uploaded."""
+ABOUT_SPECIMENS = frozenset({"E4", "E8", "S14", "X8"})
+"""The rules that look at specimens of other documents: all others that are not left out say the same wherever."""
+
+_ASKING = JUDGED_AT_UPLOAD | ABOUT_SPECIMENS
+"""The rules for which the QC database is asked."""
+
+_log = logging.getLogger(__name__)
+_BATCH = 500
+_SIMPLE = frozenset({SimpleParameter, OntologyParameter, Metadata})
+
+
+def all_rules() -> Mapping[str, Rule]:
+    """Every rule that a document's content is checked against, by its id."""
+    return RULES
+
+
+def check_contents(
+    contents: Iterable[Content], document: DocumentContext, without: Collection[str] = (), sound: Sound | None = None
+) -> Iterator[Finding]:
+    """What the rules find wrong with a document, in document order but for the ends of batches.
+
+    For reference data that are not at hand there is one `unchecked` finding, of the rule `reference`, before the first
+    finding that it could have judged; it names the rules that were skipped. A rule that breaks down has one `unchecked`
+    finding, and the others go on. Nothing below an element with a fatal finding is checked. `without` are ids of rules
+    to leave out, such as those that the upload has judged already. `sound` is what was found sound in other documents:
+    it is added to, and emptied where rules or reference data are others than before.
+    """
+    sound = Sound() if sound is None else sound
+    plans = sound.plans(document.reference, frozenset(without))
+    return _Checking(document, plans, Passing(plans, sound)).run(contents)
+
+
+@dataclass
+class _Checking:
+    """The check of one document. What was found in an entity, or in a centre element itself, is in `found`."""
+
+    document: DocumentContext
+    plans: Plans
+    passing: Passing
+    said: set[tuple[str, str]] = field(default_factory=set)
+    found: list[Finding] = field(default_factory=list)
+
+    def run(self, contents: Iterable[Content]) -> Iterator[Finding]:
+        block: Block | None = None
+        batch: list[Entity] = []
+        held = 0
+        numbers: Counter[str] = Counter()
+        for content in contents:
+            if isinstance(content, Block):
+                yield from self.batch(block, batch, numbers)
+                yield from self.end(block, held)
+                block, batch, held, numbers = None, [], 0, Counter()
+                self.judge(content, self.block_context(content))
+                if not any(finding.severity is Severity.FATAL for finding in self.found):
+                    block = content
+                yield from self.take_found()
+                continue
+            if block is None:
+                continue
+            held += 1
+            batch.append(content)
+            if len(batch) == _BATCH:
+                yield from self.batch(block, batch, numbers)
+                batch = []
+        yield from self.batch(block, batch, numbers)
+        yield from self.end(block, held)
+
+    def take_found(self) -> list[Finding]:
+        found, self.found = self.found, []
+        return found
+
+    def block_context(self, block: Block) -> Context:
+        kind = DocumentKind.SPECIMEN if block.pipeline is None else DocumentKind.EXPERIMENT
+        impress = self.document.reference.impress
+        pipeline = impress.pipelines.get(block.pipeline or "") if impress is not None else None
+        return Context(self.document, path_of_centre(kind, block.position), block, pipeline=pipeline)
+
+    def end(self, block: Block | None, held: int) -> list[Finding]:
+        if block is not None:
+            self.judge(BlockEnd(block, held), self.block_context(block))
+        return self.take_found()
+
+    def batch(self, block: Block | None, entities: list[Entity], numbers: Counter[str]) -> Iterator[Finding]:
+        if block is None or not entities:
+            return
+        above = self.block_context(block)._replace(answers=self.ask(block, entities))
+        # Each is let go of when it has been judged.
+        entities.reverse()
+        while entities:
+            entity = entities.pop()
+            name = element_name(entity)
+            numbers[name] += 1
+            self.entity(entity, f"/{name}[{numbers[name]}]", above)
+            if self.found:
+                yield from self.take_found()
+
+    def ask(self, block: Block, entities: list[Entity]) -> Answers:
+        if self.plans.without >= _ASKING:
+            return NOTHING_ASKED
+        ids: set[str] = set()
+        keys = set()
+        for entity in entities:
+            ids.update(specimens_asked_for(entity, self.plans.without))
+            if isinstance(entity, Experiment):
+                keys.add(key_of_experiment(entity))
+        if "E9" in self.plans.without:
+            keys.clear()
+        lookups = self.document.lookups
+        return Answers(
+            lookups.known_specimens(block.centre, ids) if ids else {},
+            lookups.known_experiments(block.centre, keys) if keys else {},
+        )
+
+    def entity(self, entity: Entity, step: str, above: Context) -> None:
+        """Take what the rules find in an entity of a block, and in its procedure."""
+        centre, today = above.block.centre, self.document.today
+        plan = self.plans.of(type(entity))
+        is_known = self.passing.knows_entity(entity, centre, today)
+        procedure = _procedure_of(entity)
+        definition, unknown = None, []
+        if procedure is not None:
+            definition = above.pipeline.procedures.get(procedure.procedure_id) if above.pipeline is not None else None
+            unknown = self.passing.unknown_in(procedure, definition)
+        if is_known and not plan.elsewhere and not unknown:
+            return
+        at = Context(self.document, above.path + step, above.block, above.answers, entity, above.pipeline)
+        if self.judge(entity, at, plan.elsewhere if is_known else plan.rules) and not is_known:
+            self.passing.remember_entity(entity, centre, today)
+        if procedure is not None and unknown:
+            self.procedure(procedure, definition, unknown, at)
+
+    def procedure(
+        self,
+        procedure: Procedure,
+        definition: ProcedureDefinition | None,
+        unknown: Sequence[Sequence[Any]],
+        above: Context,
+    ) -> None:
+        """Take what the rules find in those parts of a procedure that are `unknown`."""
+        document, path, block, answers, entity, pipeline, *_ = above
+        results = results_of(procedure)
+        at = Context(
+            document, f"{path}/procedure", block, answers, entity, pipeline, procedure, definition, None, results
+        )
+        for elements in unknown:
+            if elements[0] is not procedure:
+                self.parameters(elements, at)
+                continue
+            is_sound = self.judge(ProcedureUse(procedure), at)
+            if definition is None and self.document.reference.impress is not None:
+                return
+            if self.judge(procedure, at) and is_sound:
+                self.passing.remember(procedure, definition, None, Procedure, ProcedureUse)
+        if has_media(procedure):
+            for step in metadata_of_media(procedure):
+                self.parameter(step, at)
+
+    def parameters(self, parameters: Sequence[ParameterElement], above: Context) -> None:
+        """Take what the rules find in the parameters of one kind of a procedure."""
+        kind = type(parameters[0])
+        name = TYPE_OF[kind]
+        definitions = above.procedure_definition
+        for number, parameter in enumerate(parameters, 1):
+            step = Step(parameter, f"/{name}[{number}]")
+            if self.passing.may_pass(ParameterUse) and self.passing.knows_element(parameter, definitions):
+                if isinstance(parameter, SeriesParameter) and not self.passing.knows_values(parameter, definitions):
+                    self.values(parameter, step.path, above)
+            elif self.parameter(step, above) and kind in SHAPES:
+                definition = definition_of(parameter, definitions)
+                self.passing.remember(parameter, definitions, definition, kind, ParameterUse)
+
+    def parameter(self, step: Step, above: Context) -> bool:
+        """Take what the rules find in a parameter; whether it was looked at, and nothing but values in it is wrong."""
+        element, path = step
+        definitions = above.procedure_definition
+        definition = definition_of(element, definitions)
+        document, above_path, block, answers, entity, pipeline, procedure, _, _, results = above
+        at = Context(
+            document, above_path + path, block, answers, entity, pipeline, procedure, definitions, definition, results
+        )
+        kind = TYPE_OF[type(element)]
+        is_sound = self.judge_parameter(ParameterUse(element, kind), at)
+        if definitions is not None and (definition is None or definition.type is not kind):
+            return False
+        is_sound = self.judge_parameter(element, at) and is_sound
+        if type(element) not in _SIMPLE:
+            self.inside(element, at)
+        return is_sound
+
+    def values(self, series: SeriesParameter, path: str, above: Context) -> None:
+        """Take what the rules find in the values of a series in which nothing else is wrong."""
+        definition = definition_of(series, above.procedure_definition)
+        self.inside(series, above._replace(path=above.path + path, parameter_definition=definition))
+
+    def inside(self, element: ParameterElement, at: Context) -> None:
+        definition = at.parameter_definition
+        if isinstance(element, SeriesParameter):
+            within = definition or at.procedure_definition
+            for number, value in enumerate(element.values, 1):
+                if not self.passing.knows_element(value, within):
+                    below = at._replace(path=f"{at.path}/value[{number}]")
+                    if self.judge_parameter(value, below):
+                        self.passing.remember(value, within, definition, SeriesValue)
+        elif isinstance(element, MediaParameter):
+            self.associations(element.associations, at)
+        elif isinstance(element, MediaSampleParameter):
+            for path, file in files_of(element):
+                below = at._replace(path=at.path + path)
+                self.judge_parameter(file, below)
+                self.associations(file.associations, below)
+        elif isinstance(element, SeriesMediaParameter):
+            for number, media in enumerate(element.values, 1):
+                below = at._replace(path=f"{at.path}/value[{number}]")
+                self.judge_parameter(media, below)
+                self.associations(media.associations, below)
+
+    def associations(self, associations: tuple[ParameterAssociation, ...], at: Context) -> None:
+        for number, association in enumerate(associations, 1):
+            self.judge(association, at._replace(path=f"{at.path}/parameterAssociation[{number}]"))
+
+    def judge_parameter(self, element: Any, at: Context) -> bool:
+        """As `judge`, of a parameter or what is in it: without the rules that its definition gives no cause to ask."""
+        return self.judge(element, at, self.plans.of_parameter(type(element), at.parameter_definition))
+
+    def judge(self, element: Any, at: Context, rules: Sequence[Planned] | None = None) -> bool:
+        """Take what the rules for an element find; whether that is nothing. What is unchecked is said once a document.
+
+        `rules` are those to ask, if not all.
+        """
+        is_sound = True
+        kind = type(element)
+        if kind not in self.passing.met:
+            self.meet(kind, at)
+        for rule, given in self.plans.of(kind).rules if rules is None else rules:
+            if given is not None and not element[given]:
+                continue
+            try:
+                for fault in rule.check(element, at):
+                    is_sound = False
+                    finding = rule.finding(fault, at)
+                    if finding.severity is Severity.UNCHECKED:
+                        self.once(finding)
+                    else:
+                        self.found.append(finding)
+            except MemoryError:
+                raise
+            except Exception as error:
+                is_sound = False
+                self.broken(rule, error, at)
+        return is_sound
+
+    def broken(self, rule: Rule, error: Exception, at: Context) -> None:
+        """Say that a rule broke down: the platform's fault, which keeps no other rule from its work."""
+        message = (
+            f"The rule {rule.id} broke down with a {type(error).__name__}, so that not everything was checked. This is "
+            "a fault of the platform and not of the centre: report it, and have the document checked again."
+        )
+        fault = Fault(message, at.block.line, severity=Severity.UNCHECKED)
+        if self.once(rule.finding(fault, at)):
+            place = (rule.id, at.path, at.document.document_id)
+            _log.error("Rule %s broke down at %s of document %d.", *place, exc_info=error)
+
+    def once(self, finding: Finding) -> bool:
+        """Take a finding that was not said yet; whether it was not."""
+        is_new = (finding.rule, finding.message) not in self.said
+        if is_new:
+            self.said.add((finding.rule, finding.message))
+            self.found.append(finding)
+        return is_new
+
+    def meet(self, kind: type, at: Context) -> None:
+        """Say what reference data are missing for elements of a kind.
+
+        That is said where a kind is met first, so that nothing is said of rules that the document gives no cause to
+        apply.
+        """
+        self.passing.met.add(kind)
+        for needed in self.plans.of(kind).missing:
+            self.once(_missing(needed, at))
+
+
+def _procedure_of(entity: Entity) -> Procedure | None:
+    """The procedure that is judged: that of an entity with a status code is not."""
+    if isinstance(entity, Specimen) or (not isinstance(entity, Housing) and entity.status_codes):
+        return None
+    return entity.procedure
+
+
+def _missing(kind: type[Snapshot], at: Context) -> Finding:
+    skipped = ", ".join(rule.id for rule in RULES.values() if kind in rule.needs)
+    return Finding(
+        REFERENCE_RULE,
+        Severity.UNCHECKED,
+        f"There are no reference data '{kind.NAME}': the rules {skipped} were skipped. Load them, and check the "
+        "document again.",
+        at.block.line,
+        at.path,
+        kind.NAME,
+        references=(kind.NAME,),
+    )

@@ -1,0 +1,202 @@
+"""What rules may look at besides the element: where it stands, the reference data, what the QC database holds."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from datetime import date, timedelta
+from typing import NamedTuple, Protocol, TypeVar
+
+from dcc.documents.contents import Block, Entity, Experiment, Housing, Line, Procedure, Specimen
+from dcc.errors import InternalFaultError
+from dcc.naming import Action
+from dcc.reference.impress import Impress, Parameter, Pipeline
+from dcc.reference.impress import Procedure as ProcedureDefinition
+from dcc.reference.loading import ReferenceData
+from dcc.reference.snapshots import Colonies, Projects, StatusCodes, Strains
+from dcc.vocabulary import EntityKind
+
+MEDIA_TYPES = frozenset(
+    {
+        "application/dicom",
+        "application/gzip",
+        "application/octet-stream",
+        "application/pdf",
+        "application/zip",
+        "audio/wav",
+        "image/bmp",
+        "image/dicom",
+        "image/gif",
+        "image/jp2",
+        "image/jpeg",
+        "image/jpg",
+        "image/png",
+        "image/tif",
+        "image/tiff",
+        "image/x-ms-bmp",
+        "img/jpg",
+        "text/csv",
+        "text/plain",
+        "video/avi",
+        "video/mp4",
+        "video/mpeg",
+        "video/quicktime",
+        "video/x-msvideo",
+    }
+)
+"""The file types that media may have, in small letters; `img/jpg` because the format's own samples use it."""
+
+
+_KIND_OF: dict[type, EntityKind] = {
+    Specimen: EntityKind.SPECIMEN,
+    Experiment: EntityKind.EXPERIMENT,
+    Line: EntityKind.LINE,
+    Housing: EntityKind.HOUSING,
+}
+
+
+class Where(NamedTuple):
+    """A place in what was submitted: a document (its id in the QC database) and a line of it."""
+
+    document_id: int
+    line: int
+
+
+class KnownSpecimen(NamedTuple):
+    """A current specimen in the QC database; `dob` is the xs:date of a mouse, None for an embryo."""
+
+    where: Where
+    gender: str
+    dob: str | None
+
+
+class ExperimentKey(NamedTuple):
+    """What names an experiment within its centre."""
+
+    experiment_id: str
+    sequence_id: str | None
+    procedure_id: str | None
+
+
+class Lookups(Protocol):
+    """Set-based questions to the QC database, which answers for all of a batch at once.
+
+    The answers are of the current rows of all documents, the one that is checked included.
+    """
+
+    def known_specimens(self, centre: str, ids: Collection[str]) -> Mapping[str, tuple[KnownSpecimen, ...]]:
+        """The specimens of a centre that have one of the ids, by their id; ids that none has are left out."""
+        ...
+
+    def known_experiments(
+        self, centre: str, keys: Collection[ExperimentKey]
+    ) -> Mapping[ExperimentKey, tuple[Where, ...]]:
+        """Where the experiments of a centre with one of the keys were submitted; keys that none has are left out."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentContext:
+    """The document that is checked and what it is checked against.
+
+    `centre` is that of its file name; `today` the day of the check in UTC.
+    """
+
+    document_id: int
+    action: Action
+    centre: str
+    today: date
+    reference: ReferenceData
+    lookups: Lookups
+    media_types: frozenset[str] = MEDIA_TYPES
+
+    @property
+    def latest_day(self) -> date:
+        """The last day that is not in the future anywhere on Earth."""
+        return latest_day(self.today)
+
+
+def latest_day(today: date) -> date:
+    """The last day that is not in the future anywhere on Earth, given the day in UTC."""
+    return today + timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What the look-ups said about a batch of entities."""
+
+    specimens: Mapping[str, tuple[KnownSpecimen, ...]] = field(default_factory=dict)
+    experiments: Mapping[ExperimentKey, tuple[Where, ...]] = field(default_factory=dict)
+
+
+NOTHING_ASKED = Answers()
+"""The answers above a batch, where nothing was asked."""
+
+
+class Context(NamedTuple):
+    """The place of the element that a rule looks at.
+
+    `path` is the element's, as an XPath without namespaces. What is above the element is None where the element is
+    above it: `entity`, `procedure`, and the definitions of IMPReSS, which are also None when it is not at hand.
+    `results` are those of the procedure that its media may belong to.
+    """
+
+    document: DocumentContext
+    path: str
+    block: Block
+    answers: Answers = NOTHING_ASKED
+    entity: Entity | None = None
+    pipeline: Pipeline | None = None
+    procedure: Procedure | None = None
+    procedure_definition: ProcedureDefinition | None = None
+    parameter_definition: Parameter | None = None
+    results: frozenset[tuple[str, int | str | None]] = frozenset()
+
+    @property
+    def entity_kind(self) -> EntityKind | None:
+        """What the entity is that the element is in."""
+        return None if self.entity is None else _KIND_OF[type(self.entity)]
+
+    @property
+    def colonies(self) -> Colonies:
+        """The registered colonies; only for rules that need them."""
+        return _there(self.document.reference.colonies)
+
+    @property
+    def strains(self) -> Strains:
+        """The known strains; only for rules that need them."""
+        return _there(self.document.reference.strains)
+
+    @property
+    def projects(self) -> Projects:
+        """The known projects; only for rules that need them."""
+        return _there(self.document.reference.projects)
+
+    @property
+    def status_codes(self) -> StatusCodes:
+        """The registered status codes; only for rules that need them."""
+        return _there(self.document.reference.status_codes)
+
+    @property
+    def impress(self) -> Impress:
+        """IMPReSS; only for rules that need it."""
+        return _there(self.document.reference.impress)
+
+    @property
+    def parameter(self) -> Parameter:
+        """IMPReSS's definition of the parameter that the element is of; only for rules that need IMPReSS."""
+        return _there(self.parameter_definition)
+
+    @property
+    def definition(self) -> ProcedureDefinition:
+        """IMPReSS's definition of the procedure that the element is in; only for rules that need IMPReSS."""
+        return _there(self.procedure_definition)
+
+
+Thing = TypeVar("Thing")
+
+
+def _there(thing: Thing | None) -> Thing:
+    if thing is None:
+        raise InternalFaultError("A rule asked for reference data that it does not say it needs. Correct its `needs`.")
+    return thing

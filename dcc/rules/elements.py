@@ -1,0 +1,172 @@
+"""What rules look at that is no object of the document's own: beginnings, ends, and uses of identifiers."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from itertools import chain
+from typing import NamedTuple
+
+from dcc.documents.contents import (
+    Block,
+    Entity,
+    Experiment,
+    MediaFile,
+    MediaParameter,
+    MediaSampleParameter,
+    Metadata,
+    OntologyParameter,
+    Procedure,
+    SeriesMediaParameter,
+    SeriesMediaValue,
+    SeriesParameter,
+    SeriesValue,
+    SimpleParameter,
+    Specimen,
+)
+from dcc.documents.lexical import parse_integer
+from dcc.reference.impress import ParameterType
+
+ParameterElement = (
+    SimpleParameter
+    | OntologyParameter
+    | SeriesParameter
+    | MediaParameter
+    | MediaSampleParameter
+    | SeriesMediaParameter
+    | Metadata
+)
+
+TYPE_OF: dict[type, ParameterType] = {
+    SimpleParameter: ParameterType.SIMPLE,
+    OntologyParameter: ParameterType.ONTOLOGY,
+    SeriesParameter: ParameterType.SERIES,
+    MediaParameter: ParameterType.MEDIA,
+    MediaSampleParameter: ParameterType.MEDIA_SAMPLE,
+    SeriesMediaParameter: ParameterType.SERIES_MEDIA,
+    Metadata: ParameterType.METADATA,
+}
+"""What the element of each kind of parameter is called."""
+
+
+class BlockEnd(NamedTuple):
+    """The end of a `centre` element that held `entities` specimens, housings, lines and experiments."""
+
+    block: Block
+    entities: int
+
+
+class ProcedureUse(NamedTuple):
+    """A procedure, before it is known whether there is such a one."""
+
+    procedure: Procedure
+
+
+class ParameterUse(NamedTuple):
+    """A parameter, before it is known whether the procedure has such a one."""
+
+    parameter: ParameterElement
+    type: ParameterType
+
+
+class Step(NamedTuple):
+    """A parameter of a procedure and its path below the procedure's."""
+
+    parameter: ParameterElement
+    path: str
+
+
+def top_level_parameters(procedure: Procedure) -> Iterator[Step]:
+    """The parameters that are directly in a procedure, in document order."""
+    for group in groups_of(procedure):
+        if group:
+            name = TYPE_OF[type(group[0])].value
+            for number, parameter in enumerate(group, 1):
+                yield Step(parameter, f"/{name}[{number}]")
+
+
+def parameters_of(procedure: Procedure) -> Iterator[ParameterElement]:
+    """The parameters that are directly in a procedure, in document order, without their paths."""
+    return chain.from_iterable(groups_of(procedure))
+
+
+def groups_of(procedure: Procedure) -> tuple[Sequence[ParameterElement], ...]:
+    """The parameters that are directly in a procedure, by their kinds in document order."""
+    return (
+        procedure.simple,
+        procedure.ontology,
+        procedure.series,
+        procedure.media,
+        procedure.media_samples,
+        procedure.series_media,
+        procedure.metadata,
+    )
+
+
+def has_media(procedure: Procedure) -> bool:
+    """Whether there are media in a procedure."""
+    return bool(procedure.media or procedure.media_samples or procedure.series_media)
+
+
+def metadata_of_media(procedure: Procedure) -> Iterator[Step]:
+    """The metadata within a procedure's media."""
+    for number, media in enumerate(procedure.media, 1):
+        yield from _metadata(media.metadata, f"/{ParameterType.MEDIA}[{number}]")
+    for number, parameter in enumerate(procedure.media_samples, 1):
+        for path, file in files_of(parameter):
+            yield from _metadata(file.metadata, f"/{ParameterType.MEDIA_SAMPLE}[{number}]{path}")
+    for number, series in enumerate(procedure.series_media, 1):
+        path = f"/{ParameterType.SERIES_MEDIA}[{number}]"
+        for place, value in enumerate(series.values, 1):
+            yield from _metadata(value.metadata, f"{path}/value[{place}]")
+        yield from _metadata(series.metadata, path)
+
+
+def files_of(parameter: MediaSampleParameter) -> Iterator[tuple[str, MediaFile]]:
+    """The files of a parameter's samples, each after its path below the parameter's."""
+    for sample_number, sample in enumerate(parameter.samples, 1):
+        for section_number, section in enumerate(sample.sections, 1):
+            for file_number, file in enumerate(section.files, 1):
+                yield f"/mediaSample[{sample_number}]/mediaSection[{section_number}]/mediaFile[{file_number}]", file
+
+
+def _metadata(metadata: tuple[Metadata, ...], path: str) -> Iterator[Step]:
+    for number, each in enumerate(metadata, 1):
+        yield Step(each, f"{path}/{ParameterType.METADATA}[{number}]")
+
+
+def results_of(procedure: Procedure) -> frozenset[tuple[str, int | str | None]]:
+    """The simple and ontology parameters of a procedure by key and sequenceID: what media may belong to.
+
+    None of a procedure without media, for which nobody asks.
+    """
+    if not has_media(procedure):
+        return frozenset()
+    return frozenset(
+        (key_of(result.parameter_id), sequence_of(result.sequence_id))
+        for results in (procedure.simple, procedure.ontology)
+        for result in results
+    )
+
+
+def specimens_asked_for(entity: Entity, without: Collection[str]) -> Collection[str]:
+    """The ids of the specimens that the rules ask for when they look at an entity, `without` some by their ids."""
+    if isinstance(entity, Specimen):
+        related = [one.specimen_id for one in entity.related_specimens]
+        return related if "S13" in without else [entity.specimen_id, *related]
+    return entity.specimen_ids if isinstance(entity, Experiment) else ()
+
+
+def values_of(series: SeriesParameter | SeriesMediaParameter) -> Sequence[SeriesValue | SeriesMediaValue]:
+    """The values of either sort of series."""
+    return series.values
+
+
+def sequence_of(text: str | None) -> int | str | None:
+    """A sequenceID as a number, or its text where that is too long; None without one."""
+    number = None if text is None else parse_integer(text)
+    return text if number is None else number
+
+
+def key_of(identifier: str) -> str:
+    """The identifier as it is compared: without blanks around it."""
+    return identifier.strip()

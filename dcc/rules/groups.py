@@ -1,0 +1,66 @@
+"""The rules in a few groups, each of which is one asset check: what a wrangler looks at together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from dcc.rules.findings import MORE_RULE, REFERENCE_RULE
+
+
+@dataclass(frozen=True, slots=True)
+class RuleGroup:
+    """Rules that are shown together; `name` is that of an asset check, `description` says what they demand."""
+
+    name: str
+    description: str
+    rules: tuple[str, ...]
+
+
+GROUPS: Final = (
+    RuleGroup(
+        "specimen_background",
+        "Animals have a known strain, or a registered colony that may be phenotyped, and parental strains that sum up.",
+        ("S1", "S2", "S3", "S4", "S5", "S6", "X6", "X7", "X9"),
+    ),
+    RuleGroup(
+        "specimen_details",
+        "Ids, dates of birth, stages, status codes, projects, pipelines and relatives of animals make sense.",
+        ("S7", "S8", "S9", "S10", "S11", "S12", "S14", "X3", "X4", "X8", "X13", "X14"),
+    ),
+    RuleGroup(
+        "add_edit_delete",
+        "What is added is not there yet, what is edited or deleted is, its owner agrees, and all of it can be stored.",
+        ("S13", "E9", "Q1", "Q2", "Q3", "Q4", "Q5", "Q6"),
+    ),
+    RuleGroup(
+        "experiments",
+        "Centres, lines and experiments have a known pipeline and project, animals that were submitted, and sound "
+        "dates and status codes.",
+        ("E1", "E2", "E3", "E4", "E5", "E6", "E7", "E8", "X1", "X5"),
+    ),
+    RuleGroup(
+        "procedures",
+        "Procedures belong to their pipeline, with the parameters that IMPReSS asks for, each once and as its type.",
+        ("P1", "P2", "P3", "P4", "P5", "P6", "X11"),
+    ),
+    RuleGroup(
+        "values",
+        "Values, units, terms and statuses are what IMPReSS permits for their parameter.",
+        ("P7", "P8", "P9", "P10", "P11", "P12", "X2", "X10"),
+    ),
+    RuleGroup(
+        "series_and_media",
+        "Series have the values and increments that they must have; media can be found and belong to a result.",
+        ("P13", "P14", "P15", "P16", "P17", "P18", "P19", "P20", "X12"),
+    ),
+    RuleGroup(
+        "completeness",
+        "Everything could be checked, and all that was found is recorded.",
+        (REFERENCE_RULE, MORE_RULE),
+    ),
+)
+"""All groups; every rule is in exactly one."""
+
+GROUP_OF: Final = {rule: group for group in GROUPS for rule in group.rules}
+"""The group of each rule, by the rule's id."""

@@ -1,0 +1,77 @@
+"""Which rules look at an element: worked out once for many documents that are checked against the same.
+
+A rule whose reference data are not at hand is left out, and its kind of element says which are missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+from dcc.reference.impress import Parameter
+from dcc.reference.loading import ReferenceData
+from dcc.reference.snapshots import Snapshot
+from dcc.rules.registry import Rule, rules_for
+
+
+class Planned(NamedTuple):
+    """A rule for a kind of element; `given`: the place of the field without which the rule has nothing to say."""
+
+    rule: Rule
+    given: int | None
+
+
+class Plan(NamedTuple):
+    """The rules for a kind of element, whether all are `local` and `numeric`, and what reference data are missing.
+
+    `elsewhere` are those that are not `local`: what they say depends on more than the element.
+    """
+
+    rules: list[Planned]
+    elsewhere: list[Planned]
+    local: bool
+    numeric: bool
+    missing: list[type[Snapshot]]
+
+
+class Plans:
+    """The rules by kinds of elements, but for those left out by their ids, going by some reference data."""
+
+    def __init__(self, reference: ReferenceData, without: Collection[str]) -> None:
+        self.reference = reference
+        self.without = frozenset(without)
+        self._plans: dict[type, Plan] = {}
+        self._of_parameters: dict[tuple[type, int], list[Planned]] = {}
+
+    def of(self, kind: type) -> Plan:
+        """The rules for elements of a kind."""
+        plan = self._plans.get(kind)
+        if plan is None:
+            plan = self._plans[kind] = self._planned(kind)
+        return plan
+
+    def of_parameter(self, kind: type, definition: Parameter | None) -> list[Planned]:
+        """The rules that may object to elements of a kind, of a parameter of that definition, if any."""
+        if definition is None:
+            return self.of(kind).rules
+        # Definitions are there for as long as the reference data are.
+        key = (kind, id(definition))
+        rules = self._of_parameters.get(key)
+        if rules is None:
+            wanted = [one for one in self.of(kind).rules if one.rule.only_for is None or one.rule.only_for(definition)]
+            rules = self._of_parameters[key] = wanted
+        return rules
+
+    def _planned(self, kind: type) -> Plan:
+        fields: tuple[str, ...] = getattr(kind, "_fields", ())
+        rules, missing = [], []
+        for rule in rules_for(kind):
+            if rule.id in self.without:
+                continue
+            lacking = [needed for needed in rule.needs if self.reference.find(needed) is None]
+            missing += lacking
+            if not lacking:
+                given = next((fields.index(name) for name in rule.given if name in fields), None)
+                rules.append(Planned(rule, given))
+        elsewhere = [one for one in rules if not one.rule.local]
+        return Plan(rules, elsewhere, not elsewhere, all(one.rule.numeric for one in rules), missing)

@@ -1,0 +1,123 @@
+"""The rules, each registered under its id for the kinds of element that it looks at.
+
+A rule is a function of an element and its Context that yields a Fault for everything it objects to. It is registered
+where it is written:
+
+    @rule("S2", Specimen, severity=Severity.ERROR, known_as="testSpecimenBackground", needs=Strains)
+    def strain_is_known(specimen: Specimen, at: Context) -> Iterator[Fault]: ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from dcc.errors import InternalFaultError
+from dcc.reference.impress import Parameter
+from dcc.reference.snapshots import Snapshot
+from dcc.rules.context import Context
+from dcc.rules.findings import Fault, Finding, Severity
+
+Check = Callable[[Any, Context], Iterator[Fault]]
+AnyCheck = TypeVar("AnyCheck", bound=Check)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A registered rule.
+
+    `known_as` are the ids under which the field's existing validator reports it; `needs` the reference data without
+    which it cannot be checked. The first line of the check's docstring says what the rule demands.
+
+    So that the many elements that a rule has nothing to say of take no time: it objects to none where all of the fields
+    `given` that such an element has are None or empty, and to no parameter whose definition `only_for` is false for.
+    A `local` rule says the same of elements of one shape (`sound`) under the same definitions of IMPReSS, wherever they
+    stand; of entities, under the same centre and on the same day. One that is `numeric` too says the same of elements
+    that differ in nothing but a value which is a plain number, where IMPReSS wants any number.
+    """
+
+    id: str
+    on: tuple[type, ...]
+    severity: Severity
+    known_as: tuple[str, ...]
+    needs: tuple[type[Snapshot], ...]
+    check: Check
+    given: tuple[str, ...] = ()
+    only_for: Callable[[Parameter], bool] | None = None
+    local: bool = False
+    numeric: bool = False
+
+    @property
+    def demand(self) -> str:
+        """What the rule demands, in a sentence."""
+        return (self.check.__doc__ or "").strip().splitlines()[0]
+
+    @property
+    def reference_names(self) -> tuple[str, ...]:
+        """The names of the reference data that it needs."""
+        return tuple(kind.NAME for kind in self.needs)
+
+    def finding(self, fault: Fault, at: Context) -> Finding:
+        """The finding of a fault that the check yielded at a place."""
+        return Finding(
+            self.id,
+            fault.severity or self.severity,
+            fault.message,
+            fault.line,
+            at.path + fault.below,
+            fault.value,
+            at.block.centre,
+            _procedure_of(at),
+            self.reference_names,
+            at.block.position,
+            at.entity_kind,
+            at.entity.position if at.entity is not None else None,
+        )
+
+
+def _procedure_of(at: Context) -> str | None:
+    procedure = at.procedure or getattr(at.entity, "procedure", None)
+    return None if procedure is None else str(procedure.procedure_id)
+
+
+RULES: dict[str, Rule] = {}
+"""All rules by their id. Import dcc.rules.checking to have it complete."""
+
+_BY_KIND: dict[type, tuple[Rule, ...]] = {}
+
+
+def rule(
+    rule_id: str,
+    *on: type,
+    severity: Severity,
+    known_as: str | tuple[str, ...] = (),
+    needs: type[Snapshot] | tuple[type[Snapshot], ...] = (),
+    given: str | tuple[str, ...] = (),
+    only_for: Callable[[Parameter], bool] | None = None,
+    local: bool = False,
+    numeric: bool = False,
+) -> Callable[[AnyCheck], AnyCheck]:
+    """Register a check as the rule `rule_id` for the kinds of element `on`.
+
+    Raises InternalFaultError for an id that another rule has.
+    """
+
+    def register(check: AnyCheck) -> AnyCheck:
+        if rule_id in RULES:
+            raise InternalFaultError(f"There are two rules {rule_id}. Give one of them another id.")
+        names = (known_as,) if isinstance(known_as, str) else known_as
+        kinds = needs if isinstance(needs, tuple) else (needs,)
+        fields = (given,) if isinstance(given, str) else given
+        registered = Rule(rule_id, on, severity, names, kinds, check, fields, only_for, local, numeric)
+        RULES[rule_id] = registered
+        for kind in on:
+            _BY_KIND[kind] = (*_BY_KIND.get(kind, ()), registered)
+        return check
+
+    return register
+
+
+def rules_for(kind: type) -> tuple[Rule, ...]:
+    """The rules for a kind of element, in the order of their registration."""
+    return _BY_KIND.get(kind, ())

@@ -1,0 +1,134 @@
+"""How values are read by their type.
+
+The whole text counts, in ASCII: what a number merely begins is no number.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import UTC, date, datetime, time, timedelta, timezone
+
+from dcc.documents.lexical import parse_date, parse_number
+from dcc.reference.impress import ValueType
+
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_GROUPED = re.compile(r"[+-]?[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]*)?")
+_DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
+_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_TIME = re.compile(r"([0-9]{2}):([0-9]{2}):([0-9]{2})")
+_DATE_TIME = re.compile(
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2})T([0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.([0-9]{1,9}))?(?:(Z)|([+-])([0-9]{2})(?::?([0-9]{2}))?)"
+)
+_LARGEST_INTEGER = 2**63 - 1
+_LONGEST_INTEGER = 40
+_LARGEST_OFFSET = timedelta(hours=14)
+_BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
+
+Value = str | int | float | bool | date | time | datetime
+
+
+class UnreadableValueError(ValueError):
+    """The text is no value of its type; the message says why, without naming the text."""
+
+
+def read_integer(text: str) -> int:
+    """A whole number of 64 bits; well-formed thousands (2,643) may be marked. Raises UnreadableValueError."""
+    digits = text.replace(",", "") if _GROUPED.fullmatch(text) and "." not in text else text
+    if _INTEGER.fullmatch(digits) is None:
+        raise UnreadableValueError(_why_no_number(text) or "it is no whole number")
+    if len(digits) > _LONGEST_INTEGER or abs(int(digits)) > _LARGEST_INTEGER:
+        raise UnreadableValueError("it is beyond the range of whole numbers")
+    return int(digits)
+
+
+def read_float(text: str) -> float:
+    """A finite number; well-formed thousands (2,643.85) may be marked. Raises UnreadableValueError."""
+    digits = text.replace(",", "") if _GROUPED.fullmatch(text) else text
+    number = None if digits != digits.strip() else parse_number(digits)
+    if number is None:
+        raise UnreadableValueError(_why_no_number(text) or "it is no finite number")
+    return number
+
+
+def read_boolean(text: str) -> bool:
+    """True or false. Raises UnreadableValueError."""
+    if text not in _BOOLEANS:
+        raise UnreadableValueError("it is none of true, false, 1 and 0")
+    return _BOOLEANS[text]
+
+
+def read_date(text: str) -> date:
+    """A day, yyyy-mm-dd. Raises UnreadableValueError."""
+    if _DAY.fullmatch(text) is None:
+        raise UnreadableValueError("it is not written yyyy-mm-dd")
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise UnreadableValueError("it is not in the calendar") from None
+
+
+def read_time(text: str) -> time:
+    """A time of day, hh:mm:ss. Raises UnreadableValueError."""
+    match = _TIME.fullmatch(text)
+    if match is None:
+        raise UnreadableValueError("it is not written hh:mm:ss")
+    try:
+        return time(int(match[1]), int(match[2]), int(match[3]))
+    except ValueError:
+        raise UnreadableValueError("it is no time of day") from None
+
+
+def read_date_time(text: str) -> datetime:
+    """A day and time with its offset from UTC, yyyy-mm-ddThh:mm:ss+hh:mm; a fraction finer than a microsecond is cut.
+
+    Raises UnreadableValueError.
+    """
+    match = _DATE_TIME.fullmatch(text)
+    if match is None:
+        raise UnreadableValueError("it is not written yyyy-mm-ddThh:mm:ss with Z or an offset such as +0100 after it")
+    day, time_of_day, fraction, _, sign, hours, minutes = match.groups()
+    microsecond = int((fraction or "0").ljust(6, "0")[:6])
+    local = datetime.combine(read_date(day), read_time(time_of_day)).replace(microsecond=microsecond)
+    offset = timedelta(hours=int(hours or 0), minutes=int(minutes or 0))
+    if offset > _LARGEST_OFFSET or int(minutes or 0) > 59:
+        raise UnreadableValueError("its offset from UTC is more than 14 hours")
+    return local.replace(tzinfo=timezone(-offset if sign == "-" else offset) if offset else UTC)
+
+
+_READERS: dict[str, Callable[[str], Value]] = {
+    ValueType.TEXT: str,
+    ValueType.IMAGE: str,
+    ValueType.INT: read_integer,
+    ValueType.FLOAT: read_float,
+    ValueType.BOOL: read_boolean,
+    ValueType.DATE: read_date,
+    ValueType.TIME: read_time,
+    ValueType.DATETIME: read_date_time,
+}
+
+
+def read_value(value_type: str, text: str) -> Value:
+    """The value that a text is. Raises UnreadableValueError; KeyError for a type that is none of ValueType."""
+    return _READERS[value_type](text)
+
+
+def day_of(text: str) -> date:
+    """The day of a valid xs:date; one outside of the years 1 to 9999 becomes the first or last day."""
+    day = parse_date(text)
+    if day is not None:
+        return day
+    return date.min if text.startswith(("-", "0000")) else date.max
+
+
+def is_blank(text: str | None) -> bool:
+    """Whether there is no text, or only white space."""
+    return text is None or not text.strip()
+
+
+def _why_no_number(text: str) -> str | None:
+    if text != text.strip():
+        return "there are blanks around it"
+    if _DECIMAL_COMMA.fullmatch(text):
+        return "a comma separates thousands, in groups of three digits; write a decimal point"
+    return None

@@ -1,0 +1,40 @@
+"""Text from outside as it may be shown: nothing in it steers a terminal, or reads other than it is written."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+UNSEEN: Final = re.compile(
+    "[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff"
+    "\U000e0000-\U000e007f]"
+)
+"""Control characters, among them those that turn the direction of writing, and what is not seen at all."""
+
+
+def legible(text: str) -> str:
+    """The text with `\\xNN` or `\\uNNNN` in place of each character that would not be seen."""
+    return UNSEEN.sub(_escaped, text)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    code = ord(found.group())
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def legible_json(text: str) -> str:
+    """The same of a JSON document, in which it changes no value: only strings have such characters, but for blanks."""
+    return UNSEEN.sub(_escaped_in_json, text)
+
+
+def _escaped_in_json(found: re.Match[str]) -> str:
+    character = found.group()
+    if character in "\t\n\r":
+        return character
+    units = character.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))
+
+
+def archives_in_words(number: int) -> str:
+    """`1 archive`, `2 archives`."""
+    return f"{number:,} archive{'' if number == 1 else 's'}"

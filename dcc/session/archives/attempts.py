@@ -1,0 +1,103 @@
+"""Which attempt to fetch an archive comes next, from which file source, and when."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import time
+from collections.abc import Callable, Mapping
+
+from dcc.session.archives.jobs import Job
+from dcc.session.archives.source_queues import SourceQueue
+from dcc.session.fetching.allowance import Allowance
+from dcc.session.fetching.downloading import DownloadMessage, SourceDownloads
+from dcc.settings import Settings
+from dcc.sources.base import SourceAddress
+from dcc.sources.hosting import Hosting
+from dcc.store.staging import Staging
+from dcc.tracker.hosted.source_statistics import Conduct
+
+
+class Attempts:
+    """The attempts of a session that wait, each for its turn at a file source or until its delay is over.
+
+    `sources` are by id. Used by the coordinating thread only; `tell` hears from the sources' threads.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        staging: Staging,
+        addresses: Mapping[int, SourceAddress],
+        tell: Callable[[DownloadMessage], object],
+    ) -> None:
+        allowance = Allowance(settings.downloaders)
+        self.sources = {
+            number: SourceQueue(SourceDownloads(address, settings, staging, allowance, tell))
+            for number, address in addresses.items()
+        }
+        self._retry_delay = settings.retry_delay
+        self._retries: list[tuple[float, int, Job, Hosting]] = []
+        self._order = itertools.count()
+
+    @property
+    def conduct(self) -> dict[int, Conduct]:
+        """How each file source behaved, by id."""
+        return {number: source.conduct for number, source in self.sources.items()}
+
+    def plan(self, job: Job) -> bool:
+        """Let the job wait for its next attempt, at a source still in use; False when there is none."""
+        while (following := job.next_hosting()) is not None:
+            turn, hosting = following
+            source = self.sources.get(hosting.source_id)
+            if source is None or source.given_up:
+                continue
+            if turn == 0:
+                source.add(job, hosting)
+            else:
+                due = time.monotonic() + self._retry_delay * 2 ** (turn - 1)
+                heapq.heappush(self._retries, (due, next(self._order), job, hosting))
+            return True
+        return False
+
+    def seconds_left(self) -> float | None:
+        """How long the next delay lasts that attempts wait for; None when none does."""
+        return self._retries[0][0] - time.monotonic() if self._retries else None
+
+    def take_stranded(self) -> list[Job]:
+        """The jobs whose turn will not come, for their source was given up: they are to be planned again."""
+        stranded = [job for source in self.sources.values() if source.given_up for job, _ in source.take_all()]
+        while self._retries and self._retries[0][0] <= time.monotonic():
+            _, _, job, hosting = heapq.heappop(self._retries)
+            source = self.sources[hosting.source_id]
+            if source.given_up:
+                stranded.append(job)
+            else:
+                source.add(job, hosting)
+        return stranded
+
+    def take(self, still_wanted: Callable[[], bool]) -> list[tuple[Job, Hosting]]:
+        """The attempts that may begin by now; asks `still_wanted` before each."""
+        return [taken for source in self.sources.values() for taken in source.take(still_wanted)]
+
+    def take_large(self, size_bytes: int) -> list[Job]:
+        """The jobs that wait for their turn to fetch as many bytes, or more."""
+        large = []
+        for source in self.sources.values():
+            for job, hosting in source.take_all():
+                if (hosting.size_bytes or 0) >= size_bytes:
+                    large.append(job)
+                else:
+                    source.add(job, hosting)
+        return large
+
+    def stop(self) -> None:
+        """End the sources' threads."""
+        for source in self.sources.values():
+            source.stop()
+
+    def join(self, seconds: float) -> None:
+        """Wait for the sources' threads, so long at most."""
+        deadline = time.monotonic() + seconds
+        for source in self.sources.values():
+            source.join(max(deadline - time.monotonic(), 0))

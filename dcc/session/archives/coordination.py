@@ -1,0 +1,505 @@
+"""The coordinating thread of a session: hears what became of each step, decides what comes next, and records it.
+
+Threads do the work, and processes where there is much: a few threads for each file source download, others extract and
+validate. They never touch the tracker.
+Everything that happened since the last commit is written in one transaction, about five times a second.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
+
+from dcc.errors import (
+    ArchiveError,
+    ChecksumMismatchError,
+    CorruptArchiveError,
+    DccError,
+    DiskFullError,
+    FileChangedError,
+    FileMissingError,
+    InternalFaultError,
+    SizeMismatchError,
+)
+from dcc.outcomes import Problem, ZipOutcome
+from dcc.phases import Phase, Status
+from dcc.runtime.log_context import logging_about, progress_log
+from dcc.session.archives.attempts import Attempts
+from dcc.session.archives.checks import Checks, ChecksInThreads
+from dcc.session.archives.jobs import TO_VALIDATE, Checked, Checker, Extracted, Failed, Job
+from dcc.session.archives.recording import Batch
+from dcc.session.fetching.downloading import Arrived, Broke, DownloadMessage, Progressed, Published, Started
+from dcc.session.sessions import Session
+from dcc.settings import Settings
+from dcc.sources.base import SourceAddress, SourceProtocol
+from dcc.sources.hosting import Fault
+from dcc.store.staging import Staging
+from dcc.tracker.hosted.source_statistics import Conduct
+from dcc.tracker.models import utc_now
+from dcc.tracker.progress import Subject
+from dcc.tracker.states import State
+
+log = logging.getLogger(__name__)
+progress = progress_log(__name__)
+
+_COMMIT_SECONDS, _IDLE_SECONDS, _GATHER_SECONDS = 0.2, 0.5, 0.005
+_MOST_UNCHECKED = 256
+_STOP_SECONDS = 5.0
+
+DOWNLOADING = State(Phase.DOWNLOAD, Status.RUNNING)
+NOT_DOWNLOADED = State(Phase.DOWNLOAD, Status.FAILED)
+WRONG_CHECKSUM = State(Phase.ZIP_MD5, Status.FAILED)
+NOT_FETCHED = State(Phase.DOWNLOAD, Status.CANCELLED)
+PIECED_TOGETHER = State(Phase.UNZIP, Status.CANCELLED)
+EXTRACTING = State(Phase.UNZIP, Status.RUNNING)
+EXTRACTED = State(Phase.UNZIP, Status.DONE)
+NOT_EXTRACTED = State(Phase.UNZIP, Status.FAILED)
+
+
+Message = DownloadMessage | Extracted | Checked | Failed
+
+
+class Coordinator:
+    """Takes jobs from waiting to their end. Used by one thread; a context manager that stops its threads.
+
+    If the jobs `are_many`, archives are extracted and documents validated by processes. `changed` are the jobs whose
+    last attempt found another file than was listed, or a bad one: they have no outcome unless they are told to `fail`.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        session: Session,
+        checker: Checker,
+        addresses: Mapping[int, SourceAddress],
+        *,
+        are_many: bool = False,
+    ) -> None:
+        self.faults: list[InternalFaultError] = []
+        self.not_downloaded = 0
+        self.not_checked = 0
+        self.damaged: list[int] = []
+        self.changed: list[Job] = []
+        self._told_later: dict[int, list[tuple[int, Problem]]] = {}
+        self._session = session
+        self._staging = Staging(settings.staging_directory, min_free_bytes=settings.min_free_bytes)
+        self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
+        self._checks = _checks(checker, settings.workers, self._messages, are_many=are_many)
+        self._attempts = Attempts(settings, self._staging, addresses, self._messages.put)
+        self._unfinished: dict[int, Job] = {}
+        self._transferring: dict[int, Job] = {}
+        self._unchecked = 0
+        self._batch = Batch()
+        self._committed = 0.0
+
+    def __enter__(self) -> Coordinator:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._attempts.stop()
+        self._checks.stop()
+        self._attempts.join(_STOP_SECONDS)
+
+    @property
+    def conduct(self) -> dict[int, Conduct]:
+        """How each file source behaved, by id."""
+        return self._attempts.conduct
+
+    def run(self, jobs: Iterable[Job]) -> Iterator[ZipOutcome]:
+        """Process the jobs; yield each zip action's outcome once it is recorded.
+
+        A zip action for which no file source is left before anything was tried has no outcome: it goes on waiting.
+        Raises SessionLostError and TrackerUnreachableError; then, as when the process dies, the next session takes
+        up what was left.
+        """
+        for job in jobs:
+            self._unfinished[job.za_id] = job
+            if job.downloaded:
+                self._extract(job)
+            else:
+                self._plan_or_leave(job)
+        while self._unfinished or self._batch:
+            self._session.check()
+            self._begin_attempts()
+            if self._batch and (not self._unfinished or self._until_commit() <= 0):
+                yield from self._commit()
+            else:
+                self._hear()
+
+    def _until_commit(self) -> float:
+        return self._committed + _COMMIT_SECONDS - time.monotonic()
+
+    def _hear(self) -> None:
+        """Wait for a message, no longer than until something else is to be done; see to it and to all that follow."""
+        wait = self._until_commit() if self._batch else _IDLE_SECONDS
+        delay = self._attempts.seconds_left()
+        if delay is not None:
+            wait = min(wait, delay)
+        try:
+            message = self._messages.get(timeout=max(wait, 0.001))
+        except queue.Empty:
+            return
+        # To be woken for each message would keep those from working who send them.
+        time.sleep(_GATHER_SECONDS)
+        self._see_to(message)
+        for _ in range(self._messages.qsize()):
+            self._see_to(self._messages.get_nowait())
+
+    def _see_to(self, message: Message) -> None:
+        match message:
+            case Started():
+                self._started(message)
+            case Progressed():
+                self._batch.progressed[message.transfer.download_id] = message.received
+            case Published():
+                hosting = message.transfer.hosting
+                self._transferring[message.transfer.download_id].note_published(hosting, message.md5)
+                self._batch.published.append((hosting, message.md5))
+            case Arrived():
+                self._arrived(message)
+            case Broke():
+                self._broke(message)
+            case Extracted():
+                self._extracted(message)
+            case Checked():
+                self._checked(message)
+            case Failed():
+                self._not_extracted(message)
+
+    def _plan_or_leave(self, job: Job) -> None:
+        """Let the job wait for its next attempt; if there is none, what came of the last one stands."""
+        if self._attempts.plan(job):
+            return
+        if job.download_id is not None and job.last_failure is not None:
+            self._batch.propose(Subject.ZIP_DOWNLOAD, job.download_id, job.last_failure)
+            self._end_without(job)
+        else:
+            self._leave(job)
+
+    def _end_without(self, job: Job) -> None:
+        """No attempt follows one that had no archive: staging's copy serves, or an earlier attempt decides."""
+        if job.staged is not None and not job.found_bad:
+            self._batch.staged.append(job)
+            return
+        self._tell_of_all(job)
+        self._batch.concluded.append(job.za_id)
+        self._finish(job)
+
+    def _begin_attempts(self) -> None:
+        """Request downloads, no more of them than what has arrived is checked."""
+        for job in self._attempts.take_stranded():
+            self._plan_or_leave(job)
+        self._batch.downloads.extend(self._attempts.take(lambda: self._unchecked < _MOST_UNCHECKED))
+
+    def _started(self, message: Started) -> None:
+        number = message.transfer.download_id
+        job = self._transferring[number]
+        job.attempts += 1
+        job.began = time.monotonic()
+        self._batch.requested[number] = utc_now()
+        self._batch.propose(Subject.ZIP_DOWNLOAD, number, DOWNLOADING, promote=False)
+
+    def _arrived(self, message: Arrived) -> None:
+        number, received = message.transfer.download_id, message.received
+        job = self._transferring.pop(number)
+        self._attempts.sources[message.transfer.hosting.source_id].note_arrival(received)
+        job.downloaded = True
+        job.size_bytes, job.md5, job.transfer_seconds = received.size_bytes, received.md5, received.seconds
+        job.resumed = received.resumed and received.md5 is None
+        self._batch.arrived[job.za_id] = job
+        self._batch.progressed[number] = received.size_bytes
+        self._batch.received[number] = utc_now()
+        self._batch.propose(Subject.ZIP_DOWNLOAD, number, EXTRACTING)
+        self._extract(job)
+
+    def _broke(self, message: Broke) -> None:
+        number, hosting, error = message.transfer.download_id, message.transfer.hosting, message.error
+        job = self._transferring.pop(number)
+        self._attempts.sources[hosting.source_id].note_failure(message)
+        self._log_reason(job, error)
+        job.last_failure = self._failure_of(job, error)
+        if job.last_failure != NOT_FETCHED:
+            job.failed_hostings.add(hosting.id)
+        self._batch.received[number] = utc_now()
+        without_room = isinstance(error, DiskFullError)
+        if without_room:
+            # What is as large has no room either: it is left to the next session.
+            for large in self._attempts.take_large(hosting.size_bytes or 0):
+                large.staged = None
+                self._leave(large)
+            # What was there before stays as it is: there is no room to extract it once more either.
+            job.staged = None
+        goes_on = not without_room and self._attempts.plan(job)
+        if not goes_on and job.last_failure == WRONG_CHECKSUM:
+            self._set_aside(job)
+            return
+        set_aside = (
+            not goes_on
+            and isinstance(error, FileChangedError | SizeMismatchError)
+            and not (job.staged or job.found_bad)
+        )
+        # Without room the zip action stays as it is, and so waits for the next session.
+        promote = not (goes_on or set_aside or without_room)
+        self._batch.propose(Subject.ZIP_DOWNLOAD, number, job.last_failure, promote=promote)
+        if set_aside:
+            self._set_aside(job)
+        elif without_room and job.found_bad:
+            # A copy that was not tried may be good: the bad ones decide nothing yet.
+            self._finish(job)
+        elif not goes_on:
+            self._end_without(job)
+
+    def _set_aside(self, job: Job) -> None:
+        """Leave it to the file source to say whether the job failed, or its archive is still being uploaded."""
+        del self._unfinished[job.za_id]
+        if job.downloaded:
+            self._unchecked -= 1
+        # Its reasons are recorded with its end: a session that dies before would leave them to be recorded twice.
+        told = [problem for problem in self._batch.problems if problem[0] == job.download_id]
+        self._batch.problems[:] = [problem for problem in self._batch.problems if problem[0] != job.download_id]
+        self._told_later[job.za_id] = told
+        self.changed.append(job)
+
+    def _failure_of(self, job: Job, error: Exception) -> State:
+        """The state of an attempt that failed; what that says of the copy at its source is noted."""
+        hosting = job.hosting
+        if hosting is None:
+            return NOT_DOWNLOADED
+        if isinstance(error, FileMissingError):
+            job.lost_hostings.add(hosting.id)
+        if not isinstance(error, ChecksumMismatchError):
+            return NOT_DOWNLOADED
+        if error.received is None:
+            job.lost_hostings.add(hosting.id)
+            return NOT_FETCHED
+        if error.is_resumed:
+            job.try_again_first()
+            return NOT_DOWNLOADED
+        self._note_bad(job, error.received, Fault.CHECKSUM)
+        return WRONG_CHECKSUM
+
+    def _note_bad(self, job: Job, md5: str, fault: Fault) -> None:
+        source = self._attempts.sources.get(job.source_id or 0)
+        certain = source is not None and source.address.protocol not in _UNCHECKED_PROTOCOLS
+        self._batch.bad_copies.extend(job.note_bad(md5, fault, certain=certain))
+
+    def fail(self, jobs: Iterable[Job]) -> Iterator[ZipOutcome]:
+        """Let jobs of `changed` end with the failure of their last attempt; yield their outcomes."""
+        for job in jobs:
+            self._unfinished[job.za_id] = job
+            self._batch.problems.extend(self._told_later.pop(job.za_id, ()))
+            self._batch.propose(Subject.ZIP_DOWNLOAD, job.download_id or 0, job.last_failure or NOT_DOWNLOADED)
+            if job.downloaded:
+                self._unchecked += 1
+                self._tell_of_all(job)
+                self._finish(job)
+            else:
+                self._end_without(job)
+        yield from self.run(())
+
+    def _extract(self, job: Job) -> None:
+        self._unchecked += 1
+        self._checks.open(job, self._staging.archive(job.key), self._staging.contents(job.key))
+
+    def _extracted(self, message: Extracted) -> None:
+        job = message.job
+        self._note_md5(job, message.md5)
+        logged = len(job.reasons)
+        job.take_documents(message.archive, message.checked)
+        if not job.known_documents and job.download_id is not None:
+            self._batch.problems.extend((job.download_id, reason) for reason in job.reasons[logged:])
+        self._batch.extracted.append(job)
+        self._batch.propose(Subject.ZIP_DOWNLOAD, job.download_id or 0, EXTRACTED)
+        self._checks.validate(job, [document for document in job.documents if document.state == TO_VALIDATE])
+        if job.unchecked == 0:
+            self._finish(job)
+
+    def _checked(self, message: Checked) -> None:
+        job, document = message.job, message.document
+        document.take_result(message.problems)
+        job.unchecked -= 1
+        self._batch.checked.append(document)
+        if job.unchecked == 0 and job.za_id in self._unfinished:
+            self._finish(job)
+
+    def _not_extracted(self, message: Failed) -> None:
+        job, error = message.job, message.error
+        if job.za_id not in self._unfinished:
+            return
+        if isinstance(error, CorruptArchiveError) and job.doubtful:
+            self._give_back(job, error)
+            return
+        number = job.download_id or 0
+        self._log_reason(job, error)
+        if isinstance(error, CorruptArchiveError) and job.resumed:
+            self._fetch_anew(job)
+            return
+        if message.md5 is not None:
+            self._note_md5(job, message.md5)
+        if isinstance(error, CorruptArchiveError) and message.md5 is not None:
+            self._note_bad(job, message.md5, Fault.DAMAGED)
+            if self._attempts.plan(job):
+                self._batch.propose(Subject.ZIP_DOWNLOAD, number, NOT_EXTRACTED, promote=False)
+                self._drop(job, NOT_EXTRACTED)
+                return
+            if job.attempts:
+                job.last_failure = NOT_EXTRACTED
+                self._set_aside(job)
+                return
+            self._tell_of_all(job)
+        if isinstance(error, ArchiveError):
+            self._batch.propose(Subject.ZIP_DOWNLOAD, number, NOT_EXTRACTED)
+        else:
+            self.not_checked += 1
+        self._finish(job)
+
+    def _note_md5(self, job: Job, md5: str) -> None:
+        if job.md5 != md5:
+            job.md5 = md5
+            self._batch.arrived[job.za_id] = job
+
+    def _give_back(self, job: Job, error: CorruptArchiveError) -> None:
+        """A damaged archive that may have been whole when it arrived: it is to be fetched by a job of its own."""
+        with _logging_about(job):
+            progress.warning("%s was left in staging by a session that died, and is fetched anew: %s", job.key, error)
+        del self._unfinished[job.za_id]
+        self._unchecked -= 1
+        self._staging.archive(job.key).unlink(missing_ok=True)
+        self.damaged.append(job.za_id)
+
+    def _fetch_anew(self, job: Job) -> None:
+        """An archive put together from two attempts is bad: before the centre is blamed, fetch it in one piece."""
+        self._batch.propose(Subject.ZIP_DOWNLOAD, job.download_id or 0, PIECED_TOGETHER, promote=False)
+        self._drop(job, NOT_DOWNLOADED)
+        job.try_again_first()
+        self._plan_or_leave(job)
+
+    def _drop(self, job: Job, failure: State) -> None:
+        """Do without the archive that arrived, which is bad; another attempt follows."""
+        self._unchecked -= 1
+        job.last_failure = failure
+        job.downloaded, job.resumed = False, False
+        self._staging.archive(job.key).unlink(missing_ok=True)
+
+    def _tell_of_all(self, job: Job) -> None:
+        """Where several copies were bad, name them in one reason, which stands beside that of the last one."""
+        if len(job.found_bad) < 2 or job.download_id is None:
+            return
+        copies = "; ".join(
+            f"file source {found.hosting.source_id} (MD5 {found.md5}, {_FAULTS[found.fault]})"
+            for found in job.found_bad.values()
+        )
+        problem = Problem(
+            job.reasons[-1].kind,
+            f"{job.key} is bad at {len(job.found_bad)} file sources: {copies}. Put a good archive in "
+            "its place, under the same name.",
+        )
+        job.reasons.append(problem)
+        self._batch.problems.append((job.download_id, problem))
+
+    def _log_reason(self, job: Job, error: Exception) -> None:
+        if not isinstance(error, DccError):
+            with _logging_about(job):
+                log.error("%s met a fault of the platform", job.key, exc_info=error)
+            fault = InternalFaultError(
+                f"{job.key}: {type(error).__name__}: {error}. This is a fault of the platform; its next session takes "
+                "the archive up again. Report it with the log."
+            )
+            error = fault
+        if isinstance(error, InternalFaultError):
+            self.faults.append(error)
+        problem = Problem(error.short_name(), str(error))
+        job.reasons.append(problem)
+        if job.download_id is not None:
+            self._batch.problems.append((job.download_id, problem))
+
+    def _take_from_staging(self, job: Job, download_id: int) -> None:
+        """Go on with the copy in staging, now that no source has delivered the archive."""
+        assert job.staged is not None  # noqa: S101 - for the type checker
+        job.download_id, job.hosting, job.source_id = download_id, job.staged.hosting, job.staged.hosting.source_id
+        job.size_bytes, job.md5, job.staged = job.staged.size_bytes, job.staged.md5, None
+        job.downloaded = True
+        self._extract(job)
+
+    def _finish(self, job: Job) -> None:
+        """The job is at its end in this session; its outcome is yielded with the next commit."""
+        del self._unfinished[job.za_id]
+        if job.downloaded:
+            self._unchecked -= 1
+        else:
+            self.not_downloaded += 1
+        self._batch.finished.append(job)
+
+    def _leave(self, job: Job) -> None:
+        """Let a job go on waiting for the next session."""
+        if job.staged is not None:
+            self._batch.staged.append(job)
+            return
+        del self._unfinished[job.za_id]
+        self.not_downloaded += 1
+        self._batch.concluded.append(job.za_id)
+
+    def _commit(self) -> Iterator[ZipOutcome]:
+        finished, states = self._write_batch()
+        while finished:
+            # What has been told of is forgotten at once: there may be thousands more.
+            job = finished.popleft()
+            source = self._attempts.sources.get(job.source_id or 0) if job.downloaded else None
+            outcome = job.outcome(states[job.za_id], None if source is None else source.address)
+            _log_outcome(job, outcome)
+            yield outcome
+
+    def _write_batch(self) -> tuple[deque[Job], dict[int, State]]:
+        """Write what has happened, and begin the attempts that were requested; the jobs at their end, with states."""
+        batch, self._batch = self._batch, Batch()
+        written = self._session.write(batch.write)
+        self._committed = time.monotonic()
+        for job, numbers in zip(batch.extracted, written.document_ids, strict=True):
+            for document, number in zip(job.documents, numbers, strict=True):
+                document.row_id = number
+        for (job, hosting), number in zip(batch.downloads, written.download_ids, strict=True):
+            job.download_id, job.source_id, job.hosting = number, hosting.source_id, hosting
+            self._transferring[number] = job
+            self._attempts.sources[hosting.source_id].put(job.transfer(number, hosting))
+        for job, number in zip(batch.staged, written.staged_ids, strict=True):
+            self._take_from_staging(job, number)
+        return deque(batch.finished), written.states
+
+
+_UNCHECKED_PROTOCOLS = {SourceProtocol.FTP, SourceProtocol.HTTP}
+"""Protocols over which bytes may change on their way without anybody noticing."""
+
+_FAULTS = {Fault.DAMAGED: "damaged", Fault.CHECKSUM: "not the MD5 published"}
+
+
+def _checks(checker: Checker, workers: int, messages: queue.SimpleQueue[Message], *, are_many: bool) -> Checks:
+    if not are_many:
+        return ChecksInThreads(checker, workers, messages.put)
+    from dcc.session.archives.checks_in_processes import ChecksInProcesses
+
+    return ChecksInProcesses(checker, workers, messages.put)
+
+
+def _logging_about(job: Job) -> AbstractContextManager[None]:
+    return logging_about(source=job.source_id, centre=job.centre, zip_action=job.key)
+
+
+def _log_outcome(job: Job, outcome: ZipOutcome) -> None:
+    if not progress.isEnabledFor(logging.INFO):
+        return
+    reason = outcome.main_reason
+    with _logging_about(job), logging_about(phase=outcome.phase.short_name):
+        progress.info(
+            "%s: %s %s after %.1f s: %s bytes, %d documents%s",
+            outcome.key,
+            outcome.phase.short_name,
+            outcome.status.short_name,
+            outcome.seconds,
+            outcome.size_bytes,
+            len(outcome.documents),
+            "" if reason is None else f"; {reason.kind}: {reason.message}",
+        )

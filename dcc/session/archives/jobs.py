@@ -1,0 +1,325 @@
+"""One zip action on its way through a session: its attempts, its archive, its documents.
+
+A job is only ever touched by the coordinating thread (zip_processing). What threads find out reaches it as messages.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Container, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dcc.archives.extraction import ArchiveLimits, ExtractedArchive, extract_archive
+from dcc.documents.schema_set import SchemaSet
+from dcc.documents.validation import validate_document
+from dcc.errors import ArchiveError, BadFileNameError, MemberIgnoredError
+from dcc.naming import DocumentName
+from dcc.outcomes import DocumentOutcome, Problem, ZipKey, ZipOutcome, source_partition
+from dcc.phases import Phase, Status
+from dcc.runtime.checksums import md5_of
+from dcc.session.fetching.receiving import Transfer
+from dcc.settings import Settings
+from dcc.sources.base import SourceAddress
+from dcc.sources.hosting import Fault, Hosting
+from dcc.tracker.hosted.bad_copies import FoundBad, is_settled
+from dcc.tracker.hosted.download_plan import InterruptedZip, KnownDocument, PlannedZip
+from dcc.tracker.hosted.known_hostings import stored_name
+from dcc.tracker.hosted.staged_copies import StagedCopy
+from dcc.tracker.models import utc_now
+from dcc.tracker.states import State
+
+REFUSED_BY_NAME = State(Phase.XML_NAME, Status.FAILED)
+TO_VALIDATE = State(Phase.XSD, Status.PENDING)
+VALID = State(Phase.XSD, Status.DONE)
+INVALID = State(Phase.XSD, Status.FAILED)
+
+
+@dataclass
+class Document:
+    """A document of the archive. `name` and `path` are None when its name was refused."""
+
+    file_name: str
+    size_bytes: int
+    md5: str | None
+    name: DocumentName | None
+    path: Path | None
+    state: State
+    problems: tuple[Problem, ...] = ()
+    row_id: int | None = None
+
+    def take_result(self, problems: tuple[Problem, ...]) -> None:
+        """Note what came of its validation."""
+        self.problems = problems
+        self.state = INVALID if problems else VALID
+
+
+@dataclass
+class Job:
+    """A zip action being processed, and all that this session knows of it.
+
+    `doubtful`: its archive was left in staging before its MD5 was known. The machine may have lost some of it.
+    `bad_md5s` are the checksums of bad copies, by hosting; `published` is the MD5 that the archive's own centre
+    published; `staged` the copy in staging to make do with where no source can be reached.
+    """
+
+    za_id: int
+    zip_id: int
+    key: ZipKey
+    centre: str | None
+    untried: Iterator[tuple[int, Hosting]] = field(default_factory=lambda: iter(()))
+    download_id: int | None = None
+    source_id: int | None = None
+    hosting: Hosting | None = None
+    last_failure: State | None = None
+    attempts: int = 0
+    began: float = field(default_factory=time.monotonic)
+    transfer_seconds: float | None = None
+    size_bytes: int | None = None
+    md5: str | None = None
+    resumed: bool = False
+    doubtful: bool = False
+    downloaded: bool = False
+    extracted: bool = False
+    documents: list[Document] = field(default_factory=list)
+    unchecked: int = 0
+    known_documents: dict[str, KnownDocument] = field(default_factory=dict)
+    reasons: list[Problem] = field(default_factory=list)
+    failed_hostings: set[int] = field(default_factory=set)
+    lost_hostings: set[int] = field(default_factory=set)
+    hostings: tuple[Hosting, ...] = ()
+    others: tuple[Hosting, ...] = ()
+    max_retries: int = 0
+    published: str | None = None
+    bad_md5s: dict[int, str] = field(default_factory=dict)
+    found_bad: dict[int, FoundBad] = field(default_factory=dict)
+    heard_published: bool = False
+    staged: StagedCopy | None = None
+
+    @classmethod
+    def planned(cls, plan: PlannedZip, max_retries: int) -> Job:
+        """A job that begins with a download: each hosting in order of preference, `max_retries` times over again."""
+        job = cls(plan.za_id, plan.zip_id, plan.key, plan.centre)
+        job.may_fetch(plan, max_retries)
+        return job
+
+    @classmethod
+    def taken_up(cls, interrupted: InterruptedZip, plan: PlannedZip | None = None, max_retries: int = 0) -> Job:
+        """A job that goes on with an archive in staging; if that is damaged, with a download as planned."""
+        job = cls(
+            interrupted.za_id,
+            interrupted.zip_id,
+            interrupted.key,
+            interrupted.centre,
+            download_id=interrupted.download_id,
+            source_id=interrupted.source_id,
+            size_bytes=interrupted.size_bytes,
+            md5=interrupted.md5,
+            doubtful=interrupted.md5 is None,
+            hosting=interrupted.hosting,
+            downloaded=True,
+            known_documents=interrupted.documents,
+        )
+        if plan is not None:
+            job.may_fetch(plan, max_retries)
+        return job
+
+    def may_fetch(self, plan: PlannedZip, max_retries: int) -> None:
+        """Take in where the archive may be fetched from: each hosting in turn, `max_retries` times over again."""
+        self.hostings, self.others, self.published = plan.hostings, plan.others, plan.published
+        self.bad_md5s = {hosting.id: hosting.bad.md5 for hosting in plan.bad if hosting.bad is not None}
+        self.max_retries = max_retries
+        self.untried = self._rounds(plan.hostings)
+
+    def _rounds(self, hostings: tuple[Hosting, ...]) -> Iterator[tuple[int, Hosting]]:
+        return ((turn, hosting) for turn in range(self.max_retries + 1) for hosting in hostings)
+
+    def transfer(self, download_id: int, hosting: Hosting) -> Transfer:
+        """The attempt to fetch the archive from there."""
+        is_producer = hosting.own and hosting.has_md5
+        return Transfer(download_id, self.key, hosting, None if is_producer else self.published)
+
+    def note_published(self, hosting: Hosting, md5: str) -> None:
+        """Note the MD5 beside a copy: the first that the archive's own centre published counts for other copies."""
+        if hosting.own and not self.heard_published:
+            self.published, self.heard_published = md5, True
+            if is_settled(self.bad_md5s, md5):
+                self.untried = iter(())
+
+    def note_bad(self, md5: str, fault: Fault, *, certain: bool) -> list[FoundBad]:
+        """Note that the copy of the latest hosting is bad: any other may be tried. Returns those that are bad for sure.
+
+        These are not fetched again. Unless it is `certain`, the transfer may have changed the bytes: it takes a second
+        one with the same checksum. No copy is tried any more where the centre is to blame: two sources delivered the
+        same, or one of them what the centre published.
+        """
+        hosting = self.hosting
+        if hosting is None:
+            return []
+        certain = certain or self.bad_md5s.get(hosting.id) == md5
+        self.found_bad[hosting.id] = FoundBad(hosting, md5, fault)
+        self.bad_md5s[hosting.id] = md5
+        if is_settled(self.bad_md5s, self.published):
+            self.untried = iter(())
+            return list(self.found_bad.values())
+        further = [*self.untried, *self._rounds(self.others)]
+        self.hostings, self.others = (*self.hostings, *self.others), ()
+        self.untried = iter(sorted(further, key=lambda one: one[0]))
+        if not certain:
+            return []
+        self.lost_hostings.add(hosting.id)
+        return [self.found_bad[hosting.id]]
+
+    def hostings_met(self) -> list[Hosting]:
+        """The hosting of the last attempt, and those whose copies were bad."""
+        met = [*(found.hosting for found in self.found_bad.values()), *([self.hosting] if self.hosting else [])]
+        return list({hosting.id: hosting for hosting in met}.values())
+
+    def next_hosting(self) -> tuple[int, Hosting] | None:
+        """The hosting to try next, with how many times it was tried before; None when there is none left."""
+        return next(((turn, hosting) for turn, hosting in self.untried if self._is_of_use(hosting)), None)
+
+    def _is_of_use(self, hosting: Hosting) -> bool:
+        is_bad = hosting.bad is not None and not hosting.may_be_right(self.published)
+        return hosting.id not in self.lost_hostings and not is_bad
+
+    def try_again_first(self) -> None:
+        """Let the latest hosting be the next one too."""
+        if self.hosting is not None:
+            self.untried = itertools.chain([(0, self.hosting)], self.untried)
+
+    def take_documents(self, archive: ExtractedArchive, checked: Sequence[tuple[Problem, ...]] | None = None) -> None:
+        """Note what the archive holds, and the problems of its documents if they have been validated already.
+
+        Documents that a dead session finished with need no second look.
+        """
+        self.extracted = True
+        for place, found in enumerate(archive.documents):
+            document = Document(found.name.file_name, found.size_bytes, found.md5, found.name, found.path, TO_VALIDATE)
+            if checked is not None:
+                document.take_result(checked[place])
+            self._recall(document)
+            self.documents.append(document)
+        for file_name, size_bytes, reason in archive.refused:
+            problem = Problem(BadFileNameError.short_name(), reason)
+            document = Document(stored_name(file_name), size_bytes, None, None, None, REFUSED_BY_NAME, (problem,))
+            self._recall(document)
+            self.documents.append(document)
+        self.reasons.extend(
+            Problem(MemberIgnoredError.short_name(), f"{member}: {reason}") for member, reason in archive.ignored
+        )
+        self.unchecked = sum(document.state == TO_VALIDATE for document in self.documents)
+
+    def _recall(self, document: Document) -> None:
+        known = self.known_documents.get(document.file_name)
+        if known is not None:
+            document.row_id = known.id
+            if known.state in {VALID, INVALID}:
+                document.state, document.problems = known.state, known.problems
+
+    def outcome(self, state: State, source: SourceAddress | None) -> ZipOutcome:
+        """What became of the zip action, which ended in `state`; `source` has delivered it."""
+        return ZipOutcome(
+            key=self.key,
+            centre=self.centre,
+            phase=state.phase,
+            status=state.status,
+            downloaded=self.downloaded,
+            extracted=self.extracted,
+            size_bytes=self.size_bytes,
+            md5=self.md5,
+            source=None if source is None else source.label,
+            attempts=self.attempts,
+            seconds=time.monotonic() - self.began,
+            finished=utc_now(),
+            documents=tuple(
+                DocumentOutcome(
+                    document.file_name,
+                    document.state.phase,
+                    document.state.status,
+                    document.size_bytes,
+                    document.problems,
+                )
+                for document in self.documents
+            ),
+            reasons=tuple(self.reasons),
+            transfer_seconds=self.transfer_seconds,
+            source_partition=None if source is None else source_partition(source.centre, source.id),
+            kept=self._keeps(state),
+        )
+
+    def _keeps(self, state: State) -> bool:
+        """Whether nothing was fetched, and `state` is that of an earlier attempt that had the bytes."""
+        return not self.downloaded and not self.found_bad and state.phase > Phase.ZIP_NAME
+
+
+@dataclass(frozen=True, slots=True)
+class Extracted:
+    """An archive's documents are in staging; `md5` is that of the archive.
+
+    `checked` are the problems of each document, if all have been validated too.
+    """
+
+    job: Job
+    archive: ExtractedArchive
+    md5: str
+    checked: tuple[tuple[Problem, ...], ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A document has been validated."""
+
+    job: Job
+    document: Document
+    problems: tuple[Problem, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """An archive could not be extracted, or one of its documents not be looked at.
+
+    `md5` is that of the archive if that is what is wrong with it, None for other faults.
+    """
+
+    job: Job
+    error: Exception
+    md5: str | None = None
+
+
+@dataclass(frozen=True)
+class Checker:
+    """Extracts archives and validates documents: the work that needs no tracker. Safe to share between threads."""
+
+    settings: Settings
+    schemas: SchemaSet
+    centres: Container[str]
+    limits: ArchiveLimits
+
+    def open(self, job: Job, archive: Path, target: Path, md5: str | None) -> Extracted | Failed:
+        """Take an archive's MD5, unless that is known, and extract its documents to `target`.
+
+        Raises DiskFullError, and OSError when the disk fails.
+        """
+        taken = md5_of(archive) if md5 is None else md5
+        try:
+            return Extracted(job, self.extract(archive, target), taken)
+        except ArchiveError as error:
+            return Failed(job, error, taken)
+
+    def extract(self, archive: Path, target: Path) -> ExtractedArchive:
+        """Extract an archive's documents to `target`. Raises ArchiveError and DiskFullError."""
+        return extract_archive(archive, target, limits=self.limits, naming=self.settings.naming, centres=self.centres)
+
+    def validate(self, document: Document) -> list[Problem]:
+        """Validate a document whose name conforms; the problems found, none if it is valid."""
+        assert document.name is not None  # noqa: S101 - for the type checker: refused documents are not validated
+        assert document.path is not None  # noqa: S101
+        return validate_document(
+            document.path,
+            document.name.kind,
+            self.schemas,
+            max_errors=self.settings.max_document_errors,
+            max_tree_bytes=self.settings.max_tree_bytes,
+        )

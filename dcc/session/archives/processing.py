@@ -1,0 +1,312 @@
+"""Downloading, extracting and validating zip actions, all overlapping.
+
+A failed attempt is followed by the next file source in order of preference, then by further rounds after a delay; it
+is promoted to the zip action only when no attempt follows it in the session. An archive that is damaged, or has not the
+MD5 that its centre published, is tried at its other sources, and not again at that one until it changes there. The
+centre is to blame when two sources delivered the same, or no source has another copy.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections import defaultdict
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from sqlalchemy import Connection, Engine, select
+
+from dcc.archives.extraction import ArchiveLimits
+from dcc.documents.schema_set import SchemaSet
+from dcc.errors import InternalFaultError
+from dcc.outcomes import HELD, Problem, ZipKey, ZipOutcome
+from dcc.phases import Phase
+from dcc.runtime.process_memory import give_back_freed_memory
+from dcc.session.archives.coordination import Coordinator
+from dcc.session.archives.jobs import Checker, Job
+from dcc.session.crawling import LookAgain, look_again, relist, settle
+from dcc.session.sessions import Session
+from dcc.settings import Settings
+from dcc.sources.base import ListedFile, SourceAddress
+from dcc.store.staging import Staging, remove_leftovers
+from dcc.tracker import progress
+from dcc.tracker.database import run_reading
+from dcc.tracker.hosted.download_plan import (
+    InterruptedZip,
+    PlannedZip,
+    cancel_orphans,
+    load_interrupted,
+    load_plans,
+    load_waiting,
+    load_waiting_and_held,
+    reopen_failed_downloads,
+    sources_to_use,
+)
+from dcc.tracker.hosted.foreign_archives import HeldArchive, note_held
+from dcc.tracker.hosted.owner_notices import note
+from dcc.tracker.hosted.retries import not_to_be_had, reopen_named, staged_of
+from dcc.tracker.hosted.source_statistics import record_conduct
+from dcc.tracker.hosted.staged_copies import StagedCopy, begin_from_staging
+from dcc.tracker.models import Centre, utc_now
+from dcc.tracker.register.connections import load_addresses
+from dcc.tracker.states import WAITING
+
+log = logging.getLogger(__name__)
+
+MANY: Final = 50
+"""Archives from which on processes of their own, which take a tenth of a second each to begin, are of use."""
+_MUCH: Final = 500
+"""Archives from which on what was held for them is worth a tenth of a second to be let go of at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a session has to process: archives to take up from staging, and archives to download.
+
+    By zip action, `staged` are copies to make do with where no source delivers; `further` says where archives from
+    staging that prove damaged are hosted. `held` are archives that are not downloaded, of which nobody was told yet.
+    """
+
+    interrupted: tuple[InterruptedZip, ...]
+    planned: tuple[PlannedZip, ...]
+    staged: dict[int, StagedCopy] = field(default_factory=dict)
+    further: dict[int, PlannedZip] = field(default_factory=dict)
+    held: tuple[HeldArchive, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.interrupted) + len(self.planned)
+
+    def jobs(self, max_retries: int) -> Iterator[Job]:
+        """A job for each, those taken up first."""
+        for interrupted in self.interrupted:
+            yield Job.taken_up(interrupted, self.further.get(interrupted.za_id), max_retries)
+        for plan in self.planned:
+            job = Job.planned(plan, max_retries)
+            job.staged = self.staged.get(plan.za_id)
+            yield job
+
+    def source_ids(self) -> list[int]:
+        """The file sources that have to do with it."""
+        plans = (*self.planned, *self.further.values())
+        ids = {hosting.source_id for plan in plans for hosting in (*plan.hostings, *plan.others)}
+        return sorted(ids | {interrupted.source_id for interrupted in self.interrupted})
+
+
+def process_zip_actions(
+    tracker: Engine,
+    settings: Settings,
+    session: Session,
+    keys: Sequence[ZipKey] | None = None,
+    *,
+    requested_by: str = "dcc",
+) -> Iterator[ZipOutcome]:
+    """Process all zip actions that wait, with what a dead session left unfinished; yield what became of each.
+
+    With `keys`, those are re-opened in the name of `requested_by` and processed, and nothing else. What is wrong
+    with an archive, a document or a file source is an outcome, not an exception. Raises NotFoundError and
+    ConfigurationError for `keys` that cannot be processed, ConfigurationError for a staging area that cannot be written
+    to, TrackerUnreachableError, SessionLostError, and, after everything else has been processed, InternalFaultError.
+    """
+    staging = Staging(settings.staging_directory)
+    staging.make()
+    if keys is None:
+        remove_leftovers(staging.root)
+    work = _take_up(tracker, settings, session, staging, keys, requested_by)
+    yield from map(_held_outcome, work.held)
+    if not work:
+        return
+    held_much = len(work) >= _MUCH
+    faults = yield from _process(tracker, settings, session, work, named=keys is not None)
+    del work
+    if held_much:
+        give_back_freed_memory()
+    _raise_first(faults)
+
+
+def _process(
+    tracker: Engine, settings: Settings, session: Session, work: Work, *, named: bool
+) -> Generator[ZipOutcome, None, list[InternalFaultError]]:
+    """Process what was taken up; the faults of the platform that were met."""
+    addresses, centres = run_reading(
+        tracker, lambda connection: _surroundings(connection, work), patience_seconds=settings.database_retry
+    )
+    schemas = SchemaSet.load(settings.xsd_dir)
+    checker = Checker(settings, schemas, centres, ArchiveLimits.from_settings(settings))
+    download = session.start_task(Phase.DOWNLOAD, f"Download of {len(work.planned)} zip actions")
+    check = session.start_task(Phase.XSD, f"Extraction and validation of up to {len(work)} zip actions")
+    with Coordinator(settings, session, checker, addresses, are_many=len(work) >= MANY) as coordinator:
+        yield from coordinator.run(work.jobs(settings.max_retries))
+        if coordinator.damaged:
+            anew = _plan_anew(session, coordinator.damaged)
+            yield from coordinator.run(Job.planned(plan, settings.max_retries) for plan in anew)
+        if coordinator.changed:
+            uploading = _still_uploading(session, settings, addresses, coordinator.changed)
+            left = [job for job in coordinator.changed if job.key in uploading]
+            if left:
+                _leave_uploading(session, settings, left, named=named)
+            yield from coordinator.fail(job for job in coordinator.changed if job.key not in uploading)
+    session.write(lambda connection: record_conduct(connection, coordinator.conduct))
+    session.finish_task(download, failed=coordinator.not_downloaded > 0)
+    session.finish_task(check, failed=coordinator.not_checked > 0)
+    return coordinator.faults
+
+
+def _take_up(
+    tracker: Engine,
+    settings: Settings,
+    session: Session,
+    staging: Staging,
+    keys: Sequence[ZipKey] | None,
+    requested_by: str,
+) -> Work:
+    """Find the work; what a dead session left is put right on the way."""
+    if keys is not None:
+        relist(tracker, settings, session, keys)
+        copies = run_reading(
+            tracker, lambda connection: staged_of(connection, keys), patience_seconds=settings.database_retry
+        )
+        whole_copies = {one.za_id: one for one in copies if staging.holds(one.key, one.size_bytes, one.md5)}
+        return session.write(lambda connection: _take_up_named(connection, session, keys, requested_by, whole_copies))
+    whole: list[InterruptedZip] = []
+    broken: list[int] = []
+    for left in run_reading(tracker, load_interrupted, patience_seconds=settings.database_retry):
+        if staging.holds(left.key, left.size_bytes, left.md5):
+            whole.append(left)
+        else:
+            broken.append(left.za_id)
+
+    def take_up(connection: Connection) -> Work:
+        if broken:
+            reason = "The archive is not in staging any more."
+            progress.reopen(connection, broken, requested_by=f"session {session.id}", reason=reason)
+        unconcluded = cancel_orphans(connection).unconcluded
+        sources = sources_to_use(connection, session.id)
+        reopen_failed_downloads(connection, sources)
+        waiting = load_waiting_and_held(connection, sources)
+        note(connection, waiting.delegated)
+        # A dead session was at them, and they cannot be had now.
+        if stranded := unconcluded.difference(plan.za_id for plan in waiting.planned):
+            progress.conclude(connection, stranded)
+        further = {plan.za_id: plan for plan in load_plans(connection, sources, [one.za_id for one in whole])}
+        held = note_held(connection, waiting.held)
+        return Work(tuple(whole), tuple(waiting.planned), further=further, held=tuple(held))
+
+    return session.write(take_up)
+
+
+def _take_up_named(
+    connection: Connection,
+    session: Session,
+    keys: Sequence[ZipKey],
+    requested_by: str,
+    copies: Mapping[int, StagedCopy],
+) -> Work:
+    """Re-open zip actions that a person names; one whose source has what staging has is not fetched again."""
+    cancel_orphans(connection)
+    sources = sources_to_use(connection, session.id)
+    plans = load_waiting(connection, sources, reopen_named(connection, keys, requested_by), by_name=True)
+    for missing in sorted(set(keys) - {plan.key for plan in plans}):
+        raise not_to_be_had(connection, missing)
+    here = {plan.za_id: plan for plan in plans if plan.za_id in copies and copies[plan.za_id].unchanged}
+    numbers = begin_from_staging(connection, [copies[za_id] for za_id in here])
+    taken = [
+        _from_staging(plan, copies[plan.za_id], number) for plan, number in zip(here.values(), numbers, strict=True)
+    ]
+    planned = tuple(plan for plan in plans if plan.za_id not in here)
+    return Work(tuple(taken), planned, staged=dict(copies), further=here)
+
+
+def _from_staging(plan: PlannedZip, copy: StagedCopy, download_id: int) -> InterruptedZip:
+    return InterruptedZip(
+        plan.za_id,
+        plan.zip_id,
+        plan.key,
+        plan.centre,
+        download_id,
+        copy.hosting.source_id,
+        copy.size_bytes,
+        copy.md5,
+        {},
+        copy.hosting,
+    )
+
+
+def _held_outcome(held: HeldArchive) -> ZipOutcome:
+    """What is told of an archive that is held."""
+    return ZipOutcome(
+        key=held.key,
+        centre=held.owner,
+        phase=WAITING.phase,
+        status=WAITING.status,
+        downloaded=False,
+        extracted=False,
+        size_bytes=None,
+        md5=None,
+        source=None,
+        attempts=0,
+        seconds=0.0,
+        finished=utc_now(),
+        reasons=(Problem(HELD, held.message),),
+    )
+
+
+def _plan_anew(session: Session, za_ids: Sequence[int]) -> list[PlannedZip]:
+    """Plan the download of archives that were found damaged in staging and had been whole for all that is known."""
+
+    def plan(connection: Connection) -> list[PlannedZip]:
+        reason = "The archive in staging was damaged, perhaps not when it arrived."
+        progress.reopen(connection, za_ids, requested_by=f"session {session.id}", reason=reason)
+        return load_waiting(connection, sources_to_use(connection, session.id), za_ids)
+
+    return session.write(plan)
+
+
+def _still_uploading(
+    session: Session, settings: Settings, addresses: Mapping[int, SourceAddress], jobs: Sequence[Job]
+) -> set[ZipKey]:
+    """Which of the archives that arrived otherwise than listed, or bad, have changed on their file sources since.
+
+    They are left to a later session, which lists them anew; the others failed.
+    """
+    listed: dict[int, dict[ZipKey, ListedFile]] = defaultdict(dict)
+    for job in jobs:
+        for hosting in job.hostings_met():
+            file = ListedFile(job.key.file_name, hosting.size_bytes, hosting.modified, hosting.has_md5)
+            listed[hosting.source_id][job.key] = file
+    looks = [LookAgain(addresses[source], -math.inf, archives) for source, archives in listed.items()]
+    uploading: set[ZipKey] = set()
+    for second in look_again(looks, settings, session):
+        if second.error is None:
+            found = settle(settings, session, second, listed[second.address.id])
+            session.notices += tuple(finding.message for finding in found)
+            uploading |= {finding.key for finding in found if isinstance(finding.key, ZipKey)}
+    return uploading
+
+
+def _leave_uploading(session: Session, settings: Settings, jobs: Sequence[Job], *, named: bool) -> None:
+    """Let archives wait that are still being uploaded; what arrived of them is no attempt that counts."""
+    staging = Staging(settings.staging_directory)
+    for job in jobs:
+        if job.downloaded:
+            staging.archive(job.key).unlink(missing_ok=True)
+
+    def write(connection: Connection) -> None:
+        halves = [job.za_id for job in jobs if job.found_bad]
+        progress.reopen(connection, halves, requested_by="crawl", reason="It is being uploaded to its file source.")
+        if named:
+            # A person had them opened again: until they can be had, they are what they were.
+            progress.conclude(connection, [job.za_id for job in jobs])
+
+    session.write(write)
+
+
+def _surroundings(connection: Connection, work: Work) -> tuple[dict[int, SourceAddress], frozenset[str]]:
+    """The file sources that the work has to do with, by id, and the codes of all centres."""
+    addresses = load_addresses(connection, ids=work.source_ids(), only_crawlable=False)
+    return {address.id: address for address in addresses}, frozenset(connection.scalars(select(Centre.short_name)))
+
+
+def _raise_first(faults: Iterable[InternalFaultError]) -> None:
+    for fault in faults:
+        raise fault

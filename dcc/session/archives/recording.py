@@ -1,0 +1,224 @@
+"""What happened to zip actions since the last commit, written to the tracker in one transaction.
+
+A `Batch` gathers facts in memory and is written as a whole, so that a write that fails can be tried again from the
+start, and so that many zip actions in progress cost few statements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from sqlalchemy import Connection, bindparam, case, select, update
+
+from dcc import errors
+from dcc.outcomes import Problem
+from dcc.phases import Phase, Status
+from dcc.session.archives.jobs import Document, Job
+from dcc.sources.hosting import Hosting
+from dcc.tracker import progress
+from dcc.tracker.database import exception_id, insert_rows
+from dcc.tracker.hosted.bad_copies import FoundBad, record_bad_copies, record_published
+from dcc.tracker.hosted.staged_copies import begin_from_staging
+from dcc.tracker.lineage import chunks
+from dcc.tracker.models import (
+    Centre,
+    FileSourceHasZip,
+    XmlLog,
+    ZipAction,
+    ZipDownload,
+    ZipFile,
+    ZipLog,
+    utc_now,
+)
+from dcc.tracker.progress import NewDocument, Proposal, Subject
+from dcc.tracker.states import State
+
+_MOST_RETRIES = 255
+
+
+@dataclass
+class Written:
+    """What a batch came to: ids of new downloads, and the state of the zip actions asked for."""
+
+    download_ids: list[int]
+    document_ids: list[list[int]]
+    states: dict[int, State]
+    staged_ids: list[int]
+
+
+@dataclass
+class Batch:
+    """Facts to be written together. All times are in UTC.
+
+    `arrived`: the jobs, by zip action, of whose archives the size is new, or the MD5. `concluded`: the zip actions for
+    which no attempt follows, and the last one had no bytes. `staged`: the jobs that make do with the copy in staging.
+    """
+
+    proposals: dict[tuple[Subject, int], Proposal] = field(default_factory=dict)
+    requested: dict[int, datetime] = field(default_factory=dict)
+    progressed: dict[int, int] = field(default_factory=dict)
+    arrived: dict[int, Job] = field(default_factory=dict)
+    received: dict[int, datetime] = field(default_factory=dict)
+    problems: list[tuple[int, Problem]] = field(default_factory=list)
+    extracted: list[Job] = field(default_factory=list)
+    checked: list[Document] = field(default_factory=list)
+    downloads: list[tuple[Job, Hosting]] = field(default_factory=list)
+    bad_copies: list[FoundBad] = field(default_factory=list)
+    published: list[tuple[Hosting, str]] = field(default_factory=list)
+    concluded: list[int] = field(default_factory=list)
+    staged: list[Job] = field(default_factory=list)
+    finished: list[Job] = field(default_factory=list)
+
+    def propose(self, subject: Subject, number: int, state: State, *, promote: bool = True) -> None:
+        """Propose a state; a later proposal for the same row within the batch goes further and replaces it."""
+        self.proposals[subject, number] = Proposal(subject, number, state, promote)
+
+    def __bool__(self) -> bool:
+        return any(vars(self).values())
+
+    def write(self, connection: Connection) -> Written:
+        """Write everything in the caller's transaction. Changes nothing in memory."""
+        self._report(connection, list(self.proposals.values()))
+        self._write_downloads(connection)
+        document_ids = self._write_documents(connection)
+        self._log_problems(connection)
+        record_bad_copies(connection, self.bad_copies)
+        record_published(connection, self.published)
+        if self.concluded:
+            progress.conclude(connection, self.concluded)
+        return Written(
+            self._add_downloads(connection),
+            document_ids,
+            self._load_states(connection),
+            begin_from_staging(connection, [job.staged for job in self.staged if job.staged]),
+        )
+
+    def _write_downloads(self, connection: Connection) -> None:
+        if self.requested:
+            connection.execute(
+                update(ZipDownload)
+                .where(ZipDownload.id == bindparam("number"))
+                .values(request=bindparam("time"), received=bindparam("time")),
+                [{"number": number, "time": time} for number, time in self.requested.items()],
+            )
+        if self.progressed:
+            connection.execute(
+                update(ZipDownload)
+                .where(ZipDownload.id == bindparam("number"))
+                .values(downloaded_size_bytes=bindparam("size")),
+                [{"number": number, "size": size} for number, size in self.progressed.items()],
+            )
+        if self.received:
+            connection.execute(
+                update(ZipDownload).where(ZipDownload.id == bindparam("number")).values(received=bindparam("time")),
+                [{"number": number, "time": time} for number, time in self.received.items()],
+            )
+        if self.arrived:
+            connection.execute(
+                update(ZipFile)
+                .where(ZipFile.id == bindparam("number"))
+                .values(size_bytes=bindparam("size"), content_md5=bindparam("md5")),
+                [{"number": job.zip_id, "size": job.size_bytes, "md5": job.md5} for job in self.arrived.values()],
+            )
+
+    @staticmethod
+    def _report(connection: Connection, proposals: Sequence[Proposal]) -> None:
+        if proposals:
+            progress.report(connection, proposals)
+
+    def _write_documents(self, connection: Connection) -> list[list[int]]:
+        """Add the documents of the archives extracted and report those checked; ids for each archive, in order."""
+        new = [(job, document) for job in self.extracted for document in job.documents if document.row_id is None]
+        ids: list[int] = []
+        if new:
+            centres = {name: number for number, name in connection.execute(select(Centre.id, Centre.short_name))}
+            ids = progress.add_documents(connection, [_new_document(*found, centres) for found in new])
+        checked = [document for document in self.checked if document.row_id is not None]
+        self._report(
+            connection,
+            [Proposal(Subject.XML_FILE, document.row_id or 0, document.state) for document in checked],
+        )
+        written = [(number, document) for number, (_, document) in zip(ids, new, strict=True)]
+        written += [(document.row_id or 0, document) for document in checked]
+        rows = [
+            {
+                "xml_id": number,
+                "exception_id": _kind(connection, problem),
+                "message": problem.message,
+                "line": problem.line,
+                "col": problem.column,
+            }
+            for number, document in written
+            for problem in document.problems
+        ]
+        if rows:
+            insert_rows(connection, XmlLog.__table__, rows)
+        numbers = iter(ids)
+        return [
+            [next(numbers) if document.row_id is None else document.row_id for document in job.documents]
+            for job in self.extracted
+        ]
+
+    def _log_problems(self, connection: Connection) -> None:
+        if self.problems:
+            insert_rows(
+                connection,
+                ZipLog.__table__,
+                [
+                    {"zip_id": number, "exception_id": _kind(connection, problem), "message": problem.message}
+                    for number, problem in self.problems
+                ],
+            )
+
+    def _add_downloads(self, connection: Connection) -> list[int]:
+        if not self.downloads:
+            return []
+        retries = [{"number": hosting.id} for job, hosting in self.downloads if _is_retry(job, hosting)]
+        if retries:
+            more = FileSourceHasZip.num_retries
+            connection.execute(
+                update(FileSourceHasZip)
+                .where(FileSourceHasZip.id == bindparam("number"))
+                .values(num_retries=case((more < _MOST_RETRIES, more + 1), else_=_MOST_RETRIES)),
+                retries,
+            )
+        hostings = [hosting.id for _, hosting in self.downloads]
+        listed = [
+            {"listed_size_bytes": hosting.size_bytes, "listed_modified": hosting.modified}
+            for _, hosting in self.downloads
+        ]
+        return progress.add_downloads(connection, hostings, utc_now(), more=listed)
+
+    def _load_states(self, connection: Connection) -> dict[int, State]:
+        query = select(ZipAction.id, ZipAction.phase_id, ZipAction.status_id)
+        return {
+            row.id: State(Phase(row.phase_id), Status(row.status_id))
+            for ids in chunks(job.za_id for job in self.finished)
+            for row in connection.execute(query.where(ZipAction.id.in_(ids)))
+        }
+
+
+def _new_document(job: Job, document: Document, centres: Mapping[str, int]) -> NewDocument:
+    name = document.name
+    return NewDocument(
+        zip_download_id=job.download_id or 0,
+        file_name=document.file_name,
+        centre_id=None if name is None else centres.get(name.centre),
+        created=None if name is None else name.created,
+        inc=None if name is None else name.inc,
+        size_bytes=document.size_bytes,
+        md5=document.md5,
+        state=document.state,
+    )
+
+
+def _is_retry(job: Job, hosting: Hosting) -> bool:
+    return hosting.failed_before or hosting.id in job.failed_hostings
+
+
+def _kind(connection: Connection, problem: Problem) -> int:
+    """Id of the problem's kind in `an_exception`; its description is the summary of the error class of that name."""
+    error = getattr(errors, problem.kind, errors.DccError)
+    return exception_id(connection, problem.kind, error.summary())

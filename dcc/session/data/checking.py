@@ -1,0 +1,339 @@
+"""The data phase: what was uploaded is judged by the integrity rules, all of it after all of it was uploaded.
+
+Documents that were judged before are judged again where others gave cause to it: they are set back first, so that what
+a killed session did not come to is not forgotten. What stands in the QC database and the tracker does not count, since
+the archive was processed again with other documents or its file source removed, is judged too, before all others.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
+from contextlib import closing
+from datetime import UTC, date, datetime
+from functools import partial
+from itertools import repeat
+from typing import Final
+
+from sqlalchemy import Connection
+
+from dcc.data_outcomes import DocumentData, ZipData
+from dcc.documents.reading import read_document
+from dcc.errors import (
+    DatabaseUnreachableError,
+    DocumentError,
+    NotFoundError,
+    QcDatabaseUnreachableError,
+    SessionLostError,
+    StagedDocumentLostError,
+)
+from dcc.phases import Phase, Status
+from dcc.qc.apply.versions import in_chunks
+from dcc.qc.judging import healing
+from dcc.qc.judging.checking_ahead import Answer, Checked, CheckingAhead, Question
+from dcc.qc.judging.checking_process import ToCheck
+from dcc.qc.judging.documents import Basis, Judgement, judge_document, signature_of
+from dcc.qc.judging.lookups import SqlLookups
+from dcc.qc.judging.many_documents import newest_document
+from dcc.qc.judging.waiver_store import waivers_in_force
+from dcc.qc.reference import store
+from dcc.qc.rows.loading import load_document
+from dcc.rules.waivers import Waiver
+from dcc.runtime.log_context import logging_about
+from dcc.session.data.data_session import DataSession, Fact, Recorder, merged
+from dcc.session.data.document_log import problems_of, worst_first
+from dcc.session.data.documents import UPLOADED, DueDocument
+from dcc.session.data.judging_ahead import Due, Judged, judging_ahead, portions
+from dcc.session.data.judging_basis import basis_seen_to
+from dcc.session.data.qc_documents import (
+    QcDocument,
+    counted_by_tracker,
+    documents_by_id,
+    documents_of,
+)
+from dcc.session.data.staged_documents import place_in_staging, staged_path
+from dcc.session.data.uploader import FINDINGS_TOLD
+from dcc.tracker.states import State
+from dcc.vocabulary import DocumentState
+
+log = logging.getLogger(__name__)
+
+NOT_UPLOADED: Final = State(Phase.UPLOAD, Status.PENDING)
+GONE: Final = "The QC database does not hold the document."
+"""Where a document goes that is further on in the tracker, and why."""
+JUDGED_WELL: Final = State(Phase.DATA, Status.DONE)
+JUDGED_FAULTY: Final = State(Phase.DATA, Status.FAILED)
+
+MANY: Final = 10_000_000
+"""Bytes of documents from which on other processes are worth their start."""
+
+_HEALING: Final = "What it depends on has changed: documents, waivers or reference data."
+
+
+def check_documents(work: DataSession) -> Iterator[ZipData]:
+    """Judge all documents that wait, in the order of upload, and those that they give cause to judge again.
+
+    With `work.keys`, the zip actions of the latter are added to them. Raises the `unreachable` error of either
+    database, and SessionLostError. A document that meets a fault of the platform goes on waiting; the fault is noted.
+    """
+    due = work.due(Phase.DATA)
+    basis = basis_seen_to(work)
+    there = work.read_qc(lambda connection: documents_of(connection, due))
+    again = _set_back(work, [there[one.xml_id].id for one in due if one.xml_id in there], basis)
+    due = _uploaded(work, merged(due, again), there)
+    if not due:
+        return
+    task = work.session.start_task(Phase.DATA, f"Check of {len(due):,} documents")
+    faults = len(work.faults)
+    recorder = Recorder(work, Phase.DATA, due)
+    try:
+        with closing(_check_all(work, [(document, there[document.xml_id]) for document in due], basis)) as facts:
+            for fact in facts:
+                recorder.add(fact)
+                if recorder.is_due:
+                    yield from recorder.write()
+    except QcDatabaseUnreachableError:
+        recorder.break_off()
+        raise
+    # It is not asked for any more, nor are the reference data that it goes by.
+    work.checked = None
+    yield from recorder.write()
+    work.session.finish_task(task, failed=len(work.faults) > faults)
+
+
+def _set_back(work: DataSession, uploaded: list[int], basis: Basis) -> list[DueDocument]:
+    """Set back the documents that are to be judged again; `uploaded` are the ids of those that were just applied.
+
+    What the tracker does not count is judged at once: as long as the others wait, a session that is killed is followed
+    by one that finds it again.
+    """
+    found = work.read_qc(lambda connection: documents_by_id(connection, _to_judge_again(connection, uploaded, basis)))
+    counted = work.read(lambda connection: counted_by_tracker(connection, found, work.settings.naming))
+    _judge_uncounted(work, [one for one in found if one.id not in {stored.id for _, stored in counted}], basis)
+    judged = [document for document, _ in counted if may_be_judged_again(document)]
+    work.reopen({document.xml_id: UPLOADED for document in judged}, _HEALING)
+    if work.keys is not None:
+        work.keys.update(document.key for document in judged)
+    return judged
+
+
+def _judge_uncounted(work: DataSession, documents: list[QcDocument], basis: Basis) -> None:
+    """Judge documents as the QC database has them, which alone hears of it."""
+    for document in documents:
+        work.session.check()
+        try:
+            _judge_rows(work, document, basis)
+        except (DatabaseUnreachableError, SessionLostError):
+            raise
+        except NotFoundError as error:
+            log.info("%s: %s was not judged: %s", document.key, document.file_name, error)
+        except Exception as error:
+            work.note_fault(document.key, document.file_name, error)
+
+
+def may_be_judged_again(document: DueDocument) -> bool:
+    """Whether a document has come through the data phase, well or not."""
+    state = document.state
+    return state.phase > Phase.DATA or state in (JUDGED_WELL, JUDGED_FAULTY)
+
+
+def _to_judge_again(connection: Connection, uploaded: list[int], basis: Basis) -> set[int]:
+    """The documents to be judged because of those that were uploaded, and of what `_because_of_changes` says."""
+    ids = set(healing.documents_to_judge_again(connection, uploaded))
+    return (ids | _because_of_changes(connection, basis.today, basis.waivers, basis.signature)) - set(uploaded)
+
+
+def _because_of_changes(connection: Connection, today: date, waivers: Sequence[Waiver], signature: str) -> set[int]:
+    """Because of withdrawals, of waivers that began or ended, of reference data that changed, or never judged yet.
+
+    Each is named no more once it was judged for the cause.
+    """
+    ids = set(healing.documents_to_judge_again(connection, healing.withdrawals_to_follow(connection)))
+    ids.update(healing.documents_to_be_judged(connection))
+    ids.update(healing.documents_of_begun_waivers(connection, waivers))
+    ids.update(healing.documents_of_lapsed_waivers(connection, today))
+    ids.update(healing.documents_of_superseded_snapshots(connection))
+    ids.update(healing.documents_unchecked(connection, not_by=signature))
+    return ids
+
+
+def documents_to_judge_now(connection: Connection) -> set[int]:
+    """The documents that the next session judges, by their ids in the QC database, but for what it uploads before."""
+    today = datetime.now(UTC).date()
+    signature = signature_of(snapshot.id for snapshot in store.active_snapshots(connection).values())
+    return _because_of_changes(connection, today, waivers_in_force(connection, today), signature)
+
+
+def _uploaded(work: DataSession, due: list[DueDocument], there: dict[int, QcDocument]) -> list[DueDocument]:
+    """Those of `due` that the QC database holds, by `there`, which is added to; others are set to be uploaded again."""
+    unknown = [document for document in due if document.xml_id not in there]
+    there.update(work.read_qc(lambda connection: documents_of(connection, unknown)))
+    stands = {xml_id for xml_id, found in there.items() if found.state is DocumentState.APPLIED}
+    work.reopen({document.xml_id: NOT_UPLOADED for document in due if document.xml_id not in stands}, GONE)
+    return [document for document in due if document.xml_id in stands]
+
+
+def _check_all(work: DataSession, due: list[Due], basis: Basis) -> Generator[Fact]:
+    """Judge documents, in their order.
+
+    Those that were checked while they were read for the upload need not be read again. Of the others, many are checked
+    by other processes, few by this one, each by itself.
+    """
+    known = _known(work, due, basis)
+    others = [one for one in due if one[1].id not in known]
+    processes = min(work.settings.workers, os.cpu_count() or 1)
+    are_many = processes > 1 and sum(document.size_bytes for document, _ in others) >= MANY
+    reference = basis.reference.data
+    documents = (_to_check(work, *one) for one in others)
+    ahead = CheckingAhead(documents, processes, reference, basis.today, partial(_answer, work), work.session.check)
+    with closing(ahead):
+        results = ahead.results() if are_many else repeat(Checked(None))
+        yield from _judge_together(work, _with_known(work, due, known, results), basis)
+
+
+def _known(work: DataSession, due: list[Due], basis: Basis) -> set[int]:
+    """The ids of the documents in which it is known what the rules find."""
+    checked = work.checked
+    if checked is None or not checked.goes_by(basis):
+        return set()
+    return work.read_qc(lambda connection: checked.known(connection, [stored.id for _, stored in due]))
+
+
+def _with_known(
+    work: DataSession, due: list[Due], known: Collection[int], results: Iterator[Checked]
+) -> Iterator[tuple[Due, Checked]]:
+    """Documents in their order, each with what was found in it; `results` are those of the ones that are not known."""
+    for some in in_chunks(due):
+        ids = [stored.id for _, stored in some if stored.id in known]
+        found = work.read_qc(partial(work.checked.checked, document_ids=ids)) if work.checked and ids else {}
+        for one in some:
+            document_id = one[1].id
+            yield one, found.get(document_id, Checked(None)) if document_id in known else next(results)
+
+
+def _judge_together(work: DataSession, documents: Iterable[tuple[Due, Checked]], basis: Basis) -> Iterator[Fact]:
+    """Judge documents in their order, those in which it is known what is found together."""
+    with judging_ahead(work, basis) as ahead:
+        for portion in portions(documents):
+            (one, checked), *_ = portion
+            if checked.findings is not None:
+                for judged in ahead.judge(portion):
+                    yield from _facts(work, judged, basis)
+                continue
+            for judged in ahead.rest():
+                yield from _facts(work, judged, basis)
+            yield _check(work, *one, basis) if checked.error is None else _faulty(work, *one, checked.error)
+        for judged in ahead.rest():
+            yield from _facts(work, judged, basis)
+
+
+def _facts(work: DataSession, judged: Judged, basis: Basis) -> Iterator[Fact]:
+    if judged.judgements is None:
+        for one, _ in judged.portion:
+            yield _check(work, *one, basis)
+        return
+    share = judged.seconds / len(judged.portion)
+    for (one, checked), result in zip(judged.portion, judged.judgements, strict=True):
+        yield (
+            _gone(*one, result)
+            if isinstance(result, NotFoundError)
+            else _fact(work, *one, result, checked.seconds + share)
+        )
+
+
+def _to_check(work: DataSession, document: DueDocument, stored: QcDocument) -> ToCheck:
+    name = document.name
+    path = place_in_staging(work.staging, document)
+    return ToCheck(
+        stored.id,
+        document.key.action.value,
+        name.centre,
+        name.kind.value,
+        # Where no file can have the name, it is judged by its rows.
+        path or "",
+        document.md5,
+        document.size_bytes,
+        str(document.key),
+        document.centre,
+    )
+
+
+def _answer(work: DataSession, question: Question) -> Answer:
+    def ask(connection: Connection) -> Answer:
+        newest, lookups = newest_document(connection), SqlLookups(connection)
+        return Answer({centre: lookups.known_specimens(centre, ids) for centre, ids in question.items()}, newest)
+
+    return work.read_qc(ask)
+
+
+def _check(work: DataSession, document: DueDocument, stored: QcDocument, basis: Basis) -> Fact:
+    """Judge a document by itself, in this process."""
+    work.session.check()
+    began = time.monotonic()
+    with logging_about(zip_action=document.key, centre=document.centre, document=document.name.file_name):
+        try:
+            judgement = _judge(work, document, stored, basis)
+        except (DatabaseUnreachableError, SessionLostError):
+            raise
+        except NotFoundError as error:
+            return _gone(document, stored, error)
+        except Exception as error:
+            return _faulty(work, document, stored, error)
+    return _fact(work, document, stored, judgement, time.monotonic() - began)
+
+
+def _gone(document: DueDocument, stored: QcDocument, error: NotFoundError) -> Fact:
+    # It was withdrawn meanwhile, which the tracker hears of from whoever did it.
+    return Fact(document, _data(document, stored, None, str(error)), None)
+
+
+def _faulty(work: DataSession, document: DueDocument, stored: QcDocument, error: Exception) -> Fact:
+    fault = work.note_fault(document.key, document.name.file_name, error)
+    return Fact(document, _data(document, stored, None, str(fault)), None)
+
+
+def _fact(work: DataSession, document: DueDocument, stored: QcDocument, judgement: Judgement, seconds: float) -> Fact:
+    state = JUDGED_FAULTY if judgement.failed else JUDGED_WELL
+    problems = problems_of(judgement.findings, sum(judgement.counts.values()), work.settings.max_document_errors)
+    return Fact(document, _data(document, stored, judgement), state, problems, seconds)
+
+
+def _judge(work: DataSession, document: DueDocument, stored: QcDocument, basis: Basis) -> Judgement:
+    """Judge a document as it is in staging or, where it is not there any more, as the QC database has it."""
+    try:
+        path = staged_path(work.staging, document)
+    except StagedDocumentLostError:
+        return _judge_rows(work, stored, basis)
+    kind = document.name.kind
+    try:
+        return work.write_qc(lambda connection: judge_document(connection, stored.id, read_document(path, kind), basis))
+    except (OSError, DocumentError):
+        # It went from staging meanwhile.
+        return _judge_rows(work, stored, basis)
+
+
+def _judge_rows(work: DataSession, stored: QcDocument, basis: Basis) -> Judgement:
+    """Judge a document as the QC database has it."""
+    return work.write_qc(
+        lambda connection: judge_document(connection, stored.id, load_document(connection, stored.id), basis)
+    )
+
+
+def _data(
+    document: DueDocument, stored: QcDocument, judgement: Judgement | None, reason: str | None = None
+) -> DocumentData:
+    findings = () if judgement is None else tuple(worst_first(judgement.findings)[:FINDINGS_TOLD])
+    return DocumentData(
+        file_name=document.name.file_name,
+        kind=document.name.kind,
+        centre=document.name.centre,
+        phase=document.state.phase,
+        status=document.state.status,
+        document_id=stored.id,
+        findings=findings,
+        finding_counts={} if judgement is None else judgement.counts,
+        reason=reason,
+        cleared=0 if judgement is None else len(judgement.cleared),
+    )

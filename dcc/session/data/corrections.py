@@ -1,0 +1,278 @@
+"""What people correct in the data: submissions withdrawn, documents confirmed that were held, and judged again.
+
+Each is kept with who asked for it and why. The phases that follow are those of the next session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, replace
+from typing import Final, TypeVar
+
+from sqlalchemy import Connection, Engine
+
+from dcc.data_outcomes import DocumentData
+from dcc.databases.transactions import run_reading, run_writing
+from dcc.errors import BadFileNameError, DocumentError, NotFoundError
+from dcc.outcomes import ZipKey
+from dcc.phases import Phase, Status
+from dcc.qc.apply.holding import confirm_held
+from dcc.qc.apply.withdrawal import Undone, undo_submission
+from dcc.qc.judging import healing
+from dcc.session.data.checking import may_be_judged_again
+from dcc.session.data.data_session import DataSession, Fact
+from dcc.session.data.document_log import rewrite_log
+from dcc.session.data.documents import ANY_CENTRE, UPLOADED, DueDocument, load_due
+from dcc.session.data.qc_documents import (
+    QcDocument,
+    counted_by_tracker,
+    documents_by_id,
+    in_state,
+    standing_documents,
+)
+from dcc.session.data.uploader import Uploader, failed_upload
+from dcc.settings import Settings
+from dcc.tracker import progress
+from dcc.tracker.hosted.foreign_archives import not_fetched
+from dcc.tracker.hosted.owner_notices import NewNotice, Outcome, note
+from dcc.tracker.progress import Proposal, Subject
+from dcc.tracker.register.delegations import find_archive, load_delegations
+from dcc.tracker.states import State
+from dcc.vocabulary import DocumentState
+
+T = TypeVar("T")
+
+WITHDRAWN: Final = State(Phase.UPLOAD, Status.CANCELLED)
+
+_LONGEST_REASON: Final = 255
+_OF_WITHDRAWAL: Final = "Documents were withdrawn that it has to do with."
+
+
+@dataclass(frozen=True, slots=True)
+class Rechecked:
+    """What the next session judges again: how many documents, of which zip actions."""
+
+    documents: int
+    keys: tuple[ZipKey, ...]
+
+
+def withdraw_submission(
+    tracker: Engine, qc: Engine, settings: Settings, key: ZipKey, *, author: str, reason: str
+) -> Undone:
+    """Withdraw all that a zip action brought, where nothing later builds on it.
+
+    Its documents become (upload, cancelled), with those that wait to be uploaded or confirmed; those whose findings may
+    change are set to be judged again. Where others build on it, nothing is changed, and they are told. Raises
+    NotDelegatedError for data of a centre that has not delegated to the archive's, NotFoundError when nothing of it
+    stands or is held, and the `unreachable` error of either database; a withdrawal that the tracker has not heard of is
+    made known to it by the next session.
+    """
+    both = _Databases(tracker, qc, settings)
+    delegations, archive = both.ask_tracker(
+        lambda connection: (load_delegations(connection), find_archive(connection, key))
+    )
+    rights = delegations.rights_of(archive.centre or _centre_of_name(settings, key))
+    try:
+        undone = undo_submission(qc, key.action, key.file_name, author=author, reason=reason, rights=rights)
+    except NotFoundError:
+        behind = both.ask_qc(lambda connection: in_state(connection, DocumentState.UNDONE, key))
+        if not _tell_of_withdrawn(both, behind, author, reason):
+            both.refuse_unfetched(key)
+            raise
+        undone = Undone(tuple(found.id for found in behind), (), ())
+    if undone.builders:
+        return undone
+    withdrawn = both.ask_qc(lambda connection: in_state(connection, DocumentState.UNDONE, key))
+    _tell_of_withdrawn(both, withdrawn, author, reason)
+
+    def conclude(connection: Connection) -> None:
+        _cancel_waiting(connection, settings, key, author, reason)
+        if archive.za_id is not None:
+            told = [NewNotice(owner, archive.za_id, Outcome.WITHDRAWN) for owner in undone.others]
+            told += [
+                NewNotice(one.centre, archive.za_id, Outcome.DECLINED, file_name=one.file_name)
+                for one in undone.declined
+            ]
+            note(connection, [replace(one, done_by=author, reason=reason[:_LONGEST_REASON]) for one in told])
+
+    both.tell_tracker(conclude)
+    return undone
+
+
+def _centre_of_name(settings: Settings, key: ZipKey) -> str | None:
+    """The centre that an archive's name tells, where the tracker does not know the archive."""
+    try:
+        return settings.naming.parse_zip_name(key.file_name, ANY_CENTRE).centre
+    except BadFileNameError:
+        return None
+
+
+def catch_up_with_withdrawals(work: DataSession) -> None:
+    """Tell the tracker of withdrawals that it did not hear of, because whoever asked for them was killed."""
+    both = _Databases(work.tracker, work.qc, work.settings)
+    withdrawn = both.ask_qc(lambda connection: in_state(connection, DocumentState.UNDONE))
+    _tell_of_withdrawn(both, withdrawn, work.author, "The documents were withdrawn before.")
+
+
+def confirm_submission(
+    tracker: Engine, qc: Engine, settings: Settings, key: ZipKey, *, author: str, reason: str
+) -> list[DocumentData]:
+    """Let the documents of a zip action that are held take effect, and apply them at once; what became of each.
+
+    An edit or delete of another centre's data is refused, as in a session. Raises NotFoundError when none is held,
+    ConfigurationError for an author or a reason that is empty or too long, StagedDocumentLostError when one is not in
+    staging any more, and the `unreachable` error of either database. What was confirmed and could not be applied is
+    applied by the next session.
+    """
+    both = _Databases(tracker, qc, settings)
+    try:
+        ids = confirm_held(
+            qc, key.action, key.file_name, author=author, reason=reason, patience_seconds=settings.database_retry
+        )
+    except NotFoundError:
+        both.refuse_unfetched(key)
+        raise
+    held = both.ask_qc(lambda connection: documents_by_id(connection, ids))
+    counted = both.ask_tracker(lambda connection: counted_by_tracker(connection, held, settings.naming))
+    uploader = Uploader(qc, settings, both.ask_tracker(load_delegations))
+    return [_confirm(both, uploader, document) for document, _ in counted]
+
+
+def recheck(
+    tracker: Engine,
+    qc: Engine,
+    settings: Settings,
+    *,
+    centre: str | None = None,
+    rule: str | None = None,
+    keys: Collection[ZipKey] | None = None,
+    author: str,
+    reason: str,
+) -> Rechecked:
+    """Set documents to be judged again by the next session: those with findings of `rule`, else all that stand.
+
+    `centre` and `keys` leave out all others. Raises the `unreachable` error of either database.
+    """
+
+    def find(connection: Connection) -> list[int]:
+        if rule is not None:
+            return healing.documents_of_rule(connection, rule, centre)
+        return standing_documents(connection, centre)
+
+    both = _Databases(tracker, qc, settings)
+    return _judge_again(both, both.ask_qc(find), None if keys is None else set(keys), author, reason)
+
+
+def judge_again(
+    tracker: Engine, qc: Engine, settings: Settings, document_ids: Iterable[int], *, author: str, reason: str
+) -> Rechecked:
+    """Set documents, by their ids in the QC database, to be judged again by the next session.
+
+    Raises the `unreachable` error of either database.
+    """
+    return _judge_again(_Databases(tracker, qc, settings), document_ids, None, author, reason)
+
+
+@dataclass(frozen=True, slots=True)
+class _Databases:
+    tracker: Engine
+    qc: Engine
+    settings: Settings
+
+    def ask_tracker(self, work: Callable[[Connection], T]) -> T:
+        return run_reading(self.tracker, work, patience_seconds=self.settings.database_retry)
+
+    def ask_qc(self, work: Callable[[Connection], T]) -> T:
+        return run_reading(self.qc, work, patience_seconds=self.settings.database_retry)
+
+    def tell_tracker(self, work: Callable[[Connection], T]) -> T:
+        return run_writing(self.tracker, work, patience_seconds=self.settings.database_retry)
+
+    def refuse_unfetched(self, key: ZipKey) -> None:
+        """Raise NotFoundError with what to do, for an archive that is held as a whole."""
+        error = self.ask_tracker(lambda connection: not_fetched(connection, key))
+        if error is not None:
+            raise error from None
+
+    def tell_qc(self, work: Callable[[Connection], T]) -> T:
+        return run_writing(self.qc, work, patience_seconds=self.settings.database_retry)
+
+
+def _judge_again(
+    both: _Databases, document_ids: Iterable[int], keys: set[ZipKey] | None, author: str, reason: str
+) -> Rechecked:
+    """Set documents back, in the QC database alone those that the tracker does not count.
+
+    What the QC database says holds even where a session at work takes a document on in the tracker meanwhile.
+    """
+    found = both.ask_qc(lambda connection: documents_by_id(connection, document_ids))
+    wanted = [one for one in found if keys is None or one.key in keys]
+    both.tell_qc(lambda connection: healing.judge_anew(connection, [one.id for one in wanted]))
+
+    def set_back(connection: Connection) -> tuple[list[DueDocument], set[int]]:
+        counted = counted_by_tracker(connection, wanted, both.settings.naming)
+        judged = [one for one, _ in counted if may_be_judged_again(one)]
+        progress.reopen_documents(connection, {one.xml_id: UPLOADED for one in judged}, author, reason)
+        return judged, {stored.id for _, stored in counted}
+
+    judged, counted = both.tell_tracker(set_back)
+    others = [one for one in wanted if one.id not in counted]
+    concerned = {one.key for one in judged} | {one.key for one in others}
+    return Rechecked(len(judged) + len(others), tuple(sorted(concerned)))
+
+
+def _tell_of_withdrawn(both: _Databases, withdrawn: Collection[QcDocument], author: str, reason: str) -> int:
+    """Cancel withdrawn documents in the tracker, and set back those that have to do with them; how many are news."""
+    if not withdrawn:
+        return 0
+    naming = both.settings.naming
+    counted = both.ask_tracker(lambda connection: counted_by_tracker(connection, withdrawn, naming))
+    news = [document for document, _ in counted if document.state != WITHDRAWN]
+    if not news:
+        return 0
+    ids = [stored.id for document, stored in counted if document.state != WITHDRAWN]
+    touched = both.tell_qc(lambda connection: _set_back_by_withdrawal_of(connection, ids))
+
+    def cancel(connection: Connection) -> None:
+        # What they have to do with is set back in the same transaction, so that it is not forgotten.
+        found = counted_by_tracker(connection, touched, naming)
+        again = {one.xml_id: UPLOADED for one, _ in found if may_be_judged_again(one)}
+        progress.reopen_documents(connection, again, author, _OF_WITHDRAWAL)
+        progress.reopen_documents(connection, {one.xml_id: WITHDRAWN for one in news}, author, reason)
+        rewrite_log(connection, {one.xml_id: () for one in news})
+
+    both.tell_tracker(cancel)
+    return len(news)
+
+
+def _cancel_waiting(connection: Connection, settings: Settings, key: ZipKey, author: str, reason: str) -> None:
+    """Have what a zip action still waits to have uploaded not be uploaded."""
+    waiting = load_due(connection, Phase.UPLOAD, settings.naming, [key])
+    progress.reopen_documents(connection, {one.xml_id: WITHDRAWN for one in waiting}, author, reason)
+
+
+def _set_back_by_withdrawal_of(connection: Connection, document_ids: list[int]) -> list[QcDocument]:
+    causes = [*document_ids, *healing.withdrawals_of(connection, document_ids)]
+    touched = healing.documents_to_judge_again(connection, causes)
+    healing.judge_anew(connection, touched)
+    return documents_by_id(connection, touched)
+
+
+def _confirm(both: _Databases, uploader: Uploader, document: DueDocument) -> DocumentData:
+    try:
+        fact = uploader.upload(document)
+    except DocumentError as error:
+        fact = failed_upload(document, error)
+    states = both.tell_tracker(lambda connection: _tell_of_confirmed(connection, fact))
+    state = states.get(document.xml_id, document.state)
+    return replace(fact.data, phase=state.phase, status=state.status)
+
+
+def _tell_of_confirmed(connection: Connection, fact: Fact) -> dict[int, State]:
+    """Tell the tracker of a document; the state that it is in then."""
+    proposals = [Proposal(Subject.XML_FILE, fact.document.xml_id, fact.state)] if fact.state is not None else []
+    states = progress.report(connection, proposals)
+    if fact.problems is not None:
+        rewrite_log(connection, {fact.document.xml_id: fact.problems})
+    note(connection, fact.notices)
+    return {row_id: state for (subject, row_id), state in states.items() if subject is Subject.XML_FILE}

@@ -1,0 +1,155 @@
+"""What is wrong with documents, as the tracker's `xml_log` has it.
+
+The kind of an entry is the id of the rule, or the name of the error that stopped the document; a document that is held
+has one too. Entries that hold no more stay, marked as cleared.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from sqlalchemy import Connection, bindparam, insert, select, update
+
+from dcc import errors
+from dcc.data_outcomes import FindingEntry
+from dcc.databases.columns import Message
+from dcc.outcomes import HELD, UNCHECKED_MARK, WARNING_MARK, Problem, ZipKey
+from dcc.qc.apply.upload_findings import UploadFinding
+from dcc.rules.catalogue import CATALOGUE
+from dcc.rules.findings import MORE_RULE
+from dcc.rules.upload import OWNERSHIP
+from dcc.tracker.database import exception_id
+from dcc.tracker.lineage import IDS, chunks
+from dcc.tracker.models import AnException, XmlLog, utc_now
+from dcc.vocabulary import Severity
+
+_RANK: Final = {Severity.FATAL: 0, Severity.ERROR: 0, Severity.WARNING: 1, Severity.UNCHECKED: 2}
+_MARK: Final = {Severity.WARNING: WARNING_MARK, Severity.UNCHECKED: UNCHECKED_MARK}
+_FITTED: Final = Message()
+_INSERT: Final = insert(XmlLog)
+_ACTIVE: Final = (
+    select(XmlLog.xml_id, XmlLog.id, AnException.short_name, XmlLog.message, XmlLog.line, XmlLog.col)
+    .join(AnException, AnException.id == XmlLog.exception_id)
+    .where(XmlLog.xml_id.in_(IDS), XmlLog.cleared.is_(None))
+    .order_by(XmlLog.id)
+)
+_CLEAR: Final = update(XmlLog).where(XmlLog.id.in_(IDS)).values(cleared=bindparam("now"))
+
+
+def worst_first(findings: Iterable[FindingEntry]) -> list[FindingEntry]:
+    """Findings that count, those that fail a document first; those of one rank keep their order."""
+    return sorted((one for one in findings if not one.is_waived), key=lambda finding: _RANK[finding.severity])
+
+
+def problems_of(findings: Iterable[FindingEntry], total: int, most: int) -> list[Problem]:
+    """The entries of findings in a document's log: the worst `most`, and one that says how many more there are.
+
+    `findings` may be only the first of `total`. Warnings, and what could not be checked, say so in front of their
+    message.
+    """
+    counted = [finding for finding in worst_first(findings) if finding.rule != MORE_RULE]
+    shown = [
+        Problem(finding.rule, _MARK.get(finding.severity, "") + finding.message, finding.line)
+        for finding in counted[:most]
+    ]
+    left = max(len(counted), total) - len(shown)
+    if left > 0:
+        more = f"There are {left:,} findings more than the {len(shown):,} listed here. See dcc data findings."
+        shown.append(Problem(MORE_RULE, more))
+    return shown
+
+
+def held_problem(
+    key: ZipKey | str,
+    ended: Mapping[str, int],
+    findings: Iterable[UploadFinding] = (),
+    centre: str | None = None,
+) -> Problem:
+    """The entry of a document that is held, which would end so many entities by their kind.
+
+    One that is held for whose data it has has findings that say so; `centre` is that of its archive.
+    """
+    owners = list(dict.fromkeys(finding.value or "" for finding in findings if finding.rule == OWNERSHIP))
+    if owners:
+        return Problem(HELD, _held_for(key, owners, centre))
+    counts = ", ".join(f"{count:,} {kind if count == 1 else kind + 's'}" for kind, count in ended.items() if count)
+    return Problem(
+        HELD,
+        f"It would replace or remove {counts}, and waits to be confirmed. See what it would change: "
+        f"dcc data plan {key}. Then: dcc data confirm {key} --reason ..., or leave it.",
+    )
+
+
+def _held_for(key: ZipKey | str, owners: Sequence[str], centre: str | None) -> str:
+    said = (
+        f"It has data of centre {', '.join(owners)}, and waits to be confirmed. See what it would change: "
+        f"dcc data plan {key}. Then: dcc data confirm {key} --reason ..., or turn it down: dcc data undo {key} "
+        "--reason ..."
+    )
+    if centre is None:
+        return said
+    delegations = "; ".join(f"dcc centre delegate {owner} --to {centre}" for owner in owners)
+    return f"{said} For all such documents: {delegations}"
+
+
+def rewrite_log(connection: Connection, wanted: Mapping[int, Sequence[Problem]]) -> None:
+    """Make the entries that hold, of each document named by the id of its `xml_file`, these ones.
+
+    Those that are there already stay as they are, others are marked as cleared, new ones added. A few statements
+    whatever the number of documents.
+    """
+    present: dict[int, dict[_Entry, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for ids in chunks(wanted):
+        for xml_id, log_id, kind, message, line, column in connection.execute(_ACTIVE, {"ids": ids}):
+            present[xml_id][_Entry(kind, message, line, column)].append(log_id)
+    cleared: list[int] = []
+    added: list[dict[str, object]] = []
+    for xml_id, problems in wanted.items():
+        there = present[xml_id]
+        missing: Counter[_Entry] = Counter()
+        for entry in map(_entry, problems):
+            if there.get(entry):
+                there[entry].pop()
+            else:
+                missing[entry] += 1
+        cleared.extend(log_id for left in there.values() for log_id in left)
+        added.extend(_row(connection, xml_id, entry) for entry in missing.elements())
+    for ids in chunks(cleared):
+        connection.execute(_CLEAR, {"ids": ids, "now": utc_now()})
+    if added:
+        connection.execute(_INSERT, added)
+
+
+class _Entry(NamedTuple):
+    kind: str
+    message: str | None
+    line: int | None
+    column: int | None
+
+
+def _entry(problem: Problem) -> _Entry:
+    # As it will be read back: text that is too long is cut on its way into the database.
+    message = _FITTED.process_bind_param(problem.message, None)  # type: ignore[arg-type]
+    return _Entry(problem.kind, message, problem.line, problem.column)
+
+
+def _row(connection: Connection, xml_id: int, entry: _Entry) -> dict[str, object]:
+    return {
+        "xml_id": xml_id,
+        "exception_id": exception_id(connection, entry.kind, _description(entry.kind)),
+        "message": entry.message,
+        "line": entry.line,
+        "col": entry.column,
+    }
+
+
+def _description(kind: str) -> str:
+    """What a rule demands, or the summary of the error of that name."""
+    if kind in CATALOGUE:
+        return CATALOGUE[kind].demand
+    if kind == HELD:
+        return "A document that would change much, or has data of another centre, waits to be confirmed."
+    error = getattr(errors, kind, errors.DccError)
+    return str(error.summary())

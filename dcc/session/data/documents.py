@@ -1,0 +1,245 @@
+"""The documents that wait for the phases after validation, and the order in which they are uploaded.
+
+Only documents of a zip action's latest download count, and none when it waits to be downloaded again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict, deque
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import date
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, Connection, Select, and_, exists, func, or_, select
+from sqlalchemy.orm import aliased
+
+from dcc.databases.listed_rows import many_rows_of
+from dcc.errors import BadFileNameError
+from dcc.naming import Action, DocumentKind, DocumentName, NamingConvention
+from dcc.outcomes import ZipKey
+from dcc.phases import ACTIONS_BY_ID, Phase, Status
+from dcc.tracker.lineage import IDS, brought, rows_by_id
+from dcc.tracker.models import Centre, FileSourceHasZip, Reopening, XmlFile, ZipAction, ZipDownload, ZipFile
+from dcc.tracker.states import State
+
+log = logging.getLogger(__name__)
+
+UPLOADED: Final = State(Phase.UPLOAD, Status.DONE)
+UNSETTLED: Final = State(Phase.OVERVIEW, Status.DONE)
+
+_BEFORE: Final = {
+    Phase.UPLOAD: Phase.XSD,
+    Phase.DATA: Phase.UPLOAD,
+    Phase.CONTEXT: Phase.DATA,
+    Phase.OVERVIEW: Phase.CONTEXT,
+    Phase.QC: Phase.OVERVIEW,
+}
+_UNFAILED: Final = (Status.PENDING, Status.RUNNING, Status.DONE)
+_ACTION_RANK: Final = {Action.ADD: 0, Action.EDIT: 1, Action.DELETE: 2}
+_LaterDownload = aliased(ZipDownload)
+_LaterHosting = aliased(FileSourceHasZip)
+
+
+@dataclass(frozen=True, slots=True)
+class DueDocument:
+    """A valid document, by the id of its `xml_file`, in the state that it is in.
+
+    `centre` is that of the zip's name, None where that tells none; `md5` is of the document as it was extracted.
+    """
+
+    xml_id: int
+    za_id: int
+    key: ZipKey
+    centre: str | None
+    name: DocumentName
+    size_bytes: int
+    md5: str | None
+    state: State
+
+    @property
+    def upload_order(self) -> tuple[bool, date, int, str, int, str, str]:
+        """Sort key: specimens first, then date, increment and centre; then by zip action and name."""
+        return (
+            *self.name.processing_order,
+            _ACTION_RANK[self.key.action],
+            self.key.file_name,
+            self.name.file_name,
+        )
+
+    @property
+    def moment(self) -> tuple[date, int]:
+        """The date and increment of its name."""
+        return self.name.created, self.name.inc
+
+    @property
+    def takes_away_specimens(self) -> bool:
+        """Whether it asks for specimens to be deleted."""
+        return self.key.action is Action.DELETE and self.name.kind is DocumentKind.SPECIMEN
+
+
+def in_order_of_upload(documents: Iterable[DueDocument]) -> list[DueDocument]:
+    """The documents in the order in which they are uploaded, whatever zips they are in.
+
+    Specimens before experiments, then by date, increment and centre. But before specimens are deleted the experiment
+    documents of the same centre up to that date and increment go first, which may delete their experiments, and those
+    up to the last of the same zip.
+    """
+    ordered = sorted(documents, key=lambda document: document.upload_order)
+    waiting: dict[str, deque[DueDocument]] = defaultdict(deque)
+    last_of_zip: dict[tuple[int, str], tuple[date, int]] = {}
+    for document in ordered:
+        if document.name.kind is DocumentKind.EXPERIMENT:
+            waiting[document.name.centre].append(document)
+            last_of_zip[document.za_id, document.name.centre] = document.moment
+    sent: set[int] = set()
+    result: list[DueDocument] = []
+    for document in ordered:
+        if document.takes_away_specimens:
+            experiments = waiting[document.name.centre]
+            until = max(document.moment, last_of_zip.get((document.za_id, document.name.centre), document.moment))
+            while experiments and experiments[0].moment <= until:
+                first = experiments.popleft()
+                sent.add(first.xml_id)
+                result.append(first)
+        if document.xml_id not in sent:
+            result.append(document)
+    return result
+
+
+def load_due(
+    connection: Connection, phase: Phase, naming: NamingConvention, keys: Collection[ZipKey] | None = None
+) -> list[DueDocument]:
+    """The documents that wait for a phase, in the order of upload; of the zip actions `keys` only, if given.
+
+    They are those at (the phase before, done), and those that a session left pending or running in it. A document whose
+    name does not follow `naming` any more is left waiting, and logged.
+    """
+    return in_order_of_upload(_wanted(many_rows_of(connection, _DUE[phase]), naming, keys))
+
+
+def load_unsettled(connection: Connection) -> dict[int, State]:
+    """The states of all documents that are through overview, but for (qc, done), by the ids of their `xml_file`.
+
+    Those that do not count are among them, since to tell costs more than the rest; `load_documents` leaves them out.
+    """
+    found: dict[int, State] = {}
+    for state in (UNSETTLED, *(State(Phase.QC, status) for status in (Status.PENDING, Status.RUNNING))):
+        ids = connection.scalars(select(XmlFile.id).where(_in_state(state.phase, state.status)))
+        found.update(dict.fromkeys(ids, state))
+    return found
+
+
+def load_qc_states(connection: Connection, xml_ids: Iterable[int]) -> dict[int, State]:
+    """The states of those documents that are through overview, by the ids of their `xml_file`."""
+    rows = rows_by_id(connection, _QC_STATES, xml_ids)
+    return {xml_id: State(Phase(phase), Status(status)) for xml_id, phase, status in rows}
+
+
+def load_documents(connection: Connection, xml_ids: Iterable[int], naming: NamingConvention) -> list[DueDocument]:
+    """The documents with these ids, in the order of upload, in whatever states; but for those that do not count."""
+    return in_order_of_upload(_wanted(rows_by_id(connection, _BY_ID, xml_ids), naming, None))
+
+
+def count_waiting(connection: Connection) -> int:
+    """How many documents a session has to take through phases after validation, those that are held included."""
+    due = [_due(phase) for phase in _BEFORE if phase is not Phase.QC]
+    due.append(_in_state(Phase.OVERVIEW, Status.DONE))
+    return connection.scalar(_current(func.count()).where(or_(*due))) or 0
+
+
+_COLUMNS: Final = (
+    XmlFile.id,
+    XmlFile.fname,
+    XmlFile.size_bytes,
+    XmlFile.content_md5,
+    XmlFile.phase_id,
+    XmlFile.status_id,
+    FileSourceHasZip.za_id,
+    ZipFile.file_name,
+    ZipAction.todo_id,
+    Centre.short_name,
+)
+
+
+def _current(*columns: Any) -> Select[*tuple[Any, ...]]:
+    """What is asked of documents that count: those of the latest downloads, not from before a re-opening."""
+    later = (
+        select(_LaterDownload.id)
+        .join(_LaterHosting, _LaterHosting.id == _LaterDownload.zf_id)
+        .where(
+            _LaterHosting.za_id == FileSourceHasZip.za_id,
+            _LaterDownload.id > ZipDownload.id,
+            brought(_LaterDownload),
+        )
+        .correlate(FileSourceHasZip, ZipDownload)
+    )
+    reopened = (
+        select(Reopening.id)
+        .where(
+            Reopening.za_id == FileSourceHasZip.za_id,
+            Reopening.last_download_id >= ZipDownload.id,
+            Reopening.fell_back.is_(None),
+        )
+        .correlate(FileSourceHasZip, ZipDownload)
+    )
+    return (
+        select(*columns)
+        .select_from(XmlFile)
+        .join(ZipDownload, ZipDownload.id == XmlFile.zip_id)
+        .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
+        .join(ZipAction, ZipAction.id == FileSourceHasZip.za_id)
+        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+        .outerjoin(Centre, Centre.id == ZipFile.centre_id)
+        .where(~exists(later), ~exists(reopened))
+    )
+
+
+def _due(phase: Phase) -> ColumnElement[bool]:
+    # One equality on the phase a term: both databases then look up the index on (phase_id, status_id).
+    return or_(_in_state(_BEFORE[phase], Status.DONE), _in_state(phase, Status.PENDING, Status.RUNNING))
+
+
+def _in_state(phase: Phase, *statuses: Status) -> ColumnElement[bool]:
+    return and_(XmlFile.phase_id == int(phase), XmlFile.status_id.in_([int(status) for status in statuses]))
+
+
+_BY_ID: Final = _current(*_COLUMNS).where(XmlFile.id.in_(IDS))
+_DUE: Final = {phase: _current(*_COLUMNS).where(_due(phase)) for phase in _BEFORE}
+_THROUGH: Final = or_(_in_state(Phase.OVERVIEW, Status.DONE), _in_state(Phase.QC, *_UNFAILED))
+_QC_STATES: Final = select(XmlFile.id, XmlFile.phase_id, XmlFile.status_id).where(XmlFile.id.in_(IDS), _THROUGH)
+
+
+class _AnyCentre:
+    """Any code: the document's name was checked against the registered centres when it was extracted."""
+
+    def __contains__(self, _code: object) -> bool:
+        return True
+
+
+ANY_CENTRE: Final = _AnyCentre()
+
+
+def _wanted(rows: Iterable[Any], naming: NamingConvention, keys: Collection[ZipKey] | None) -> Iterator[DueDocument]:
+    parse: Callable[[str, _AnyCentre], DocumentName] = naming.parse_document_name
+    # Documents of one archive, centre or state hold the same objects: a session may have 50,000 of them.
+    of_actions: dict[int, ZipKey] = {}
+    states: dict[tuple[int, int], State] = {}
+    for xml_id, file_name, size_bytes, md5, phase, status, za_id, zip_name, todo, centre in rows:
+        key = of_actions.get(za_id)
+        if key is None:
+            key = of_actions[za_id] = ZipKey(ACTIONS_BY_ID[todo], zip_name)
+        if keys is not None and key not in keys:
+            continue
+        try:
+            name = parse(file_name, _AnyCentre())
+        except BadFileNameError as error:
+            log.warning("%s goes on waiting: %s Its name did follow DCC_DOCUMENT_PATTERN once.", key, error)
+            continue
+        state = states.get((phase, status))
+        if state is None:
+            state = states[phase, status] = State(Phase(phase), Status(status))
+        if centre == name.centre:
+            centre = name.centre
+        yield DueDocument(xml_id, za_id, key, centre, name, size_bytes or 0, md5, state)

@@ -1,0 +1,75 @@
+"""What the documents of a zip action would change, without changing it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlalchemy import Connection, Engine
+
+from dcc.databases.transactions import run_reading
+from dcc.documents.contents import Content
+from dcc.documents.reading import read_document
+from dcc.errors import NotFoundError
+from dcc.naming import DocumentKind
+from dcc.outcomes import ZipKey
+from dcc.phases import Phase
+from dcc.qc.apply.planning import Plan, plan_document
+from dcc.rules.upload import OWNERSHIP
+from dcc.session.data.documents import DueDocument, load_due
+from dcc.session.data.staged_documents import staged_path
+from dcc.session.data.upload_groups import document_to_apply
+from dcc.settings import Settings
+from dcc.store.staging import Staging
+from dcc.tracker.hosted.foreign_archives import not_fetched
+from dcc.tracker.register.delegations import Delegations, load_delegations
+from dcc.vocabulary import Severity
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentPlan:
+    """What one document would change."""
+
+    file_name: str
+    plan: Plan
+
+    def is_held(self, hold_above: int) -> bool:
+        """Whether a session lets the document take effect only when it is confirmed.
+
+        `hold_above` is how many entities a document may end.
+        """
+        would_be = self.plan.would_be
+        others = any(found.rule == OWNERSHIP and found.severity is Severity.WARNING for found in would_be.findings)
+        return others or sum(would_be.ended.values()) > hold_above
+
+
+def plan_submission(tracker: Engine, qc: Engine, settings: Settings, key: ZipKey) -> list[DocumentPlan]:
+    """What each document of a zip action that waits to be uploaded would change by itself, in the order of upload.
+
+    Those that are held are among them. Raises NotFoundError when none waits, StagedDocumentLostError when one is not in
+    staging any more, DocumentError, and the `unreachable` error of either database.
+    """
+
+    def find(connection: Connection) -> tuple[list[DueDocument], Delegations]:
+        due = load_due(connection, Phase.UPLOAD, settings.naming, [key])
+        if not due:
+            raise not_fetched(connection, key) or NotFoundError(
+                f"No document of {key} waits to be uploaded. How far they are says `dcc show {key}`; what has not been "
+                "fetched and validated yet is by `dcc crawl --until xsd`."
+            )
+        return due, load_delegations(connection)
+
+    staging = Staging(settings.staging_directory)
+    plans = []
+    due, delegations = run_reading(tracker, find, patience_seconds=settings.database_retry)
+    for document in due:
+        path, kind = staged_path(staging, document), document.name.kind
+
+        def read(path: Path = path, kind: DocumentKind = kind) -> Iterator[Content]:
+            return read_document(path, kind)
+
+        to_apply = document_to_apply(document, delegations)
+        plan = plan_document(qc, to_apply, read, patience_seconds=settings.database_retry)
+        plans.append(DocumentPlan(document.name.file_name, plan))
+    return plans

@@ -1,0 +1,105 @@
+"""The rows of the QC database that stand for the tracker's documents. All lists may be of any length.
+
+A row stands for the document whose `xml_file` it names only where it is of the same file: a tracker that was made anew
+gives the ids of a lost one to other documents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import Connection, select
+
+from dcc.naming import Action, NamingConvention
+from dcc.outcomes import ZipKey
+from dcc.qc.models import Document
+from dcc.session.data.documents import DueDocument, load_documents
+from dcc.tracker.lineage import IDS, rows_by_id
+from dcc.vocabulary import DocumentAction, DocumentState
+
+_DOCUMENT: Final = Document.__table__
+_NOT_UNDO: Final = _DOCUMENT.c.action != DocumentAction.UNDO.value
+
+
+class QcDocument(NamedTuple):
+    """A document of the QC database, with the id of its `xml_file` in the tracker; `author` is who confirmed it."""
+
+    id: int
+    xml_id: int | None
+    state: DocumentState
+    author: str | None
+    key: ZipKey
+    file_name: str
+    md5: str
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it waits to be confirmed."""
+        return self.state is DocumentState.HELD and self.author is None
+
+    def is_of(self, document: DueDocument) -> bool:
+        """Whether it stands for a document of the tracker: it is of the same file, not only of the same id."""
+        mine = (self.xml_id, self.key, self.file_name, self.md5)
+        return mine == (document.xml_id, document.key, document.name.file_name, document.md5 or "")
+
+    def with_names_of(self, document: DueDocument) -> QcDocument:
+        """The same, with the names that a document which it stands for has: what is equal is held once."""
+        name, md5 = document.name.file_name, document.md5 or ""
+        return QcDocument(self.id, document.xml_id, self.state, self.author, document.key, name, md5)
+
+
+def documents_of(connection: Connection, documents: Iterable[DueDocument]) -> dict[int, QcDocument]:
+    """The documents that stand for these of the tracker, by the ids of their `xml_file`."""
+    wanted = {document.xml_id: document for document in documents}
+    return {
+        found.xml_id: found.with_names_of(wanted[found.xml_id])
+        for found in _found(rows_by_id(connection, _OF_TRACKER, wanted))
+        if found.xml_id and found.is_of(wanted[found.xml_id])
+    }
+
+
+def documents_by_id(connection: Connection, document_ids: Iterable[int]) -> list[QcDocument]:
+    """The documents with these ids."""
+    return list(_found(rows_by_id(connection, _BY_ID, document_ids)))
+
+
+def counted_by_tracker(
+    connection: Connection, documents: Iterable[QcDocument], naming: NamingConvention
+) -> list[tuple[DueDocument, QcDocument]]:
+    """Those of the documents that the tracker counts, as it has them, in the order of upload; it is asked."""
+    by_xml_id = {found.xml_id: found for found in documents if found.xml_id is not None}
+    counted = load_documents(connection, by_xml_id, naming)
+    return [(one, by_xml_id[one.xml_id]) for one in counted if by_xml_id[one.xml_id].is_of(one)]
+
+
+def in_state(connection: Connection, state: DocumentState, key: ZipKey | None = None) -> list[QcDocument]:
+    """The documents in a state that the tracker knows; of one zip action only, if given."""
+    known = _DOCUMENT.c.tracker_id.is_not(None)
+    query = _documents().where(_DOCUMENT.c.state == state.value, known).order_by(_DOCUMENT.c.id)
+    if key is not None:
+        query = query.where(_DOCUMENT.c.zip_file == key.file_name, _DOCUMENT.c.zip_action == key.action.value)
+    return list(_found(connection.execute(query)))
+
+
+def standing_documents(connection: Connection, centre: str | None = None) -> list[int]:
+    """The ids of the documents that stand, of one centre only, if given."""
+    query = select(_DOCUMENT.c.id).where(_DOCUMENT.c.state == DocumentState.APPLIED.value, _NOT_UNDO)
+    return list(connection.scalars(query if centre is None else query.where(_DOCUMENT.c.centre == centre)))
+
+
+_COLUMNS: Final = ("id", "tracker_id", "state", "author", "zip_action", "zip_file", "file_name", "md5")
+
+
+def _documents() -> Any:
+    return select(*(_DOCUMENT.c[name] for name in _COLUMNS)).where(_NOT_UNDO)
+
+
+_OF_TRACKER: Final = _documents().where(_DOCUMENT.c.tracker_id.in_(IDS))
+_BY_ID: Final = _documents().where(_DOCUMENT.c.id.in_(IDS))
+
+
+def _found(rows: Iterable[Any]) -> Iterator[QcDocument]:
+    for document_id, xml_id, state, author, action, zip_file, file_name, md5 in rows:
+        key = ZipKey(Action(action), zip_file)
+        yield QcDocument(document_id, xml_id, DocumentState(state), author, key, file_name, md5 or "")

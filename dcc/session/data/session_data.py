@@ -1,0 +1,97 @@
+"""What a session does with valid documents: upload, data, context, overview and qc, each for all of them in turn."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterator
+from contextlib import nullcontext
+from typing import Final
+
+from sqlalchemy import Engine
+
+from dcc.data_outcomes import ContextsBuilt, DataOutcome, ZipData
+from dcc.outcomes import ZipKey
+from dcc.phases import Phase
+from dcc.runtime.log_context import logging_about, progress_log
+from dcc.session.data.checking import check_documents
+from dcc.session.data.corrections import catch_up_with_withdrawals
+from dcc.session.data.data_session import DataSession
+from dcc.session.data.settling import (
+    build_contexts_of,
+    build_overviews_of,
+    overviews_beside_contexts,
+    settle_documents,
+)
+from dcc.session.data.uploading import upload_documents
+from dcc.session.sessions import Session
+from dcc.settings import Settings
+from dcc.store.staging import Staging
+
+progress = progress_log(__name__)
+
+_PHASES: Final[dict[Phase, Callable[[DataSession], Iterator[DataOutcome]]]] = {
+    Phase.UPLOAD: upload_documents,
+    Phase.DATA: check_documents,
+    Phase.CONTEXT: build_contexts_of,
+    Phase.OVERVIEW: build_overviews_of,
+    Phase.QC: settle_documents,
+}
+"""The phases in their order."""
+
+
+def take_up_data(
+    tracker: Engine,
+    qc: Engine,
+    settings: Settings,
+    session: Session,
+    *,
+    until: Phase = Phase.QC,
+    keys: Collection[ZipKey] | None = None,
+) -> Iterator[DataOutcome]:
+    """Take all documents that wait through the phases after validation, up to and including `until`.
+
+    What killed sessions left is among them. With `keys`, those zip actions are taken through and no others, but for
+    those with documents that they give cause to judge again. Each zip action is told of once a phase that it had
+    documents in; data contexts and overviews once when they have changed. What is wrong with a document is an outcome,
+    not an exception. Raises the `unreachable` error of either database, SessionLostError and, after everything else has
+    been done, InternalFaultError.
+    """
+    if until < Phase.UPLOAD:
+        return
+    staging = Staging(settings.staging_directory)
+    work = DataSession(tracker, qc, settings, session, None if keys is None else set(keys), staging)
+    catch_up_with_withdrawals(work)
+    with overviews_beside_contexts(work) if until >= Phase.OVERVIEW else nullcontext():
+        for phase in _PHASES:
+            if phase <= until:
+                yield from take_up_phase(work, phase)
+    for fault in work.faults:
+        raise fault
+
+
+def take_up_phase(work: DataSession, phase: Phase) -> Iterator[DataOutcome]:
+    """Take all documents that wait for a phase through it; see `take_up_data`, which keeps to the order of phases."""
+    with logging_about(phase=phase.short_name):
+        for outcome in _PHASES[phase](work):
+            _log_outcome(outcome)
+            yield outcome
+
+
+def _log_outcome(outcome: DataOutcome) -> None:
+    if not progress.isEnabledFor(logging.INFO):
+        return
+    if not isinstance(outcome, ZipData):
+        what = "Data contexts" if isinstance(outcome, ContextsBuilt) else "Overviews"
+        progress.info("%s of %d centres were built in %.1f s", what, len(outcome.centres), outcome.seconds)
+        return
+    for document in outcome.documents:
+        with logging_about(zip_action=outcome.key, centre=outcome.centre, document=document.file_name):
+            progress.info(
+                "%s: %s: %s %s, %d findings%s",
+                outcome.key,
+                document.file_name,
+                document.phase.short_name,
+                document.status.short_name,
+                sum(document.finding_counts.values()),
+                f"; {document.reason}" if document.reason else "",
+            )

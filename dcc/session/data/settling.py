@@ -1,0 +1,189 @@
+"""The phases context, overview and qc: what was judged is put into its contexts, and follows their states.
+
+A document is (qc, done) when all data contexts that it has data in are qcdone; it goes back to (qc, pending), which is
+logged, when one of them is opened again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from sqlalchemy import Connection, Engine
+
+from dcc.data_outcomes import ContextsBuilt, DataOutcome, DocumentData, OverviewsBuilt, ZipData
+from dcc.databases.transactions import run_reading, run_writing
+from dcc.phases import Phase, Status
+from dcc.qc.contexts.building import build_contexts
+from dcc.qc.contexts.changed_runs import left_out
+from dcc.qc.contexts.document_states import open_documents
+from dcc.qc.contexts.overviews import build_overviews
+from dcc.qc.contexts.overviews_ahead import OverviewsAhead
+from dcc.session.data.checking import GONE, NOT_UPLOADED
+from dcc.session.data.data_session import DataSession, Fact, Recorder
+from dcc.session.data.documents import DueDocument, load_documents, load_qc_states, load_unsettled
+from dcc.session.data.qc_documents import QcDocument, documents_of
+from dcc.settings import Settings
+from dcc.tracker import progress
+from dcc.tracker.progress import Proposal, Subject
+from dcc.tracker.states import State
+
+WAITS: Final = State(Phase.QC, Status.PENDING)
+SETTLED: Final = State(Phase.QC, Status.DONE)
+
+_REOPENED: Final = "A data context that the document has data in was opened again."
+
+
+@dataclass(frozen=True, slots=True)
+class QcSettled:
+    """How many documents came to (qc, done), how many to (qc, pending), and how many of those were done before."""
+
+    done: int
+    pending: int
+    reopened: int
+
+
+def build_contexts_of(work: DataSession) -> Iterator[DataOutcome]:
+    """Bring the data contexts up to what was uploaded and judged; then the documents that waited are through."""
+    yield from _build(work, Phase.CONTEXT, "Build of data contexts", _contexts)
+
+
+def build_overviews_of(work: DataSession) -> Iterator[DataOutcome]:
+    """Bring the overviews up to date; then the documents that waited are through."""
+    yield from _build(work, Phase.OVERVIEW, "Build of overviews", _overviews)
+
+
+@contextmanager
+def overviews_beside_contexts(work: DataSession) -> Generator[None]:
+    """Within the block, where a server works: the phase context has overviews follow it, overview does the rest.
+
+    When the block is left, nothing is being built any more.
+    """
+    if work.qc.dialect.name == "sqlite":
+        yield
+        return
+    with closing(OverviewsAhead(work.qc)) as work.overviews_ahead:
+        try:
+            yield
+        finally:
+            work.overviews_ahead = None
+
+
+def _contexts(work: DataSession) -> ContextsBuilt:
+    if work.overviews_ahead is None:
+        return build_contexts(work.qc)
+    return build_contexts(work.qc, on_step=work.overviews_ahead.go_on)
+
+
+def _overviews(work: DataSession) -> OverviewsBuilt:
+    if work.overviews_ahead is None:
+        return build_overviews(work.qc)
+    return build_overviews(work.qc, ahead=work.overviews_ahead.finish())
+
+
+def _build(
+    work: DataSession, phase: Phase, comment: str, build: Callable[[DataSession], ContextsBuilt | OverviewsBuilt]
+) -> Iterator[DataOutcome]:
+    # Listed before the build, which then has taken account of all of them.
+    due = work.due(phase)
+    task = work.session.start_task(phase, f"{comment}, for {len(due):,} documents") if due else None
+    built = build(work)
+    if built.centres:
+        yield built
+    done = State(phase, Status.DONE)
+    stored = work.read_qc(lambda connection: documents_of(connection, due))
+    # What was withdrawn, or set to be judged again, since it was listed is not through.
+    behind = work.read_qc(lambda connection: left_out(connection, [one.id for one in stored.values()]))
+    through = [one for one in due if one.xml_id not in stored or stored[one.xml_id].id not in behind]
+    yield from _record(work, phase, [(document, done) for document in through], stored)
+    if task is not None:
+        work.session.finish_task(task, failed=False)
+
+
+def settle_documents(work: DataSession) -> Iterator[ZipData]:
+    """Have the documents that are through the phases before follow the states of their contexts.
+
+    Those that the QC database does not hold, since it was lost or is another one, are set to be uploaded again.
+    """
+    open_ids = work.read_qc(open_documents)
+    settling = work.read(lambda connection: _to_settle(connection, open_ids, work.settings))
+    wanted = [one for one in settling if work.keys is None or one[0].key in work.keys]
+    gone = work.read_qc(lambda connection: _gone(connection, wanted))
+    work.reopen(dict.fromkeys(gone, NOT_UPLOADED), GONE)
+    changed = [one for one in wanted if one[0].xml_id not in gone]
+    if not changed:
+        return
+    task = work.session.start_task(Phase.QC, f"Hand-over of {len(changed):,} documents to quality control")
+    work.reopen({document.xml_id: WAITS for document, _ in changed if document.state == SETTLED}, _REOPENED)
+    stored = work.read_qc(lambda connection: documents_of(connection, [one for one, _ in changed]))
+    yield from _record(work, Phase.QC, changed, stored)
+    work.session.finish_task(task, failed=False)
+
+
+def settle_qc(tracker: Engine, qc: Engine, settings: Settings, *, author: str, reason: str) -> QcSettled:
+    """Have the tracker's documents follow the states of the data contexts, after a wrangler changed those.
+
+    Those that the QC database does not hold are left as they are, to the next session. `author` and `reason` are kept
+    with the documents that go back. Raises the `unreachable` error of either database.
+    """
+    patience = settings.database_retry
+    open_ids = run_reading(qc, open_documents, patience_seconds=patience)
+    settling = run_reading(tracker, lambda asked: _to_settle(asked, open_ids, settings), patience_seconds=patience)
+    gone = run_reading(qc, lambda connection: _gone(connection, settling), patience_seconds=patience)
+
+    def settle(connection: Connection) -> QcSettled:
+        states = load_qc_states(connection, [one.xml_id for one, _ in settling])
+        changed = [
+            (one, state)
+            for one, state in settling
+            if one.state.phase is Phase.QC and one.xml_id not in gone and states.get(one.xml_id) == one.state
+        ]
+        back = [document.xml_id for document, _ in changed if document.state == SETTLED]
+        progress.reopen_documents(connection, dict.fromkeys(back, WAITS), author, reason)
+        progress.report(connection, [Proposal(Subject.XML_FILE, one.xml_id, state) for one, state in changed])
+        done = sum(state == SETTLED for _, state in changed)
+        return QcSettled(done, len(changed) - done, len(back))
+
+    return run_writing(tracker, settle, patience_seconds=patience)
+
+
+def _to_settle(connection: Connection, open_ids: set[int], settings: Settings) -> list[tuple[DueDocument, State]]:
+    """The documents whose contexts say otherwise than the tracker, in the order of upload, with their new states.
+
+    Those that are done and have no open context, which is nearly all of them in the long run, are not looked at.
+    """
+    unsettled = load_unsettled(connection)
+    wanted = {xml_id: WAITS if xml_id in open_ids else SETTLED for xml_id in unsettled}
+    changed = {xml_id: state for xml_id, state in wanted.items() if state != unsettled[xml_id]}
+    others = load_qc_states(connection, open_ids - unsettled.keys())
+    changed |= {xml_id: WAITS for xml_id, state in others.items() if state == SETTLED}
+    return [(one, changed[one.xml_id]) for one in load_documents(connection, changed, settings.naming)]
+
+
+def _gone(connection: Connection, settling: Iterable[tuple[DueDocument, State]]) -> set[int]:
+    """The ids of the `xml_file` of documents that would be done with, though the QC database does not hold them."""
+    to_be_done = [document for document, state in settling if state == SETTLED]
+    there = documents_of(connection, to_be_done)
+    return {document.xml_id for document in to_be_done if document.xml_id not in there}
+
+
+def _record(
+    work: DataSession, phase: Phase, changed: list[tuple[DueDocument, State]], stored: Mapping[int, QcDocument]
+) -> Iterator[ZipData]:
+    recorder = Recorder(work, phase, (document for document, _ in changed))
+    for document, state in changed:
+        found = stored.get(document.xml_id)
+        data = DocumentData(
+            file_name=document.name.file_name,
+            kind=document.name.kind,
+            centre=document.name.centre,
+            phase=state.phase,
+            status=state.status,
+            document_id=None if found is None else found.id,
+        )
+        recorder.add(Fact(document, data, state))
+        if recorder.is_due:
+            yield from recorder.write()
+    yield from recorder.write()

@@ -1,0 +1,117 @@
+"""How many downloads may be under way at once, so that a server that stalls or trickles keeps nobody from a turn.
+
+Servers are given up only after a long silence, and one that sends a little now and then never is. A download that
+hardly moves costs next to nothing: it does not count.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+_LOOK_SECONDS = 0.25
+_SLOW_SECONDS = 2.0
+_SLOW_RATE = 50_000
+
+
+@dataclass(eq=False)
+class Place:
+    """One download among those under way: its holder keeps `received`, the bytes that have arrived, up to date.
+
+    `slow` is what was found at the last look, `looked`, when `seen` bytes had arrived.
+    """
+
+    received: int = 0
+    slow: bool = False
+    seen: int = 0
+    looked: float = field(default_factory=time.monotonic)
+
+    def look(self, now: float) -> None:
+        """Judge whether it moves, if enough time has passed to tell."""
+        seconds = now - self.looked
+        if seconds >= _SLOW_SECONDS:
+            received = self.received
+            self.slow = received - self.seen < _SLOW_RATE * seconds
+            self.seen, self.looked = received, now
+
+
+class Allowance:
+    """Lets `places` downloads be under way at once, not counting those slower than 50 kB/s. For use by threads.
+
+    Who comes first is served first: a source with many downloads takes turns with the others.
+    """
+
+    def __init__(self, places: int) -> None:
+        self._places = places
+        self._taken: list[Place] = []
+        self._line: deque[threading.Event] = deque()
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def place(self) -> Iterator[Place]:
+        """Wait for a place and hold it."""
+        place = self._take_at_once() or self._wait_for_one()
+        try:
+            yield place
+        finally:
+            self._give_back(place)
+
+    @contextmanager
+    def spare_place(self) -> Iterator[Place | None]:
+        """Hold a place that nobody is waiting for; None, without waiting, where there is none."""
+        place = self._take_at_once()
+        try:
+            yield place
+        finally:
+            if place is not None:
+                self._give_back(place)
+
+    def _give_back(self, place: Place) -> None:
+        with self._lock:
+            self._taken.remove(place)
+            self._call_next()
+
+    def _take_at_once(self) -> Place | None:
+        """A place, if there is one and nobody waits."""
+        with self._lock:
+            return None if self._line else self._take()
+
+    def _wait_for_one(self) -> Place:
+        turn = threading.Event()
+        with self._lock:
+            self._line.append(turn)
+        while (place := self._take_in_turn(turn)) is None:
+            turn.wait(_LOOK_SECONDS)
+        return place
+
+    def _take_in_turn(self, turn: threading.Event) -> Place | None:
+        """A place for the first in the line, if there is one."""
+        with self._lock:
+            place = self._take() if self._line[0] is turn else None
+            if place is None:
+                turn.clear()
+            else:
+                self._line.popleft()
+                self._call_next()
+            return place
+
+    def _take(self) -> Place | None:
+        if self._moving() >= self._places:
+            return None
+        place = Place()
+        self._taken.append(place)
+        return place
+
+    def _call_next(self) -> None:
+        if self._line:
+            self._line[0].set()
+
+    def _moving(self) -> int:
+        now = time.monotonic()
+        for place in self._taken:
+            place.look(now)
+        return sum(not place.slow for place in self._taken)

@@ -1,0 +1,293 @@
+"""One large archive over several connections to a file source that is far away.
+
+Far away a connection carries no more than its window a round trip. So the rest of a large archive is cut into
+segments. The first is fetched as ever, into the archive's part; each other one by whichever thread of the source has
+nothing else to do, into a file without a name, which goes with the process; from there it is passed on to the part in
+its turn. What nobody takes up, or somebody gives up, comes over the first connection too. So the part is a beginning of
+the archive at any moment.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import tempfile
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from enum import Enum, auto
+from pathlib import Path
+from typing import Final, NamedTuple, Protocol
+
+from dcc.errors import TransferFailedError
+from dcc.outcomes import ZipKey
+from dcc.sources.base import Block, Connection, ServesSegments
+from dcc.sources.transfer_speed import Pace
+
+LEAST_BYTES: Final = 64 * 1024 * 1024
+"""What is smaller than that arrives about as soon as further connections are made and up to their speed."""
+
+LEAST_ROUND_TRIP: Final = 0.02
+"""Seconds to an answer of the server; from nearer by one connection brings as much as several."""
+
+_BLOCK: Final = 1024 * 1024
+_LOOK_SECONDS: Final = 1.0
+
+
+class Wanted(NamedTuple):
+    """A file of a source as it was listed, which is wanted from an offset on."""
+
+    key: ZipKey
+    size: int | None
+    modified: int | None
+    offset: int
+
+
+class _State(Enum):
+    WAITING = auto()
+    TAKEN = auto()
+    ENDED = auto()
+    OVER = auto()
+
+
+class Segment:
+    """The bytes of a file from `start` to `end`, which some other thread may fetch.
+
+    `received` of them have arrived, in order; `passed` of those have been passed on.
+    """
+
+    def __init__(self, wanted: Wanted, start: int, end: int, folder: Path) -> None:
+        self.start, self.end, self.received, self.passed = start, end, 0, 0
+        self.key = wanted.key
+        self._wanted, self._folder = wanted, folder
+        self._file: io.FileIO | None = None
+        self._state = _State.WAITING
+        self._changed = threading.Condition()
+
+    def take_up(self) -> bool:
+        """Whether it falls to the caller to fetch it: nobody else has it, or has anything of it."""
+        with self._changed:
+            free = self._state is _State.WAITING or (self._state is _State.ENDED and not self.received)
+            if free:
+                self._state = _State.TAKEN
+            return free
+
+    def fetch(self, connection: Connection, on_bytes: Callable[[int], object], pace: Pace) -> None:
+        """Fetch it, once taken up, as far as that succeeds.
+
+        `on_bytes` is told how much has arrived, and may raise. Raises what `Connection.fetch` raises, OSError where
+        the disk fails, TimeoutError where the pace is not kept, and TransferFailedError where the file is not as it was
+        listed, or not wanted any longer.
+        """
+        try:
+            with pace.kept(lambda: self.received, connection.close):
+                self._fetch(connection, on_bytes)
+        finally:
+            with self._changed:
+                if self._state is _State.OVER or not self.received:
+                    self._let_go()
+                if self._state is _State.TAKEN:
+                    self._state = _State.ENDED
+                self._changed.notify_all()
+
+    def _fetch(self, connection: Connection, on_bytes: Callable[[int], object]) -> None:
+        _see_unchanged(connection, self._wanted)
+        file = self._file = tempfile.TemporaryFile(dir=self._folder, buffering=0)  # noqa: SIM115 - let go of in the end
+
+        def take(block: Block) -> None:
+            # The server would go on to the end of the file.
+            rest = memoryview(block)[: self.end - self.start - self.received]
+            while rest:
+                if self._state is _State.OVER:
+                    raise TransferFailedError(f"A segment of {self.key} is wanted no longer.")
+                count = file.write(rest)
+                rest = rest[count:]
+                with self._changed:
+                    self.received += count
+                    self._changed.notify_all()
+            on_bytes(self.received)
+
+        action, name = self.key.action, self.key.file_name
+        connection.fetch(action, name, take, size=self.end, offset=self.start, modified=self._wanted.modified)
+
+    def pour(self, sink: Callable[[Block], object], look: Callable[[], object]) -> None:
+        """Pass on what has arrived and what arrives, until its end or whoever fetches it gives up.
+
+        `look` is called each second that is waited, and may raise.
+        """
+        block = memoryview(bytearray(_BLOCK))
+        while self._awaited(look):
+            count = os.preadv(self._fileno, [block[: self.received - self.passed]], self.passed)
+            if count == 0:
+                raise EOFError("what arrived of a segment is not there any more")
+            self.passed += count
+            sink(block[:count])
+
+    @property
+    def _fileno(self) -> int:
+        return -1 if self._file is None else self._file.fileno()
+
+    def _awaited(self, look: Callable[[], object]) -> bool:
+        """Whether there is something to pass on, by now or later."""
+        while True:
+            with self._changed:
+                if self.received > self.passed:
+                    return True
+                if self._state is not _State.TAKEN or self.received == self.end - self.start:
+                    return False
+                self._changed.wait(_LOOK_SECONDS)
+            look()
+
+    def end_here(self) -> None:
+        """Let go of it: a thread that is fetching it ends with the next block."""
+        with self._changed:
+            if self._state is not _State.TAKEN:
+                self._let_go()
+            self._state = _State.OVER
+
+    def _let_go(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+class Sink(Protocol):
+    """What takes in a file in order, and has `received` of its bytes so far."""
+
+    @property
+    def received(self) -> int:
+        """Bytes of the file, from its beginning."""
+        ...
+
+    def __call__(self, block: Block) -> object:
+        """Take the next block."""
+        ...
+
+
+class Helpers(NamedTuple):
+    """Who may take up segments: `offer` is called with each; `connections` are as many as the source may have."""
+
+    offer: Callable[[Segment], object]
+    connections: int
+
+
+class SegmentedFetch:
+    """Fetches a file in order over one connection, with `helpers` where that pays; a fetch as any other where not.
+
+    `folder` is where files without a name may lie.
+    """
+
+    def __init__(self, connection: Connection, wanted: Wanted, folder: Path, helpers: Helpers | None) -> None:
+        self._connection, self._wanted, self._helpers = connection, wanted, helpers
+        self._segments = [Segment(wanted, start, end, folder) for start, end in _bounds(connection, wanted, helpers)]
+        self._closed = False
+
+    @property
+    def room(self) -> int:
+        """Bytes of the disk that it takes for a while beside the file's own."""
+        return max((segment.end - segment.start for segment in self._segments), default=0)
+
+    @property
+    def ahead(self) -> int:
+        """Bytes that are here and not in the sink yet."""
+        return sum(segment.received - segment.passed for segment in self._segments)
+
+    @property
+    def helped(self) -> int:
+        """Bytes that came over other connections so far."""
+        return sum(segment.received for segment in self._segments)
+
+    def close(self) -> None:
+        """Make a fetch that is under way in another thread fail."""
+        self._closed = True
+        self._connection.close()
+
+    def into(self, sink: Sink, look: Callable[[], object]) -> None:
+        """Fetch into a sink; raises what `Connection.fetch` raises and what `sink` does, and EOFError once closed.
+
+        `look` is called each second that a segment is waited for, and may raise.
+        """
+        if not self._segments:
+            self._fetch(sink, self._wanted.offset)
+            return
+        with self._offered():
+            following = deque(self._segments)
+            while sink.received < self._segments[-1].end:
+                if following and following[0].start == sink.received:
+                    segment = following.popleft()
+                    if not segment.take_up():
+                        segment.pour(sink, lambda: self._look(look))
+                        segment.end_here()
+                        continue
+                if sink.received > self._wanted.offset:
+                    _see_unchanged(self._connection, self._wanted)
+                if not self._stopped_before(sink, following):
+                    return
+
+    def _fetch(self, sink: Callable[[Block], object], offset: int) -> None:
+        key, size, modified, _ = self._wanted
+        self._connection.fetch(key.action, key.file_name, sink, size=size, offset=offset, modified=modified)
+
+    def _look(self, look: Callable[[], object]) -> None:
+        look()
+        if self._closed:
+            raise EOFError("the transfer was ended")
+
+    @contextlib.contextmanager
+    def _offered(self) -> Iterator[None]:
+        try:
+            for segment in self._segments:
+                if self._helpers is not None:
+                    self._helpers.offer(segment)
+            yield
+        finally:
+            for segment in self._segments:
+                segment.end_here()
+
+    def _stopped_before(self, sink: Sink, following: deque[Segment]) -> bool:
+        """Fetch on to the first segment that somebody else has, and tell whether there was one."""
+
+        def take(block: Block) -> None:
+            rest = memoryview(block)
+            while following and sink.received + len(rest) >= following[0].start:
+                length = following[0].start - sink.received
+                sink(rest[:length])
+                rest = rest[length:]
+                if not following[0].take_up():
+                    raise _SegmentNext
+                following.popleft()
+            if rest:
+                sink(rest)
+
+        try:
+            self._fetch(take, sink.received)
+        except _SegmentNext:
+            return True
+        return False
+
+
+class _SegmentNext(Exception):  # noqa: N818 - not an error: what comes next is a segment that somebody else has
+    pass
+
+
+def _see_unchanged(connection: Connection, wanted: Wanted) -> None:
+    """Raise TransferFailedError unless a file that is begun in its middle is as it was listed."""
+    key = wanted.key
+    if not isinstance(connection, ServesSegments) or connection.modified(key.action, key.file_name) != wanted.modified:
+        raise TransferFailedError(f"{key} is not as it was listed. The next listing tells how it is.")
+
+
+def _bounds(connection: Connection, wanted: Wanted, helpers: Helpers | None) -> list[tuple[int, int]]:
+    """Where the segments that others may fetch begin and end."""
+    size, offset = wanted.size, wanted.offset
+    if helpers is None or helpers.connections < 2 or size is None or size - offset < LEAST_BYTES:
+        return []
+    # What could not be gone on with later cannot be begun in the middle either.
+    if wanted.modified is None:
+        return []
+    round_trip = connection.round_trip() if isinstance(connection, ServesSegments) else None
+    if round_trip is None or round_trip < LEAST_ROUND_TRIP:
+        return []
+    length = -(-(size - offset) // helpers.connections)
+    return [(start, min(start + length, size)) for start in range(offset + length, size, length)]

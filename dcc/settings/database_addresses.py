@@ -1,0 +1,148 @@
+"""The URLs of databases, as settings give them: what is wrong with one is found before anything connects to it.
+
+No message made here repeats anything of a URL but the kind of its database: it may hold a password anywhere. A URL is
+taken apart as SQLAlchemy does it, without SQLAlchemy, which takes long to import: every command looks at its settings.
+"""
+
+from __future__ import annotations
+
+import re
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import parse_qsl, unquote
+
+from dcc.settings.host_names import is_host_name
+
+WANTED: Final = (
+    "write mysql://user:password@host:port/database (with special characters of the password percent-encoded) or "
+    "sqlite:////path/of/file.db"
+)
+
+_SERVERS: Final = ("mysql", "mariadb")
+_URL: Final = re.compile(
+    r"""
+    (?P<name>[\w+]+)://
+    (?:(?P<username>[^:/]*)(?::(?P<password>[^@]*))?@)?
+    (?:\[(?P<ipv6host>[^/?]+)\]|(?P<host>[^/:?]+))?
+    (?::(?P<port>[^/?]*))?
+    (?:/(?P<database>[^?]*))?
+    (?:\?(?P<query>.*))?
+    """,
+    re.VERBOSE,
+)
+_DRIVERS: Final = frozenset(
+    {"aiomysql", "asyncmy", "cymysql", "mariadbconnector", "mysqlconnector", "mysqldb", "pymysql", "pyodbc"}
+) | {"aiosqlite", "pysqlite"}
+"""Those that SQLAlchemy knows; whichever is named, the platform uses its own."""
+_NUMBERS: Final = frozenset({"client_flag", "connect_timeout", "local_infile", "read_timeout", "write_timeout"})
+_SSL_FILES: Final = ("ssl_ca", "ssl_capath", "ssl_cert", "ssl_key")
+_OPTIONS: Final = _NUMBERS | {
+    *_SSL_FILES,
+    "bind_address",
+    "charset",
+    "collation",
+    "passwd",
+    "password",
+    "program_name",
+    "ssl_check_hostname",
+    "ssl_cipher",
+    "ssl_key_password",
+    "unix_socket",
+    "use_unicode",
+}
+_YES_OR_NO: Final = frozenset({"0", "1", "true", "false", "yes", "no", "on", "off", "y", "n", "t", "f"})
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseAddress:
+    """What the URL of a database says; of an option that is given twice, the last."""
+
+    backend: str
+    username: str
+    password: str
+    host: str
+    port: int | None
+    database: str
+    options: Mapping[str, str]
+
+
+def check_database_url(text: str) -> None:
+    """See that a URL names a database of a known kind. Raises ValueError that says what is wrong, and nothing of it."""
+    address = parse_address(text)
+    if address.backend == "sqlite":
+        _check_file(address)
+    elif address.backend in _SERVERS:
+        _check_server(address)
+    else:
+        known = re.fullmatch(r"[a-z0-9]{1,20}", address.backend)
+        kind = f"the kind {address.backend!r}" if known else "another kind"
+        raise ValueError(f"it names a database of {kind}: use sqlite, mysql or mariadb")
+
+
+def parse_address(text: str) -> DatabaseAddress:
+    """The URL of a database taken apart. Raises ValueError, which says nothing of it."""
+    found = _URL.match(text)
+    if found is None:
+        raise ValueError(f"it is not a database URL: {WANTED}")
+    parts = {name: part or "" for name, part in found.groupdict().items()}
+    _, plus, driver = parts["name"].partition("+")
+    if plus and driver not in _DRIVERS:
+        raise ValueError(f"it names a driver that is not known; leave out the + and what follows: {WANTED}")
+    if found["port"] is not None and not re.fullmatch(r"[0-9]{1,9}", parts["port"]):
+        raise ValueError(f"it is not a database URL: {WANTED}")
+    return DatabaseAddress(
+        backend=parts["name"].partition("+")[0],
+        username=unquote(parts["username"]),
+        password=unquote(parts["password"]),
+        host=parts["host"] or parts["ipv6host"],
+        port=int(parts["port"]) if found["port"] is not None else None,
+        database=unquote(parts["database"]),
+        options=dict(parse_qsl(parts["query"])),
+    )
+
+
+def _check_file(url: DatabaseAddress) -> None:
+    if not url.database or url.database == ":memory:":
+        raise ValueError(
+            "it names a SQLite database in memory, which one process could not share with another: name a file, "
+            "sqlite:////path/of/file.db"
+        )
+    if url.host or url.username or url.password or url.options:
+        raise ValueError("it names a server or options, which a SQLite file has not: write sqlite:////path/of/file.db")
+
+
+def _check_server(url: DatabaseAddress) -> None:
+    if not url.database:
+        raise ValueError(f"it names a server and no database on it, or no server: {WANTED}")
+    if not is_host_name(url.host or "localhost"):
+        raise ValueError(f"its host is no name or address: {WANTED}")
+    if url.port is not None and not 1 <= url.port <= 65_535:
+        raise ValueError("its port is not between 1 and 65535")
+    options = url.options
+    if options.keys() - _OPTIONS:
+        raise ValueError(f"it has options that are not known; those that are: {', '.join(sorted(_OPTIONS))}")
+    for name in sorted(_NUMBERS & options.keys()):
+        if not re.fullmatch(r"[0-9]{1,9}", options[name]):
+            raise ValueError(f"its option {name} is no number")
+    for name in ("ssl_check_hostname", "use_unicode"):
+        if options.get(name, "0").lower() not in _YES_OR_NO:
+            raise ValueError(f"its option {name} is neither true nor false")
+    _check_certificates(options)
+
+
+def _check_certificates(options: Mapping[str, str]) -> None:
+    """Read what TLS needs as the driver will, which takes failures for faults of the platform's."""
+    given = [name for name in _SSL_FILES if name in options]
+    if not given:
+        return
+    try:
+        context = ssl.create_default_context(cafile=options.get("ssl_ca"), capath=options.get("ssl_capath"))
+        if "ssl_cert" in options:
+            context.load_cert_chain(
+                options["ssl_cert"], options.get("ssl_key"), password=options.get("ssl_key_password", "")
+            )
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else type(error).__name__
+        raise ValueError(f"what its options {', '.join(given)} name cannot be used ({reason})") from None

@@ -1,0 +1,148 @@
+"""Where a file source is and what it is logged into with: the `hostname` and `accesskey` of a `file_source` row.
+
+`accesskey` is either the secret itself or says where it is, so that no secret need be in the database:
+
+- `env:NAME`: the value of an environment variable;
+- `file:PATH`: the contents of a file, without blanks and line ends around them;
+- `key:PATH` or `key:PATH?passphrase=env:NAME` (or `=file:PATH`): a private key file;
+- the plain path of a private key file;
+- empty: the SSH agent's keys (sftp), or no password (ftp, ftps);
+- anything else: a password.
+
+A file that others than its owner and its group may read, or others than its owner may write, is refused: a secret that
+anybody may know, or exchange, protects nothing. What `env:` and `file:` yield may be a password or the text of a
+private key. A key with a passphrase and none named takes DCC_KEY_PASSPHRASE.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from pydantic import SecretStr
+
+from dcc.errors import ConfigurationError
+from dcc.redaction import keep_secret
+from dcc.runtime.secret_references import (
+    MAX_SECRET_BYTES,
+    is_reference,
+    read_reference,
+    read_secret_file,
+    refuse_open_to_others,
+)
+from dcc.settings.host_names import is_host_name, named_unless_secret
+
+_PRIVATE_KEY = re.compile(r"\A\s*-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----")
+_ACCESS_KEY = "an access key"
+
+
+class Endpoint(NamedTuple):
+    """A host (name or address, without brackets) and a TCP port."""
+
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Credential:
+    """What to log in with: a password, or the text of a private key and its passphrase, or none of them."""
+
+    password: SecretStr | None = None
+    private_key: SecretStr | None = None
+    passphrase: SecretStr | None = None
+    origin: str = "the access key"
+
+    def __post_init__(self) -> None:
+        keep_secret(*self.secrets)
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """The secret texts, for taking them out of what a server says."""
+        held = (self.password, self.private_key, self.passphrase)
+        return tuple(secret.get_secret_value() for secret in held if secret is not None)
+
+
+def parse_hostname(hostname: str, default_port: int) -> Endpoint:
+    """Take `host`, `host:port`, `[ipv6]`, `[ipv6]:port` or a bare IPv6 address apart.
+
+    Raises ConfigurationError, which does not repeat a host name that holds a user name or password, nor a port that is
+    none: who gives a login without its host has the password there.
+    """
+    if "@" in hostname:
+        raise ConfigurationError(
+            "The host name of the file source holds an '@'. Give the host alone, "
+            "and the user name and access key in their own fields."
+        )
+    text = hostname.strip()
+    host, port = text, str(default_port)
+    bracketed = re.fullmatch(r"\[([^\[\]]+)\](?::(.*))?", text)
+    if bracketed is not None:
+        host = bracketed[1]
+        if bracketed[2] is not None:
+            port = str(bracketed[2])
+    elif text.count(":") == 1:
+        host, port = text.split(":")
+    if not is_host_name(host) or (bracketed is not None and ":" not in host):
+        raise ConfigurationError(f"{named_unless_secret(text)} is no host name. Write host, host:port or [ipv6]:port.")
+    if not re.fullmatch(r"[0-9]{1,5}", port) or not 1 <= int(port) <= 65_535:
+        raise ConfigurationError(f"{host!r} has no port between 1 and 65535. Write host, host:port or [ipv6]:port.")
+    return Endpoint(host, int(port))
+
+
+def resolve_accesskey(accesskey: SecretStr, fallback_passphrase: SecretStr | None = None) -> Credential:
+    """Find the password or private key that an `accesskey` stands for.
+
+    `fallback_passphrase` opens an encrypted key for which `accesskey` names none. Raises ConfigurationError if what
+    it refers to is not there; the message names the variable or file and never a secret.
+    """
+    text = accesskey.get_secret_value()
+    if not text:
+        return Credential(origin="an empty access key")
+    if is_reference(text):
+        return _credential(read_reference(text, _ACCESS_KEY), _reference_name(text), fallback_passphrase)
+    if text.startswith("key:"):
+        path, _, passphrase_reference = text.removeprefix("key:").partition("?passphrase=")
+        passphrase = (
+            SecretStr(read_reference(passphrase_reference, _ACCESS_KEY))
+            if passphrase_reference
+            else fallback_passphrase
+        )
+        key = read_secret_file(Path(path).expanduser(), f"the private key {path}")
+        if _PRIVATE_KEY.match(key) is None:
+            raise ConfigurationError(f"The file {path} is no private key. Name a private key in OpenSSH or PEM format.")
+        return Credential(private_key=SecretStr(key), passphrase=passphrase, origin=f"the private key {path}")
+    found = _private_key_at(text)
+    if found is not None:
+        return Credential(
+            private_key=SecretStr(found), passphrase=fallback_passphrase, origin=f"the private key {text}"
+        )
+    return Credential(password=accesskey)
+
+
+def _credential(value: str, origin: str, passphrase: SecretStr | None) -> Credential:
+    if _PRIVATE_KEY.match(value) is not None:
+        return Credential(private_key=SecretStr(value + "\n"), passphrase=passphrase, origin=origin)
+    return Credential(password=SecretStr(value), origin=origin)
+
+
+def _reference_name(reference: str) -> str:
+    kind, _, name = reference.partition(":")
+    return f"the environment variable {name}" if kind == "env" else f"the file {name}"
+
+
+def _private_key_at(text: str) -> str | None:
+    """Contents of the private key file of this path; None if the text is no such path."""
+    try:
+        path = Path(text).expanduser()
+        if not path.is_file():
+            return None
+        with path.open("rb") as file:
+            content = file.read(MAX_SECRET_BYTES).decode("utf-8", "replace")
+            if _PRIVATE_KEY.match(content) is None:
+                return None
+            refuse_open_to_others(file.fileno(), path, f"the private key {path}")
+    except (OSError, ValueError, RuntimeError):
+        return None
+    return content

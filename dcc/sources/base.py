@@ -1,0 +1,177 @@
+"""What every file source can do, whatever its protocol: one small interface.
+
+A `Connection` is used by one thread at a time. Opening, listing and fetching obey the time limits of the settings
+and raise only SourceError (or DiskFullError and the caller's own errors out of `sink`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import TracebackType
+from typing import Protocol, Self, TypeAlias, runtime_checkable
+
+from pydantic import SecretStr
+
+from dcc.naming import Action
+
+Block: TypeAlias = bytes | bytearray | memoryview
+"""Bytes of a file, good only until the call that they are passed to returns: the memory may be used again then."""
+
+
+class SourceProtocol(StrEnum):
+    """Protocols that a file source may speak, as in the tracker's `source_protocol`."""
+
+    FTP = "ftp"
+    SFTP = "sftp"
+    HTTP = "http"
+    FTPS = "ftps"
+    HTTPS = "https"
+    FILE = "file"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceAddress:
+    """Where a file source is and how to log in; a row of `file_source`, ready to use.
+
+    `hostname` may be `host`, `host:port` or `[ipv6]:port`. `accesskey` is a password, the path of a private key,
+    `env:NAME` or `file:PATH`; its value never shows in a repr. `host_keys` are the pinned SSH host keys, each as
+    `<type> <base64>`; `tls_authorities` the certificates, in PEM, of authorities that count in place of the system's;
+    `tls_fingerprints` those of the server's own certificate, of which it must show one.
+    """
+
+    id: int
+    centre: str
+    protocol: SourceProtocol
+    hostname: str
+    username: str
+    accesskey: SecretStr
+    base_path: str
+    host_keys: tuple[str, ...] = ()
+    tls_authorities: tuple[str, ...] = ()
+    tls_fingerprints: tuple[str, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """How messages name the source: `file source 3 (H, sftp://host:port)`; a new one has no id yet."""
+        named = f"file source {self.id}" if self.id else "new file source"
+        return f"{named} ({self.centre}, {self.protocol}://{self.hostname})"
+
+
+@dataclass(frozen=True, slots=True)
+class ListedFile:
+    """One archive in an action directory.
+
+    `size_bytes` and `modified` (whole seconds since 1970, UTC) are None where the server does not tell them.
+    `has_md5`: a file `<name>.md5` lies beside it. `name` is printable text: bytes that are not UTF-8 and control
+    characters stand as `\\xNN` escapes.
+    """
+
+    name: str
+    size_bytes: int | None
+    modified: int | None
+    has_md5: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ActionListing:
+    """What one of the three action directories holds.
+
+    `missing`: the directory is not there, which is no fault. `zips` are the regular files ending `.zip`, by name.
+    `ignored` counts everything else (sub-directories, links to directories, other names); `ignored_examples` are up
+    to 20 of their names, each with the reason: `("notes.txt", "not a .zip file")`. `.md5` files beside a zip are
+    neither.
+    """
+
+    action: Action
+    zips: tuple[ListedFile, ...] = ()
+    missing: bool = False
+    ignored: int = 0
+    ignored_examples: tuple[tuple[str, str], ...] = field(default=())
+
+
+@dataclass(frozen=True, slots=True)
+class Upcoming:
+    """A file that will be fetched, from `offset` on; with `has_md5`, its checksum will be read before it."""
+
+    action: Action
+    name: str
+    size: int | None
+    offset: int
+    has_md5: bool
+
+
+@runtime_checkable
+class LooksAhead(Protocol):
+    """What a connection may offer beside `Connection`: to let files follow each other without a wait between them."""
+
+    def announce(self, upcoming: Sequence[Upcoming]) -> None:
+        """Tell which files will be fetched next, in this order, in place of those told before.
+
+        Nothing is sent for it before the next `fetch`, and nothing raised: what is wrong with a file is told when it is
+        fetched. Memory for what arrives early is bounded, and what is fetched in another way after all only costs time.
+        """
+        ...
+
+
+@runtime_checkable
+class ServesSegments(Protocol):
+    """What a connection may offer beside `Connection`: files may be fetched by several connections, each a segment."""
+
+    def round_trip(self) -> float | None:
+        """Seconds that an answer of the server takes; None where it cannot begin a file in its middle.
+
+        Raises TransferFailedError, SourceTimeoutError.
+        """
+        ...
+
+    def modified(self, action: Action, name: str) -> int | None:
+        """When a file was modified, asked for anew. Raises TransferFailedError, SourceTimeoutError."""
+        ...
+
+
+class Connection(Protocol):
+    """A logged-in connection to a file source. A context manager that closes it."""
+
+    def list_action(self, action: Action) -> ActionListing:
+        """List one action directory. Raises ListingFailedError, SourceTimeoutError, SourceUnreachableError."""
+        ...
+
+    def fetch(
+        self,
+        action: Action,
+        name: str,
+        sink: Callable[[Block], object],
+        *,
+        size: int | None,
+        offset: int = 0,
+        modified: int | None = None,
+    ) -> None:
+        """Pass the bytes of a file from `offset` on to `sink`, in order, in blocks of at most 1 MiB.
+
+        A block is anything bytes-like whose items are bytes; `sink` keeps none, for its memory may be used again.
+        `size` is the listed size, which saves asking for it; `modified` the listed time, which a protocol that can
+        makes a condition of the transfer. Never passes more than `size - offset` bytes plus one block (a server may
+        send without end). Raises FileMissingError, TransferFailedError, SourceTimeoutError.
+        """
+        ...
+
+    def read_md5(self, action: Action, name: str) -> str | None:
+        """The checksum (32 lower-case hexadecimal digits) in `<name>.md5`; None if there is no such file.
+
+        Reads `md5sum`'s and BSD's format, at most 4 KiB. Raises TransferFailedError if it holds no checksum.
+        """
+        ...
+
+    def close(self) -> None:
+        """Close the connection; never raises and never waits longer than a second."""
+        ...
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

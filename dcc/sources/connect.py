@@ -1,0 +1,56 @@
+"""Opening a connection to a file source, whatever its protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from types import MappingProxyType
+
+from dcc.errors import ConfigurationError, SourceMisconfiguredError
+from dcc.settings import Settings
+from dcc.sources.base import Connection, SourceAddress, SourceProtocol
+
+Opener = Callable[[SourceAddress, Settings], Connection]
+
+
+def _on_first_use(module: str, name: str) -> Opener:
+    """An opener whose module is imported when it is needed: loading a protocol's library takes a tenth of a second."""
+
+    def opener(address: SourceAddress, settings: Settings) -> Connection:
+        found: Opener = getattr(import_module(module), name)
+        return found(address, settings)
+
+    return opener
+
+
+_HERE = "dcc.sources"
+
+OPENERS: Mapping[SourceProtocol, Opener] = MappingProxyType(
+    {
+        SourceProtocol.SFTP: _on_first_use(f"{_HERE}.sftp.source", "open_sftp"),
+        SourceProtocol.FTP: _on_first_use(f"{_HERE}.ftp.source", "open_ftp"),
+        SourceProtocol.FTPS: _on_first_use(f"{_HERE}.ftp.source", "open_ftps"),
+        SourceProtocol.HTTP: _on_first_use(f"{_HERE}.http.source", "open_http"),
+        SourceProtocol.HTTPS: _on_first_use(f"{_HERE}.http.source", "open_http"),
+        SourceProtocol.FILE: _on_first_use(f"{_HERE}.folder", "open_local"),
+    }
+)
+"""What opens a connection for each protocol. To add one: an opener here, and its `Connection`."""
+
+
+def connect(address: SourceAddress, settings: Settings) -> Connection:
+    """Connect to a file source and log in, within the time limits of the settings.
+
+    Raises only SourceError: SourceMisconfiguredError where the address, the access key or what it refers to is at
+    fault, and what the opener of the protocol raises.
+    """
+    opener = OPENERS.get(address.protocol)
+    if opener is None:
+        raise SourceMisconfiguredError(
+            f"{address.label}: the protocol {address.protocol} is not supported by this version. "
+            f"Use one of {', '.join(OPENERS)}."
+        )
+    try:
+        return opener(address, settings)
+    except ConfigurationError as error:
+        raise SourceMisconfiguredError(f"{address.label}: {error}") from error

@@ -1,0 +1,156 @@
+"""File sources that are folders of this machine: the protocol `file`."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import time
+from collections.abc import Generator, Iterator
+from pathlib import Path
+
+from dcc.errors import (
+    ConfigurationError,
+    FileMissingError,
+    ListingFailedError,
+    SourceUnreachableError,
+    TransferFailedError,
+)
+from dcc.naming import Action
+from dcc.settings import Settings
+from dcc.sources.base import ActionListing, SourceAddress
+from dcc.sources.blockwise import BlockwiseConnection
+from dcc.sources.listing import Entry, EntryKind, gather
+from dcc.sources.listing_watch import ListingWatch, watch_listing
+from dcc.sources.remote_names import printable, raw
+
+_BLOCK = 256 * 1024
+
+# Not what a link can be at fault for, but the disk, as a mounted one that is away.
+_DISK_FAULTS = (errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.ENOTCONN, errno.EHOSTDOWN)
+
+
+def open_local(address: SourceAddress, settings: Settings) -> LocalConnection:
+    """Find the folder. Raises SourceUnreachableError if there is none; ConfigurationError for a path that is none.
+
+    The host name, user name and access key are left aside.
+    """
+    if not address.base_path.startswith(("/", "~")) or "\0" in address.base_path:
+        raise ConfigurationError(
+            f"The base path {address.base_path!r} is no absolute path. Give the folder's full path."
+        )
+    return LocalConnection(address, settings)
+
+
+class LocalConnection(BlockwiseConnection):
+    """A folder of this machine; see `Connection`. Links that lead out of the folder are not followed."""
+
+    def __init__(self, address: SourceAddress, settings: Settings) -> None:
+        self._label = address.label
+        self._list_timeout = settings.list_timeout
+        path = Path(address.base_path)
+        try:
+            self._base = path.expanduser().resolve(strict=True)
+        except (OSError, RuntimeError) as error:
+            raise SourceUnreachableError(
+                f"{self._label}: the folder {path} cannot be reached ({_reason(error)}). "
+                "Check the base path, and that the disk is mounted."
+            ) from error
+        if not self._base.is_dir():
+            raise SourceUnreachableError(f"{self._label}: {path} is no folder. Check the base path.")
+
+    def list_action(self, action: Action) -> ActionListing:
+        """List one action directory; see `Connection.list_action`."""
+        directory = self._base / action
+        try:
+            if not self._inside(directory):
+                raise ListingFailedError(
+                    f"{self._label}: {_shown(directory)} leads out of the base path. Move it inside."
+                )
+            watch = watch_listing(self._label, self._list_timeout)
+            with watch.directory(action, _shown(directory), lambda: None), os.scandir(directory) as entries:
+                listed = self._entries(entries, watch, _shown(directory))
+                return gather(self._label, action, listed, lambda link: self._follow(directory, link))
+        except FileNotFoundError as error:
+            if self._base.is_dir():
+                return ActionListing(action, missing=True)
+            raise SourceUnreachableError(
+                f"{self._label}: the folder {_shown(self._base)} is gone. Check that the disk is mounted."
+            ) from error
+        except OSError as error:
+            raise ListingFailedError(
+                f"{self._label}: {_shown(directory)} cannot be listed ({_reason(error)}). Correct its permissions."
+            ) from error
+
+    def close(self) -> None:
+        """Nothing needs closing; see `Connection.close`. A read that the disk does not answer goes on."""
+
+    def _entries(self, entries: Iterator[os.DirEntry[str]], watch: ListingWatch, shown: str) -> Iterator[Entry]:
+        for entry in entries:
+            if time.monotonic() > watch.deadline:
+                raise watch.outstayed(shown)
+            try:
+                found = _entry(os.fsencode(entry.name), entry.stat(follow_symlinks=False))
+            except FileNotFoundError:
+                # One that vanishes in the meantime is as one that was never there.
+                continue
+            yield found
+
+    def _follow(self, directory: Path, link: Entry) -> Entry | None:
+        path = directory / os.fsdecode(link.name)
+        try:
+            return _entry(link.name, path.stat()) if self._inside(path) else None
+        except OSError as error:
+            if error.errno in _DISK_FAULTS:
+                raise
+            return None
+
+    def _inside(self, path: Path) -> bool:
+        try:
+            return path.resolve().is_relative_to(self._base)
+        except RuntimeError:  # links in a circle
+            return False
+
+    def _blocks(self, action: Action, name: str, offset: int, size: int | None) -> Generator[bytes, None, None]:
+        path = self._base / action / os.fsdecode(raw(name))
+        try:
+            with self._regular(path).open("rb", buffering=0) as file:
+                file.seek(offset)
+                remaining = None if size is None else size - offset + 1
+                while remaining is None or remaining > 0:
+                    block = file.read(_BLOCK if remaining is None else min(_BLOCK, remaining))
+                    if not block:
+                        return
+                    if remaining is not None:
+                        remaining -= len(block)
+                    yield block
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise FileMissingError(
+                f"{self._label}: {_shown(path)} is not there. Check whether it was moved."
+            ) from error
+        except OSError as error:
+            raise TransferFailedError(
+                f"{self._label}: {_shown(path)} cannot be read ({_reason(error)}). Correct its permissions."
+            ) from error
+
+    def _regular(self, path: Path) -> Path:
+        """The path, if it leads to a regular file inside the base path; else it is as if it were not there."""
+        if not self._inside(path) or not stat.S_ISREG(path.stat().st_mode):
+            raise FileNotFoundError(str(path))
+        return path
+
+
+def _entry(name: bytes, status: os.stat_result) -> Entry:
+    mode = status.st_mode
+    if stat.S_ISREG(mode):
+        return Entry(name, EntryKind.FILE, status.st_size, int(status.st_mtime))
+    kind = EntryKind.DIRECTORY if stat.S_ISDIR(mode) else EntryKind.LINK if stat.S_ISLNK(mode) else EntryKind.OTHER
+    return Entry(name, kind)
+
+
+def _shown(path: Path) -> str:
+    return printable(os.fsencode(path))
+
+
+def _reason(error: Exception) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or "no such folder"

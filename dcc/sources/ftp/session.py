@@ -1,0 +1,247 @@
+"""A control connection to an FTP server, logged in: ftplib, with time limits and names as bytes.
+
+Text is Latin-1 here, in which every byte is a character: so names in any encoding pass through unharmed.
+"""
+
+# ruff: noqa: S321 - FTP is what some centres offer; ftps is the protocol to choose where there is a choice.
+
+from __future__ import annotations
+
+import contextlib
+import ftplib
+import socket
+import ssl
+import time
+from collections.abc import Iterator
+
+from dcc.settings import Settings
+from dcc.sources.access import Endpoint
+from dcc.sources.certificates import ServerCertificates
+from dcc.sources.ftp.listing import parse_time
+from dcc.sources.sockets import shut_down
+
+_BLOCK = 1024 * 1024
+_MAX_LINE = 16 * 1024
+_MOST_HEARD = 8 * 1024
+
+LONGEST_REPLY = 64 * 1024
+"""Characters of one reply on the control connection, all its lines together."""
+
+FAILURES = (*ftplib.all_errors, ValueError)
+"""What ftplib raises when a server breaks off, refuses, or answers with rubbish."""
+
+
+class FtpSession(ftplib.FTP_TLS):
+    """ftplib's client over a socket of ours; with TLS if it has `certificates` and `auth` is called.
+
+    Raises what ftplib raises (FAILURES), and CertificateChangedError.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        control: socket.socket,
+        settings: Settings,
+        certificates: ServerCertificates | None,
+    ) -> None:
+        super().__init__(context=None if certificates is None else certificates.context, encoding="latin-1")
+        self._certificates = certificates
+        self.host, self.port = endpoint
+        self.sock = control
+        self.af = control.family
+        self._peer = control.getpeername()
+        self._heard = b""
+        # The data connection's, while it is being made; `idle` is that of both once they are.
+        self.timeout = settings.connect_timeout
+        self._idle = settings.idle_timeout
+        control.settimeout(settings.idle_timeout)
+        control.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        self.data: socket.socket | None = None
+        self._type: str | None = None
+        self._block: memoryview | None = None
+        self.features: frozenset[str] = frozenset()
+
+    def getline(self) -> str:
+        """The next line of a reply, without its end: ftplib's reading by a text file takes five times as long."""
+        while (end := self._heard.find(b"\n")) < 0:
+            if len(self._heard) > self.maxline:
+                raise ftplib.error_proto(f"a line of its reply is longer than {self.maxline:,} characters")
+            # None once another thread has closed it.
+            more = b"" if self.sock is None else self.sock.recv(_MOST_HEARD)
+            if not more:
+                raise EOFError
+            self._heard += more
+        line, self._heard = self._heard[:end], self._heard[end + 1 :]
+        return line.rstrip(b"\r").decode(self.encoding)
+
+    def getmultiline(self) -> str:
+        """A reply, whose lines may go on without end."""
+        lines = [self.getline()]
+        if lines[0][3:4] != "-":
+            return lines[0]
+        code, length = lines[0][:3], 0
+        while not lines[1:] or lines[-1][:3] != code or lines[-1][3:4] == "-":
+            lines.append(self.getline())
+            length += len(lines[-1]) + 1
+            if length > LONGEST_REPLY:
+                raise ftplib.error_proto(f"its reply is longer than {LONGEST_REPLY:,} characters")
+        return "\n".join(lines)
+
+    def use_type(self, kind: str) -> None:
+        """Have what is transferred come as text (`A`) or as it is (`I`); that it does already costs no round trip."""
+        if self._type != kind:
+            self._type = None
+            self.voidcmd(f"TYPE {kind}")
+            self._type = kind
+
+    def begin_tls(self) -> None:
+        """Encrypt the control connection, and see that the server is the right one."""
+        self.auth()
+        # What came before it may be anybody's.
+        self._heard = b""
+        if self._certificates is not None and isinstance(self.sock, ssl.SSLSocket):
+            self._certificates.check(self.sock)
+
+    def ntransfercmd(self, cmd: str, rest: int | str | None = None) -> tuple[socket.socket, None]:
+        """As ftplib's, but the data connection takes up the TLS session of the control connection; never tells a size.
+
+        Servers ask for that so that nobody else can take the data (vsftpd's `require_ssl_reuse`); and the server must
+        show the certificate of the control connection, so that nobody else can send them.
+        """
+        self.data = connection = self._connected_data()
+        try:
+            if rest is not None:
+                self.sendcmd(f"REST {rest}")
+            reply = self.sendcmd(cmd)
+            if reply.startswith("2"):
+                # Some servers say so before the reply that RFC 959 wants.
+                reply = self.getresp()
+            if not reply.startswith("1"):
+                raise ftplib.error_reply(reply)
+            if isinstance(self.sock, ssl.SSLSocket):
+                connection = self.data = self._secured(connection, self.sock)
+        except BaseException:
+            connection.close()
+            raise
+        connection.settimeout(self._idle)
+        return connection, None
+
+    def _connected_data(self) -> socket.socket:
+        """A connection to where the server waits with the data: a port of its own host, whatever host it names."""
+        if self.af == socket.AF_INET:
+            _, port = ftplib.parse227(self.sendcmd("PASV"))
+        else:
+            _, port = ftplib.parse229(self.sendcmd("EPSV"), self._peer)
+        connection = socket.socket(self.af, socket.SOCK_STREAM)
+        try:
+            connection.settimeout(self.timeout)
+            connection.connect((self._peer[0], port, *self._peer[2:]))
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _secured(self, connection: socket.socket, control: ssl.SSLSocket) -> ssl.SSLSocket:
+        secure = self.context.wrap_socket(connection, server_hostname=self.host, session=control.session)
+        try:
+            if self._certificates is not None:
+                self._certificates.check_same(secure, control)
+        except BaseException:
+            secure.close()
+            raise
+        return secure
+
+    def lines(self, command: str) -> Iterator[bytes]:
+        """The lines, without their ends, that a listing command sends; raises FAILURES unless the server ends well."""
+        with self.transfercmd(command) as connection, connection.makefile("rb") as file:
+            while line := file.readline(_MAX_LINE + 1):
+                if len(line) > _MAX_LINE:
+                    raise ftplib.error_proto("a line is too long")
+                yield line.rstrip(b"\r\n")
+        reply = self.voidresp()
+        if "failed to open directory" in reply.lower():
+            # vsftpd reports a directory that it may not read as an empty one.
+            raise ftplib.error_perm(reply)
+
+    def blocks(self, path: str, offset: int) -> Iterator[memoryview]:
+        """The bytes of a file from `offset` on, until the server ends; raises FAILURES unless it ends well.
+
+        Each block of at most 1 MiB is good until the next is asked for, which comes in the same memory.
+        """
+        skip = 0
+        self.use_type("I")
+        try:
+            connection = self.transfercmd(f"RETR {path}", offset or None)
+        except (ftplib.error_perm, ftplib.error_reply) as error:
+            if offset == 0 or str(error).startswith("550"):
+                raise
+            # A server without REST sends the file from its beginning.
+            connection, skip = self.transfercmd(f"RETR {path}"), offset
+        if self._block is None:
+            self._block = memoryview(bytearray(_BLOCK))
+        block = self._block
+        with connection:
+            while count := connection.recv_into(block):
+                if skip < count:
+                    yield block[skip:count]
+                skip = max(skip - count, 0)
+        self.voidresp()
+
+    def size_of(self, path: str) -> int | None:
+        """Size of a regular file, links followed; None if there is none."""
+        with _nothing_told():
+            self.use_type("I")
+            return self.size(path)
+        return None
+
+    def time_of(self, path: str) -> int | None:
+        """When a file was modified, in seconds since 1970; None if the server does not tell."""
+        with _nothing_told():
+            return parse_time(self.voidcmd(f"MDTM {path}")[4:].strip())
+        return None
+
+    def round_trip(self) -> float | None:
+        """Seconds that the server takes to say that it can begin a file in its middle; None where it cannot."""
+        with contextlib.suppress(ftplib.error_perm, ftplib.error_temp, ftplib.error_reply):
+            # Of text many servers send all or nothing.
+            self.use_type("I")
+            began = time.monotonic()
+            # What it is asked, not what FEAT tells: some tell of what they refuse.
+            self.sendcmd("REST 0")
+            return time.monotonic() - began
+        return None
+
+    def learn_features(self) -> None:
+        """Ask the server what it can do, and to speak UTF-8."""
+        with contextlib.suppress(ftplib.error_perm, ftplib.error_reply):
+            answer = self.sendcmd("FEAT")
+            self.features = frozenset(line.split()[0].upper() for line in answer.splitlines()[1:-1] if line.split())
+        if "UTF8" in self.features:
+            with contextlib.suppress(ftplib.error_perm, ftplib.error_reply):
+                self.sendcmd("OPTS UTF8 ON")
+
+    def interrupt(self) -> None:
+        """Make whatever another thread is waiting for fail."""
+        shut_down(self.data)
+        shut_down(self.sock)
+
+    def abandon(self) -> None:
+        """Close everything at once, without a word to the server: it may not be listening."""
+        self.interrupt()
+        if self.data is not None:
+            self.data.close()
+        with contextlib.suppress(OSError):
+            self.close()
+
+
+@contextlib.contextmanager
+def _nothing_told() -> Iterator[None]:
+    """Go on after a refusal to tell something of one file; but one by which the server ends the session is raised."""
+    try:
+        yield
+    except (ftplib.error_perm, ftplib.error_reply):
+        pass
+    except ftplib.error_temp as error:
+        # One that goes, or is locked, meanwhile must not cost the listing of the others.
+        if str(error).startswith("421"):
+            raise

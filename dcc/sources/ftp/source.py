@@ -1,0 +1,228 @@
+"""File sources that speak FTP, plain (`ftp`) or with explicit TLS (`ftps`). Data connections are always passive."""
+
+from __future__ import annotations
+
+import contextlib
+import ftplib
+from collections.abc import Generator, Iterator
+from dataclasses import replace
+
+from dcc.errors import (
+    ConfigurationError,
+    FileMissingError,
+    ListingFailedError,
+    SourceError,
+    SourceTimeoutError,
+    SourceUnreachableError,
+    TransferFailedError,
+)
+from dcc.naming import Action
+from dcc.settings import Settings
+from dcc.sources.access import parse_hostname, resolve_accesskey
+from dcc.sources.base import ActionListing, Block, SourceAddress
+from dcc.sources.blockwise import BlockwiseConnection
+from dcc.sources.ftp.listing import parse_list_line, parse_mlsd_line
+from dcc.sources.ftp.login import describe, open_session
+from dcc.sources.ftp.session import FAILURES, FtpSession
+from dcc.sources.listing import MAX_ENTRIES, Entry, EntryKind, gather, too_many
+from dcc.sources.listing_watch import watch_listing
+from dcc.sources.remote_names import join_base, printable, raw
+from dcc.sources.sockets import time_limit
+
+FTP_PORT = 21
+
+_MAX_TIMES = 200
+"""Archives of a directory up to which each one's time is asked for, where a listing does not tell them."""
+
+
+def open_ftp(address: SourceAddress, settings: Settings) -> FtpConnection:
+    """Connect and log in without encryption. Raises as `open_ftps` does."""
+    return FtpConnection(address, settings, tls=False)
+
+
+def open_ftps(address: SourceAddress, settings: Settings) -> FtpConnection:
+    """Connect, begin TLS and log in; the certificate must be valid for the host, and transfers are encrypted too.
+
+    Raises SourceTimeoutError, SourceUnreachableError, CertificateRefusedError, LoginRefusedError; ConfigurationError
+    if the address or access key makes no sense.
+    """
+    return FtpConnection(address, settings, tls=True)
+
+
+class FtpConnection(BlockwiseConnection):
+    """A logged-in FTP connection; see `Connection`.
+
+    A transfer that was broken off leaves the control connection in doubt: the next request makes a new one.
+    """
+
+    def __init__(self, address: SourceAddress, settings: Settings, *, tls: bool) -> None:
+        self._address, self._settings, self._tls = address, settings, tls
+        self._label = address.label
+        self._endpoint = parse_hostname(address.hostname, FTP_PORT)
+        self._credential = resolve_accesskey(address.accesskey)
+        if self._credential.private_key is not None:
+            raise ConfigurationError("The access key is a private key, but FTP logs in by password. Give a password.")
+        self._base = _wire(join_base(address.base_path))
+        self._home = "/"
+        self._session: FtpSession | None = None
+        self._connected()
+
+    def list_action(self, action: Action) -> ActionListing:
+        """List one action directory; see `Connection.list_action`."""
+        path = self._path(action)
+        watch = watch_listing(self._label, self._settings.list_timeout)
+        watch.require_time(_shown(path))
+        session = self._connected()
+        with (
+            self._translated(f"listing {_shown(path)}", ListingFailedError),
+            watch.directory(action, _shown(path), session.interrupt),
+        ):
+            if not self._enter(session, action):
+                return ActionListing(action, missing=True)
+            entries = self._entries(session)
+            listing = gather(self._label, action, entries, lambda link: self._follow(session, path, link))
+            return self._with_times(session, path, listing)
+
+    def round_trip(self) -> float | None:
+        """How far away the server is; see `ServesSegments.round_trip`."""
+        session = self._connected()
+        with (
+            self._translated("saying where it can begin a file", TransferFailedError),
+            time_limit(self._settings.list_timeout, session.interrupt),
+        ):
+            # Some accept REST without heeding it; those that do heed it must say so (RFC 3659, section 5.3).
+            return session.round_trip() if {"MDTM", "REST"} <= session.features else None
+
+    def modified(self, action: Action, name: str) -> int | None:
+        """When a file was modified; see `ServesSegments.modified`."""
+        path = self._path(action, name)
+        session = self._connected()
+        with (
+            self._translated(f"telling the time of {_shown(path)}", TransferFailedError),
+            time_limit(self._settings.list_timeout, session.interrupt),
+        ):
+            return session.time_of(path)
+
+    def close(self) -> None:
+        """Close the connection; see `Connection.close`."""
+        if self._session is not None:
+            self._session.abandon()
+            self._session = None
+
+    def _connected(self) -> FtpSession:
+        if self._session is None:
+            session = open_session(self._address, self._settings, self._endpoint, self._credential, tls=self._tls)
+            self._session = session
+            if not self._base.startswith("/"):
+                with (
+                    self._translated("telling its login directory", SourceUnreachableError),
+                    contextlib.suppress(ftplib.error_perm, ftplib.error_reply),
+                ):
+                    self._home = session.pwd() or "/"
+        return self._session
+
+    def _path(self, *parts: str) -> str:
+        """Absolute path on the server, in the session's text."""
+        base = self._base if self._base.startswith("/") else f"{self._home.rstrip('/')}/{self._base}"
+        path = "/".join([base.rstrip("/"), *(_wire(part) for part in parts)])
+        if any(character in path for character in "\r\n\0"):
+            raise FileMissingError(f"{self._label}: FTP knows no names with line breaks. Ask the centre to rename it.")
+        return path
+
+    def _enter(self, session: FtpSession, action: Action) -> bool:
+        """Change into an action directory; False if it is not there. Raises what ftplib raises."""
+        try:
+            session.cwd(self._path(action))
+        except ftplib.error_perm:
+            # The same code says that it is not there and that it may not be entered.
+            session.cwd(self._path() or "/")
+            # To the listing's end, or its last reply would be taken for that to the next command.
+            found = False
+            for count, entry in enumerate(self._entries(session), 1):
+                found = found or entry.name == action.encode()
+                if count > MAX_ENTRIES:
+                    raise too_many(self._label, _shown(self._path() or "/"), f"{MAX_ENTRIES:,} entries") from None
+            if found:
+                raise
+            return False
+        return True
+
+    def _entries(self, session: FtpSession) -> Iterator[Entry]:
+        """The entries of the directory one is in."""
+        by_facts = "MLST" in session.features or "MLSD" in session.features
+        session.use_type("A")
+        for line in session.lines("MLSD" if by_facts else "LIST"):
+            entry = parse_mlsd_line(line) if by_facts else parse_list_line(line)
+            if entry is not None:
+                yield entry
+
+    def _follow(self, session: FtpSession, path: str, link: Entry) -> Entry | None:
+        size = session.size_of(f"{path}/{link.name.decode('latin-1')}")
+        return None if size is None else Entry(link.name, EntryKind.FILE, size)
+
+    def _with_times(self, session: FtpSession, path: str, listing: ActionListing) -> ActionListing:
+        """Ask for the archives' times, where the listing did not tell them, if that takes not too long."""
+        if "MDTM" not in session.features or not 0 < sum(f.modified is None for f in listing.zips) <= _MAX_TIMES:
+            return listing
+        timed = (
+            replace(file, modified=session.time_of(f"{path}/{_wire(file.name)}")) if file.modified is None else file
+            for file in listing.zips
+        )
+        return replace(listing, zips=tuple(timed))
+
+    def _blocks(self, action: Action, name: str, offset: int, size: int | None) -> Generator[Block, None, None]:
+        path = self._path(action, name)
+        session = self._connected()
+        received = offset
+        with self._translated(f"sending {_shown(path)}", TransferFailedError):
+            try:
+                for block in session.blocks(path, offset):
+                    yield block
+                    received += len(block)
+                    if size is not None and received > size:
+                        self.close()
+                        return
+            except ftplib.error_perm as error:
+                if received > offset or session.size_of(path) is not None:
+                    raise
+                raise FileMissingError(
+                    f"{self._label}: {_shown(path)} is not there ({describe(error, self._credential)}). "
+                    "Check whether it was moved."
+                ) from error
+            except (TimeoutError, EOFError):
+                # During a long transfer firewalls forget the control connection, over which the end is told.
+                self.close()
+                if received != size:
+                    raise
+
+    @contextlib.contextmanager
+    def _translated(self, doing: str, failed: type[SourceError]) -> Iterator[None]:
+        """Turn what ftplib raises into the platform's errors: `doing` is what the server was to do."""
+        try:
+            yield
+        except BaseException as error:
+            if not isinstance(error, FileMissingError | ftplib.error_perm | ftplib.error_temp):
+                # Replies may be outstanding, so that the next one would be taken for another's.
+                self.close()
+            if isinstance(error, TimeoutError):
+                raise SourceTimeoutError(
+                    f"{self._label}: the server stalled while {doing}. Ask whoever runs it what it is doing; "
+                    "DCC_IDLE_TIMEOUT and DCC_LIST_TIMEOUT set the limits."
+                ) from error
+            if isinstance(error, FAILURES):
+                if str(error).startswith("421"):
+                    self.close()
+                raise failed(
+                    f"{self._label}: {doing} failed ({describe(error, self._credential)}). "
+                    "Ask whoever runs the server, or try again."
+                ) from error
+            raise
+
+
+def _wire(name: str) -> str:
+    """A printable name or path as the session's text."""
+    return raw(name).decode("latin-1")
+
+
+def _shown(path: str) -> str:
+    return printable(path.encode("latin-1"))

@@ -1,0 +1,53 @@
+"""An archive at one file source: what was listed there, and what is known of that copy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Fault(StrEnum):
+    """What is wrong with a bad copy of an archive: it cannot be opened, or its MD5 is not the one published."""
+
+    DAMAGED = "damaged"
+    CHECKSUM = "checksum"
+
+
+@dataclass(frozen=True, slots=True)
+class KnownBad:
+    """A copy of an archive that was bad, with the MD5 of what arrived; its source lists it as it did then."""
+
+    md5: str
+    fault: Fault
+
+
+@dataclass(frozen=True, slots=True)
+class Hosting:
+    """A zip action at one file source: a row of `file_source_has_zip` with what was listed there.
+
+    `failed_before`: an earlier download from there failed, so that the next one counts as a retry; an archive that
+    arrived and was bad does not. `own`: the source is one of the centre that the archive is named for. `bad`: the copy
+    there is known to be bad.
+    """
+
+    id: int
+    source_id: int
+    size_bytes: int | None
+    modified: int | None
+    has_md5: bool
+    failed_before: bool = False
+    own: bool = field(default=False, compare=False)
+    bad: KnownBad | None = field(default=None, compare=False)
+
+    def may_be_right(self, published: str | None) -> bool:
+        """Whether a copy that is known to be bad is worth a look without a change, at the checksum beside it.
+
+        It may come right if only its checksum was wrong, and of the archive's own centre the checksum counts for other
+        copies. `published` is the MD5 of that centre, which counts in place of one beside another centre's copy.
+        """
+        if self.bad is None:
+            return False
+        if self.bad.fault is Fault.DAMAGED:
+            return self.own and self.has_md5 and published is None
+        bound = None if self.own and self.has_md5 else published
+        return bound in {None, self.bad.md5}

@@ -1,0 +1,322 @@
+"""A connection to a web server: the standard library's HTTP client over a socket of ours, with time limits.
+
+One request at a time; the connection is kept for the next one where the server allows. Proxies of the environment
+are not used, as for the other protocols. Redirects are followed only within the same server, since what they lead to
+would be given the user name and password.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import http.client
+import re
+import socket
+import ssl
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from urllib.parse import quote, urljoin, urlsplit
+
+from pydantic import SecretStr
+
+from dcc.errors import SourceError, SourceTimeoutError, SourceUnreachableError
+from dcc.redaction import keep_secret, redact
+from dcc.settings import Settings
+from dcc.sources.access import Credential, Endpoint
+from dcc.sources.certificates import ServerCertificates, unverified_context
+from dcc.sources.remote_names import printable
+from dcc.sources.sockets import open_socket, shut_down, time_limit
+
+FAILURES = (http.client.HTTPException, OSError, ValueError)
+"""What the client raises when a server breaks off, refuses, or answers with rubbish."""
+
+PORTS = {"http": 80, "https": 443}
+"""The port of a host that names none, by scheme."""
+
+REDIRECTS = (301, 302, 303, 307, 308)
+"""The statuses of answers that send one on."""
+
+_BLOCK = 256 * 1024
+_MAX_REDIRECTS = 5
+_PATH_CHARACTERS = "/%!$&'()*+,;=:@~"
+
+
+class UnusableAnswerError(http.client.HTTPException):
+    """The server answered with something that cannot be used; the text says what, without secrets."""
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A web server as one file source uses it. `certificates` is for https; `credential` has the password, if any."""
+
+    label: str
+    scheme: str
+    endpoint: Endpoint
+    username: str
+    credential: Credential = field(repr=False)
+    certificates: ServerCertificates | None = None
+
+    @property
+    def authorization(self) -> SecretStr | None:
+        """The header of basic authentication (RFC 7617, in UTF-8); None without user name and password."""
+        if not self.username and self.credential.password is None:
+            return None
+        password = self.credential.password.get_secret_value() if self.credential.password is not None else ""
+        proof = base64.b64encode(f"{self.username}:{password}".encode()).decode("ascii")
+        keep_secret(proof if password else None)
+        return SecretStr(f"Basic {proof}")
+
+    def resolve(self, target: str, link: str) -> str | None:
+        """The target (path and query) that a link found at `target` leads to; None if it leads to another server."""
+        parts = urlsplit(urljoin(f"{self.origin}{target}", link))
+        port = parts.port or PORTS.get(parts.scheme)
+        if (parts.scheme, parts.hostname, port) != (self.scheme, self.endpoint.host.lower(), self.endpoint.port):
+            return None
+        path = quote(parts.path or "/", safe=_PATH_CHARACTERS)
+        return f"{path}?{quote(parts.query, safe=_PATH_CHARACTERS + '?')}" if parts.query else path
+
+    @property
+    def origin(self) -> str:
+        """Scheme, host and port as a URL without a path."""
+        host = f"[{self.endpoint.host}]" if ":" in self.endpoint.host else self.endpoint.host
+        return f"{self.scheme}://{host.lower()}:{self.endpoint.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A server's answer to one request: its status, its headers, and the target it came from after redirects.
+
+    `length` is that of the body, None where the server does not tell it beforehand.
+    """
+
+    status: int
+    headers: http.client.HTTPMessage
+    target: str
+    length: int | None
+    _client: HttpClient = field(repr=False)
+    _response: http.client.HTTPResponse = field(repr=False)
+
+    def blocks(self) -> Iterator[bytes]:
+        """The body, in blocks of at most 256 KiB. Raises FAILURES, also when it ends before its length."""
+        received = 0
+        while block := self._read():
+            received += len(block)
+            yield block
+        if self.length is not None and received < self.length:
+            raise http.client.IncompleteRead(b"", self.length - received)
+        self._response.close()
+
+    def _read(self) -> bytes:
+        # Between the chunks of a chunked body a server may trickle bytes that no read returns.
+        with self._client.limit() if self._response.chunked else contextlib.nullcontext():
+            return self._response.read1(_BLOCK)
+
+    @property
+    def phrase(self) -> str:
+        """The status as people know it: `404 Not Found`."""
+        with contextlib.suppress(ValueError):
+            return f"{self.status} {HTTPStatus(self.status).phrase}"
+        return str(self.status)
+
+
+class HttpClient:
+    """Sends requests to one server. Made, it is connected.
+
+    Making it raises SourceTimeoutError, SourceUnreachableError and CertificateRefusedError; so may every request,
+    which connects again where the server has closed the connection in between.
+    """
+
+    def __init__(self, site: Site, settings: Settings) -> None:
+        self._site, self._settings = site, settings
+        self._socket: socket.socket | None = None
+        self._http: http.client.HTTPConnection | None = None
+        self._abandoned = False
+        self._connect()
+
+    @contextlib.contextmanager
+    def ask(
+        self,
+        method: str,
+        target: str,
+        headers: Mapping[str, str] | None = None,
+        *,
+        follow: bool = True,
+        bounded: bool = False,
+    ) -> Iterator[Answer]:
+        """Send a request and yield the answer, redirects within the server followed if `follow`. Raises FAILURES.
+
+        An answer whose body is not read to its end costs the connection. `bounded`: the caller sees to it that an
+        answer which trickles ends, so that no thread needs to be made for that.
+        """
+        self._abandoned = False
+        for _ in range(_MAX_REDIRECTS + 1):
+            response = self._exchange(method, target, headers or {}, bounded=bounded)
+            answer = Answer(response.status, response.headers, target, response.length, self, response)
+            try:
+                if not follow or answer.status not in REDIRECTS:
+                    _check_encoding(answer)
+                    yield answer
+                    return
+                target = self._redirected(answer)
+            finally:
+                if method == "HEAD":
+                    response.close()
+                elif not response.isclosed():
+                    self.close()
+        raise UnusableAnswerError(f"it sent more than {_MAX_REDIRECTS} redirects")
+
+    def limit(self, seconds: float | None = None) -> contextlib.AbstractContextManager[None]:
+        """Bound what is done within by `seconds`, by default the limit of idleness. Raises TimeoutError."""
+        return time_limit(self._settings.idle_timeout if seconds is None else seconds, self.abandon)
+
+    def abandon(self) -> None:
+        """End the connection at once; a thread that waits for it stops waiting. May be called from another thread."""
+        self._abandoned = True
+        shut_down(self._socket)
+
+    def close(self) -> None:
+        """Close the connection; the next request makes a new one."""
+        shut_down(self._socket)
+        if self._http is not None:
+            self._http.close()
+        if self._socket is not None:
+            self._socket.close()
+        self._http = self._socket = None
+
+    def _connect(self) -> http.client.HTTPConnection:
+        site = self._site
+        connection = open_socket(site.label, site.endpoint, self._settings.connect_timeout)
+        self._socket = connection
+        try:
+            if site.certificates is not None:
+                connection = self._socket = self._encrypted(connection, site.certificates)
+            connection.settimeout(self._settings.idle_timeout)
+        except BaseException:
+            self.close()
+            raise
+        made = http.client.HTTPConnection(*site.endpoint)
+        made.default_port = PORTS[site.scheme]
+        # Without this it would connect by itself, with neither time limit nor encryption.
+        made.auto_open = 0
+        made.sock = connection
+        self._http = made
+        return made
+
+    def _encrypted(self, plain: socket.socket, certificates: ServerCertificates) -> ssl.SSLSocket:
+        site, seconds = self._site, self._settings.login_timeout
+        secure = self._begin_tls(plain, certificates.context)
+        try:
+            with time_limit(seconds, lambda: shut_down(secure)):
+                secure.do_handshake()
+            certificates.check(secure)
+        except BaseException as error:
+            secure.close()
+            if isinstance(error, ssl.SSLCertVerificationError):
+                raise certificates.refused(error, self._shown_certificate) from error
+            if isinstance(error, TimeoutError):
+                raise SourceTimeoutError(
+                    f"{site.label}: the server did not complete the TLS handshake within {seconds:g} seconds. Check "
+                    "that the port is that of its web server; DCC_LOGIN_TIMEOUT sets the limit."
+                ) from error
+            if isinstance(error, OSError):
+                raise SourceUnreachableError(
+                    f"{site.label}: the TLS handshake failed ({describe(error)}). Check that the server speaks https "
+                    "on this port."
+                ) from error
+            raise
+        return secure
+
+    def _begin_tls(self, plain: socket.socket, context: ssl.SSLContext) -> ssl.SSLSocket:
+        """The socket for a handshake that is still to be done: until it is, only the new socket can be shut down."""
+        secure = context.wrap_socket(plain, server_hostname=self._site.endpoint.host, do_handshake_on_connect=False)
+        secure.settimeout(self._settings.login_timeout)
+        return secure
+
+    def _shown_certificate(self) -> bytes | None:
+        """The certificate that the server shows, unverified, over a connection of its own; None if it shows none."""
+        site, settings = self._site, self._settings
+        with contextlib.suppress(OSError, ValueError, SourceError):
+            plain = open_socket(site.label, site.endpoint, settings.connect_timeout)
+            with (
+                self._begin_tls(plain, unverified_context()) as secure,
+                time_limit(settings.login_timeout, lambda: shut_down(secure)),
+            ):
+                secure.do_handshake()
+                return secure.getpeercert(binary_form=True)
+        return None
+
+    def _exchange(
+        self, method: str, target: str, headers: Mapping[str, str], *, bounded: bool
+    ) -> http.client.HTTPResponse:
+        limit = contextlib.nullcontext if bounded else self.limit
+        kept = self._http
+        if kept is None or kept.sock is None:
+            self.close()
+            return self._send(self._connect(), method, target, headers, limit)
+        try:
+            return self._send(kept, method, target, headers, limit)
+        except (ConnectionError, ssl.SSLEOFError, ssl.SSLZeroReturnError):
+            if self._abandoned:
+                raise
+            # Servers close connections that have been idle for long; nothing has come of this request yet.
+            self.close()
+            return self._send(self._connect(), method, target, headers, limit)
+
+    def _send(
+        self,
+        connection: http.client.HTTPConnection,
+        method: str,
+        target: str,
+        headers: Mapping[str, str],
+        limit: Callable[[], contextlib.AbstractContextManager[None]],
+    ) -> http.client.HTTPResponse:
+        sent = {"User-Agent": "dcc", "Accept-Encoding": "identity", **headers}
+        authorization = self._site.authorization
+        if authorization is not None:
+            sent["Authorization"] = authorization.get_secret_value()
+        try:
+            with limit():
+                connection.request(method, target, headers=sent)
+                return connection.getresponse()
+        except BaseException:
+            self.close()
+            raise
+
+    def _redirected(self, answer: Answer) -> str:
+        location = answer.headers.get("Location")
+        if location is None:
+            raise UnusableAnswerError(f"it answered {answer.phrase} without saying where to")
+        target = self._site.resolve(answer.target, location)
+        if target is None:
+            raise UnusableAnswerError(
+                f"it sends one on to {self._shown(urljoin(self._site.origin + answer.target, location))}, which is "
+                "another server and is not followed; if it is the right one, correct the file source"
+            )
+        return target
+
+    def _shown(self, url: str) -> str:
+        """A server's URL fit for a message: without user, password and query, in printable characters."""
+        parts = urlsplit(url)
+        shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"[:200]
+        return redact(printable(shown.encode("utf-8", "replace")), self._site.credential.secrets)
+
+
+def _check_encoding(answer: Answer) -> None:
+    encoding = answer.headers.get("Content-Encoding", "identity").strip().lower()
+    if encoding not in ("", "identity") and answer.status in (200, 206):
+        raise UnusableAnswerError("it compresses what it sends although it was asked not to")
+
+
+def describe(error: BaseException) -> str:
+    """What one of FAILURES says, in words that hold nothing of what the server sent."""
+    if isinstance(error, UnusableAnswerError):
+        return str(error)
+    if isinstance(error, http.client.RemoteDisconnected):
+        return "the server closed the connection"
+    if isinstance(error, http.client.IncompleteRead):
+        missing = f", {error.expected:,} bytes missing" if error.expected else ""
+        return f"the server closed the connection in the middle{missing}"
+    if isinstance(error, OSError) and error.strerror:
+        return re.sub(r"\s*\(_ssl\.c:\d+\)", "", error.strerror)
+    return "the server's answer is no HTTP"

@@ -1,0 +1,308 @@
+"""File sources on web servers: `http` and `https`, with basic authentication.
+
+The base path is a plain path, not a URL: its `%` is a percent sign. Each action directory needs an index page, as web
+servers make them of directories. Only what an index links to directly below the directory is listed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import time
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import replace
+from email.utils import formatdate
+from urllib.parse import quote
+
+from dcc.errors import (
+    ConfigurationError,
+    FileChangedError,
+    FileMissingError,
+    ListingFailedError,
+    LoginRefusedError,
+    SourceError,
+    SourceTimeoutError,
+    SourceUnreachableError,
+    TransferFailedError,
+)
+from dcc.naming import Action
+from dcc.settings import Settings
+from dcc.sources.access import parse_hostname, resolve_accesskey
+from dcc.sources.base import ActionListing, Connection, SourceAddress, SourceProtocol
+from dcc.sources.certificates import ServerCertificates
+from dcc.sources.http.client import FAILURES, PORTS, Answer, HttpClient, Site, describe
+from dcc.sources.http.facts import MAX_ASKED, FactFinder, modified_time
+from dcc.sources.http.index import read_index
+from dcc.sources.listing import Entry, gather
+from dcc.sources.listing_watch import watch_listing
+from dcc.sources.md5_sidecar import MAX_SIDECAR_BYTES, parse_md5
+from dcc.sources.remote_names import join_base, printable, raw
+
+_MISSING = (404, 410)
+
+
+def open_http(address: SourceAddress, settings: Settings) -> HttpConnection:
+    """Connect, by TLS for `https`, and see whether the server takes the user name and password.
+
+    Raises SourceTimeoutError, SourceUnreachableError, CertificateRefusedError, LoginRefusedError; ConfigurationError
+    if the address or access key makes no sense.
+    """
+    return HttpConnection(address, settings)
+
+
+class HttpConnection(Connection):
+    """A connection to a web server; see `Connection`. Every request carries the user name and password."""
+
+    def __init__(self, address: SourceAddress, settings: Settings) -> None:
+        self._label, self._settings = address.label, settings
+        self._site = _site(address, settings)
+        self._base = b"/" + raw(join_base(address.base_path)).lstrip(b"/")
+        self._client = self._connect()
+        try:
+            self._log_in(address)
+        except BaseException:
+            self._client.close()
+            raise
+
+    def list_action(self, action: Action) -> ActionListing:
+        """List one action directory; see `Connection.list_action`.
+
+        Sizes and times are asked for one by one: of a directory's MAX_ASKED last archives by name, while the time
+        limit of the listing allows. Of the others only a size is known, where the index page prints it exactly.
+        """
+        directory = self._target(action) + "/"
+        watch = watch_listing(self._label, self._settings.list_timeout)
+        with self._translated(f"listing {self._shown(directory)}", ListingFailedError):
+            with watch.directory(action, self._shown(directory), self._client.abandon):
+                entries = self._entries(directory)
+                if entries is None:
+                    return ActionListing(action, missing=True)
+                # An index tells of no links, so that there is none to follow.
+                listing = gather(self._label, action, entries, lambda _: None)
+            asked = [(file.name, self._target(action, file.name)) for file in listing.zips[-MAX_ASKED:]]
+            # Half of what is left: the other directories need the rest.
+            now = time.monotonic()
+            deadline = now + max(watch.deadline - now, 0) / 2
+            finder = FactFinder(self._client, self._connect, deadline)
+            facts = finder.find(asked, lambda told: watch.say(f"sizes and times of {action}: {told}"))
+        zips = list(listing.zips)
+        first = len(zips) - len(asked)
+        for place, file in enumerate(zips[first:], start=first):
+            if (fact := facts.get(file.name)) is not None:
+                size = file.size_bytes if fact.size is None else fact.size
+                zips[place] = replace(file, size_bytes=size, modified=fact.modified)
+        return replace(listing, zips=tuple(zips))
+
+    def fetch(
+        self,
+        action: Action,
+        name: str,
+        sink: Callable[[bytes], object],
+        *,
+        size: int | None,
+        offset: int = 0,
+        modified: int | None = None,
+    ) -> None:
+        """Pass the bytes of a file on to `sink`; see `Connection.fetch`.
+
+        `modified` is the listed time: the request is conditional on it. Raises TransferFailedError, before anything
+        is passed on, if the server tells another size or time.
+        """
+        # Closed at once when `sink` fails: later it would close what the next transfer is using.
+        with contextlib.closing(self._blocks(self._target(action, name), offset, size, modified)) as blocks:
+            for block in blocks:
+                sink(block)
+
+    def read_md5(self, action: Action, name: str) -> str | None:
+        """The checksum published beside an archive; see `Connection.read_md5`."""
+        content = bytearray()
+        try:
+            with contextlib.closing(self._blocks(self._target(action, f"{name}.md5"), 0, None, None)) as blocks:
+                for block in blocks:
+                    content += block
+                    if len(content) >= MAX_SIDECAR_BYTES:
+                        break
+        except FileMissingError:
+            return None
+        return parse_md5(bytes(content), name, self._label)
+
+    def server_date(self) -> str | None:
+        """The time by the server's clock, as it says it (RFC 9110, `Date`); None if it does not. Raises SourceError."""
+        with (
+            self._translated("telling the time", SourceUnreachableError),
+            self._client.limit(self._settings.login_timeout),
+            self._client.ask("HEAD", self._target() + "/") as answer,
+        ):
+            return answer.headers.get("Date")
+
+    def close(self) -> None:
+        """Close the connection; see `Connection.close`."""
+        self._client.close()
+
+    def _connect(self) -> HttpClient:
+        return HttpClient(self._site, self._settings)
+
+    def _log_in(self, address: SourceAddress) -> None:
+        """Ask for the base path, since without a request no server says that a password is wrong."""
+        with (
+            self._translated("answering the first request", SourceUnreachableError),
+            self._client.limit(self._settings.login_timeout),
+            self._client.ask("HEAD", self._target() + "/") as answer,
+        ):
+            if answer.status == 401:
+                user = f"the login of {address.username!r}" if address.username else "to serve anyone without a login"
+                raise LoginRefusedError(
+                    f"{self._label}: the server refused {user} ({answer.phrase}). Check the user name and password."
+                )
+
+    def _target(self, *parts: str) -> str:
+        """Path of something below the base path, percent-encoded; without a slash at its end."""
+        steps = [self._base.rstrip(b"/"), *(raw(part) for part in parts)]
+        return quote(b"/".join(steps), safe="/")
+
+    def _shown(self, target: str) -> str:
+        return printable(target.encode("ascii", "replace"))
+
+    def _entries(self, directory: str) -> Iterator[Entry] | None:
+        """The entries of a directory; None if it is not there."""
+        with self._client.ask("GET", directory, {"Accept": "text/html"}) as answer:
+            if answer.status == 200:
+                return read_index(self._site, answer)
+            if answer.status not in _MISSING:
+                raise self._refusal(answer, f"listing {self._shown(directory)}", ListingFailedError)
+        base = self._target() + "/"
+        with self._client.ask("HEAD", base) as answer:
+            if answer.status in _MISSING:
+                raise ListingFailedError(
+                    f"{self._label}: the server has nothing at the base path {self._shown(base)} ({answer.phrase}). "
+                    "Correct the file source's base path."
+                )
+        return None
+
+    def _blocks(self, target: str, offset: int, size: int | None, modified: int | None) -> Generator[bytes, None, None]:
+        """The bytes of a file from `offset` on, up to the block that exceeds its size."""
+        doing = f"sending {self._shown(target)}"
+        headers = _conditions(offset, modified)
+        with self._translated(doing, TransferFailedError), self._client.ask("GET", target, headers) as answer:
+            if answer.status == 416 and _whole_size(answer) == offset:
+                return
+            if answer.status in (412, 416):
+                raise self._changed(target, f"{answer.phrase} at byte {offset:,}")
+            if answer.status not in (200, 206):
+                raise self._refusal(answer, doing, TransferFailedError)
+            skip = self._check_same(target, answer, offset, size, modified)
+            position = offset - skip
+            for block in answer.blocks():
+                kept = block[max(offset - position, 0) :]
+                position += len(block)
+                if kept:
+                    yield kept
+                if size is not None and position > size:
+                    return
+
+    def _check_same(self, target: str, answer: Answer, offset: int, size: int | None, modified: int | None) -> int:
+        """How many bytes stand before those asked for; raises TransferFailedError if it is not the listed file."""
+        told = modified_time(answer.headers)
+        if modified is not None and told is not None and told != modified:
+            raise self._changed(target, f"its time is {formatdate(told, usegmt=True)}")
+        if answer.status == 200:
+            whole = answer.length
+        else:
+            whole = _whole_size(answer)
+            if _range_start(answer) != offset:
+                raise TransferFailedError(
+                    f"{self._label}: sending {self._shown(target)} failed: the server sent another part of the file "
+                    "than it was asked for. Ask whoever runs the server."
+                )
+        if size is not None and whole is not None and whole != size:
+            raise self._changed(target, f"its size is {whole:,} bytes, {size:,} were listed")
+        # A server that knows no ranges sends the file from its beginning.
+        return offset if answer.status == 200 else 0
+
+    def _changed(self, target: str, how: str) -> FileChangedError:
+        return FileChangedError(
+            f"{self._label}: {self._shown(target)} has changed since it was listed ({how}). "
+            "The next crawl lists it anew; nothing needs doing."
+        )
+
+    def _refusal(self, answer: Answer, doing: str, failed: type[SourceError]) -> SourceError:
+        """What to raise for an answer that is not what was asked for."""
+        if answer.status in _MISSING:
+            return FileMissingError(
+                f"{self._label}: {doing} failed: it is not there ({answer.phrase}). Check whether it was moved."
+            )
+        if answer.status in (401, 403) and failed is ListingFailedError:
+            return LoginRefusedError(
+                f"{self._label}: {doing} was refused ({answer.phrase}). Check the user name and password, and that the "
+                "server makes index pages of directories."
+            )
+        if answer.status in (401, 403):
+            # The login was accepted before: one file must not cost the source all the others.
+            return failed(
+                f"{self._label}: {doing} failed: the server does not let this user read it ({answer.phrase}). "
+                "Ask the centre to correct the permissions."
+            )
+        return failed(
+            f"{self._label}: {doing} failed: the server answered {answer.phrase}. "
+            "Ask whoever runs the server, or try again."
+        )
+
+    @contextlib.contextmanager
+    def _translated(self, doing: str, failed: type[SourceError]) -> Iterator[None]:
+        """Turn what the client raises into the platform's errors: `doing` is what the server was to do."""
+        try:
+            yield
+        except TimeoutError as error:
+            self._client.close()
+            raise SourceTimeoutError(
+                f"{self._label}: the server stalled while {doing}. Ask whoever runs it what it is doing; "
+                "DCC_IDLE_TIMEOUT, DCC_LIST_TIMEOUT and DCC_LOGIN_TIMEOUT set the limits."
+            ) from error
+        except FAILURES as error:
+            self._client.close()
+            raise failed(
+                f"{self._label}: {doing} failed: {describe(error)}. Ask whoever runs the server, or try again."
+            ) from error
+
+
+def _site(address: SourceAddress, settings: Settings) -> Site:
+    scheme = "https" if address.protocol is SourceProtocol.HTTPS else "http"
+    credential = resolve_accesskey(address.accesskey)
+    if credential.private_key is not None:
+        raise ConfigurationError("The access key is a private key, but HTTP logs in by password. Give a password.")
+    if re.search(r"[:\x00-\x1f\x7f]", address.username):
+        raise ConfigurationError("The user name holds a colon or control character, which HTTP cannot send. Change it.")
+    return Site(
+        label=address.label,
+        scheme=scheme,
+        endpoint=parse_hostname(address.hostname, PORTS[scheme]),
+        username=address.username,
+        credential=credential,
+        certificates=ServerCertificates.of_source(address, settings) if scheme == "https" else None,
+    )
+
+
+def _conditions(offset: int, modified: int | None) -> dict[str, str]:
+    """Headers that ask for a file from `offset` on, as long as it is the one of that time."""
+    headers = {}
+    if offset:
+        headers["Range"] = f"bytes={offset}-"
+    if modified is not None:
+        headers["If-Unmodified-Since"] = formatdate(modified, usegmt=True)
+        if offset:
+            headers["If-Range"] = headers["If-Unmodified-Since"]
+    return headers
+
+
+def _range_start(answer: Answer) -> int | None:
+    """Where the part that was sent begins; None if it is not told, or the part does not reach the file's end."""
+    found = re.fullmatch(r"bytes +(\d{1,18})-(\d{1,18})/(\d{1,18}|\*)", answer.headers.get("Content-Range", "").strip())
+    if found is None or (found[3] != "*" and int(found[3]) != int(found[2]) + 1):
+        return None
+    return int(found[1])
+
+
+def _whole_size(answer: Answer) -> int | None:
+    """Size of the whole file according to `Content-Range`; None where it is not told."""
+    found = re.fullmatch(r"bytes +[^/]*/(\d{1,18})", answer.headers.get("Content-Range", "").strip())
+    return int(found[1]) if found is not None else None

@@ -1,0 +1,52 @@
+"""The checksum that a centre publishes beside an archive, as `<name>.md5`."""
+
+from __future__ import annotations
+
+import codecs
+import re
+
+from dcc.errors import TransferFailedError
+
+MAX_SIDECAR_BYTES = 4 * 1024
+"""How much of a checksum file is read."""
+
+_DIGEST = re.compile(r"(?<![0-9A-Za-z])([0-9A-Fa-f]{32})(?![0-9A-Za-z])")
+
+
+def sidecar(name: str) -> str:
+    """The name of the checksum file of the archive `name`."""
+    return f"{name}.md5"
+
+
+def parse_md5(content: bytes, name: str, label: str) -> str:
+    """The MD5 of the archive `name`, as 32 lower-case hexadecimal digits, from its checksum file.
+
+    Takes a bare checksum, lines of `md5sum` (`<digits>  <name>`, `<digits> *<name>`), of BSD's md5 and
+    `md5sum --tag` (`MD5 (<name>) = <digits>`), in UTF-8 or, as PowerShell writes it, UTF-16. Where there are several,
+    the line that names the archive counts. Raises TransferFailedError (naming `label`) if there is no checksum of it.
+    """
+    found = []
+    for line in _text(content[:MAX_SIDECAR_BYTES]).splitlines():
+        match = _DIGEST.search(line)
+        if match is not None and not line.lstrip().startswith("#"):
+            found.append((match[1].lower(), line[: match.start()] + line[match.end() :]))
+    if len({digest for digest, _ in found}) == 1:
+        return found[0][0]
+    named = {digest for digest, rest in found if _names(rest, name)}
+    if len(named) == 1:
+        return named.pop()
+    what = "holds no MD5 checksum" if not found else f"holds several MD5 checksums and not one of {name}"
+    raise TransferFailedError(
+        f"{label}: {name}.md5 {what}. Ask the centre to write it with md5sum {name} > {name}.md5, or to remove it."
+    )
+
+
+def _text(content: bytes) -> str:
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return content.decode("utf-16", "replace")
+    return content.decode("utf-8-sig", "replace")
+
+
+def _names(rest: str, name: str) -> bool:
+    """Whether what stands beside the digits is this name, perhaps with a path before it."""
+    return re.search(rf"(?:^|[\s*(/\\]){re.escape(name)}(?:$|[\s)])", rest) is not None

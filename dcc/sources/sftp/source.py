@@ -1,0 +1,164 @@
+"""File sources that speak SFTP."""
+
+from __future__ import annotations
+
+import contextlib
+import stat
+from collections.abc import Generator, Iterator, Sequence
+
+import paramiko
+
+from dcc.errors import (
+    FileMissingError,
+    ListingFailedError,
+    SourceError,
+    SourceTimeoutError,
+    SourceUnreachableError,
+    TransferFailedError,
+)
+from dcc.naming import Action
+from dcc.settings import Settings
+from dcc.sources.access import parse_hostname, resolve_accesskey
+from dcc.sources.base import ActionListing, Block, SourceAddress, Upcoming
+from dcc.sources.blockwise import BlockwiseConnection
+from dcc.sources.host_keys import SSH_PORT, check_host_key, trusted_keys
+from dcc.sources.listing import Entry, EntryKind, gather
+from dcc.sources.listing_watch import watch_listing
+from dcc.sources.md5_sidecar import MAX_SIDECAR_BYTES, sidecar
+from dcc.sources.remote_names import join_base, printable, raw
+from dcc.sources.sftp.files import FilePart, FileReader
+from dcc.sources.sftp.ssh_login import log_in
+from dcc.sources.sftp.ssh_transport import SshTransport, describe
+from dcc.sources.sockets import time_limit
+
+# What paramiko raises when a server breaks off, refuses, or answers with rubbish.
+_FAILURES = (paramiko.SSHException, paramiko.SFTPError, EOFError, OSError, ValueError)
+
+
+def open_sftp(address: SourceAddress, settings: Settings) -> SftpConnection:
+    """Connect and log in.
+
+    Raises HostKeyUnknownError or HostKeyChangedError before anything secret is sent; LoginRefusedError,
+    SourceTimeoutError, SourceUnreachableError; ConfigurationError if the address or access key makes no sense.
+    """
+    endpoint = parse_hostname(address.hostname, SSH_PORT)
+    trusted = trusted_keys(address, endpoint, settings.known_hosts)
+    credential = resolve_accesskey(address.accesskey, settings.key_passphrase)
+    base = join_base(address.base_path)
+    connection = SshTransport(address.label, endpoint, settings, trusted.algorithms)
+    try:
+        check_host_key(address, connection.host_key, trusted)
+        log_in(connection, address, credential, connection.login_seconds)
+        return SftpConnection(address, settings, base, connection)
+    except BaseException:
+        connection.close()
+        raise
+
+
+class SftpConnection(BlockwiseConnection):
+    """A logged-in SFTP connection; see `Connection`."""
+
+    def __init__(self, address: SourceAddress, settings: Settings, base: str, connection: SshTransport) -> None:
+        self._label = address.label
+        self._base = base
+        self._list_timeout = settings.list_timeout
+        self._connection = connection
+        with (
+            self._translated("opening an SFTP session", SourceUnreachableError),
+            time_limit(connection.login_seconds, connection.close),
+        ):
+            self._client = connection.open_sftp(settings.idle_timeout)
+        self._files = FileReader(self._client)
+
+    def list_action(self, action: Action) -> ActionListing:
+        """List one action directory; see `Connection.list_action`."""
+        path = self._path(action)
+        watch = watch_listing(self._label, self._list_timeout)
+        with (
+            self._translated(f"listing {printable(path)}", ListingFailedError),
+            watch.directory(action, printable(path), self._connection.close),
+        ):
+            try:
+                return gather(self._label, action, self._entries(path), lambda link: self._follow(path, link))
+            except FileNotFoundError:
+                self._client.stat(self._path() or b".")
+                return ActionListing(action, missing=True)
+
+    def announce(self, upcoming: Sequence[Upcoming]) -> None:
+        """Tell what will be asked for next; see `LooksAhead.announce`."""
+        parts = []
+        for file in upcoming:
+            if file.has_md5:
+                parts.append(FilePart(self._path(file.action, sidecar(file.name)), 0, MAX_SIDECAR_BYTES))
+            parts.append(FilePart(self._path(file.action, file.name), file.offset, file.size))
+        self._files.announce(parts)
+
+    def close(self) -> None:
+        """Close the connection; see `Connection.close`."""
+        self._connection.close()
+
+    def _path(self, *parts: str) -> bytes:
+        return raw(join_base(self._base, *parts))
+
+    def _entries(self, path: bytes) -> Iterator[Entry]:
+        for name, mode, size, modified in self._client.entries(path):
+            yield Entry(name, _kind(mode), size, modified)
+
+    def _follow(self, directory: bytes, link: Entry) -> Entry | None:
+        try:
+            target = self._client.stat(directory + b"/" + link.name)
+        except TimeoutError:
+            raise
+        except OSError:
+            # After the connection's end every link seems broken, and its archive would be taken for gone.
+            if not self._client.is_open or not self._connection.transport.is_active():
+                raise
+            return None
+        return Entry(link.name, _kind(target.st_mode), target.st_size, target.st_mtime)
+
+    def _blocks(self, action: Action, name: str, offset: int, size: int | None) -> Generator[Block, None, None]:
+        path = self._path(action, name)
+        with self._translated(f"sending {printable(path)}", TransferFailedError, missing=FileMissingError):
+            yield from self._files.blocks(FilePart(path, offset, size))
+
+    @contextlib.contextmanager
+    def _translated(
+        self, doing: str, failed: type[SourceError], missing: type[SourceError] | None = None
+    ) -> Iterator[None]:
+        """Turn what paramiko raises into the platform's errors: `doing` is what the server was to do."""
+        try:
+            yield
+        except TimeoutError as error:
+            raise SourceTimeoutError(
+                f"{self._label}: the server stalled while {doing} ({error or 'no answer in time'}). Ask whoever runs "
+                "it what it is doing; DCC_IDLE_TIMEOUT, DCC_LIST_TIMEOUT and DCC_LOGIN_TIMEOUT set the limits."
+            ) from error
+        except FileNotFoundError as error:
+            raise (missing or failed)(
+                f"{self._label}: {doing} failed: it is not there. Check the base path, and whether it was moved."
+            ) from error
+        except PermissionError as error:
+            raise failed(
+                f"{self._label}: {doing} failed: the server does not let this user read it. "
+                "Ask the centre to correct the permissions."
+            ) from error
+        except _FAILURES as error:
+            if not self._connection.transport.is_active():
+                failed = SourceUnreachableError if failed is ListingFailedError else failed
+                # Who waits for data hears only that there are no more: why is known to paramiko's thread.
+                cause = self._connection.transport.get_exception() or error
+                raise failed(
+                    f"{self._label}: the connection broke off while {doing} ({describe(cause)}). Try again."
+                ) from error
+            raise failed(
+                f"{self._label}: {doing} failed ({describe(error)}). Ask whoever runs the server, or try again."
+            ) from error
+
+
+def _kind(mode: int | None) -> EntryKind:
+    """What an entry is; a server that does not tell means a file."""
+    if mode is None or stat.S_ISREG(mode) or not stat.S_IFMT(mode):
+        return EntryKind.FILE
+    if stat.S_ISDIR(mode):
+        return EntryKind.DIRECTORY
+    return EntryKind.LINK if stat.S_ISLNK(mode) else EntryKind.OTHER

@@ -1,0 +1,132 @@
+"""Logging in over SSH: by password, private key or agent."""
+
+from __future__ import annotations
+
+import io
+import os
+import time
+
+import paramiko
+from pydantic import SecretStr
+
+from dcc.errors import ConfigurationError, LoginRefusedError, SourceTimeoutError, SourceUnreachableError
+from dcc.redaction import redact
+from dcc.sources.access import Credential
+from dcc.sources.base import SourceAddress
+from dcc.sources.sftp.ssh_transport import SshTransport, describe
+
+_KEY_CLASSES: tuple[type[paramiko.PKey], ...] = (paramiko.Ed25519Key, paramiko.ECDSAKey, paramiko.RSAKey)
+
+
+def log_in(connection: SshTransport, address: SourceAddress, credential: Credential, timeout: float) -> None:
+    """Log in within `timeout` seconds in all.
+
+    With a password also where the server asks for it interactively; without password and key, with the keys of the
+    SSH agent. Raises LoginRefusedError, SourceTimeoutError, SourceUnreachableError, or ConfigurationError for a
+    private key that cannot be used. No message holds a secret.
+    """
+    deadline = time.monotonic() + timeout
+    if credential.password is not None:
+        _attempt(connection, address, credential, deadline, credential.password.get_secret_value())
+    elif credential.private_key is not None:
+        _attempt(connection, address, credential, deadline, load_private_key(credential, credential.private_key))
+    else:
+        _log_in_by_agent(connection, address, credential, deadline)
+
+
+def load_private_key(credential: Credential, private_key: SecretStr) -> paramiko.PKey:
+    """The private key of a credential, whatever its type and format. Raises ConfigurationError, without its text."""
+    text = private_key.get_secret_value()
+    passphrase = credential.passphrase.get_secret_value() if credential.passphrase is not None else None
+    reasons = []
+    for key_class in _KEY_CLASSES:
+        try:
+            return key_class.from_private_key(io.StringIO(text), passphrase)
+        except paramiko.PasswordRequiredException as error:
+            raise ConfigurationError(
+                f"The private key given by {credential.origin} has a passphrase. "
+                "Name it as key:PATH?passphrase=env:NAME, or set DCC_KEY_PASSPHRASE."
+            ) from error
+        except Exception as error:
+            # Which exceptions a foreign or damaged key raises differs from class to class.
+            reasons.append(type(error).__name__)
+    hint = "Check its passphrase, and that it" if passphrase is not None else "Check that it"
+    raise ConfigurationError(
+        f"The private key given by {credential.origin} cannot be used. {hint} is an Ed25519, ECDSA or RSA key in "
+        f"OpenSSH or PEM format (tried: {', '.join(reasons)})."
+    )
+
+
+def _log_in_by_agent(connection: SshTransport, address: SourceAddress, credential: Credential, deadline: float) -> None:
+    agent = paramiko.Agent()
+    try:
+        keys = agent.get_keys()
+        refusal: LoginRefusedError | None = None
+        for key in keys:
+            try:
+                _attempt(connection, address, credential, deadline, key)
+            except LoginRefusedError as error:
+                refusal = error
+                if not connection.transport.is_active():
+                    break
+            else:
+                return
+    finally:
+        agent.close()
+    if refusal is not None:
+        raise refusal
+    missing = "the SSH agent holds no key" if os.environ.get("SSH_AUTH_SOCK") else "no SSH agent is running"
+    raise LoginRefusedError(
+        f"{address.label}: there is nothing to log in with: the access key is empty and {missing}. "
+        "Give a password or a key (key:PATH), or add a key to the agent."
+    )
+
+
+def _attempt(
+    connection: SshTransport,
+    address: SourceAddress,
+    credential: Credential,
+    deadline: float,
+    proof: str | paramiko.PKey,
+) -> None:
+    transport = connection.transport
+    remaining = deadline - time.monotonic()
+    transport.auth_timeout = max(remaining, 0.1)
+    by_key = isinstance(proof, paramiko.PKey)
+    try:
+        if isinstance(proof, paramiko.PKey):
+            further = transport.auth_publickey(address.username, proof)
+        else:
+            further = transport.auth_password(address.username, proof)
+    except paramiko.BadAuthenticationType as error:
+        wanted = ", ".join(error.allowed_types)
+        raise LoginRefusedError(
+            f"{address.label}: the server accepts no login of {address.username!r} by "
+            f"{'key' if by_key else 'password'}, only by {wanted}. Change the access key."
+        ) from error
+    except paramiko.AuthenticationException as error:
+        if time.monotonic() >= deadline:
+            raise SourceTimeoutError(
+                f"{address.label}: the server did not answer the login of {address.username!r} in time. Try again; "
+                "DCC_LOGIN_TIMEOUT sets the limit."
+            ) from error
+        raise LoginRefusedError(_refusal(address, credential, by_key)) from error
+    except (paramiko.SSHException, EOFError, OSError) as error:
+        reason = redact(describe(error), credential.secrets)
+        raise SourceUnreachableError(
+            f"{address.label}: the connection broke off during login ({reason}). Try again."
+        ) from error
+    if further:
+        raise LoginRefusedError(
+            f"{address.label}: the server wants more than one proof of {address.username!r} (next: "
+            f"{', '.join(further)}), which is not supported. Ask the centre for a login by key alone."
+        )
+
+
+def _refusal(address: SourceAddress, credential: Credential, by_key: bool) -> str:
+    if by_key:
+        advice = "Check the user name, and that the server knows the key."
+    else:
+        advice = "Check the user name and password (a private key is written key:PATH)."
+    what = "an agent's key" if by_key and credential.private_key is None else credential.origin
+    return f"{address.label}: the server refused {address.username!r} with {what}. {advice}"

@@ -1,0 +1,136 @@
+"""Sockets to file sources: connecting, and doing other things, within a time limit."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import queue
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+from dcc.errors import SourceTimeoutError, SourceUnreachableError
+from dcc.sources.access import Endpoint
+
+_Address = tuple[socket.AddressFamily, tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]]
+T = TypeVar("T")
+
+
+def open_socket(label: str, endpoint: Endpoint, timeout: float) -> socket.socket:
+    """Connect by TCP, trying each address of the host in turn, within `timeout` seconds in all.
+
+    Raises SourceTimeoutError or SourceUnreachableError, naming `label`.
+    """
+    deadline = time.monotonic() + timeout
+    addresses = _resolve(label, endpoint, timeout)
+    failure: OSError | None = None
+    for index, (family, address) in enumerate(addresses):
+        remaining = deadline - time.monotonic()
+        if remaining <= 0:
+            break
+        try:
+            attempt = socket.socket(family, socket.SOCK_STREAM)
+        except OSError as error:
+            # A kernel without IPv6, or too many open files. What another address answered says more.
+            failure = failure or error
+            continue
+        try:
+            attempt.settimeout(remaining / (len(addresses) - index))
+            attempt.connect(address)
+            attempt.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        except OSError as error:
+            attempt.close()
+            failure = error
+        except BaseException:
+            attempt.close()
+            raise
+        else:
+            return attempt
+    where = f"{endpoint.host} port {endpoint.port}"
+    if failure is None or isinstance(failure, TimeoutError):
+        raise SourceTimeoutError(
+            f"{label}: no connection to {where} within {timeout:g} seconds. Check the host name and port, that the "
+            "server is up and that no firewall stands between; DCC_CONNECT_TIMEOUT sets the limit."
+        ) from failure
+    if failure.errno in {errno.EMFILE, errno.ENFILE}:
+        raise SourceUnreachableError(
+            f"{label}: no connection to {where} ({failure.strerror}). "
+            "Raise the limit of open files of the machine on which this runs (ulimit -n)."
+        ) from failure
+    raise SourceUnreachableError(
+        f"{label}: no connection to {where} ({failure.strerror or failure}). "
+        "Check the host name and port, and that the server is up."
+    ) from failure
+
+
+def _resolve(label: str, endpoint: Endpoint, timeout: float) -> list[_Address]:
+    try:
+        found = ask_resolver(lambda: socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM), timeout)
+    except TimeoutError:
+        raise SourceTimeoutError(
+            f"{label}: the name service did not answer for {endpoint.host} within {timeout:g} seconds. Try again."
+        ) from None
+    except Exception as error:
+        reason = error.strerror if isinstance(error, OSError) else "no valid host name"
+        raise SourceUnreachableError(
+            f"{label}: the host {endpoint.host!r} could not be found ({reason}). Check the host name."
+        ) from error
+    return [(family, address) for family, _, _, _, address in found]
+
+
+def ask_resolver(ask: Callable[[], T], timeout: float) -> T:
+    """What the system's resolver answers. In a thread of its own, for it knows no time limit.
+
+    Raises TimeoutError after `timeout` seconds, and what `ask` raises.
+    """
+    answers: queue.SimpleQueue[tuple[T] | Exception] = queue.SimpleQueue()
+
+    def look_up() -> None:
+        try:
+            answers.put((ask(),))
+        except Exception as error:
+            answers.put(error)
+
+    threading.Thread(target=look_up, name="resolve a name", daemon=True).start()
+    try:
+        answer = answers.get(timeout=timeout)
+    except queue.Empty:
+        raise TimeoutError(f"the name service did not answer within {timeout:g} seconds") from None
+    if isinstance(answer, Exception):
+        raise answer
+    return answer[0]
+
+
+@contextlib.contextmanager
+def time_limit(seconds: float, close: Callable[[], object]) -> Iterator[None]:
+    """Bound what is done within by `seconds`: then `close`, called from another thread, must make it fail.
+
+    Raises TimeoutError in place of that failure.
+    """
+    expired = threading.Event()
+
+    def expire() -> None:
+        expired.set()
+        close()
+
+    timer = threading.Timer(seconds, expire)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    except Exception as error:
+        if expired.is_set():
+            raise TimeoutError(f"not done within {seconds:g} seconds") from error
+        raise
+    finally:
+        timer.cancel()
+
+
+def shut_down(connection: socket.socket | None) -> None:
+    """End a TCP connection at once; a thread that waits for it stops waiting."""
+    if connection is not None:
+        with contextlib.suppress(OSError):
+            # Not the method of an SSL socket, which would go on in clear text.
+            socket.socket.shutdown(connection, socket.SHUT_RDWR)

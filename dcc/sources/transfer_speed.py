@@ -1,0 +1,154 @@
+"""A lower bound for the speed of a transfer, and an upper one for its time: a server may trickle without end."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Self
+
+from dcc.settings import Settings
+
+_LINGER_SECONDS = 5.0
+_LONGEST_WAIT = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """At least `slowest` bytes a second over every `over` seconds, and no more than `longest` seconds in all."""
+
+    slowest: int = 0
+    over: float = 300.0
+    longest: float = 24 * 3600.0
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> Self:
+        """That of an installation."""
+        return cls(slowest=settings.slowest_download, longest=settings.download_timeout)
+
+    @contextlib.contextmanager
+    def kept(self, received: Callable[[], int], close: Callable[[], object]) -> Iterator[None]:
+        """Watch what is done within; `received` tells the bytes so far.
+
+        Where the pace is not kept, `close`, called from another thread, must end it; what no `close` ends, as a read
+        from a disk that does not answer, goes on for as long as that lasts. Raises TimeoutError then, with the reason.
+        After it nothing is closed any more.
+        """
+        watched = _Watched(self, received, close)
+        _WATCHER.add(watched)
+        try:
+            yield
+        except Exception as error:
+            if watched.reason is not None:
+                raise TimeoutError(watched.reason) from error
+            raise
+        finally:
+            _WATCHER.remove(watched)
+        if watched.reason is not None:
+            raise TimeoutError(watched.reason)
+
+
+class _Watched:
+    """What is held to a pace: when it is to be looked at next, and why it was ended."""
+
+    def __init__(self, pace: Pace, received: Callable[[], int], close: Callable[[], object]) -> None:
+        self.reason: str | None = None
+        self._pace, self._received, self._close = pace, received, close
+        self._ended = False
+        self._lock = threading.Lock()
+        now = time.monotonic()
+        self._deadline, self._before = now + pace.longest, received()
+        self.due = min(now + pace.over, self._deadline)
+
+    def look(self, now: float) -> None:
+        """End it if it has not kept the pace since the last look."""
+        with self._lock:
+            if self._ended:
+                return
+            self.reason = self._judge(now)
+            self._ended = self.reason is not None
+            if self._ended:
+                self._close()
+            self.due = math.inf if self._ended else min(now + self._pace.over, self._deadline)
+
+    def _judge(self, now: float) -> str | None:
+        count, before = self._received(), self._before
+        self._before = count
+        if now >= self._deadline:
+            return f"it was not done within {self._pace.longest:g} seconds; DCC_DOWNLOAD_TIMEOUT sets the limit"
+        if count - before < self._pace.slowest * self._pace.over:
+            few = f"{count - before:,} bytes arrived in {self._pace.over:g} seconds"
+            return f"{few}; DCC_SLOWEST_DOWNLOAD sets the limit"
+        return None
+
+    def end(self) -> None:
+        """Look no more; waits for a look that is under way."""
+        with self._lock:
+            self._ended = True
+
+
+class _Watcher:
+    """The one thread that looks at all that is held to a pace: one for each small file took longer than the file."""
+
+    def __init__(self) -> None:
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """Look at nothing, with no thread: as in a forked process."""
+        self._all: set[_Watched] = set()
+        self._changed = threading.Condition()
+        self._wakes = 0.0
+        self._running = False
+
+    def add(self, watched: _Watched) -> None:
+        """Look at it from now on."""
+        with self._changed:
+            self._all.add(watched)
+            if not self._running:
+                threading.Thread(target=self._watch, name="pace", daemon=True).start()
+                self._running = True
+            elif watched.due < self._wakes:
+                self._changed.notify()
+
+    def remove(self, watched: _Watched) -> None:
+        """Look at it no more."""
+        watched.end()
+        with self._changed:
+            self._all.discard(watched)
+
+    def _watch(self) -> None:
+        try:
+            while (due := self._await_due()) is not None:
+                for watched in due:
+                    watched.look(time.monotonic())
+        except BaseException:
+            # The next that is added begins anew.
+            with self._changed:
+                self._running = False
+            raise
+
+    def _await_due(self) -> list[_Watched] | None:
+        """What is to be looked at, when its time has come; None when there was nothing for a while."""
+        with self._changed:
+            idle = False
+            while True:
+                now = time.monotonic()
+                due = [watched for watched in self._all if watched.due <= now]
+                if due:
+                    return due
+                if idle and not self._all:
+                    self._running = False
+                    return None
+                idle = not self._all
+                self._wakes = now + _LINGER_SECONDS
+                if self._all:
+                    self._wakes = min(now + _LONGEST_WAIT, *(watched.due for watched in self._all))
+                self._changed.wait(self._wakes - now)
+
+
+_WATCHER = _Watcher()
+os.register_at_fork(after_in_child=_WATCHER.begin_anew)

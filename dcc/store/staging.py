@@ -1,0 +1,276 @@
+"""Where archives and their contents lie on disk: `<staging>/<action>/<zip>` and `<zip>.contents/` beside it.
+
+An archive stands under its own name only when it has been received whole. While it is being received it is
+`<zip>.part`, with what is known of its origin in `<zip>.part.json`, so that a later attempt can go on with it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import logging
+import os
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dcc.errors import BadFileNameError, ConfigurationError, DiskFullError
+from dcc.naming import Action
+from dcc.outcomes import ZipKey
+from dcc.runtime.checksums import md5_of
+from dcc.runtime.disk_space import is_full
+from dcc.runtime.private_files import make_directory
+
+log = logging.getLogger(__name__)
+
+_UNFORESEEN = 64 * 1024 * 1024
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW_PART = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What a partly received archive is a part of: it may be resumed only from exactly this."""
+
+    source_id: int
+    size_bytes: int | None
+    modified: int | None
+
+
+class Staging:
+    """The staging area below `root`; `min_free_bytes` stay free on its disk."""
+
+    def __init__(self, root: Path, *, min_free_bytes: int = 0) -> None:
+        self.root = root
+        self._min_free = min_free_bytes
+        self._held = 0
+        self._prepared: set[Action] = set()
+        self._lock = threading.Lock()
+
+    def archive(self, key: ZipKey) -> Path:
+        """Path of the whole archive. Raises BadFileNameError for a name that would lead elsewhere."""
+        return Path(_places(self.root, key).archive)
+
+    def contents(self, key: ZipKey) -> Path:
+        """Path of the directory with the archive's documents, private to the archive."""
+        return Path(_places(self.root, key).contents)
+
+    def part(self, key: ZipKey) -> Path:
+        """Path of the archive while it is being received."""
+        return Path(_places(self.root, key).part)
+
+    def make(self) -> None:
+        """Make the staging area, readable by this user only. Raises ConfigurationError if it cannot be written to."""
+        try:
+            make_directory(self.root)
+            usable = os.access(self.root, os.R_OK | os.W_OK | os.X_OK)
+        except OSError as error:
+            raise _unusable(self.root, os.strerror(error.errno or 0)) from error
+        if not usable:
+            raise _unusable(self.root, "this user may not write there")
+
+    def prepare(self, key: ZipKey) -> None:
+        """Make the directory that the archive goes into, readable by this user only."""
+        if key.action not in self._prepared:
+            make_directory(self.root / key.action)
+            self._prepared.add(key.action)
+
+    def resumable(self, key: ZipKey, origin: Origin) -> int:
+        """How many bytes of this very archive are here already; 0 to begin at the beginning."""
+        places = _places(self.root, key)
+        if origin.size_bytes is None or origin.modified is None or not os.path.lexists(places.origin):
+            return 0
+        try:
+            known = json.loads(Path(places.origin).read_text("utf-8"))
+            received = Path(places.part).stat().st_size
+        except (FileNotFoundError, ValueError):
+            return 0
+        return received if known == asdict(origin) and received <= origin.size_bytes else 0
+
+    def begin_part(self, key: ZipKey) -> int:
+        """Begin a part, of which nothing is noted yet: it is not gone on with. Returns it open for writing."""
+        places = _places(self.root, key)
+        _remove(places.origin)
+        try:
+            return os.open(places.part, _NEW_PART)
+        except FileExistsError:
+            # Whoever writes to the old one still, such as a thread of a session that was stopped, has that for itself.
+            _remove(places.part)
+        except FileNotFoundError:
+            make_directory(self.root / key.action)
+        return os.open(places.part, _NEW_PART)
+
+    def note_origin(self, key: ZipKey, origin: Origin) -> None:
+        """Note what the part is a part of, so that it can be gone on with."""
+        Path(_places(self.root, key).origin).write_text(json.dumps(asdict(origin)), "utf-8")
+
+    def finish_part(self, key: ZipKey) -> Path:
+        """Give the part, which is whole, the archive's name; contents of an earlier one go. Returns the path."""
+        places = _places(self.root, key)
+        if os.path.lexists(places.contents):
+            shutil.rmtree(places.contents, ignore_errors=True)
+        os.replace(places.part, places.archive)  # noqa: PTH105 - see _places
+        _remove(places.origin)
+        return Path(places.archive)
+
+    def drop_part(self, key: ZipKey) -> None:
+        """Remove what was received of an archive, so that the next attempt begins anew."""
+        places = _places(self.root, key)
+        _remove(places.origin)
+        _remove(places.part)
+
+    @contextmanager
+    def room_for(self, key: ZipKey, needed: int) -> Iterator[Callable[[int], None]]:
+        """Hold `needed` bytes of the disk for one transfer. Raises DiskFullError when they are not free.
+
+        Yields what is to be told of the bytes as they are written, which need not be held any longer.
+        """
+        with self._lock:
+            free = shutil.disk_usage(self.root).free - self._held
+            if free - needed < self._min_free:
+                raise DiskFullError(
+                    f"{key} needs {needed:,} bytes in staging ({self.root}), where {max(free, 0):,} are free and "
+                    f"{self._min_free:,} must stay so. Free some space; the next session takes the archive up again."
+                )
+            self._held += needed
+        left = needed
+        unforeseen = 0
+
+        def written(count: int) -> None:
+            nonlocal left, unforeseen
+            held = min(count, left)
+            left -= held
+            unforeseen += count - held
+            with self._lock:
+                self._held -= held
+            if unforeseen >= _UNFORESEEN:
+                unforeseen = 0
+                self._check_free(key)
+
+        try:
+            yield written
+        finally:
+            written(left)
+
+    def _check_free(self, key: ZipKey) -> None:
+        with self._lock:
+            free = shutil.disk_usage(self.root).free - self._held
+        if free < self._min_free:
+            raise DiskFullError(
+                f"{key} is larger than was told, and {max(free, 0):,} bytes are free in staging ({self.root}), where "
+                f"{self._min_free:,} must stay so. Free some space; the next session takes the archive up again."
+            )
+
+    def holds(self, key: ZipKey, size_bytes: int, md5: str | None) -> bool:
+        """Whether the archive in staging is the one that arrived: the same size and, where known, the same MD5.
+
+        One that cannot be read is not.
+        """
+        try:
+            archive = self.archive(key)
+            if archive.stat().st_size != size_bytes:
+                return False
+            # Also where there is nothing to compare with: one that cannot be read could not be opened either.
+            found = md5_of(archive)
+        except OSError as error:
+            log.warning("The archive %s is fetched anew, for it cannot be read: %s", key, os.strerror(error.errno or 0))
+            return False
+        return md5 is None or found == md5
+
+
+class _Places(NamedTuple):
+    """Where an archive lies, and what is kept beside it."""
+
+    archive: str
+    contents: str
+    part: str
+    origin: str
+
+
+@lru_cache(maxsize=256)
+def _places(root: Path, key: ZipKey) -> _Places:
+    """The paths for an archive, which are asked for a dozen times in turn, as text: a Path takes as long as a file."""
+    name = key.file_name
+    if name in {"", ".", ".."} or "/" in name or "\\" in name or "\0" in name:
+        raise BadFileNameError(f"{name!r} cannot be the name of a file in staging. Correct DCC_ZIP_PATTERN.")
+    archive = f"{root}/{key.action}/{name}"
+    return _Places(archive, f"{archive}.contents", f"{archive}.part", f"{archive}.part.json")
+
+
+def _remove(path: str) -> None:
+    try:
+        os.unlink(path)  # noqa: PTH108 - see _places
+    except FileNotFoundError:
+        return
+
+
+def _unusable(root: Path, reason: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"Archives cannot be put into staging ({root}): {reason}. Correct DCC_STAGING, or the permissions there."
+    )
+
+
+@contextmanager
+def disk_errors(key: ZipKey) -> Iterator[None]:
+    """Turn a full disk or quota into DiskFullError; let other errors through."""
+    try:
+        yield
+    except OSError as error:
+        if not is_full(error):
+            raise
+        raise DiskFullError(
+            f"The disk filled up while {key} was being written ({os.strerror(error.errno or 0)}). Free some space; "
+            "the next session takes the archive up again."
+        ) from error
+
+
+def remove_leftovers(root: Path) -> int:
+    """Remove what killed processes left in staging: half-written contents, half-removed ones. Returns how many.
+
+    What a process that lives is removing is left to it. Raises OSError for what cannot be removed.
+    """
+    removed = 0
+    for pattern in ("*/.*.unpacking-*", "*/.*.removed-*", ".*.removed-*"):
+        for leftover in root.glob(pattern):
+            if not is_locked(leftover):
+                remove_tree(leftover)
+                removed += 1
+    return removed
+
+
+def is_locked(directory: str | Path, *, within: int | None = None) -> bool:
+    """Whether a process has a directory locked that it removes from; False for what is no directory, or is gone.
+
+    `within` is an open directory that the path is relative to.
+    """
+    try:
+        descriptor = os.open(directory, _DIRECTORY, dir_fd=within)
+    except OSError:
+        # Whoever wants to remove it hears why it cannot be opened.
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError as error:
+        # A file system without locks says so by another error.
+        return isinstance(error, BlockingIOError)
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def remove_tree(path: str | Path, *, within: int | None = None) -> None:
+    """Remove a directory with all in it, which others may be removing too. Raises OSError.
+
+    `within` is an open directory that the path is relative to.
+    """
+    shutil.rmtree(path, dir_fd=within, onerror=_raise_unless_gone)
+
+
+def _raise_unless_gone(_function: object, _path: str, raised: tuple[Any, BaseException, Any]) -> None:
+    if not isinstance(raised[1], FileNotFoundError):
+        raise raised[1]

@@ -1,0 +1,262 @@
+"""What crawls and sessions did and found, asked of the tracker.
+
+Every question is a fixed number of statements, whatever the number of archives. Nothing here writes.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Select, and_, exists, func, or_, select
+
+from dcc.outcomes import Problem
+from dcc.phases import Phase
+from dcc.runtime.processes import Process
+from dcc.tracker.models import (
+    AnException,
+    CrawlFinding,
+    CrawlingSession,
+    FileSource,
+    FileSourceHasZip,
+    ResourceStateRow,
+    SessionLock,
+    SessionTask,
+    SourceCrawlRow,
+    ZipDownload,
+)
+from dcc.tracker.register.connections import SourceState
+
+CHANGED = "changed"
+"""The kind of a finding that an archive changed under its name."""
+
+
+@dataclass(frozen=True, slots=True)
+class CrawlEntry:
+    """One crawl of one file source; counts as in `dcc.outcomes.SourceCrawl`."""
+
+    source: int
+    session: int
+    outcome: str
+    error: Problem | None
+    started: datetime
+    finished: datetime | None
+    listed: int
+    new: int
+    known: int
+    changed: int
+    refused: int
+    ignored: int
+    gone: int
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that a crawl noticed and a wrangler should know."""
+
+    session: int
+    source: int
+    file_name: str
+    kind: str
+    message: str
+    created: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class TaskEntry:
+    """One task of a session. `outcome`: `running`, `succeeded` or `failed`."""
+
+    phase: Phase
+    comment: str | None
+    started: datetime
+    finished: datetime | None
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True)
+class SessionEntry:
+    """A crawling session.
+
+    `outcome`: `active` while a process holds it, `open` when it waits for a run to go on with it, `succeeded`,
+    `failed` (`failed_phase` tells of which task), or `unfinished` when its process died and no session has followed.
+    """
+
+    id: int
+    started: datetime
+    finished: datetime | None
+    outcome: str
+    failed_phase: Phase | None
+    tasks: tuple[TaskEntry, ...]
+    crawls: tuple[CrawlEntry, ...]
+
+
+def latest_crawls(connection: Connection, *, sources: Sequence[int] | None = None) -> dict[int, CrawlEntry]:
+    """The latest crawl of each file source that has been crawled, or of those of `sources`, by source id."""
+    latest = select(func.max(SourceCrawlRow.id)).group_by(SourceCrawlRow.file_source_id)
+    if sources is not None:
+        latest = latest.where(SourceCrawlRow.file_source_id.in_(sources))
+    return {crawl.source: crawl for crawl in _crawls(connection, SourceCrawlRow.id.in_(latest))}
+
+
+def _crawls(connection: Connection, condition: ColumnElement[bool]) -> list[CrawlEntry]:
+    query = (
+        select(SourceCrawlRow, AnException.short_name.label("kind"))
+        .outerjoin(AnException, AnException.id == SourceCrawlRow.exception_id)
+        .where(condition)
+        .order_by(SourceCrawlRow.id)
+    )
+    return [
+        CrawlEntry(
+            source=row.file_source_id,
+            session=row.session_id,
+            outcome=row.outcome,
+            error=None if row.kind is None else Problem(row.kind, row.message or ""),
+            started=row.start_time,
+            finished=row.finish_time,
+            listed=row.listed,
+            new=row.new_zips,
+            known=row.known,
+            changed=row.changed,
+            refused=row.refused,
+            ignored=row.ignored,
+            gone=row.gone,
+        )
+        for row in connection.execute(query)
+    ]
+
+
+def latest_findings(connection: Connection, *, sources: Sequence[int] | None = None) -> list[Finding]:
+    """What the latest crawl of each file source noticed, and what earlier ones did that still stands, oldest first.
+
+    With `sources`, of these alone.
+    """
+    crawled = select(SourceCrawlRow.file_source_id, func.max(SourceCrawlRow.session_id).label("session_id")).group_by(
+        SourceCrawlRow.file_source_id
+    )
+    if sources is not None:
+        crawled = crawled.where(SourceCrawlRow.file_source_id.in_(sources))
+    latest = crawled.subquery()
+    query = (
+        _findings()
+        .join(latest, latest.c.file_source_id == CrawlFinding.file_source_id)
+        .where(or_(CrawlFinding.session_id == latest.c.session_id, still_changed(sources)))
+        .order_by(CrawlFinding.id)
+    )
+    if sources is not None:
+        query = query.where(CrawlFinding.file_source_id.in_(sources))
+    return [Finding(*row) for row in connection.execute(query)]
+
+
+def still_changed(sources: Sequence[int] | None = None) -> ColumnElement[bool]:
+    """Whether a finding is the last to say that an archive changed, which is still there and was not fetched since.
+
+    A crawl says it once: the next one compares with what this one saw.
+    """
+    last = (
+        select(func.max(CrawlFinding.id))
+        .where(CrawlFinding.kind == CHANGED)
+        .group_by(CrawlFinding.za_id, CrawlFinding.file_source_id)
+    )
+    if sources is not None:
+        last = last.where(CrawlFinding.file_source_id.in_(sources))
+    hosted = exists(
+        select(FileSourceHasZip.id)
+        .join(FileSource, FileSource.id == FileSourceHasZip.file_source_id)
+        .join(ResourceStateRow, ResourceStateRow.id == FileSource.state_id)
+        .where(
+            FileSourceHasZip.za_id == CrawlFinding.za_id,
+            FileSourceHasZip.file_source_id == CrawlFinding.file_source_id,
+            FileSourceHasZip.gone_since.is_(None),
+            ResourceStateRow.short_name == SourceState.AVAILABLE,
+        )
+        .correlate(CrawlFinding)
+    )
+    fetches = (
+        select(ZipDownload.id)
+        .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
+        .where(FileSourceHasZip.za_id == CrawlFinding.za_id)
+        .correlate(CrawlFinding)
+    )
+    since = exists(fetches.where(ZipDownload.request >= CrawlFinding.created))
+    return and_(CrawlFinding.id.in_(last), hosted, exists(fetches), ~since)
+
+
+def session_findings(connection: Connection, session_id: int) -> list[Finding]:
+    """What the crawls of one session noticed, oldest first."""
+    query = _findings().where(CrawlFinding.session_id == session_id).order_by(CrawlFinding.id)
+    return [Finding(*row) for row in connection.execute(query)]
+
+
+def zip_findings(connection: Connection, za_id: int) -> list[Finding]:
+    """What all crawls noticed about one zip action, oldest first."""
+    query = _findings().where(CrawlFinding.za_id == za_id).order_by(CrawlFinding.id)
+    return [Finding(*row) for row in connection.execute(query)]
+
+
+def _findings() -> Select[*tuple[Any, ...]]:
+    return select(
+        CrawlFinding.session_id,
+        CrawlFinding.file_source_id,
+        CrawlFinding.file_name,
+        CrawlFinding.kind,
+        CrawlFinding.message,
+        CrawlFinding.created,
+    )
+
+
+def list_sessions(
+    connection: Connection, *, ids: Sequence[int] | None = None, limit: int | None = None
+) -> list[SessionEntry]:
+    """Crawling sessions, newest first: those of `ids`, and at most `limit` of them."""
+    query = select(
+        CrawlingSession.id, CrawlingSession.start_time, CrawlingSession.finish_time, CrawlingSession.status
+    ).order_by(CrawlingSession.id.desc())
+    if ids is not None:
+        query = query.where(CrawlingSession.id.in_(ids))
+    rows = connection.execute(query.limit(limit)).all()
+    shown = [row.id for row in rows]
+    held, active = _lock(connection)
+    tasks: dict[int, list[TaskEntry]] = defaultdict(list)
+    for task in connection.execute(
+        select(SessionTask).where(SessionTask.session_id.in_(shown)).order_by(SessionTask.id)
+    ):
+        tasks[task.session_id].append(_task(task))
+    crawls: dict[int, list[CrawlEntry]] = defaultdict(list)
+    for crawl in _crawls(connection, SourceCrawlRow.session_id.in_(shown)):
+        crawls[crawl.session].append(crawl)
+    return [
+        SessionEntry(
+            id=row.id,
+            started=row.start_time,
+            finished=row.finish_time,
+            outcome=_outcome(row.finish_time, row.status, held == row.id, active),
+            failed_phase=Phase(row.status) if row.finish_time is not None and row.status > 0 else None,
+            tasks=tuple(tasks[row.id]),
+            crawls=tuple(crawls[row.id]),
+        )
+        for row in rows
+    ]
+
+
+def _task(row: Any) -> TaskEntry:
+    outcome = "running" if row.finish_time is None else "failed" if row.status else "succeeded"
+    return TaskEntry(Phase(row.phase_id), row.comment, row.start_time, row.finish_time, outcome)
+
+
+def _lock(connection: Connection) -> tuple[int | None, bool | None]:
+    """Which session is held, and whether by a process (True), by none (False), or by one that died (None)."""
+    lock = connection.execute(select(SessionLock.__table__)).one()
+    if lock.holder is None:
+        return lock.session_id, False
+    return lock.session_id, None if Process(lock.host, lock.pid, lock.pid_started).is_gone else True
+
+
+def _outcome(finished: datetime | None, status: int, held: bool, active: bool | None) -> str:
+    if finished is not None:
+        return "failed" if status else "succeeded"
+    if not held or active is None:
+        return "unfinished"
+    return "active" if active else "open"

@@ -1,0 +1,103 @@
+"""Copies of archives that were bad at a file source, and the checksums that centres publish beside theirs.
+
+A bad copy is not fetched again while the source lists it with the same size and time. The checksum of the centre that
+an archive is named for counts for all copies of it, wherever they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final, NamedTuple
+
+from sqlalchemy import Connection, and_, bindparam, delete, or_, select
+
+from dcc.sources.hosting import Fault, Hosting
+from dcc.tracker.database import insert_rows
+from dcc.tracker.lineage import IDS, chunks, rows_by_id
+from dcc.tracker.models import (
+    BadCopy,
+    FileSource,
+    FileSourceHasZip,
+    PublishedChecksum,
+    ZipAction,
+    ZipFile,
+    utc_now,
+)
+
+_DELETE: Final = {
+    model: delete(model.__table__).where(model.hosting_id == bindparam("hosting"))
+    for model in (BadCopy, PublishedChecksum)
+}
+_PUBLISHED: Final = (
+    select(FileSourceHasZip.za_id, PublishedChecksum.md5)
+    .join(PublishedChecksum, PublishedChecksum.hosting_id == FileSourceHasZip.id)
+    .join(FileSource, FileSource.id == FileSourceHasZip.file_source_id)
+    .join(ZipAction, ZipAction.id == FileSourceHasZip.za_id)
+    .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+    .where(
+        FileSourceHasZip.za_id.in_(IDS),
+        FileSource.centre_id == ZipFile.centre_id,
+        FileSourceHasZip.gone_since.is_(None),
+        FileSourceHasZip.has_md5.is_(True),
+        or_(
+            PublishedChecksum.size_bytes == FileSourceHasZip.size_bytes,
+            and_(PublishedChecksum.size_bytes.is_(None), FileSourceHasZip.size_bytes.is_(None)),
+        ),
+        or_(
+            PublishedChecksum.modified == FileSourceHasZip.modified,
+            and_(PublishedChecksum.modified.is_(None), FileSourceHasZip.modified.is_(None)),
+        ),
+    )
+    .order_by(FileSource.id.desc())
+)
+
+
+class FoundBad(NamedTuple):
+    """A copy that has just proved bad: where, its MD5, and what is wrong with it."""
+
+    hosting: Hosting
+    md5: str
+    fault: Fault
+
+
+def is_settled(md5s: Mapping[int, str], published: str | None) -> bool:
+    """Whether the centre is to blame for bad copies with these checksums, by hosting: no other source is tried.
+
+    Two sources delivered the same, or one of them what the centre published.
+    """
+    return len(set(md5s.values())) < len(md5s) or published in md5s.values()
+
+
+def record_bad_copies(connection: Connection, found: Iterable[FoundBad]) -> None:
+    """Remember bad copies as they are listed; of each hosting the last one."""
+    _replace(connection, BadCopy, {one.hosting.id: _row(one.hosting, one.md5, reason=one.fault.value) for one in found})
+
+
+def record_published(connection: Connection, published: Iterable[tuple[Hosting, str]]) -> None:
+    """Remember the MD5 that was read beside an archive, for the archive as it is listed."""
+    _replace(connection, PublishedChecksum, {hosting.id: _row(hosting, md5) for hosting, md5 in published})
+
+
+def published_checksums(connection: Connection, za_ids: Collection[int]) -> dict[int, str]:
+    """The last known MD5 that the centre of each archive published, of those whose listing there has not changed."""
+    return dict(rows_by_id(connection, _PUBLISHED, za_ids))
+
+
+def _row(hosting: Hosting, md5: str, **more: object) -> dict[str, object]:
+    listed = {"size_bytes": hosting.size_bytes, "modified": hosting.modified}
+    return {"hosting_id": hosting.id, "md5": md5, "created": utc_now()} | listed | more
+
+
+def _replace(
+    connection: Connection, model: type[BadCopy] | type[PublishedChecksum], rows: Mapping[int, Mapping[str, object]]
+) -> None:
+    if not rows:
+        return
+    there = {row_id for ids in chunks(rows) for row_id in connection.scalars(_THERE, {"ids": ids})}
+    kept = [rows[row_id] for row_id in rows if row_id in there]
+    connection.execute(_DELETE[model], [{"hosting": row_id} for row_id in rows])
+    if kept:
+        insert_rows(connection, model.__table__, kept)
+
+
+_THERE: Final = select(FileSourceHasZip.id).where(FileSourceHasZip.id.in_(IDS))

@@ -1,0 +1,111 @@
+"""Archives on another centre's source that a person turned down: they wait no more, also when their centre delegates.
+
+Where a source of their own centre lists them, that goes before. Functions that write expect the caller's write
+transaction. Nothing is deleted: a decline that was revoked stays on record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from sqlalchemy import ColumnElement, Connection, exists, select, update
+
+from dcc.errors import ConfigurationError
+from dcc.outcomes import ZipKey
+from dcc.phases import ACTIONS_BY_ID
+from dcc.tracker.database import insert_rows
+from dcc.tracker.models import ArchiveDecline, Centre, FileSourceHasZip, ZipAction, ZipFile, utc_now
+
+_LONGEST_REASON: Final = 255
+_PERSON_LENGTH: Final = 64
+_LOT: Final = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Decline:
+    """That an archive was turned down: by whom, why, when; `owner` is the centre of its name."""
+
+    za_id: int
+    key: ZipKey
+    owner: str | None
+    declined_by: str
+    reason: str
+    created: datetime
+    revoked: datetime | None
+    revoked_by: str | None
+
+
+def is_declined() -> ColumnElement[bool]:
+    """Whether an archive is turned down, of a query with its hostings."""
+    return (
+        exists(select(ArchiveDecline.id))
+        .where(ArchiveDecline.za_id == FileSourceHasZip.za_id, ArchiveDecline.revoked.is_(None))
+        .correlate(FileSourceHasZip)
+    )
+
+
+def declines_of(connection: Connection, za_ids: Sequence[int]) -> dict[int, Decline]:
+    """The declines in force of these zip actions, by their ids; a statement for every 500."""
+    found: dict[int, Decline] = {}
+    for start in range(0, len(za_ids), _LOT):
+        in_lot = ArchiveDecline.za_id.in_(za_ids[start : start + _LOT])
+        found |= {one.za_id: one for one in _declines(connection, in_lot, ArchiveDecline.revoked.is_(None))}
+    return found
+
+
+def list_declines(connection: Connection, *, everything: bool = False) -> list[Decline]:
+    """The declines in force; with `everything`, those that were revoked too. Oldest first."""
+    return _declines(connection, *([] if everything else [ArchiveDecline.revoked.is_(None)]))
+
+
+def decline(connection: Connection, za_id: int, *, declined_by: str, reason: str) -> Decline:
+    """Turn an archive down. Raises ConfigurationError for a reason that is blank or too long."""
+    if not reason.strip():
+        raise ConfigurationError("The reason is empty. Give one: the centres concerned are told.")
+    if len(reason) > _LONGEST_REASON:
+        raise ConfigurationError(f"The reason has {len(reason)} characters; {_LONGEST_REASON} fit. Shorten it.")
+    values = {
+        "za_id": za_id,
+        "declined_by": declined_by[:_PERSON_LENGTH],
+        "reason": reason.strip(),
+        "created": utc_now(),
+    }
+    insert_rows(connection, ArchiveDecline.__table__, [values])
+    return declines_of(connection, [za_id])[za_id]
+
+
+def revoke_decline(connection: Connection, za_id: int, *, revoked_by: str) -> Decline | None:
+    """End the decline in force of an archive; None where there is none."""
+    if za_id not in declines_of(connection, [za_id]):
+        return None
+    ended = {"revoked": utc_now(), "revoked_by": revoked_by[:_PERSON_LENGTH]}
+    in_force = ArchiveDecline.za_id == za_id, ArchiveDecline.revoked.is_(None)
+    connection.execute(update(ArchiveDecline).where(*in_force).values(ended))
+    return _declines(connection, ArchiveDecline.za_id == za_id)[-1]
+
+
+def _declines(connection: Connection, *conditions: ColumnElement[bool]) -> list[Decline]:
+    query = (
+        select(ArchiveDecline, ZipAction.todo_id, ZipFile.file_name, Centre.short_name.label("owner"))
+        .join(ZipAction, ZipAction.id == ArchiveDecline.za_id)
+        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+        .outerjoin(Centre, Centre.id == ZipFile.centre_id)
+        .where(*conditions)
+        .order_by(ArchiveDecline.id)
+    )
+    return [
+        Decline(
+            za_id=row.za_id,
+            key=ZipKey(ACTIONS_BY_ID[row.todo_id], row.file_name),
+            owner=row.owner,
+            declined_by=row.declined_by,
+            reason=row.reason,
+            created=row.created,
+            revoked=row.revoked,
+            revoked_by=row.revoked_by,
+        )
+        for row in connection.execute(query)
+    ]

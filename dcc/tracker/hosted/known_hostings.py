@@ -1,0 +1,296 @@
+"""Listed archives beside what is known of them: which have changed, and what there is to say of that."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Final
+
+from sqlalchemy import Connection, case, select
+
+from dcc.naming import Action
+from dcc.outcomes import ZipKey
+from dcc.phases import ACTION_IDS, ACTIONS_BY_ID, Phase, Status
+from dcc.sources.base import ActionListing, ListedFile, SourceAddress
+from dcc.tracker.models import FileSourceHasZip, ZipAction, ZipFile
+from dcc.tracker.states import WAITING, State
+
+REFUSED = State(Phase.ZIP_NAME, Status.FAILED)
+NOT_ARRIVED = frozenset({State(Phase.DOWNLOAD, Status.FAILED), State(Phase.ZIP_MD5, Status.FAILED)})
+"""States of a zip action of which no file source has delivered the archive; each session tries again."""
+
+_WITHOUT_DATA = frozenset(State(Phase.UPLOAD, status) for status in (Status.PENDING, Status.FAILED, Status.CANCELLED))
+_LARGEST_SIZE: Final = 2**63 - 1
+_LATEST_TIME: Final = 253_402_300_799
+_LONGEST_NAME: Final = 128
+_ROWS_AT_ONCE: Final = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class KnownHosting:
+    """A zip action that a file source has hosted before, as it was listed last."""
+
+    hosting_id: int
+    za_id: int
+    zip_id: int
+    size_bytes: int | None
+    modified: int | None
+    has_md5: bool
+    gone: bool
+    state: State
+    missed: bool = False
+    uploading: bool = False
+
+    @property
+    def to_download(self) -> bool:
+        """Whether the archive is still to be downloaded, and so is taken as it is listed at present."""
+        return self.state == WAITING or self.state in NOT_ARRIVED
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """The `listed` archives of a file source, counted, beside what is known of it.
+
+    `new` are those that it has not hosted before, `noteworthy` those that it has and that are listed otherwise than
+    they were last, or were gone, missed, refused or being uploaded, or are as young as that; both in the order of the
+    listing. `absent` are the hostings that were there and are not listed, by directory.
+    """
+
+    listed: int
+    new: dict[ZipKey, ListedFile]
+    noteworthy: dict[ZipKey, tuple[KnownHosting, ListedFile]]
+    absent: dict[Action, Absent]
+
+
+@dataclass(slots=True)
+class Absent:
+    """What a directory does not list of the `known` archives that it had, as ids of hostings.
+
+    `first`: those that it lists for the first time no more; `again`: those that a listing missed that was not believed.
+    """
+
+    known: int = 0
+    first: list[int] = field(default_factory=list)
+    again: list[int] = field(default_factory=list)
+
+    @property
+    def all(self) -> list[int]:
+        """All of them."""
+        return [*self.again, *self.first]
+
+
+def compare_with_known(
+    connection: Connection, source_id: int, listings: Sequence[ActionListing], young_since: float = math.inf
+) -> Compared:
+    """Compare what directories of a file source show with what the tracker has of it, in one query.
+
+    An archive that is as it was, and was not modified after `young_since`, takes no memory beside its listing.
+    """
+    listed = {
+        ACTION_IDS[listing.action]: {stored_name(file.name): file for file in listing.zips} for listing in listings
+    }
+    count = sum(len(files) for files in listed.values())
+    found: dict[ZipKey, tuple[KnownHosting, ListedFile]] = {}
+    absent = {ACTION_IDS[listing.action]: Absent() for listing in listings}
+    refused = (int(REFUSED.phase), int(REFUSED.status))
+    rows = connection.execute(_KNOWN.where(FileSourceHasZip.file_source_id == source_id))
+    for part in rows.partitions(_ROWS_AT_ONCE):
+        for todo, name, size, modified, has_md5, standing, phase, status, hosting, za_id, zip_id in part:
+            if todo not in listed:
+                continue
+            file = listed[todo].pop(name, None)
+            if standing != _GONE:
+                absent[todo].known += 1
+            if file is None:
+                if standing != _GONE:
+                    (absent[todo].again if standing == _MISSED else absent[todo].first).append(hosting)
+            elif (
+                standing
+                or (phase, status) == refused
+                or file.size_bytes != size
+                or file.modified != modified
+                or file.has_md5 != has_md5
+                or (modified or 0) > young_since
+            ):
+                entry = _known(size, modified, has_md5, standing, phase, status, hosting, za_id, zip_id)
+                found[ZipKey(ACTIONS_BY_ID[todo], name)] = entry, credible(file)
+    new = {
+        ZipKey(ACTIONS_BY_ID[todo], name): credible(file)
+        for todo, files in listed.items()
+        for name, file in files.items()
+    }
+    noteworthy = {key: found[key] for key in _in_order(listings, found)}
+    return Compared(count, new, noteworthy, {ACTIONS_BY_ID[todo]: missing for todo, missing in absent.items()})
+
+
+def known_hostings(connection: Connection, source_id: int, names: Collection[str]) -> dict[ZipKey, KnownHosting]:
+    """The archives of some names as a file source listed them last."""
+    query = _KNOWN.where(FileSourceHasZip.file_source_id == source_id, ZipFile.file_name.in_(names))
+    return {ZipKey(ACTIONS_BY_ID[todo], name): _known(*rest) for todo, name, *rest in connection.execute(query)}
+
+
+def _known(
+    size: int | None,
+    modified: int | None,
+    has_md5: bool,
+    standing: int,
+    phase: int,
+    status: int,
+    hosting: int,
+    za_id: int,
+    zip_id: int,
+) -> KnownHosting:
+    state = State(Phase(phase), Status(status))
+    gone, missed, uploading = standing == _GONE, standing == _MISSED, standing == _UPLOADING
+    return KnownHosting(hosting, za_id, zip_id, size, modified, has_md5, gone, state, missed, uploading)
+
+
+_GONE, _MISSED, _UPLOADING = 1, 2, 3
+_STANDING: Final = case(
+    (FileSourceHasZip.gone_since.is_not(None), _GONE),
+    (FileSourceHasZip.missed_since.is_not(None), _MISSED),
+    (FileSourceHasZip.uploading_since.is_not(None), _UPLOADING),
+    else_=0,
+)
+
+
+_KNOWN: Final = (
+    select(
+        ZipAction.todo_id,
+        ZipFile.file_name,
+        FileSourceHasZip.size_bytes,
+        FileSourceHasZip.modified,
+        FileSourceHasZip.has_md5,
+        _STANDING,
+        ZipAction.phase_id,
+        ZipAction.status_id,
+        FileSourceHasZip.id,
+        ZipAction.id,
+        ZipFile.id,
+    )
+    .join(ZipAction, ZipAction.id == FileSourceHasZip.za_id)
+    .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+)
+
+
+def _in_order(listings: Sequence[ActionListing], keys: Collection[ZipKey]) -> Iterator[ZipKey]:
+    """Those of the keys that are listed, in the order of the listing."""
+    if not keys:
+        return
+    for listing in listings:
+        for file in listing.zips:
+            key = ZipKey(listing.action, stored_name(file.name))
+            if key in keys:
+                yield key
+
+
+def stored_name(name: str) -> str:
+    """The name under which the tracker keeps an archive: shortened, with a digest, where the column is too short."""
+    if len(name) <= _LONGEST_NAME:
+        return name
+    digest = hashlib.sha256(name.encode("utf-8", "backslashreplace")).hexdigest()[:12]
+    return f"{name[: _LONGEST_NAME - 13]}~{digest}"
+
+
+def attributes(listed: ListedFile | KnownHosting) -> tuple[int | None, int | None, bool]:
+    """What is listed of an archive beside its name: size, time and whether there is a checksum."""
+    return listed.size_bytes, listed.modified, listed.has_md5
+
+
+def credible(file: ListedFile) -> ListedFile:
+    """The file without a size or time that no file can have: what a server says must not fail the crawl."""
+    size, modified = file.size_bytes, file.modified
+    if size is not None and not 0 <= size <= _LARGEST_SIZE:
+        size = None
+    if modified is not None and not 0 <= modified <= _LATEST_TIME:
+        modified = None
+    unchanged = (size, modified) == (file.size_bytes, file.modified)
+    return file if unchanged else replace(file, size_bytes=size, modified=modified)
+
+
+def completed(file: ListedFile, known: KnownHosting) -> ListedFile:
+    """The file, which has not changed, with what the server told of it before where it does not tell it any more."""
+    return replace(
+        file,
+        size_bytes=known.size_bytes if file.size_bytes is None else file.size_bytes,
+        modified=known.modified if file.modified is None else file.modified,
+    )
+
+
+def differ(before: int | None, now: int | None) -> bool:
+    """Whether two sizes or times, both of them known, differ."""
+    return before is not None and now is not None and before != now
+
+
+def _time(seconds: int | None) -> str:
+    return "at an unknown time" if seconds is None else f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _size(size_bytes: int | None) -> str:
+    return "of unknown size" if size_bytes is None else f"{size_bytes:,} bytes"
+
+
+def change_message(
+    address: SourceAddress,
+    key: ZipKey,
+    entry: KnownHosting,
+    file: ListedFile,
+    *,
+    taken_anew: bool = False,
+    loaded: bool = False,
+) -> str:
+    """What to say of an archive that changed on a source: whether it is taken anew, or its data were `loaded`."""
+    if entry.to_download:
+        then = "It has not been downloaded yet; the new content is."
+    elif entry.state == REFUSED:
+        then = "Its name was refused."
+    elif taken_anew:
+        then = "No data of it were uploaded: the new content is taken by itself."
+    elif loaded or _has_data(entry.state):
+        # Otherwise the new documents would bring in what is there already, and fail for that.
+        then = (
+            "What was downloaded before stands, with its data. If the new content is meant, withdraw these with "
+            f"`dcc data undo`, then take it with: dcc retry {key}"
+        )
+    else:
+        then = f"What was downloaded before stands. If the new content is meant, take it with: dcc retry {key}"
+    return (
+        f"{key} has changed on {address.label}: it was {_size(entry.size_bytes)}, modified {_time(entry.modified)}, "
+        f"and is {_size(file.size_bytes)}, modified {_time(file.modified)}. {then}"
+    )
+
+
+def size_message(address: SourceAddress, key: ZipKey, before: int | None, file: ListedFile) -> str:
+    """What to say of an archive that has another size on another source."""
+    return (
+        f"{key} is {_size(file.size_bytes)} on {address.label} but {_size(before)} where it was listed before. "
+        "Only the copy of the preferred source is taken. Ask the centre which one is right."
+    )
+
+
+def _has_data(state: State) -> bool:
+    return state.phase >= Phase.UPLOAD and state not in _WITHOUT_DATA
+
+
+def uploading_message(
+    address: SourceAddress, key: ZipKey, first: ListedFile, second: ListedFile | None, *, looked: bool
+) -> str:
+    """What to say of an archive that changed between two looks at it; `second` is None where it was not there.
+
+    `looked`: whether there was a second look.
+    """
+    if not looked:
+        return (
+            f"{key} may be being uploaded to {address.label}: it was modified {_time(first.modified)}, and could not "
+            "be looked at once more. A later session takes it when it is complete."
+        )
+    now = "was not there a little later"
+    if second is not None:
+        now = f"{_size(second.size_bytes)}, modified {_time(second.modified)}, a little later"
+    return (
+        f"{key} is being uploaded to {address.label}: it was {_size(first.size_bytes)}, modified "
+        f"{_time(first.modified)}, and {now}. A later session takes it when it is complete."
+    )

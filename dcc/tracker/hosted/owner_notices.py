@@ -1,0 +1,163 @@
+"""What centres are to be told of others' archives: what was done with their data, or was tried.
+
+Functions that write expect the caller's write transaction. What was noted before is not noted again, so that a document
+that a killed session had applied may be told of twice.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Final
+
+from sqlalchemy import Connection, select
+from sqlalchemy.orm import aliased
+
+from dcc.outcomes import ZipKey
+from dcc.phases import ACTIONS_BY_ID
+from dcc.tracker.database import insert_rows
+from dcc.tracker.models import Centre, OwnerNotice, ZipAction, ZipFile, utc_now
+
+_LOT: Final = 500
+_PERSON_LENGTH: Final = 64
+_MOST: Final = 1_000
+_Owner = aliased(Centre)
+
+
+class Outcome(StrEnum):
+    """What became of an archive or document with another centre's data."""
+
+    DONE = "done"
+    CONFIRMED = "confirmed"
+    HELD = "held"
+    REFUSED = "refused"
+    WITHDRAWN = "withdrawn"
+    DECLINED = "declined"
+
+
+_OF_ONE_MOMENT: Final = (Outcome.WITHDRAWN, Outcome.DECLINED)
+"""Decisions that may be taken back, and taken anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewNotice:
+    """What is to be told to the centre `owner`; without a document, it is about the archive."""
+
+    owner: str
+    za_id: int
+    outcome: Outcome
+    xml_id: int | None = None
+    file_name: str = ""
+    counts: Mapping[str, int] = field(default_factory=dict)
+    done_by: str | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """What is told to the centre `owner`; `centre` is that of the archive's name, as of `NewNotice` otherwise."""
+
+    id: int
+    owner: str
+    key: ZipKey
+    centre: str | None
+    file_name: str
+    outcome: Outcome
+    counts: Mapping[str, int]
+    done_by: str | None
+    created: datetime
+    reason: str | None = None
+
+
+def note(connection: Connection, notices: Sequence[NewNotice], *, again: bool = False) -> list[NewNotice]:
+    """Note what centres are to be told, and return what was not noted before; an unregistered centre is left out.
+
+    With `again`, also what was noted before.
+    """
+    if not notices:
+        return []
+    known = _known(connection, sorted({one.za_id for one in notices}))
+    ids = {row.short_name: row.id for row in connection.execute(select(Centre.short_name, Centre.id))}
+    new = {
+        (ids[one.owner], one.za_id, one.xml_id, str(one.outcome)): one
+        for one in notices
+        if one.owner in ids and one.outcome not in _OF_ONE_MOMENT
+    }
+    wanted = [one for key, one in new.items() if again or key not in known]
+    wanted += [one for one in notices if one.owner in ids and one.outcome in _OF_ONE_MOMENT]
+    now = utc_now()
+    rows = [
+        {
+            "owner_id": ids[one.owner],
+            "za_id": one.za_id,
+            "xml_id": one.xml_id,
+            "file_name": one.file_name,
+            "outcome": str(one.outcome),
+            "counts": json.dumps(dict(one.counts), sort_keys=True),
+            "done_by": None if one.done_by is None else one.done_by[:_PERSON_LENGTH],
+            "created": now,
+            "reason": one.reason,
+        }
+        for one in wanted
+    ]
+    if rows:
+        insert_rows(connection, OwnerNotice.__table__, rows)
+    return wanted
+
+
+def notices_since(connection: Connection, since: datetime, owner: str | None = None) -> list[Notice]:
+    """What centres, or one, are to be told of what happened since a time, oldest first; the newest thousand."""
+    query = (
+        select(
+            OwnerNotice.id,
+            _Owner.short_name,
+            ZipAction.todo_id,
+            ZipFile.file_name,
+            Centre.short_name,
+            OwnerNotice.file_name,
+            OwnerNotice.outcome,
+            OwnerNotice.counts,
+            OwnerNotice.done_by,
+            OwnerNotice.created,
+            OwnerNotice.reason,
+        )
+        .select_from(OwnerNotice)
+        .join(_Owner, _Owner.id == OwnerNotice.owner_id)
+        .join(ZipAction, ZipAction.id == OwnerNotice.za_id)
+        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+        .outerjoin(Centre, Centre.id == ZipFile.centre_id)
+        .where(OwnerNotice.created >= since)
+        .order_by(OwnerNotice.id.desc())
+        .limit(_MOST)
+    )
+    if owner is not None:
+        query = query.where(_Owner.short_name == owner)
+    rows = connection.execute(query)
+    found = [
+        Notice(
+            number,
+            own,
+            ZipKey(ACTIONS_BY_ID[todo], zip_name),
+            centre,
+            file_name,
+            Outcome(outcome),
+            json.loads(counts),
+            done_by,
+            created,
+            reason,
+        )
+        for number, own, todo, zip_name, centre, file_name, outcome, counts, done_by, created, reason in rows
+    ]
+    return found[::-1]
+
+
+def _known(connection: Connection, za_ids: Sequence[int]) -> set[tuple[int, int, int | None, str]]:
+    found: set[tuple[int, int, int | None, str]] = set()
+    columns = OwnerNotice.owner_id, OwnerNotice.za_id, OwnerNotice.xml_id, OwnerNotice.outcome
+    for start in range(0, len(za_ids), _LOT):
+        query = select(*columns).where(OwnerNotice.za_id.in_(za_ids[start : start + _LOT]))
+        found.update((row[0], row[1], row[2], row[3]) for row in connection.execute(query))
+    return found

@@ -1,0 +1,124 @@
+"""Which download a document came with, which zip action a download is for, and which download is the latest.
+
+Parents never change, so that they may be looked up before anything is locked. All lists of ids may be of any length;
+the number of statements grows by one in every 500 of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import BindParameter, ColumnElement, Connection, Select, and_, bindparam, case, func, not_, or_, select
+
+from dcc.databases.listed_rows import rows_of
+from dcc.phases import Phase, Status
+from dcc.tracker.models import FileSourceHasZip, Reopening, XmlFile, ZipDownload
+
+_CHUNK: Final = 500
+
+IDS: Final[BindParameter[Any]] = bindparam("ids", expanding=True)
+"""Stands for the ids of one chunk in a statement."""
+
+_ACTIONS_OF = (
+    select(ZipDownload.id, FileSourceHasZip.za_id)
+    .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
+    .where(ZipDownload.id.in_(IDS))
+)
+_LINEAGE_OF = (
+    select(XmlFile.id, ZipDownload.id, FileSourceHasZip.za_id)
+    .join(ZipDownload, ZipDownload.id == XmlFile.zip_id)
+    .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
+    .where(XmlFile.id.in_(IDS))
+)
+
+
+def brought(download: Any = ZipDownload) -> ColumnElement[bool]:
+    """Condition on a download: it had the bytes of an archive, and was not given up before they were judged."""
+    return and_(download.phase_id > int(Phase.DOWNLOAD), not_(_given_up(download)))
+
+
+def _given_up(download: Any) -> ColumnElement[bool]:
+    return and_(download.status_id == int(Status.CANCELLED), download.phase_id <= int(Phase.XSD))
+
+
+_FETCHED_NOTHING: Final = or_(
+    and_(ZipDownload.phase_id == int(Phase.DOWNLOAD), ZipDownload.status_id == int(Status.FAILED)),
+    and_(ZipDownload.status_id == int(Status.CANCELLED), ZipDownload.phase_id <= int(Phase.UNZIP)),
+)
+LATEST: Final = case(
+    (
+        func.max(ZipDownload.id) == func.max(case((_FETCHED_NOTHING, ZipDownload.id))),
+        func.coalesce(func.max(case((brought(), ZipDownload.id))), func.max(ZipDownload.id)),
+    ),
+    else_=func.max(ZipDownload.id),
+)
+"""The latest download of a group; where that fetched nothing, or was given up, the last one that had the bytes."""
+
+_LATEST_DOWNLOADS = (
+    select(
+        FileSourceHasZip.za_id,
+        LATEST,
+        select(func.max(Reopening.last_download_id))
+        .where(Reopening.za_id == FileSourceHasZip.za_id, Reopening.fell_back.is_(None))
+        .correlate(FileSourceHasZip)
+        .scalar_subquery(),
+    )
+    .join(ZipDownload, ZipDownload.zf_id == FileSourceHasZip.id)
+    .where(FileSourceHasZip.za_id.in_(IDS))
+    .group_by(FileSourceHasZip.za_id)
+)
+_LAST_ATTEMPTS = (
+    select(FileSourceHasZip.za_id, func.max(ZipDownload.id))
+    .join(ZipDownload, ZipDownload.zf_id == FileSourceHasZip.id)
+    .where(FileSourceHasZip.za_id.in_(IDS))
+    .group_by(FileSourceHasZip.za_id)
+)
+
+
+class Lineage(NamedTuple):
+    """The parent of each document (id of a `zip_download`) and of each download (id of a `zip_action`)."""
+
+    documents: dict[int, int]
+    downloads: dict[int, int]
+
+
+def chunks(ids: Iterable[int]) -> Iterator[list[int]]:
+    """The ids in order, each once, in lists short enough for one statement."""
+    ordered = sorted(set(ids))
+    for start in range(0, len(ordered), _CHUNK):
+        yield ordered[start : start + _CHUNK]
+
+
+def rows_by_id(connection: Connection, query: Select[*tuple[Any, ...]], ids: Iterable[int]) -> Iterator[Any]:
+    """The rows of a query about `IDS`, of which there may be any number, with few rows for each; see `rows_of`."""
+    for some in chunks(ids):
+        yield from rows_of(connection, query, {"ids": some})
+
+
+def actions_of(connection: Connection, download_ids: Iterable[int]) -> dict[int, int]:
+    """The zip action of each download."""
+    return dict(rows_by_id(connection, _ACTIONS_OF, download_ids))
+
+
+def find_lineage(connection: Connection, download_ids: Iterable[int], document_ids: Iterable[int]) -> Lineage:
+    """The parents of downloads and of documents, and of the documents' downloads; what is not there is left out."""
+    lineage = Lineage({}, actions_of(connection, download_ids))
+    for document_id, download_id, za_id in rows_by_id(connection, _LINEAGE_OF, document_ids):
+        lineage.documents[document_id] = download_id
+        lineage.downloads[download_id] = za_id
+    return lineage
+
+
+def latest_downloads(connection: Connection, za_ids: Iterable[int]) -> Iterator[tuple[int, int, int]]:
+    """Of each zip action with downloads: its id, its latest download, and the last one before its re-opening, or 0.
+
+    An attempt that fetched nothing is not the latest where an earlier one had the bytes.
+    """
+    for za_id, latest, before_reopening in rows_by_id(connection, _LATEST_DOWNLOADS, za_ids):
+        yield za_id, latest, before_reopening or 0
+
+
+def last_attempts(connection: Connection, za_ids: Iterable[int]) -> dict[int, int]:
+    """The last download of each zip action with downloads, whatever it brought."""
+    return dict(rows_by_id(connection, _LAST_ATTEMPTS, za_ids))

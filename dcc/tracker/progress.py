@@ -1,0 +1,431 @@
+"""Phase and status of zip actions, downloads and documents: the one module that writes them.
+
+How states are ordered, and what becomes of one when another is proposed or those of children change, is in `states`.
+
+Names are checked while crawling, before anything is downloaded, although `download` has the lower phase id. The
+tracker shows this as follows:
+
+- A zip action that waits for download is (zip_name, done), and one refused for its name (zip_name, failed).
+- It stays (zip_name, done) while its download is (download, pending), (download, running) or (download, done), which
+  rule 1 ignores as earlier: look at `zip_download` for what is under way.
+- From (zip_md5, ...) on, it shows the state of its latest download.
+- It becomes (download, failed), or fails in a later phase, only when no further attempt follows in the session: a
+  failed attempt that another source or try follows is recorded on its `zip_download` alone (`Proposal.promote`).
+- A retry, asked for by a person or the retry policy, sets it back to (zip_name, done) with a row in `reopening`, and
+  makes a new `zip_download`. Downloads from before a re-opening do not concern the zip action any more.
+- A retry that cannot have the bytes wipes nothing: the zip action falls back to the state of its last download that
+  had them, which `reopening.fell_back` notes, and that re-opening does not count any more.
+
+Documents go back, or away from a failure, only by `reopen_documents`, with a row in `document_reopening`: when what was
+found wrong with them has healed, or is to be looked at anew, when they were withdrawn, or when quality control was
+opened again. What was rolled up from them is then rolled up anew.
+
+Every function takes the connection of a write transaction (`dcc.tracker.database.run_writing`). Writers
+beside each other are kept apart by the rows of the zip actions, locked in the order of their ids before anything
+below them is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from enum import Enum
+from typing import Final, NamedTuple
+
+from sqlalchemy import Connection, bindparam, func, select, update
+
+from dcc.naming import Action
+from dcc.phases import ACTION_IDS, Phase, Status
+from dcc.tracker.database import insert_rows
+from dcc.tracker.lineage import (
+    IDS,
+    actions_of,
+    brought,
+    chunks,
+    find_lineage,
+    last_attempts,
+    latest_downloads,
+    rows_by_id,
+)
+from dcc.tracker.models import (
+    DocumentReopening,
+    FileSourceHasZip,
+    Reopening,
+    XmlFile,
+    ZipAction,
+    ZipDownload,
+    utc_now,
+)
+from dcc.tracker.states import REQUESTED, WAITING, State, advance, roll_up
+
+_REQUESTED_BY_LENGTH: Final = 64
+_REASON_LENGTH: Final = 256
+
+
+class Subject(Enum):
+    """What has a phase and a status."""
+
+    ZIP_ACTION = "zip_action"
+    ZIP_DOWNLOAD = "zip_download"
+    XML_FILE = "xml_file"
+
+
+class Proposal(NamedTuple):
+    """A state proposed for the row `id` of `subject`.
+
+    `promote=False` leaves the parents as they are: for a failed attempt that another one follows.
+    """
+
+    subject: Subject
+    id: int
+    state: State
+    promote: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class NewZipAction:
+    """A zip action to be added: what is to be done with the archive `zip_id`."""
+
+    zip_id: int
+    action: Action
+    state: State
+
+
+@dataclass(frozen=True, slots=True)
+class NewDocument:
+    """A document to be added. Centre, date and increment are its name's, None where the name is refused."""
+
+    zip_download_id: int
+    file_name: str
+    centre_id: int | None
+    created: date | None
+    inc: int | None
+    size_bytes: int | None
+    md5: str | None
+    state: State
+
+
+def add_zip_actions(connection: Connection, rows: Sequence[NewZipAction]) -> list[int]:
+    """Add zip actions; their ids, in order."""
+    return insert_rows(
+        connection,
+        ZipAction,
+        [{"zip_id": row.zip_id, "todo_id": ACTION_IDS[row.action]} | _columns(row.state) for row in rows],
+    )
+
+
+def add_downloads(
+    connection: Connection,
+    hosting_ids: Sequence[int],
+    requested: datetime,
+    state: State = REQUESTED,
+    *,
+    more: Sequence[Mapping[str, object]] = (),
+) -> list[int]:
+    """Add an attempt to download from each hosting (`file_source_has_zip.id`), and promote; their ids, in order.
+
+    `requested` is in UTC. `received`, which may not be null, starts out the same. `more` are further columns of each.
+    """
+    times = {"request": requested, "received": requested} | _columns(state)
+    rows = [{"zf_id": hosting_id} | times for hosting_id in hosting_ids]
+    if more:
+        rows = [row | dict(columns) for row, columns in zip(rows, more, strict=True)]
+    ids = insert_rows(connection, ZipDownload, rows)
+    report(connection, [Proposal(Subject.ZIP_DOWNLOAD, download_id, state) for download_id in ids])
+    return ids
+
+
+def add_documents(connection: Connection, rows: Sequence[NewDocument]) -> list[int]:
+    """Add the documents of downloads, and promote; their ids, in order."""
+    if not rows:
+        return []
+    parents = actions_of(connection, {row.zip_download_id for row in rows})
+    actions = _lock_actions(connection, parents.values())
+    ids = insert_rows(
+        connection,
+        XmlFile,
+        [
+            {
+                "zip_id": row.zip_download_id,
+                "fname": row.file_name,
+                "centre_id": row.centre_id,
+                "created": row.created,
+                "inc": row.inc,
+                "size_bytes": row.size_bytes,
+                "content_md5": row.md5,
+            }
+            | _columns(row.state)
+            for row in rows
+        ],
+    )
+    downloads = _read_states(connection, ZipDownload, parents)
+    _apply(connection, ZipDownload, downloads, _rolled_up(connection, downloads))
+    _apply(connection, ZipAction, actions, _from_latest(connection, parents, downloads))
+    return ids
+
+
+def report(connection: Connection, proposals: Sequence[Proposal]) -> dict[tuple[Subject, int], State]:
+    """Take the proposed states where they stand above the present ones, and promote them to the parents.
+
+    Returns the states that the rows named, and the parents of each, have afterwards; a row that is not there (its
+    file source was removed) is not among them. When a row is named more than once, the last proposal for it decides
+    whether it is promoted. A row whose state stays is promoted all the same. The number of statements does not depend
+    on the number of proposals, but for one more in every 500 rows of a table and for each state newly taken.
+    """
+    if not proposals:
+        return {}
+    proposed: dict[Subject, dict[int, State]] = {subject: {} for subject in Subject}
+    promoted: dict[Subject, dict[int, bool]] = {subject: {} for subject in Subject}
+    for subject, row_id, state, promote in proposals:
+        earlier = proposed[subject].get(row_id, state)
+        proposed[subject][row_id] = advance(earlier, state)
+        promoted[subject][row_id] = promote
+
+    lineage = find_lineage(connection, proposed[Subject.ZIP_DOWNLOAD], proposed[Subject.XML_FILE])
+    actions = _lock_actions(connection, {*proposed[Subject.ZIP_ACTION], *lineage.downloads.values()})
+    downloads = _read_states(connection, ZipDownload, lineage.downloads)
+    documents = _read_states(connection, XmlFile, lineage.documents)
+
+    _apply(connection, XmlFile, documents, proposed[Subject.XML_FILE])
+    parents = {lineage.documents[row_id] for row_id in documents if promoted[Subject.XML_FILE][row_id]}
+    rolled_up = _rolled_up(connection, parents)
+    _apply(connection, ZipDownload, downloads, proposed[Subject.ZIP_DOWNLOAD], rolled_up)
+    direct = promoted[Subject.ZIP_DOWNLOAD]
+    upwards = {row_id: state for row_id, state in downloads.items() if direct.get(row_id, row_id in rolled_up)}
+    _apply(
+        connection,
+        ZipAction,
+        actions,
+        proposed[Subject.ZIP_ACTION],
+        _from_latest(connection, lineage.downloads, upwards),
+    )
+    return {
+        (subject, row_id): state
+        for subject, states in zip(Subject, (actions, downloads, documents), strict=True)
+        for row_id, state in states.items()
+    }
+
+
+def conclude(connection: Connection, za_ids: Collection[int]) -> None:
+    """No attempt follows for these zip actions: each takes the state of its latest download that had the bytes.
+
+    One that was re-opened since then falls back to it. One of which no download had any bytes stays as it is.
+    """
+    actions = _lock_actions(connection, za_ids)
+    latest = {za_id: (download, before) for za_id, download, before in latest_downloads(connection, actions)}
+    states = _read_states(connection, ZipDownload, {download for download, _ in latest.values()})
+    taken, back = {}, {}
+    for za_id, (download, before) in latest.items():
+        if states[download].phase is Phase.DOWNLOAD:
+            continue
+        if download > before:
+            taken[za_id] = states[download]
+        elif actions[za_id] == WAITING:
+            back[za_id] = states[download]
+    _apply(connection, ZipAction, actions, taken)
+    _write_states(connection, ZipAction, back)
+    for ids in chunks(back):
+        connection.execute(_FELL_BACK, {"ids": ids, "now": utc_now()})
+
+
+def reopen(connection: Connection, za_ids: Collection[int], requested_by: str, reason: str) -> None:
+    """Set zip actions back to waiting for download, with a row in `reopening` for each; nothing is deleted.
+
+    Their downloads that are pending or running become cancelled, and no download made so far concerns them any more.
+    `requested_by` and `reason` are cut to 64 and 256 characters.
+    """
+    actions = _lock_actions(connection, za_ids)
+    if not actions:
+        return
+    latest = last_attempts(connection, actions)
+    insert_rows(
+        connection,
+        Reopening,
+        [
+            {
+                "za_id": za_id,
+                "requested_by": requested_by[:_REQUESTED_BY_LENGTH],
+                "reason": reason[:_REASON_LENGTH],
+                "from_phase_id": state.phase,
+                "from_status_id": state.status,
+                "last_download_id": latest.get(za_id),
+                "created": utc_now(),
+            }
+            for za_id, state in actions.items()
+        ],
+    )
+    _write_states(connection, ZipAction, {za_id: WAITING for za_id, state in actions.items() if state != WAITING})
+    unfinished: list[int] = []
+    for ids in chunks(actions):
+        unfinished.extend(connection.scalars(_UNFINISHED_DOWNLOADS, {"ids": ids, "unfinished": _UNFINISHED}))
+    _cancel(connection, unfinished)
+
+
+def reopen_documents(
+    connection: Connection, states: Mapping[int, State], requested_by: str, reason: str
+) -> dict[int, State]:
+    """Set documents, by the ids of their `xml_file`, to any states, with a row in `document_reopening` for each.
+
+    Their downloads are given the states that their documents have then, and so are the zip actions of the latest
+    downloads, unless they have not come so far or failed before; this may be further back or further on. Returns the
+    states that the documents had; one that is not there, or has its new state already, is left out and not touched.
+    `requested_by` and `reason` are cut to 64 and 256 characters.
+    """
+    lineage = find_lineage(connection, (), states)
+    actions = _lock_actions(connection, lineage.downloads.values())
+    present = _read_states(connection, XmlFile, lineage.documents)
+    former = {row_id: state for row_id, state in present.items() if states[row_id] != state}
+    if not former:
+        return {}
+    insert_rows(
+        connection,
+        DocumentReopening,
+        [
+            {
+                "xml_id": row_id,
+                "requested_by": requested_by[:_REQUESTED_BY_LENGTH],
+                "reason": reason[:_REASON_LENGTH],
+                "from_phase_id": state.phase,
+                "from_status_id": state.status,
+                "to_phase_id": states[row_id].phase,
+                "to_status_id": states[row_id].status,
+                "created": utc_now(),
+            }
+            for row_id, state in former.items()
+        ],
+    )
+    _write_states(connection, XmlFile, {row_id: states[row_id] for row_id in former})
+    parents = {lineage.documents[row_id] for row_id in former}
+    downloads = _read_states(connection, ZipDownload, parents)
+    _roll_up_anew(connection, ZipDownload, downloads, _rolled_up(connection, parents))
+    _roll_up_anew(connection, ZipAction, actions, _from_latest(connection, lineage.downloads, downloads))
+    return former
+
+
+def cancel_downloads(connection: Connection, download_ids: Collection[int]) -> None:
+    """Record that attempts were given up: those pending or running become cancelled in their phase, unpromoted."""
+    _lock_actions(connection, actions_of(connection, download_ids).values())
+    _cancel(connection, download_ids)
+
+
+_Stateful = type[ZipAction] | type[ZipDownload] | type[XmlFile]
+
+_LAST_WITHOUT_DOCUMENTS: Final = Phase.UNZIP
+_UNFINISHED: Final = (int(Status.PENDING), int(Status.RUNNING))
+_STATES = {(int(phase), int(status)): State(phase, status) for phase in Phase for status in Status}
+
+_UNFINISHED_DOWNLOADS = (
+    select(ZipDownload.id)
+    .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
+    .where(FileSourceHasZip.za_id.in_(IDS), ZipDownload.status_id.in_(bindparam("unfinished", expanding=True)))
+)
+_CHILDREN = (
+    select(XmlFile.zip_id, XmlFile.phase_id, XmlFile.status_id)
+    .where(XmlFile.zip_id.in_(IDS))
+    .group_by(XmlFile.zip_id, XmlFile.phase_id, XmlFile.status_id)
+)
+_READ = {
+    model: select(model.id, model.phase_id, model.status_id).where(model.id.in_(IDS)).order_by(model.id)
+    for model in (ZipAction, ZipDownload, XmlFile)
+}
+_LOCK = _READ[ZipAction].with_for_update()
+_WRITE = {
+    model: update(model).where(model.id.in_(IDS)).values(phase_id=bindparam("phase"), status_id=bindparam("status"))
+    for model in (ZipAction, ZipDownload, XmlFile)
+}
+_FELL_BACK = (
+    update(Reopening)
+    .where(
+        Reopening.za_id.in_(IDS),
+        Reopening.fell_back.is_(None),
+        Reopening.last_download_id
+        >= select(func.max(ZipDownload.id))
+        .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
+        .where(FileSourceHasZip.za_id == Reopening.za_id, brought())
+        .correlate(Reopening)
+        .scalar_subquery(),
+    )
+    .values(fell_back=bindparam("now"))
+)
+_CANCEL = (
+    update(ZipDownload)
+    .where(ZipDownload.id.in_(IDS), ZipDownload.status_id.in_(bindparam("unfinished", expanding=True)))
+    .values(status_id=int(Status.CANCELLED))
+)
+
+
+def _columns(state: State) -> dict[str, object]:
+    return {"phase_id": int(state.phase), "status_id": int(state.status)}
+
+
+def _lock_actions(connection: Connection, za_ids: Iterable[int]) -> dict[int, State]:
+    """The states of zip actions, which no other transaction can change until this one ends, nor those below them."""
+    # Not by `rows_by_id`, which leaves the order to the server: those who lock the same would wait for each other.
+    return _states_of(row for ids in chunks(za_ids) for row in connection.execute(_LOCK, {"ids": ids}))
+
+
+def _read_states(connection: Connection, model: _Stateful, ids: Iterable[int]) -> dict[int, State]:
+    return _states_of(rows_by_id(connection, _READ[model], ids))
+
+
+def _states_of(rows: Iterable[Sequence[int]]) -> dict[int, State]:
+    return {row_id: _STATES[phase, status] for row_id, phase, status in rows}
+
+
+def _rolled_up(connection: Connection, download_ids: Iterable[int]) -> dict[int, State]:
+    """The state that the documents of each download give it."""
+    children: dict[int, list[State]] = {}
+    for download_id, phase, status in rows_by_id(connection, _CHILDREN, download_ids):
+        children.setdefault(download_id, []).append(_STATES[phase, status])
+    return {download_id: state for download_id, states in children.items() if (state := roll_up(states))}
+
+
+def _from_latest(
+    connection: Connection, parents: Mapping[int, int], downloads: Mapping[int, State]
+) -> dict[int, State]:
+    """The state that each zip action takes from its latest download, where that is among `downloads`."""
+    za_ids = {parents[download_id] for download_id in downloads}
+    return {
+        za_id: downloads[latest]
+        for za_id, latest, before_reopening in latest_downloads(connection, za_ids)
+        if latest in downloads and latest > before_reopening
+    }
+
+
+def _apply(connection: Connection, model: _Stateful, present: dict[int, State], *proposed: Mapping[int, State]) -> None:
+    """Take the proposed states that stand above the present ones, in `present` and in the database."""
+    changed: dict[int, State] = {}
+    for states in proposed:
+        for row_id, state in states.items():
+            old = present.get(row_id)
+            if old is not None and advance(old, state) != old:
+                present[row_id] = changed[row_id] = state
+    _write_states(connection, model, changed)
+
+
+def _roll_up_anew(
+    connection: Connection, model: _Stateful, present: dict[int, State], rolled_up: Mapping[int, State]
+) -> None:
+    """Take what the documents give, in `present` and in the database, where a state comes from documents at all."""
+    changed = {
+        row_id: state
+        for row_id, state in rolled_up.items()
+        if row_id in present and present[row_id].phase > _LAST_WITHOUT_DOCUMENTS and present[row_id] != state
+    }
+    present.update(changed)
+    _write_states(connection, model, changed)
+
+
+def _write_states(connection: Connection, model: _Stateful, states: Mapping[int, State]) -> None:
+    rows: dict[State, list[int]] = {}
+    for row_id, state in states.items():
+        rows.setdefault(state, []).append(row_id)
+    for state, row_ids in sorted(rows.items()):
+        for ids in chunks(row_ids):
+            connection.execute(_WRITE[model], {"ids": ids, "phase": int(state.phase), "status": int(state.status)})
+
+
+def _cancel(connection: Connection, download_ids: Iterable[int]) -> None:
+    for ids in chunks(download_ids):
+        connection.execute(_CANCEL, {"ids": ids, "unfinished": _UNFINISHED})

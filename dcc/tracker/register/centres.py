@@ -1,0 +1,212 @@
+"""The register of centres: who takes part.
+
+Plain functions on a connection; those that write expect the caller's write transaction
+(`dcc.tracker.database.writing`).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import Connection, func, select, update
+from sqlalchemy.exc import IntegrityError
+
+from dcc.errors import ConfigurationError, NotFoundError
+from dcc.phases import KNOWN_CENTRES
+from dcc.settings import LANGUAGE_CODE
+from dcc.settings.mail_addresses import parse_addresses
+from dcc.tracker.database import insert_rows
+from dcc.tracker.models import (
+    Centre,
+    FileSource,
+    ResourceStateRow,
+    utc_now,
+)
+from dcc.tracker.register.connections import SourceState
+from dcc.tracker.register.texts import require_fit
+
+_CODE = re.compile(r"[A-Za-z_]{1,32}")
+_LANGUAGE = re.compile(LANGUAGE_CODE)
+
+
+@dataclass(frozen=True, slots=True)
+class NewCentre:
+    """A centre to register. An empty `full_name` and a missing `imits_name` are taken from the known centres.
+
+    `language` is the code of the language that it is written to in; None: that of DCC_LANGUAGE.
+    """
+
+    short_name: str
+    full_name: str = ""
+    imits_name: str | None = None
+    email: str = ""
+    phone: str | None = None
+    address: str | None = None
+    language: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CentreEntry:
+    """A registered centre; `sources` counts its file sources that are not removed."""
+
+    short_name: str
+    imits_name: str | None
+    full_name: str
+    email: str
+    phone: str | None
+    address: str | None
+    is_active: bool
+    created: datetime
+    sources: int
+    language: str | None = None
+
+
+def add_centre(connection: Connection, centre: NewCentre) -> int:
+    """Register a centre, active; returns its id.
+
+    Raises ConfigurationError for a code that file names cannot hold, a missing full name, a text that the tracker
+    cannot hold or a centre that is registered already.
+    """
+    row = check_new_centre(connection, centre)
+    try:
+        return insert_rows(connection, Centre.__table__, [row])[0]
+    except IntegrityError as error:
+        # By a transaction that this one does not see.
+        raise _registered(centre.short_name) from error
+
+
+def check_new_centre(connection: Connection, centre: NewCentre) -> dict[str, object]:
+    """See whether a centre could be registered; returns its row. Raises what `add_centre` raises."""
+    if not _CODE.fullmatch(centre.short_name):
+        raise ConfigurationError(
+            f"{centre.short_name!r} is no centre code: 1 to 32 letters and underscores, as in the names of the "
+            "centre's files. Use the centre's ILAR code."
+        )
+    known = {known.short_name: known for known in KNOWN_CENTRES}.get(centre.short_name)
+    full_name = centre.full_name or (known.full_name if known else "")
+    if not full_name:
+        raise ConfigurationError(
+            f"Centre {centre.short_name!r} is not among the known ones, so its full name is needed: --name."
+        )
+    require_fit("full name", full_name, 128)
+    require_fit("iMits name", centre.imits_name, 32)
+    require_fit("e-mail address", centre.email, 128)
+    _require_addresses(centre.email)
+    require_fit("phone number", centre.phone, 14)
+    require_fit("address", centre.address, 256)
+    if connection.scalar(select(Centre.id).where(Centre.short_name == centre.short_name)) is not None:
+        raise _registered(centre.short_name)
+    return {
+        "short_name": centre.short_name,
+        "imits_name": centre.imits_name or (known.imits_name if known else None),
+        "full_name": full_name,
+        "email": centre.email,
+        "phone": centre.phone,
+        "address": centre.address,
+        "language": _language(centre.language),
+        "is_active": True,
+        "created": utc_now(),
+    }
+
+
+def _registered(code: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"Centre {code} is registered already. See `dcc centre list`; `dcc centre activate {code}` if it was "
+        "deactivated."
+    )
+
+
+def list_centres(connection: Connection) -> list[CentreEntry]:
+    """All centres, by code."""
+    removed = select(ResourceStateRow.id).where(ResourceStateRow.short_name == SourceState.REMOVED)
+    counted = (
+        select(FileSource.centre_id, func.count().label("sources"))
+        .where(FileSource.state_id.not_in(removed))
+        .group_by(FileSource.centre_id)
+        .subquery()
+    )
+    query = (
+        select(Centre, func.coalesce(counted.c.sources, 0).label("sources"))
+        .outerjoin(counted, counted.c.centre_id == Centre.id)
+        .order_by(Centre.short_name)
+    )
+    return [
+        CentreEntry(
+            short_name=row.short_name,
+            imits_name=row.imits_name,
+            full_name=row.full_name,
+            email=row.email,
+            phone=row.phone,
+            address=row.address,
+            is_active=bool(row.is_active),
+            created=row.created,
+            sources=row.sources,
+            language=row.language,
+        )
+        for row in connection.execute(query)
+    ]
+
+
+def change_centre(
+    connection: Connection,
+    short_name: str,
+    *,
+    full_name: str | None = None,
+    imits_name: str | None = None,
+    email: str | None = None,
+    phone: str | None = None,
+    address: str | None = None,
+    language: str | None = None,
+) -> None:
+    """Change what is known of a centre; what is None stays, an empty text takes away what need not be there.
+
+    Raises NotFoundError, and ConfigurationError for a text that the tracker cannot hold or an empty full name.
+    """
+    centre_id = centre_id_of(connection, short_name)
+    if full_name == "":
+        raise ConfigurationError(f"Centre {short_name} needs a full name. Give one with --name, or leave that out.")
+    require_fit("full name", full_name, 128)
+    require_fit("iMits name", imits_name, 32)
+    require_fit("e-mail address", email, 128)
+    _require_addresses(email)
+    require_fit("phone number", phone, 14)
+    require_fit("address", address, 256)
+    optional = {"imits_name": imits_name, "phone": phone, "address": address, "language": _language(language)}
+    values = {name: text or None for name, text in optional.items() if text is not None}
+    values |= {name: text for name, text in (("full_name", full_name), ("email", email)) if text is not None}
+    if values:
+        connection.execute(update(Centre).where(Centre.id == centre_id).values(values))
+
+
+def set_centre_active(connection: Connection, short_name: str, active: bool) -> None:
+    """Activate or deactivate a centre: only active centres' sources are crawled. Raises NotFoundError."""
+    centre_id = centre_id_of(connection, short_name)
+    connection.execute(update(Centre).where(Centre.id == centre_id).values(is_active=active))
+
+
+def centre_id_of(connection: Connection, short_name: str) -> int:
+    """The id of a centre. Raises NotFoundError."""
+    centre_id = connection.scalar(select(Centre.id).where(Centre.short_name == short_name))
+    if centre_id is None:
+        raise NotFoundError(
+            f"There is no centre {short_name!r} (codes are case-sensitive). See `dcc centre list`; "
+            f"`dcc centre add {short_name}` registers it."
+        )
+    return centre_id
+
+
+def _language(code: str | None) -> str | None:
+    if code and not _LANGUAGE.fullmatch(code):
+        raise ConfigurationError(f"{code!r} is no code of a language. Give one such as en, de or pt_BR.")
+    return code
+
+
+def _require_addresses(email: str | None) -> None:
+    try:
+        addresses = parse_addresses(email or "")
+    except ValueError as error:
+        raise ConfigurationError(f"Nobody can be written to there: {error}.") from None
+    if email and not addresses:
+        raise ConfigurationError(f"{email!r} holds no e-mail address. Write name@host, or leave it empty.")

@@ -1,0 +1,162 @@
+"""Delegations: a centre lets the archives of another one speak for it, and its sources publish archives in its name.
+
+Plain functions on a connection; those that write expect the caller's write transaction. Nothing is deleted: a
+delegation that was revoked, or is over, stays on record.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import BindParameter, ColumnElement, Connection, Select, and_, bindparam, or_, select, update
+from sqlalchemy.orm import aliased
+
+from dcc.errors import ConfigurationError, NotFoundError
+from dcc.outcomes import ZipKey
+from dcc.phases import ACTION_IDS
+from dcc.rights import Rights
+from dcc.tracker.database import insert_rows
+from dcc.tracker.models import Centre, Delegation, ZipAction, ZipFile, utc_now
+from dcc.tracker.register.centres import centre_id_of
+
+_PERSON_LENGTH: Final = 64
+_Owner = aliased(Centre)
+_Delegate = aliased(Centre)
+
+
+@dataclass(frozen=True, slots=True)
+class DelegationEntry:
+    """A delegation: `owner` lets `delegate` speak for it, to the end of the day `until` (UTC) if that is given."""
+
+    owner: str
+    delegate: str
+    recorded_by: str
+    created: datetime
+    until: date | None
+    revoked: datetime | None
+    revoked_by: str | None
+    in_force: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Delegations:
+    """The delegations in force: by delegate, the centres that delegated to it."""
+
+    owners: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+    def rights_of(self, centre: str | None) -> Rights:
+        """For which centres an archive of a centre speaks; None: its name tells no centre."""
+        return Rights(centre, frozenset() if centre is None else self.owners.get(centre, frozenset()))
+
+
+class Archive(NamedTuple):
+    """A zip action of the tracker and the centre of its name; None where the tracker knows neither."""
+
+    za_id: int | None
+    centre: str | None
+
+
+def find_archive(connection: Connection, key: ZipKey) -> Archive:
+    """What the tracker knows of a zip action."""
+    query = (
+        select(ZipAction.id, Centre.short_name)
+        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+        .outerjoin(Centre, Centre.id == ZipFile.centre_id)
+        .where(ZipFile.file_name == key.file_name, ZipAction.todo_id == ACTION_IDS[key.action])
+    )
+    found = connection.execute(query).one_or_none()
+    return Archive(None, None) if found is None else Archive(*found)
+
+
+def in_force() -> ColumnElement[bool]:
+    """Whether a row of `delegation` is in force when the statement is executed."""
+    today: BindParameter[date] = bindparam("today", callable_=lambda: utc_now().date())
+    return and_(Delegation.revoked.is_(None), or_(Delegation.until.is_(None), Delegation.until >= today))
+
+
+def load_delegations(connection: Connection) -> Delegations:
+    """The delegations in force, in one statement."""
+    owners: dict[str, set[str]] = defaultdict(set)
+    for owner, delegate in connection.execute(_pairs().where(in_force())):
+        owners[delegate].add(owner)
+    return Delegations({delegate: frozenset(some) for delegate, some in owners.items()})
+
+
+def list_delegations(connection: Connection, *, everything: bool = False) -> list[DelegationEntry]:
+    """The delegations in force; with `everything`, those that were revoked or are over too. By owner and delegate."""
+    query = _pairs(Delegation, in_force().label("in_force"))
+    if not everything:
+        query = query.where(in_force())
+    return [
+        DelegationEntry(
+            owner=row[0],
+            delegate=row[1],
+            recorded_by=row.recorded_by,
+            created=row.created,
+            until=row.until,
+            revoked=row.revoked,
+            revoked_by=row.revoked_by,
+            in_force=bool(row.in_force),
+        )
+        for row in connection.execute(query.order_by(_Owner.short_name, _Delegate.short_name, Delegation.id))
+    ]
+
+
+def delegate(
+    connection: Connection, owner: str, to: str, *, recorded_by: str, until: date | None = None
+) -> DelegationEntry:
+    """Record that a centre delegates to another; one in force between the two is replaced.
+
+    Raises NotFoundError for a centre that is not registered, ConfigurationError for a centre that delegates to itself,
+    or a day that is over.
+    """
+    if owner == to:
+        raise ConfigurationError(f"Centre {owner} speaks for itself. Name another centre with --to.")
+    if until is not None and until < utc_now().date():
+        raise ConfigurationError(f"{until} is over. Name a day to come with --until, or leave it out.")
+    _revoke(connection, owner, to, recorded_by)
+    values = {
+        "owner_id": centre_id_of(connection, owner),
+        "delegate_id": centre_id_of(connection, to),
+        "recorded_by": recorded_by[:_PERSON_LENGTH],
+        "created": utc_now(),
+        "until": until,
+    }
+    insert_rows(connection, Delegation.__table__, [values])
+    return next(one for one in list_delegations(connection) if (one.owner, one.delegate) == (owner, to))
+
+
+def revoke(connection: Connection, owner: str, to: str, *, revoked_by: str) -> DelegationEntry:
+    """End a delegation that is in force. Raises NotFoundError when there is none."""
+    if not _revoke(connection, owner, to, revoked_by):
+        raise NotFoundError(
+            f"Centre {owner} delegates nothing to centre {to} at present. See: dcc centre delegations --all"
+        )
+    ended = [one for one in list_delegations(connection, everything=True) if (one.owner, one.delegate) == (owner, to)]
+    return ended[-1]
+
+
+def _revoke(connection: Connection, owner: str, to: str, revoked_by: str) -> int:
+    """End the delegation in force between two centres; how many there were."""
+    between = (
+        Delegation.owner_id == centre_id_of(connection, owner),
+        Delegation.delegate_id == centre_id_of(connection, to),
+    )
+    found = connection.scalars(select(Delegation.id).where(*between, in_force())).all()
+    if found:
+        ended = {"revoked": utc_now(), "revoked_by": revoked_by[:_PERSON_LENGTH]}
+        connection.execute(update(Delegation).where(Delegation.id.in_(found)).values(ended))
+    return len(found)
+
+
+def _pairs(*columns: Any) -> Select[*tuple[Any, ...]]:
+    return (
+        select(_Owner.short_name, _Delegate.short_name, *columns)
+        .select_from(Delegation)
+        .join(_Owner, _Owner.id == Delegation.owner_id)
+        .join(_Delegate, _Delegate.id == Delegation.delegate_id)
+    )

@@ -1,0 +1,237 @@
+"""The register of file sources: where the archives of centres are collected.
+
+Plain functions on a connection; those that write expect the caller's write transaction
+(`dcc.tracker.database.writing`). An access key is stored as given, so better as a reference (`env:NAME`,
+`file:PATH`, `key:PATH`) than as a secret; what is handed out for showing never holds a secret.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from pydantic import SecretStr
+from sqlalchemy import Connection, delete, func, select, update
+from sqlalchemy.engine import Row
+
+from dcc.errors import ConfigurationError, NotFoundError
+from dcc.sources.base import SourceAddress, SourceProtocol
+from dcc.tracker.database import insert_rows
+from dcc.tracker.models import (
+    Centre,
+    FileSource,
+    FileSourceHasZip,
+    HostKey,
+    ProtocolRow,
+    ResourceStateRow,
+    ZipDownload,
+    utc_now,
+)
+from dcc.tracker.register.centres import centre_id_of
+from dcc.tracker.register.connections import SourceState
+from dcc.tracker.register.pinned_keys import PinnedKey, pin_host_keys
+from dcc.tracker.register.texts import require_fit, shown_accesskey
+from dcc.tracker.register.trusted_certificates import TlsTrust, trust_certificates, trusted_certificates
+
+
+@dataclass(frozen=True, slots=True)
+class SourceEntry:
+    """A registered file source as it may be shown: `accesskey` is a reference, `***` or empty.
+
+    `hosted` counts the zip actions that it hosts at present; `fingerprints` are those of its accepted host keys,
+    `tls_fingerprints` of its accepted certificates, `tls_authorities` of the authorities trusted for it alone.
+    """
+
+    id: int
+    centre: str
+    protocol: SourceProtocol
+    hostname: str
+    username: str
+    accesskey: str
+    base_path: str
+    state: SourceState
+    centre_active: bool
+    created: datetime
+    hosted: int
+    fingerprints: tuple[str, ...]
+    tls_authorities: tuple[str, ...] = ()
+    tls_fingerprints: tuple[str, ...] = ()
+
+
+def add_source(
+    connection: Connection, address: SourceAddress, host_keys: Sequence[PinnedKey] = (), tls: TlsTrust | None = None
+) -> int:
+    """Register a file source, available, with its accepted host keys and certificates; returns its id.
+
+    Of `address`, `id` and what is trusted are not used. Raises what `check_new_source` raises.
+    """
+    centre_id, protocol_id = check_new_source(connection, address)
+    row = {
+        "centre_id": centre_id,
+        "protocol_id": protocol_id,
+        "hostname": address.hostname,
+        "username": address.username,
+        "accesskey": address.accesskey.get_secret_value(),
+        "base_path": address.base_path or None,
+        "state_id": _state_id(connection, SourceState.AVAILABLE),
+        "created": utc_now(),
+    }
+    source_id = insert_rows(connection, FileSource.__table__, [row])[0]
+    pin_host_keys(connection, source_id, host_keys)
+    trust_certificates(connection, source_id, tls or TlsTrust())
+    return source_id
+
+
+def check_new_source(connection: Connection, address: SourceAddress) -> tuple[int, int]:
+    """See whether a file source could be registered; returns the ids of its centre and protocol.
+
+    Raises NotFoundError for an unknown centre, ConfigurationError for text that the tracker cannot hold and for a
+    source that is registered already.
+    """
+    centre_id = centre_id_of(connection, address.centre)
+    require_fit("host name", address.hostname, 512)
+    require_fit("user name", address.username, 128)
+    require_fit("access key", address.accesskey.get_secret_value(), 256, secret=True)
+    require_fit("base path", address.base_path, 256)
+    protocol_id = connection.scalar(select(ProtocolRow.id).where(ProtocolRow.short_name == address.protocol))
+    if protocol_id is None:
+        raise ConfigurationError(f"The tracker does not know the protocol {address.protocol!s}. Run `dcc init`.")
+    twin = connection.scalar(
+        select(FileSource.id)
+        .join(ResourceStateRow, ResourceStateRow.id == FileSource.state_id)
+        .where(
+            FileSource.centre_id == centre_id,
+            FileSource.protocol_id == protocol_id,
+            FileSource.hostname == address.hostname,
+            FileSource.username == address.username,
+            func.coalesce(FileSource.base_path, "") == address.base_path,
+            ResourceStateRow.short_name != SourceState.REMOVED,
+        )
+    )
+    if twin is not None:
+        raise ConfigurationError(
+            f"The same server, user and base path are registered as file source {twin} already. "
+            f"Correct it with `dcc source change {twin}`, or register it anew after `dcc source remove {twin}`."
+        )
+    return centre_id, protocol_id
+
+
+def list_sources(connection: Connection, ids: Sequence[int] | None = None) -> list[SourceEntry]:
+    """All file sources, or those of `ids`, by id. Raises NotFoundError for an id that does not exist."""
+    hosted = (
+        select(FileSourceHasZip.file_source_id, func.count().label("hosted"))
+        .where(FileSourceHasZip.gone_since.is_(None))
+        .group_by(FileSourceHasZip.file_source_id)
+        .subquery()
+    )
+    query = (
+        select(
+            FileSource,
+            Centre.short_name.label("centre"),
+            Centre.is_active.label("centre_active"),
+            ProtocolRow.short_name.label("protocol"),
+            ResourceStateRow.short_name.label("state"),
+            func.coalesce(hosted.c.hosted, 0).label("hosted"),
+        )
+        .join(Centre, Centre.id == FileSource.centre_id)
+        .join(ProtocolRow, ProtocolRow.id == FileSource.protocol_id)
+        .join(ResourceStateRow, ResourceStateRow.id == FileSource.state_id)
+        .outerjoin(hosted, hosted.c.file_source_id == FileSource.id)
+        .order_by(FileSource.id)
+    )
+    if ids is not None:
+        query = query.where(FileSource.id.in_(ids))
+    fingerprints: dict[int, list[str]] = {}
+    for source_id, fingerprint in connection.execute(
+        select(HostKey.file_source_id, HostKey.fingerprint).order_by(HostKey.id)
+    ):
+        fingerprints.setdefault(source_id, []).append(fingerprint)
+    trusted = trusted_certificates(connection)
+    entries = [
+        _entry(row, fingerprints.get(row.id, []), trusted.get(row.id, TlsTrust())) for row in connection.execute(query)
+    ]
+    missing = set(ids or ()) - {entry.id for entry in entries}
+    if missing:
+        raise NotFoundError(f"There is no file source {min(missing)}. See `dcc source list`.")
+    return entries
+
+
+def _entry(row: Row[tuple[object, ...]], fingerprints: Sequence[str], tls: TlsTrust) -> SourceEntry:
+    return SourceEntry(
+        id=row.id,
+        centre=row.centre,
+        protocol=SourceProtocol(row.protocol),
+        hostname=row.hostname,
+        username=row.username,
+        accesskey=shown_accesskey(SecretStr(row.accesskey)),
+        base_path=row.base_path or "",
+        state=SourceState(row.state),
+        centre_active=bool(row.centre_active),
+        created=row.created,
+        hosted=row.hosted,
+        fingerprints=tuple(fingerprints),
+        tls_authorities=tuple(authority.fingerprint for authority in tls.authorities or ()),
+        tls_fingerprints=tuple(tls.fingerprints or ()),
+    )
+
+
+def set_source_state(connection: Connection, source_id: int, state: SourceState) -> None:
+    """Set the state of a file source. Raises NotFoundError."""
+    _existing_source(connection, source_id)
+    connection.execute(
+        update(FileSource).where(FileSource.id == source_id).values(state_id=_state_id(connection, state))
+    )
+
+
+def change_source(
+    connection: Connection,
+    source_id: int,
+    *,
+    hostname: str | None = None,
+    username: str | None = None,
+    accesskey: SecretStr | None = None,
+    base_path: str | None = None,
+    tls: TlsTrust | None = None,
+) -> None:
+    """Change how a file source is reached; what is None stays. Raises NotFoundError, ConfigurationError."""
+    _existing_source(connection, source_id)
+    require_fit("host name", hostname, 512)
+    require_fit("user name", username, 128)
+    require_fit("access key", None if accesskey is None else accesskey.get_secret_value(), 256, secret=True)
+    require_fit("base path", base_path, 256)
+    values = {
+        "hostname": hostname,
+        "username": username,
+        "accesskey": None if accesskey is None else accesskey.get_secret_value(),
+        "base_path": base_path,
+    }
+    given = {name: value for name, value in values.items() if value is not None}
+    if given:
+        connection.execute(update(FileSource).where(FileSource.id == source_id).values(given))
+    trust_certificates(connection, source_id, tls or TlsTrust())
+
+
+def purge_source(connection: Connection, source_id: int) -> int:
+    """Delete a file source with its hostings, download attempts and their documents; zip actions stay.
+
+    Returns the number of download attempts deleted. Raises NotFoundError.
+    """
+    _existing_source(connection, source_id)
+    downloads = connection.scalar(
+        select(func.count())
+        .select_from(ZipDownload)
+        .join(FileSourceHasZip, FileSourceHasZip.id == ZipDownload.zf_id)
+        .where(FileSourceHasZip.file_source_id == source_id)
+    )
+    connection.execute(delete(FileSource).where(FileSource.id == source_id))
+    return downloads or 0
+
+
+def _existing_source(connection: Connection, source_id: int) -> None:
+    if connection.scalar(select(FileSource.id).where(FileSource.id == source_id)) is None:
+        raise NotFoundError(f"There is no file source {source_id}. See `dcc source list`.")
+
+
+def _state_id(connection: Connection, state: SourceState) -> int:
+    return connection.scalars(select(ResourceStateRow.id).where(ResourceStateRow.short_name == state)).one()

@@ -1,0 +1,40 @@
+"""Texts that people give to the register: what the tracker can hold, and what of an access key may be shown."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from pydantic import SecretStr
+
+from dcc.errors import ConfigurationError
+
+MASK = "***"
+"""What is shown of a secret."""
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_REFERENCE = re.compile(r"(?:env|file|key):")
+_PASSPHRASE = re.compile(r"(passphrase=)(?!env:|file:)[^&]*")
+
+
+def shown_accesskey(accesskey: SecretStr) -> str:
+    """What may be shown of an access key: a reference or the path of an existing file as it is, else `***`."""
+    text = accesskey.get_secret_value()
+    if _REFERENCE.match(text):
+        return _PASSPHRASE.sub(rf"\1{MASK}", text)
+    if not text or (text.startswith(("/", "~/")) and Path(text).expanduser().is_file()):
+        return text
+    return MASK
+
+
+def is_plain_password(accesskey: SecretStr) -> bool:
+    """Whether an access key is a password itself, and neither empty nor a reference to what holds one."""
+    return shown_accesskey(accesskey) == MASK
+
+
+def require_fit(what: str, text: str | None, length: int, *, secret: bool = False) -> None:
+    """Raise ConfigurationError for a text that is longer than its column or holds a control character."""
+    shown = MASK if secret else repr(text)
+    if text is not None and len(text) > length:
+        raise ConfigurationError(f"The {what} {shown} has {len(text)} characters; the tracker holds {length}.")
+    if text is not None and _CONTROL.search(text):
+        raise ConfigurationError(f"The {what} {shown} holds a control character. Give it without.")

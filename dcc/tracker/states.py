@@ -1,0 +1,56 @@
+"""States, which are a phase and a status, and how they are ordered.
+
+States are totally ordered: without failure by phase, then by status; a failure stands above every state that is none,
+an earlier failure above a later one. A proposed state is taken when it stands above the present one (`advance`), so
+that neither the order of reports nor reporting twice matters. A parent is rolled up from its children (`roll_up`):
+documents to their download, the latest download to its zip action.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from dcc.phases import Phase, Status
+
+
+class State(NamedTuple):
+    """How far something has come."""
+
+    phase: Phase
+    status: Status
+
+    def __str__(self) -> str:
+        return f"({self.phase.short_name}, {self.status.short_name})"
+
+    @property
+    def failed(self) -> bool:
+        """Whether it ended in a failure."""
+        return self.status == Status.FAILED
+
+
+WAITING: Final = State(Phase.ZIP_NAME, Status.DONE)
+"""State of a zip action that waits to be downloaded."""
+
+REQUESTED: Final = State(Phase.DOWNLOAD, Status.PENDING)
+"""State of a download that has not begun."""
+
+
+def _rank(state: State) -> tuple[bool, int, int]:
+    if state.failed:
+        return True, -state.phase, 0
+    return False, state.phase, state.status
+
+
+def advance(old: State, new: State) -> State:
+    """The state after `new` is proposed over `old`: the one that stands above."""
+    return new if _rank(new) > _rank(old) else old
+
+
+def roll_up(children: Iterable[State]) -> State | None:
+    """The state that children give their parent: the earliest failure, else the least advanced; None without any."""
+    states = set(children)
+    if not states:
+        return None
+    highest = max(states, key=_rank)
+    return highest if highest.failed else min(states, key=_rank)

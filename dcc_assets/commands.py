@@ -1,0 +1,131 @@
+"""What `dcc`'s commands ask of Dagster (see `dcc.cli.dagster_side`); each function loads what it needs when called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dagster import DagsterInstance
+    from sqlalchemy import Engine
+
+    from dcc.cli.dagster_side import DagsterSide
+    from dcc.databases.schema import InitReport
+    from dcc.operations.doctor.verdicts import Check
+    from dcc.outcomes import ZipKey
+    from dcc.settings import Settings
+    from dcc_assets.rebuilding import RebuildReport
+    from dcc_assets.session_runs import SessionReport
+
+
+def run_session(settings: Settings, tracker: Engine, instance: DagsterInstance, **asked: Any) -> SessionReport:
+    """See `dcc_assets.session_runs.run_session`."""
+    from dcc_assets import session_runs
+
+    return session_runs.run_session(settings, tracker, instance, **asked)
+
+
+def run_zip_actions(
+    settings: Settings, tracker: Engine, instance: DagsterInstance, keys: Sequence[ZipKey], **asked: Any
+) -> SessionReport:
+    """See `dcc_assets.session_runs.run_zip_actions`."""
+    from dcc_assets import session_runs
+
+    return session_runs.run_zip_actions(settings, tracker, instance, keys, **asked)
+
+
+def open_instance(settings: Settings) -> DagsterInstance:
+    """See `dcc_dagster.instance.open_instance`."""
+    from dcc_dagster import instance
+
+    return instance.open_instance(settings)
+
+
+def make_instance(settings: Settings) -> None:
+    """See `dcc_dagster.instance.make_instance`."""
+    from dcc_dagster import instance
+
+    instance.make_instance(settings)
+
+
+def mend_instance(settings: Settings) -> None:
+    """Bring the instance's `dagster.yaml` up to date, and make its SQLite files whole; the first session makes one."""
+    if not settings.dagster_home.is_dir():
+        return
+    from dcc_dagster.earlier_configuration import bring_up_to_date
+
+    bring_up_to_date(configuration_path(settings))
+    if settings.dagster_url is None:
+        from dcc_dagster.sqlite_instance import are_whole
+
+        if not are_whole(settings.dagster_home):
+            make_instance(settings)
+
+
+def dagster_environment(settings: Settings) -> dict[str, str]:
+    """See `dcc_dagster.instance.dagster_environment`."""
+    from dcc_dagster import instance
+
+    return instance.dagster_environment(settings)
+
+
+def daemon_beats(instance: DagsterInstance, since: float) -> bool:
+    """Whether each part of the daemon that the instance needs was heard of since a time, in seconds of Unix."""
+    heard = {kind for kind, beat in instance.get_daemon_heartbeats().items() if beat.timestamp >= since}
+    return heard >= set(instance.get_required_daemon_types())
+
+
+def rebuild_instance(
+    settings: Settings, tracker: Engine, instance: DagsterInstance, say: Callable[[object], None] | None
+) -> RebuildReport:
+    """See `dcc_assets.rebuilding.rebuild_instance`."""
+    from dcc_assets import rebuilding
+
+    return rebuilding.rebuild_instance(settings, tracker, instance, say)
+
+
+def init_dagster_database(url: str) -> InitReport:
+    """See `dcc_dagster.dagster_database.init_dagster_database`."""
+    from dcc_dagster import dagster_database
+
+    return dagster_database.init_dagster_database(url)
+
+
+def configuration_path(settings: Settings) -> Path:
+    """See `dcc_dagster.instance_configuration.configuration_path`."""
+    from dcc_dagster import instance_configuration
+
+    return instance_configuration.configuration_path(settings)
+
+
+def write_configuration(settings: Settings, *, replace: bool = False) -> Path | None:
+    """Write `dagster.yaml` where there is none, or in place of one with `replace`, and check that it fits the settings.
+
+    Returns where one that was replaced is kept. Raises ConfigurationError and DagsterStorageError.
+    """
+    from dcc_dagster import instance_configuration
+
+    kept = instance_configuration.write_configuration(settings, replace=replace)
+    instance_configuration.prepare_dagster_home(settings)
+    return kept
+
+
+def doctor_checks() -> Sequence[Check]:
+    """The checks of `dcc doctor` that look at Dagster."""
+    from dcc_assets.doctor import CHECKS
+
+    return CHECKS
+
+
+def doctor_depths() -> Check:
+    """The check of `dcc doctor --deep`, which compares Dagster with both databases."""
+    from dcc_assets.doctor import DEPTHS
+
+    return DEPTHS
+
+
+if TYPE_CHECKING:
+    from dcc_assets import commands
+
+    _is_what_commands_ask_for: DagsterSide = commands

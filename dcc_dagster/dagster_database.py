@@ -1,0 +1,158 @@
+"""The tables of Dagster's storage on MySQL and MariaDB: made, brought up to date, and checked before use.
+
+`dcc init` alone makes and changes them, by Dagster's own migrations. Two things of Dagster's schema are mended there:
+texts end after 65,535 bytes, which the verdict of a check with many findings exceeds; and partitions count as the same
+whose first 64 characters are.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
+
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from dagster._core.storage.sql import get_alembic_config
+from dagster_mysql import MySQLEventLogStorage, MySQLRunStorage, MySQLScheduleStorage
+from sqlalchemy import Connection, Engine, inspect, text
+
+from dcc.databases.engines import database_label
+from dcc.databases.schema import InitReport, alone, create_database
+from dcc.databases.servers import require_fit_defaults, require_fit_server
+from dcc.errors import ConfigurationError, DagsterStorageError, DagsterStorageOutdatedError, DccError
+from dcc_dagster.mysql_connections import DAGSTER, open_dagster_database, url_for_dagster
+
+_TABLES: Final = frozenset({"event_logs", "runs", "jobs"})
+_PARTITION_CHARACTERS: Final = 512
+"""More than the name of any partition has: an action and a file's name."""
+_WIDER: Final = {"text": "LONGTEXT", "blob": "LONGBLOB"}
+_NARROW_COLUMNS: Final = text(
+    "SELECT c.table_name, c.column_name, c.data_type, c.is_nullable FROM information_schema.columns c "
+    "JOIN information_schema.tables t ON t.table_schema = c.table_schema AND t.table_name = c.table_name "
+    "LEFT JOIN information_schema.statistics s ON s.table_schema = c.table_schema AND s.table_name = c.table_name "
+    "AND s.column_name = c.column_name "
+    "WHERE c.table_schema = DATABASE() AND t.table_type = 'BASE TABLE' AND c.data_type IN ('text', 'blob') "
+    "AND s.index_name IS NULL ORDER BY 1, 2"
+)
+_SHORT_INDEXES: Final = text(
+    "SELECT table_name, index_name FROM information_schema.statistics "
+    "WHERE table_schema = DATABASE() AND non_unique = 0 AND column_name = 'partition' AND sub_part < :characters"
+)
+_INDEX_COLUMNS: Final = text(
+    "SELECT column_name, sub_part FROM information_schema.statistics "
+    "WHERE table_schema = DATABASE() AND table_name = :table AND index_name = :index ORDER BY seq_in_index"
+)
+
+
+def init_dagster_database(url: str) -> InitReport:
+    """Make Dagster's database with its tables, or bring older ones up to date; without effect when they are.
+
+    Raises DagsterStorageOutdatedError for tables newer than the installed Dagster, ConfigurationError for a database of
+    something else or that the user may not create, its subclass DatabaseServerUnfitError for a server or database that
+    will not do, and DagsterStorageError.
+    """
+    engine = open_dagster_database(url)
+    try:
+        create_database(engine.url, DAGSTER)
+        with alone(engine, DAGSTER) as connection:
+            require_fit_server(connection, DAGSTER)
+            require_fit_defaults(connection, DAGSTER)
+            before = _revision(connection)
+            _refuse_unfit(connection, before)
+            connection.commit()
+            _make_or_upgrade(url_for_dagster(url), before)
+            _widen(connection)
+            connection.commit()
+    except DccError:
+        raise
+    except Exception as error:
+        reason = " ".join(str(getattr(error, "orig", None) or error.__cause__ or error).split())
+        raise DagsterStorageError(
+            f"The tables of the Dagster database {database_label(engine.url)} could not be made ({reason}). See to the "
+            "user's rights in it (dcc init --production --grants prints them), and run dcc init --production again."
+        ) from error
+    finally:
+        engine.dispose()
+    return InitReport(created=before is None, from_revision=before, to_revision=head_revision())
+
+
+def require_current(engine: Engine) -> None:
+    """Raise unless the database has the tables of the installed Dagster; changes nothing.
+
+    Raises DagsterStorageOutdatedError, DatabaseServerUnfitError for a server or database that will not do,
+    ConfigurationError for a database of something else, and DagsterStorageError.
+    """
+    label = database_label(engine.url)
+    with engine.connect() as connection:
+        require_fit_server(connection, DAGSTER)
+        require_fit_defaults(connection, DAGSTER)
+        revision = _revision(connection)
+        _refuse_unfit(connection, revision)
+    if revision is None:
+        raise DagsterStorageOutdatedError(
+            f"The database {label} holds no {DAGSTER.noun}. Make it with: dcc init --production."
+        )
+    if revision != head_revision():
+        raise DagsterStorageOutdatedError(
+            f"The {DAGSTER.name} {label} has the schema {revision}, and this version of Dagster works with "
+            f"{head_revision()}. Stop everything, then bring it up to date with: dcc init --production."
+        )
+
+
+@lru_cache(maxsize=1)
+def head_revision() -> str:
+    """The revision of Dagster's tables that the installed Dagster works with."""
+    return str(_scripts().as_revision_number("head"))
+
+
+def _scripts() -> ScriptDirectory:
+    from dagster_mysql import utils
+
+    # Found from the module of the storage, one folder below.
+    return ScriptDirectory.from_config(get_alembic_config(utils.__file__, "alembic/alembic.ini"))
+
+
+def _revision(connection: Connection) -> str | None:
+    revision: str | None = MigrationContext.configure(connection).get_current_revision()
+    return revision
+
+
+def _refuse_unfit(connection: Connection, revision: str | None) -> None:
+    label = database_label(connection.engine.url)
+    present = set(inspect(connection).get_table_names())
+    if present and not present & _TABLES:
+        raise ConfigurationError(
+            f"The database {label} holds something else than the {DAGSTER.noun}. Name another one, or an empty one, in "
+            f"{DAGSTER.setting}."
+        )
+    if revision is not None and revision not in {script.revision for script in _scripts().walk_revisions()}:
+        raise DagsterStorageOutdatedError(
+            f"The {DAGSTER.name} {label} has the schema {revision}, which the installed Dagster does not know. Install "
+            "the version of Dagster that wrote it, or a later one."
+        )
+
+
+def _make_or_upgrade(url: str, revision: str | None) -> None:
+    # Each makes the tables that are missing when it is made.
+    runs, events, schedules = MySQLRunStorage(url), MySQLEventLogStorage(url), MySQLScheduleStorage(url)
+    if revision is not None and revision != head_revision():
+        runs.upgrade()
+        runs.migrate()
+        events.upgrade()
+        events.reindex_assets()
+        schedules.upgrade()
+        schedules.migrate()
+
+
+def _widen(connection: Connection) -> None:
+    for table, column, kind, nullable in connection.execute(_NARROW_COLUMNS).all():
+        null = "NULL" if nullable == "YES" else "NOT NULL"
+        connection.exec_driver_sql(f"ALTER TABLE `{table}` MODIFY `{column}` {_WIDER[kind.lower()]} {null}")
+    for table, index in connection.execute(_SHORT_INDEXES, {"characters": _PARTITION_CHARACTERS}).all():
+        parts = [
+            f"`{name}`" if length is None else f"`{name}`({_PARTITION_CHARACTERS if name == 'partition' else length})"
+            for name, length in connection.execute(_INDEX_COLUMNS, {"table": table, "index": index})
+        ]
+        connection.exec_driver_sql(
+            f"ALTER TABLE `{table}` DROP INDEX `{index}`, ADD UNIQUE INDEX `{index}` ({', '.join(parts)})"
+        )

@@ -1,0 +1,155 @@
+"""The Dagster instance of an installation: where it is kept, and how it is set up.
+
+It lives in `DCC_HOME/dagster`, and in the database that DCC_DAGSTER_URL names if it names any, and only mirrors the
+tracker: it may be deleted and rebuilt (`rebuilding`).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from dagster import DagsterInstance
+from dagster._core.instance.ref import InstanceRef
+
+from dcc.errors import DagsterStorageError, DagsterUnreachableError, DccError
+from dcc.runtime.disk_space import comes_from_full_disk, no_space_left
+from dcc.runtime.private_files import PRIVATE_FILE
+from dcc.settings import Settings
+from dcc_dagster.instance_configuration import CONFIGURATION_FILE, prepare_dagster_home
+from dcc_dagster.sqlite_instance import are_whole, make_whole, migrate_rows
+
+if TYPE_CHECKING:
+    from dagster._core.instance import DagsterInstanceOverrides
+
+QC_DATABASE_POOL: Final = "qc_database"
+"""The concurrency pool of the steps that write to the QC database: one at a time, whatever run they are in."""
+
+_OPENING_LOCK: Final = "opening.lock"
+
+
+def open_instance(settings: Settings) -> DagsterInstance:
+    """The Dagster instance, for runs in this process; a context manager that closes it.
+
+    Its pool of the QC database has one place, also in an instance that was made without. Whatever the process prints
+    stays its own: the output of steps is not captured. Raises DagsterStorageError, its subclass DagsterUnreachableError
+    when Dagster's database is away, DagsterStorageOutdatedError, DatabaseServerUnfitError and ConfigurationError.
+    """
+    home = settings.dagster_home
+    overrides: DagsterInstanceOverrides = {
+        "compute_logs": {"module": "dagster._core.storage.noop_compute_log_manager", "class": "NoOpComputeLogManager"}
+    }
+    try:
+        # The class's own default needs DAGSTER_HOME, which is set for Dagster's processes, not for this one.
+        prepare_dagster_home(settings)
+        require_dagster_database(settings)
+        with _alone_at(home), _environment(settings):
+            rows_wait = make_whole(home)
+            instance = DagsterInstance.from_ref(InstanceRef.from_dir(str(home), overrides=overrides))
+            if rows_wait:
+                migrate_rows(instance)
+            _make_pool(instance)
+    except DccError:
+        raise
+    except Exception as error:
+        if comes_from_full_disk(error, home):
+            raise DagsterUnreachableError(
+                f"The Dagster instance in {home} cannot be used: {no_space_left(home)}. Free some space there, then "
+                "run the command again."
+            ) from error
+        reason = " ".join(str(error).split())
+        raise DagsterStorageError(
+            f"The Dagster instance in {home} could not be opened ({reason}). Correct its {CONFIGURATION_FILE}, or "
+            "delete the directory and rebuild it from the tracker: dcc instance rebuild."
+        ) from error
+    else:
+        return instance
+
+
+def make_instance(settings: Settings) -> None:
+    """Make the Dagster instance, or what it lacks, before processes of Dagster open it, which would each make that.
+
+    Raises what `open_instance` does.
+    """
+    home = prepare_dagster_home(settings)
+    if settings.dagster_url is not None:
+        require_dagster_database(settings)
+    elif not are_whole(home):
+        with open_instance(settings):
+            pass
+
+
+@contextmanager
+def _alone_at(home: Path) -> Iterator[None]:
+    """Wait until no other command opens the instance: Dagster makes its SQLite files as if nobody else could be."""
+    descriptor = os.open(home / _OPENING_LOCK, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, PRIVATE_FILE)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _make_pool(instance: DagsterInstance) -> None:
+    storage = instance.event_log_storage
+    if QC_DATABASE_POOL not in storage.get_concurrency_keys():
+        storage.set_concurrency_slots(QC_DATABASE_POOL, 1)
+
+
+def require_dagster_database(settings: Settings) -> None:
+    """Raise unless Dagster's database, if there is any, can be reached and has the tables of the installed Dagster.
+
+    Raises DagsterUnreachableError, DagsterStorageOutdatedError, DatabaseServerUnfitError and ConfigurationError.
+    """
+    if settings.dagster_url is None:
+        return
+    from dcc_dagster.dagster_database import require_current
+    from dcc_dagster.mysql_connections import open_dagster_database
+
+    engine = open_dagster_database(settings.dagster_url.get_secret_value())
+    try:
+        require_current(engine)
+    finally:
+        engine.dispose()
+
+
+def storage_place(settings: Settings) -> str:
+    """What to see to when Dagster's storage fails, for messages: its database, without the password, or its disk."""
+    if settings.dagster_url is None:
+        return f"the disk of {settings.dagster_home}"
+    from dcc.databases.engines import database_label
+    from dcc_dagster.mysql_connections import DAGSTER, open_dagster_database
+
+    engine = open_dagster_database(settings.dagster_url.get_secret_value())
+    return f"the {DAGSTER.name} {database_label(engine.url)}"
+
+
+def dagster_environment(settings: Settings) -> dict[str, str]:
+    """The environment variables by which Dagster's processes find the instance."""
+    variables = {
+        "DCC_HOME": str(settings.home),
+        "DAGSTER_HOME": str(settings.dagster_home),
+        "DCC_DATABASE_RETRY": str(settings.database_retry),
+    }
+    if settings.dagster_url is not None:
+        variables["DCC_DAGSTER_URL"] = settings.dagster_url.get_secret_value()
+    return variables
+
+
+@contextmanager
+def _environment(settings: Settings) -> Iterator[None]:
+    wanted = dagster_environment(settings)
+    before = {name: os.environ.get(name) for name in wanted}
+    os.environ.update(wanted)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value

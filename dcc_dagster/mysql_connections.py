@@ -1,0 +1,205 @@
+"""Connections to the MySQL or MariaDB database of Dagster's storage, and patience with it.
+
+Dagster's own classes connect anew for every statement and give up after a second. These keep a few connections for all
+of a process, and do what failed again for as long as DCC_DATABASE_RETRY says: after a lost connection, a restart of the
+server, a deadlock, a lock wait that took too long.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from sqlalchemy import URL, Connection, MetaData, make_url
+from sqlalchemy.engine import Engine
+
+from dcc.databases.columns import MYSQL_FAMILY
+from dcc.databases.description import Database
+from dcc.databases.engines import open_database
+from dcc.databases.transactions import run_patiently
+from dcc.errors import ConfigurationError, DagsterStorageOutdatedError, DagsterUnreachableError
+
+T = TypeVar("T")
+
+DAGSTER: Final = Database(
+    noun="Dagster storage",
+    name="Dagster database",
+    setting="DCC_DAGSTER_URL",
+    file_name="dagster.db",
+    metadata=MetaData(),
+    landmark="event_logs",
+    versions=Path(),
+    revisions=(),
+    outdated=DagsterStorageOutdatedError,
+    unreachable=DagsterUnreachableError,
+    made_by="dcc init --production",
+)
+"""Dagster's database, as messages name it. Its tables and their migrations are Dagster's own."""
+
+# Storing events sees to itself: it is not done twice when the answer to a commit is lost.
+_LEFT_ALONE: Final = frozenset(
+    {
+        "dispose",
+        "end_watch",
+        "migrate",
+        "optimize",
+        "optimize_for_webserver",
+        "register_instance",
+        "store_event",
+        "store_event_batch",
+        "upgrade",
+        "watch",
+    }
+)
+_CONNECT_SECONDS: Final = "10"
+_ANSWER_SECONDS: Final = "300"
+
+
+def open_dagster_database(url: str) -> Engine:
+    """The engine of Dagster's database by its URL; connects on first use only.
+
+    Raises ConfigurationError for a URL that names no MySQL or MariaDB database.
+    """
+    engine = open_database(url, DAGSTER)
+    if engine.dialect.name not in MYSQL_FAMILY:
+        raise ConfigurationError(
+            f"{DAGSTER.setting} names a database of the kind {engine.dialect.name!r}. Name one on MySQL or MariaDB, "
+            "mysql://user:password@host/phenodcc_dagster, or none: then Dagster keeps SQLite files in DCC_HOME."
+        )
+    return engine
+
+
+def url_for_dagster(url: str) -> str:
+    """The URL by which Dagster's own classes connect, through the same driver as the platform. Never print it."""
+    parsed: URL = make_url(url)
+    options = {
+        **parsed.query,
+        "charset": "utf8mb4",
+        "connect_timeout": _CONNECT_SECONDS,
+        "read_timeout": _ANSWER_SECONDS,
+        "write_timeout": _ANSWER_SECONDS,
+    }
+    # The driver encodes the text of a password in Latin-1; servers expect UTF-8.
+    password = None if parsed.password is None else parsed.password.encode().decode("latin-1")
+    address = parsed.set(drivername="mysql+pymysql", password=password, query=options)
+    return address.render_as_string(hide_password=False)
+
+
+class Connections:
+    """The connections of this process to one database, for all the storages that use it."""
+
+    def __init__(self, url: str, patience_seconds: float) -> None:
+        self.engine = open_dagster_database(url)
+        self._patience_seconds = patience_seconds
+        self._of_thread = threading.local()
+        self._was_in_vain = False
+        self.users = 0
+
+    @contextmanager
+    def connect(self) -> Iterator[Connection]:
+        """A connection in a transaction of its own; within `transaction`, that transaction's."""
+        held = getattr(self._of_thread, "held", None)
+        if held is not None:
+            yield held
+            return
+        with self.engine.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def transaction(self) -> Iterator[Connection]:
+        """A transaction that everything which this thread asks of the storages meanwhile is part of."""
+        with self.engine.begin() as connection:
+            self._of_thread.held = connection
+            try:
+                yield connection
+            finally:
+                self._of_thread.held = None
+
+    def patiently(self, work: Callable[[], T]) -> T:
+        """Do `work` as often as it takes, unless this thread is about to already; see `run_patiently`.
+
+        A database that was waited for in vain is not waited for again before it answers: what it would only show must
+        not hold up a session for each of its messages.
+        """
+        if getattr(self._of_thread, "is_patient", False):
+            return work()
+        self._of_thread.is_patient = True
+        seconds = 0.0 if self._was_in_vain else self._patience_seconds
+        try:
+            result = run_patiently(self.engine, work, patience_seconds=seconds)
+        except DagsterUnreachableError:
+            self._was_in_vain = True
+            raise
+        else:
+            self._was_in_vain = False
+            return result
+        finally:
+            self._of_thread.is_patient = False
+
+
+_open: dict[tuple[str, float], Connections] = {}
+_opening = threading.Lock()
+
+
+def borrow_connections(url: str, patience_seconds: float) -> Connections:
+    """The connections of this process to a database. Give them back with `give_back_connections`."""
+    key = (url, patience_seconds)
+    with _opening:
+        connections = _open.get(key)
+        if connections is None:
+            connections = _open[key] = Connections(url, patience_seconds)
+        connections.users += 1
+        return connections
+
+
+def give_back_connections(connections: Connections) -> None:
+    """Close the connections when this was their last user."""
+    with _opening:
+        connections.users -= 1
+        if connections.users > 0:
+            return
+        for key in [key for key, value in _open.items() if value is connections]:
+            del _open[key]
+    connections.engine.dispose()
+
+
+class PatientStorage:
+    """What Dagster's storages on MySQL have in common here. `_connections` is there before Dagster's class is made."""
+
+    _connections: Connections
+    _given_back: bool = False
+
+    def optimize_for_webserver(self, statement_timeout: int, pool_recycle: int, max_overflow: int) -> None:
+        """Nothing is left to do: connections are kept, for every process."""
+
+    def dispose(self) -> None:
+        """Give the connections back."""
+        super().dispose()  # type: ignore[misc]
+        if not self._given_back:
+            self._given_back = True
+            give_back_connections(self._connections)
+
+
+def patient(interface: type) -> Callable[[type[T]], type[T]]:
+    """Decorate a PatientStorage: whatever Dagster asks of it by `interface` is done as often as it takes."""
+
+    def decorate(storage: type[T]) -> type[T]:
+        for name, member in inspect.getmembers(storage, inspect.isfunction):
+            if name in vars(interface) and not name.startswith("_") and name not in _LEFT_ALONE:
+                setattr(storage, name, _patiently(member))
+        return storage
+
+    return decorate
+
+
+def _patiently(method: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def done(self: PatientStorage, *arguments: Any, **named: Any) -> Any:
+        return self._connections.patiently(lambda: method(self, *arguments, **named))
+
+    return done

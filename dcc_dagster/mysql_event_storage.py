@@ -1,0 +1,173 @@
+"""Dagster's event log on MySQL and MariaDB, with events stored in batches.
+
+Dagster's own class stores each event in up to four transactions, each on a connection of its own. This one stores a
+batch in one transaction, on connections that are kept. The rows are the same. It leans on private methods of Dagster:
+where those are not as expected, it does everything as Dagster's own class does, slower and right.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Final
+
+import sqlalchemy as sa
+from dagster import AssetKey, EventLogEntry
+from dagster._core.storage.event_log import SqlEventLogStorageTable
+from dagster._core.storage.event_log.base import EventLogStorage
+from dagster_mysql import MySQLEventLogStorage
+from sqlalchemy.engine import Connection
+from sqlalchemy.exc import IntegrityError
+
+from dcc.databases.engines import lacks_right
+from dcc.errors import DagsterUnreachableError
+from dcc_dagster.mysql_connections import Connections, PatientStorage, patient, url_for_dagster
+from dcc_dagster.partition_removal import remove_rows
+from dcc_dagster.stored_asset_events import store_about_assets
+
+if TYPE_CHECKING:
+    from dagster._core.storage.partition_status_cache import AssetStatusCacheValue
+
+log = logging.getLogger(__name__)
+
+_LEANED_ON = {
+    "_connect": ("self",),
+    "run_connection": ("self", "run_id"),
+    "index_connection": ("self",),
+    "has_table": ("self", "table_name"),
+    "_event_to_row": ("self", "event"),
+    "_store_asset_event": ("self", "conn", "event", "event_id"),
+    "_store_asset_event_tags": ("self", "conn", "events", "event_ids"),
+    "store_asset_check_event": ("self", "event", "event_id"),
+}
+_BYTES_AT_ONCE: Final = 1024 * 1024
+_ROW: Final = SqlEventLogStorageTable.c
+_INSERT: Final = sa.insert(SqlEventLogStorageTable)
+_INSERT_RETURNING: Final = _INSERT.returning(_ROW.id, sort_by_parameter_order=True)
+
+
+def dagster_fits() -> bool:
+    """Whether the installed Dagster has the private methods, with the arguments, that the fast way leans on."""
+    for name, expected in _LEANED_ON.items():
+        method = getattr(MySQLEventLogStorage, name, None)
+        if method is None or tuple(inspect.signature(method).parameters) != expected:
+            return False
+    return True
+
+
+@patient(EventLogStorage)
+class BatchingMysqlEventLogStorage(PatientStorage, MySQLEventLogStorage):
+    """Dagster's event log on MySQL, with connections that are kept and events that are stored in batches.
+
+    `store_event_batch` is the fast way in. The tables and rows are those of Dagster's own class, so either class reads
+    what the other wrote, also at the same time.
+    """
+
+    def __init__(self, connections: Connections, url: str) -> None:
+        self._connections = connections
+        self._fits = dagster_fits()
+        self._known_tables: set[str] = set()
+        super().__init__(url_for_dagster(url))
+
+    def _connect(self) -> AbstractContextManager[Connection]:
+        return self._connections.connect()
+
+    def store_event(self, event: EventLogEntry) -> None:
+        """Store one event."""
+        if self._fits:
+            self.store_event_batch([event])
+        else:
+            super().store_event(event)
+
+    def store_event_batch(self, events: Sequence[EventLogEntry]) -> None:
+        """Store events of any kinds and runs, in order, in one transaction."""
+        if not self._fits:
+            super().store_event_batch(events)
+            return
+        if not events:
+            return
+        rows = [self._event_to_row(event) for event in events]
+        maybe_stored = False
+
+        def store() -> None:
+            nonlocal maybe_stored
+            with self._connections.transaction() as connection:
+                if maybe_stored and _is_stored(connection, rows[-1]):
+                    return
+                maybe_stored = True
+                store_about_assets(self, connection, zip(events, _insert(connection, rows), strict=True))
+
+        self._connections.patiently(store)
+
+    def remove_partitions(self, name: str, assets: Sequence[AssetKey], keys: Sequence[str]) -> None:
+        """Take partitions out of the set `name`, with the events of `assets` about them, in one transaction."""
+
+        def remove() -> None:
+            with self._connections.transaction() as connection:
+                remove_rows(connection, name, assets, keys)
+
+        self._connections.patiently(remove)
+
+    def has_table(self, table_name: str) -> bool:
+        """Whether the database has a table; a table that was seen once is not looked for again."""
+        if table_name not in self._known_tables and super().has_table(table_name):
+            self._known_tables.add(table_name)
+        return table_name in self._known_tables
+
+    def update_asset_cached_status_data(self, asset_key: AssetKey, cache_values: AssetStatusCacheValue) -> None:
+        """Keep what was found out about the partitions of an asset, for the next page that shows it.
+
+        Pages of an account that may only read find it out each time.
+        """
+        try:
+            super().update_asset_cached_status_data(asset_key, cache_values)
+        except DagsterUnreachableError as error:
+            if not lacks_right(error):
+                raise
+            log.debug("The status of %s is not kept: the account may only read", asset_key)
+
+    def add_dynamic_partitions(self, partitions_def_name: str, partition_keys: Sequence[str]) -> None:
+        """Add partitions; those that are there already, or come from another process meanwhile, are left."""
+        try:
+            super().add_dynamic_partitions(partitions_def_name, partition_keys)
+        except IntegrityError:
+            super().add_dynamic_partitions(partitions_def_name, partition_keys)
+
+
+def _insert(connection: Connection, rows: Sequence[dict[str, Any]]) -> list[int]:
+    """Insert event rows; their ids, in order. MySQL, which cannot return ids, is asked row by row."""
+    if not connection.dialect.insert_returning:
+        return [_only_id(connection.execute(_INSERT, row)) for row in rows]
+    ids: list[int] = []
+    for part in _parts(rows):
+        ids += connection.scalars(_INSERT_RETURNING, part).all()
+    return ids
+
+
+def _only_id(result: sa.CursorResult[Any]) -> int:
+    key = result.inserted_primary_key
+    if key is None:
+        raise RuntimeError("The database gave no id for a new event.")
+    return int(key[0])
+
+
+def _parts(rows: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """Rows in parts that a statement can hold."""
+    parts: list[list[dict[str, Any]]] = [[]]
+    size = 0
+    for row in rows:
+        row_size = len(row["event"])
+        if parts[-1] and size + row_size > _BYTES_AT_ONCE:
+            parts.append([])
+            size = 0
+        parts[-1].append(row)
+        size += row_size
+    return parts
+
+
+def _is_stored(connection: Connection, row: dict[str, Any]) -> bool:
+    """Whether a transaction that stored this row, and whose answer was lost, was committed after all."""
+    same = (_ROW.run_id == row["run_id"]) & (_ROW.timestamp == row["timestamp"]) & (_ROW.event == row["event"])
+    return connection.scalar(sa.select(_ROW.id).where(same).limit(1)) is not None

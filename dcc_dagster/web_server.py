@@ -1,0 +1,104 @@
+"""Dagster's web server with pages of our own before its pages, and checks of requests before everything.
+
+Dagster's server is a class that makes a Starlette application: this one is derived from it, and served as Dagster
+serves its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, Final
+
+import uvicorn
+from dagster import DagsterInstance
+from dagster._core.workspace.context import WorkspaceProcessContext
+from dagster._core.workspace.load_target import WorkspaceFileTarget
+from dagster._utils.interrupts import setup_interrupt_handlers
+from dagster._utils.log import configure_loggers
+from dagster_webserver.version import __version__
+from dagster_webserver.webserver import DagsterWebserver
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute
+
+from dcc_dagster.request_checks import Refusal, refused
+
+_STATEMENT_MILLISECONDS: Final = 15_000
+_CONNECTION_SECONDS: Final = 3_600
+_MORE_CONNECTIONS: Final = 20
+_POLL_MILLISECONDS: Final = 2_000
+"""These four are what `dagster-webserver` takes when nothing else is said."""
+
+_CODE_SERVER_LOG_LEVEL: Final = "warning"
+_NO_QUERY_IN_ADDRESS: Final = Refusal(
+    HTTPStatus.METHOD_NOT_ALLOWED, "GraphQL is answered by POST only. Send the query as JSON by POST."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """Where and how the pages are served; `workspace` is the file that names the code location."""
+
+    host: str
+    port: int
+    workspace: Path
+    read_only: bool = False
+    log_level: str = "warning"
+    log_format: str = "colored"
+
+
+class ExtendedWebserver(DagsterWebserver[Any, Any]):
+    """Dagster's web server with routes of our own first: the last of Dagster's answers to every path.
+
+    `middleware` comes before everything else, so it also sees WebSockets and Dagster's own pages.
+    """
+
+    def __init__(self, process_context: Any, routes: Sequence[BaseRoute], middleware: Sequence[Middleware]) -> None:
+        self._routes = routes
+        self._middleware = middleware
+        super().__init__(process_context, live_data_poll_rate=_POLL_MILLISECONDS)
+
+    def build_middleware(self) -> list[Middleware]:
+        """Ours before Dagster's."""
+        return [*self._middleware, *super().build_middleware()]
+
+    def build_routes(self) -> list[BaseRoute]:
+        """Ours before Dagster's."""
+        return [*self._routes, *super().build_routes()]  # type: ignore[no-untyped-call]
+
+    async def graphql_http_endpoint(self, request: Request) -> Response:
+        """Dagster's, without queries in addresses: another site's page could have a browser ask for any address.
+
+        GET answers with the page in which queries are written, as Dagster does for browsers.
+        """
+        if request.method == "GET" and "text/html" not in request.headers.get("Accept", ""):
+            return refused(_NO_QUERY_IN_ADDRESS)
+        answer: Response = await super().graphql_http_endpoint(request)
+        return answer
+
+
+def serve(
+    instance: DagsterInstance, serving: Serving, routes: Sequence[BaseRoute], middleware: Sequence[Middleware]
+) -> None:
+    """Serve the pages of an instance until SIGINT or SIGTERM."""
+    configure_loggers(formatter=serving.log_format, log_level=serving.log_level.upper())
+    setup_interrupt_handlers()
+    instance.optimize_for_webserver(_STATEMENT_MILLISECONDS, _CONNECTION_SECONDS, _MORE_CONNECTIONS)
+    with suppress(KeyboardInterrupt), ExitStack() as stack:
+        context = stack.enter_context(
+            WorkspaceProcessContext(
+                instance,
+                version=__version__,
+                read_only=serving.read_only,
+                workspace_load_target=WorkspaceFileTarget([str(serving.workspace)]),
+                code_server_log_level=_CODE_SERVER_LOG_LEVEL,
+            )
+        )
+        app = ExtendedWebserver(context, routes, middleware).create_asgi_app()
+        # Nothing here starts or ends with the server, and a server that is interrupted would complain of it.
+        uvicorn.run(app, host=serving.host, port=serving.port, log_level=serving.log_level, lifespan="off")

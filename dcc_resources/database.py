@@ -1,0 +1,61 @@
+"""What the resources of both databases have in common: an engine that is made on first use, and closed with the run."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Self
+
+from dagster import InitResourceContext
+from pydantic import PrivateAttr
+from sqlalchemy import Engine
+
+from dcc.settings import Settings
+from dcc_resources.platform_resource import PlatformResource
+
+
+class DatabaseResource(PlatformResource):
+    """A database of the platform."""
+
+    _engine: Engine | None = PrivateAttr(default=None)
+
+    @abstractmethod
+    def _open(self, settings: Settings) -> Engine:
+        """The engine, which connects on first use."""
+
+    @abstractmethod
+    def _require_current(self, engine: Engine, patience_seconds: float | None) -> None:
+        """Raise DatabaseOutdatedError or DatabaseUnreachableError."""
+
+    def engine(self) -> Engine:
+        """The engine of the database, of whatever version. Raises ConfigurationError."""
+        if self._engine is None:
+            self._engine = self._open(self.settings_with())
+        return self._engine
+
+    def ready(self, *, patience_seconds: float | None = None) -> Engine:
+        """The engine, of a database that is there and of this version; one that is away is waited for so long.
+
+        By default it is waited for as long as the settings say. Raises DatabaseOutdatedError,
+        DatabaseUnreachableError and ConfigurationError.
+        """
+        patience = self.settings_with().database_retry if patience_seconds is None else patience_seconds
+        self._require_current(self.engine(), patience)
+        return self.engine()
+
+    @contextmanager
+    def opened(self) -> Iterator[Self]:
+        """The resource, whose connections are closed afterwards."""
+        try:
+            yield self
+        finally:
+            if self._engine is not None:
+                self._engine.dispose()
+                self._engine = None
+
+    @contextmanager
+    def yield_for_execution(self, context: InitResourceContext) -> Iterator[Self]:  # noqa: ARG002 - Dagster's signature
+        """For as long as a run, or a look of a sensor, lasts."""
+        with self.opened():
+            yield self

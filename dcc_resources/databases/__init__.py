@@ -1,4 +1,0 @@
-"""What the platform's databases have in common, on SQLite and on MySQL and MariaDB: connections, schema, transactions.
-
-The tracker is one (dcc_resources.tracker), what documents say is another (dcc_resources.qc_database).
-"""

@@ -1,0 +1,31 @@
+"""What the resources of all kinds of file sources have in common: time limits and connections."""
+
+from typing import ClassVar
+
+from dcc.settings import Settings
+from dcc.sources.base import SourceProtocol
+from dcc_resources.platform_resource import PlatformResource, setting
+
+
+class FileSourceResource(PlatformResource):
+    """How file sources of one kind are listed and downloaded from."""
+
+    protocols: ClassVar[tuple[SourceProtocol, ...]]
+
+    connections: int | None = setting("downloads_per_source")
+    failure_limit: int | None = setting("source_failure_limit")
+    list_timeout: float | None = setting("list_timeout")
+    download_timeout: float | None = setting("download_timeout")
+    slowest_download: int | None = setting("slowest_download")
+
+    def applied_to(self, settings: Settings) -> Settings:
+        """These settings with the fields that are given here, for file sources of this kind alone."""
+        return settings.changed_for(self.protocols, self._given(), self._field_of)
+
+
+class FileServerResource(FileSourceResource):
+    """How file sources on servers are spoken to."""
+
+    connect_timeout: float | None = setting("connect_timeout")
+    login_timeout: float | None = setting("login_timeout")
+    idle_timeout: float | None = setting("idle_timeout")

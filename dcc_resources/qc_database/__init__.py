@@ -1,1 +1,0 @@
-"""The QC database: what valid documents say, as rows that can be queried (issue 3)."""

@@ -1,0 +1,63 @@
+"""The resource for the crawling session that a step is part of."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import ClassVar
+
+from dagster import ResourceDependency
+
+from dcc.operations.sessions import open_session
+from dcc.settings import Settings
+from dcc_resources.file_source import FileSourceResource
+from dcc_resources.mail import MailResource
+from dcc_resources.platform_resource import PlatformResource, setting
+from dcc_resources.qc_database import QcDatabaseResource
+from dcc_resources.store import StoreResource
+from dcc_resources.tracker import TrackerResource
+from dcc_resources.webhook import WebhookResource
+from dcc_resources.work import Work
+
+
+class SessionResource(PlatformResource):
+    """The crawling session that a run works in: how far it goes, how much at once, and within which bounds.
+
+    Only one session is at work at a time. It is registered in the tracker, uses the store and the QC database, and
+    tells people by e-mail and webhook when it ends.
+    """
+
+    key: ClassVar[str] = "session"
+
+    tracker: ResourceDependency[TrackerResource]
+    qc_database: ResourceDependency[QcDatabaseResource]
+    store: ResourceDependency[StoreResource]
+    mail: ResourceDependency[MailResource]
+    webhook: ResourceDependency[WebhookResource]
+
+    until: str | None = setting("until")
+    downloaders: int | None = setting("downloaders")
+    workers: int | None = setting("workers")
+    max_retries: int | None = setting("max_retries")
+    retry_delay: float | None = setting("retry_delay")
+    quiet_seconds: float | None = setting("quiet_seconds")
+    listing_shrink_limit: float | None = setting("listing_shrink_limit")
+    hold_threshold: int | None = setting("hold_threshold")
+    xsd_dir: str | None = setting("xsd_dir")
+    max_archive_bytes: int | None = setting("max_archive_bytes")
+    max_archive_ratio: int | None = setting("max_archive_ratio")
+    max_archive_entries: int | None = setting("max_archive_entries")
+    max_document_errors: int | None = setting("max_document_errors")
+
+    @contextmanager
+    def work(self, resume: int | None, *sources: FileSourceResource) -> Iterator[Work]:
+        """The work, with a session that is open for as long as the block lasts; `sources` are what it may crawl.
+
+        `resume` names a session that an earlier run handed over. Raises SessionActiveError, TrackerOutdatedError,
+        TrackerUnreachableError and ConfigurationError.
+        """
+        settings, tracker = self.session_settings(*sources), self.tracker.ready()
+        with open_session(tracker, settings, resume=resume) as session:
+            yield Work(settings, tracker, session, hands_over=True, until=settings.last_phase)
+
+    def session_settings(self, *sources: FileSourceResource) -> Settings:
+        """The settings that sessions work by. Raises ConfigurationError."""
+        return self.tracker.settings_with(self.qc_database, self.store, self.mail, self.webhook, self, *sources)

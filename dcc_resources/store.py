@@ -1,0 +1,24 @@
+"""The resource for the store, where archives and their contents are kept."""
+
+from typing import ClassVar
+
+from dcc.store.staging import Staging
+from dcc_resources.platform_resource import PlatformResource, setting
+
+
+class StoreResource(PlatformResource):
+    """The store: where archives and their contents are kept, how long, and how much of the disk must stay free."""
+
+    key: ClassVar[str] = "store"
+
+    directory: str | None = setting("staging")
+    min_free_bytes: int | None = setting("min_free_bytes")
+    clean: bool | None = setting("staging_clean")
+    keep_days: int | None = setting("staging_keep_days")
+    keep_failed_days: int | None = setting("staging_keep_failed_days")
+    keep_part_days: int | None = setting("staging_keep_part_days")
+    keep_phase: str | None = setting("staging_keep_phase")
+
+    def staging(self) -> Staging:
+        """The staging area. Raises ConfigurationError."""
+        return Staging(self.settings_with().staging_directory)

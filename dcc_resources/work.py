@@ -1,0 +1,115 @@
+"""A crawling session with what it is asked to do: what a step of a run works with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from sqlalchemy import Engine
+
+from dcc.outcomes import SourceCrawl, ZipKey, ZipOutcome
+from dcc.phases import Phase
+from dcc.redaction import clean
+from dcc.session.sessions import Session
+from dcc.settings import Settings
+
+if TYPE_CHECKING:
+    from dcc.data_outcomes import DataOutcome
+    from dcc_resources.qc_database import QcDatabaseResource
+
+
+def unheard(_outcome: object) -> None:
+    """Where nobody wants to hear of outcomes."""
+
+
+@dataclass
+class Work:
+    """A session with what it is asked to do.
+
+    `source_ids`: the file sources to crawl, `keys`: the zip actions to process; None for all that are due.
+    `requested_by` is in whose name. `hands_over`: what follows on a run is left to a later run of the same session.
+    `until` is the last phase that documents are taken to. `on_crawl`, `on_zip` and `on_data` hear of each outcome, in
+    the step's thread. `crawled`, `processed` and `loaded`: that part was done to its end. `failure`: what the work
+    itself raised.
+    """
+
+    settings: Settings
+    tracker: Engine
+    session: Session
+    source_ids: Sequence[int] | None = None
+    keys: Sequence[ZipKey] | None = None
+    requested_by: str = "Dagster"
+    hands_over: bool = False
+    on_crawl: Callable[[SourceCrawl], None] = unheard
+    on_zip: Callable[[ZipOutcome], None] = unheard
+    until: Phase = Phase.QC
+    on_data: Callable[[DataOutcome], None] = unheard
+    crawled: bool = field(default=False, init=False)
+    processed: bool = field(default=False, init=False)
+    loaded: bool = field(default=False, init=False)
+    failure: BaseException | None = field(default=None, init=False)
+
+    def crawl(self, source_ids: Sequence[int] | None = None) -> Iterator[SourceCrawl]:
+        """Crawl the file sources; yield each outcome when it is in the tracker. `source_ids` narrows the work down."""
+        from dcc.session.crawling import crawl_file_sources
+
+        wanted = self.source_ids if source_ids is None else source_ids
+        with self._noting_failure():
+            for outcome in crawl_file_sources(self.tracker, self.settings, self.session, wanted):
+                self.on_crawl(outcome)
+                yield outcome
+        self.crawled = True
+
+    def process(self, keys: Sequence[ZipKey] | None = None) -> Iterator[ZipOutcome]:
+        """Process zip actions; yield each outcome when it is in the tracker. `keys` narrows the work down."""
+        from dcc.session.archives.processing import process_zip_actions
+
+        wanted = self.keys if keys is None else keys
+        with self._noting_failure():
+            for outcome in process_zip_actions(
+                self.tracker, self.settings, self.session, wanted, requested_by=self.requested_by
+            ):
+                self.on_zip(outcome)
+                yield outcome
+        self.processed = True
+
+    def take_up_data(
+        self, qc: Engine, keys: Collection[ZipKey] | None = None, *, again: bool = False
+    ) -> Iterator[DataOutcome]:
+        """Take valid documents on to `until`; yield each outcome when it is in both databases.
+
+        `keys` narrows the work down. `again`: what was judged is judged again, and for that the documents go on to the
+        phase data whatever `until` says. Raises as `dcc.session.data.session_data.take_up_data`.
+        """
+        from dcc.session.data.corrections import recheck
+        from dcc.session.data.session_data import take_up_data
+
+        wanted = self.keys if keys is None else keys
+        with self._noting_failure():
+            if again:
+                reason = "Materialised in Dagster."
+                recheck(self.tracker, qc, self.settings, keys=wanted, author=self.requested_by, reason=reason)
+            until = max(self.until, Phase.DATA) if again else self.until
+            for outcome in take_up_data(self.tracker, qc, self.settings, self.session, until=until, keys=wanted):
+                self.on_data(outcome)
+                yield outcome
+        self.loaded = True
+
+    def ready(self, qc_database: QcDatabaseResource) -> Engine:
+        """The QC database. Raises QcDatabaseOutdatedError and QcDatabaseUnreachableError."""
+        with self._noting_failure():
+            return qc_database.ready()
+
+    @contextmanager
+    def _noting_failure(self) -> Iterator[None]:
+        # Dagster wraps what a step raises; the command wants it as it was.
+        try:
+            yield
+        except GeneratorExit:
+            raise
+        except BaseException as failure:
+            clean(failure)
+            self.failure = failure
+            raise

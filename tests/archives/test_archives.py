@@ -1,0 +1,323 @@
+"""Extraction of archives: what is taken, what is left aside and said so, and how it lands on the disk."""
+
+import errno
+import hashlib
+import os
+import shutil
+import stat
+import zipfile
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dcc.archives import extraction
+from dcc.archives.extraction import ArchiveLimits, ExtractedArchive, extract_archive
+from dcc.errors import ArchiveError, CorruptArchiveError, DiskFullError, EmptyArchiveError
+from dcc.naming import NamingConvention
+from dcc.settings import load_settings
+from dcc.store.staging import remove_leftovers
+
+SPECIMEN = "J.2013-10-31.1.specimen.impc.xml"
+EXPERIMENT = "J.2013-10-31.2.experiment.impc.xml"
+LIMITS = ArchiveLimits(max_bytes=10**9, max_ratio=200, max_entries=1000)
+
+
+def make_zip(directory: Path, members: dict[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> Path:
+    path = directory / "J.2013-10-31.1.impc.zip"
+    with zipfile.ZipFile(path, "w", method) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return path
+
+
+def extract(path: Path, limits: ArchiveLimits = LIMITS) -> ExtractedArchive:
+    target = path.with_name(f"{path.name}.contents")
+    return extract_archive(path, target, limits=limits, naming=NamingConvention(), centres={"J", "H"})
+
+
+def tree(directory: Path) -> set[str]:
+    return {str(path.relative_to(directory)) for path in directory.rglob("*")}
+
+
+def test_every_entry_is_accounted_for(tmp_path: Path) -> None:
+    members = {
+        EXPERIMENT: b"<a/>",
+        "notes.txt": b"x",
+        "copy of " + SPECIMEN: b"<b/>",
+        SPECIMEN: b"<c/>",
+        f"inner/{SPECIMEN}": b"<d/>",
+        "__MACOSX/._x": b"",
+        "H.2013-10-31.3.SPECIMEN.impc.xml": b"ee",
+        "OTHER.XML": b"",
+    }
+    path = make_zip(tmp_path, members)
+    found = extract(path)
+    assert [document.name.file_name for document in found.documents] == [SPECIMEN, EXPERIMENT]
+    assert [(name, size) for name, size, _ in found.refused] == [
+        ("copy of " + SPECIMEN, 4),
+        ("H.2013-10-31.3.SPECIMEN.impc.xml", 2),
+    ]
+    assert all("Rename" in reason for _, _, reason in found.refused)
+    assert dict(found.ignored) == {
+        "notes.txt": "does not end in .xml",
+        f"inner/{SPECIMEN}": "lies in a folder; only documents at the archive's top level are read",
+        "__MACOSX/._x": "lies in a folder; only documents at the archive's top level are read",
+        "OTHER.XML": "does not end in .xml",
+    }
+    assert tree(tmp_path) == {path.name, f"{path.name}.contents"} | {
+        f"{path.name}.contents/{name}" for name in (SPECIMEN, EXPERIMENT)
+    }
+
+
+def test_folders_are_accounted_for_too(tmp_path: Path) -> None:
+    path = make_zip(tmp_path, {SPECIMEN: b"<a/>"})
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.mkdir("folder")
+    assert extract(path).ignored == (("folder/", "a folder"),)
+
+
+def test_documents_come_with_their_size_and_checksum(tmp_path: Path) -> None:
+    content = os.urandom(700_000)
+    (document,) = extract(make_zip(tmp_path, {SPECIMEN: content})).documents
+    assert document.size_bytes == len(content)
+    assert document.md5 == hashlib.md5(content).hexdigest()
+    assert document.path.read_bytes() == content
+
+
+def test_documents_are_in_processing_order(tmp_path: Path) -> None:
+    names = [
+        "J.2013-10-31.2.experiment.impc.xml",
+        "J.2013-10-30.9.experiment.impc.xml",
+        "J.2013-10-31.10.specimen.impc.xml",
+        "J.2013-10-31.2.specimen.impc.xml",
+        "H.2013-10-31.2.specimen.impc.xml",
+    ]
+    found = extract(make_zip(tmp_path, dict.fromkeys(names, b"<a/>")))
+    assert [document.name.file_name for document in found.documents] == [
+        "H.2013-10-31.2.specimen.impc.xml",
+        "J.2013-10-31.2.specimen.impc.xml",
+        "J.2013-10-31.10.specimen.impc.xml",
+        "J.2013-10-30.9.experiment.impc.xml",
+        "J.2013-10-31.2.experiment.impc.xml",
+    ]
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_all_usual_compression_methods_are_read(tmp_path: Path, method: int) -> None:
+    content = b"<a>some text</a>\n" * 5000
+    (document,) = extract(make_zip(tmp_path, {SPECIMEN: content}, method)).documents
+    assert document.path.read_bytes() == content
+
+
+def test_documents_are_private_to_the_user(tmp_path: Path) -> None:
+    path = make_zip(tmp_path, {SPECIMEN: b"<a/>"})
+    old = os.umask(0)
+    try:
+        (document,) = extract(path).documents
+    finally:
+        os.umask(old)
+    assert stat.S_IMODE(document.path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(document.path.parent.stat().st_mode) == 0o700
+
+
+def test_an_earlier_extraction_is_replaced_whole(tmp_path: Path) -> None:
+    path = make_zip(tmp_path, {SPECIMEN: b"<a/>", EXPERIMENT: b"<a/>"})
+    extract(path)
+    make_zip(tmp_path, {EXPERIMENT: b"<b/>"})
+    extract(path)
+    contents = path.with_name(f"{path.name}.contents")
+    assert tree(tmp_path) == {path.name, contents.name, f"{contents.name}/{EXPERIMENT}"}
+    assert (contents / EXPERIMENT).read_bytes() == b"<b/>"
+
+
+def test_a_failed_extraction_leaves_the_earlier_one_and_nothing_else(tmp_path: Path) -> None:
+    path = make_zip(tmp_path, {SPECIMEN: b"<a>first</a>"})
+    extract(path)
+    damaged = bytearray(make_zip(tmp_path, {EXPERIMENT: b"<b/>", SPECIMEN: b"<a>again</a>"}, 0).read_bytes())
+    place = damaged.index(b"<a>again")
+    damaged[place + 1] ^= 1
+    path.write_bytes(damaged)
+    before = tree(tmp_path)
+    with pytest.raises(CorruptArchiveError, match="CRC"):
+        extract(path)
+    assert tree(tmp_path) == before
+    assert (path.with_name(f"{path.name}.contents") / SPECIMEN).read_bytes() == b"<a>first</a>"
+
+
+def test_what_a_killed_extraction_leaves_is_found_by_the_clean_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = tmp_path / "add"
+    directory.mkdir()
+    path = make_zip(directory, {SPECIMEN: b"<a/>"})
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(extraction, "_put_in_place", killed)
+    monkeypatch.setattr(shutil, "rmtree", lambda *_args, **_keywords: None)
+    with pytest.raises(KeyboardInterrupt):
+        extract(path)
+    monkeypatch.undo()
+    assert len(tree(directory)) == 3
+    assert remove_leftovers(tmp_path) == 1
+    assert tree(directory) == {path.name}
+
+
+def test_an_archive_whose_documents_are_all_refused_is_read(tmp_path: Path) -> None:
+    found = extract(make_zip(tmp_path, {"a.xml": b"<a/>"}))
+    assert found.documents == ()
+    assert len(found.refused) == 1
+
+
+@pytest.mark.parametrize("members", [{}, {"README": b"x"}, {"folder/a.xml": b"<a/>"}, {"A.XML": b"<a/>"}])
+def test_an_archive_without_a_document_is_refused(tmp_path: Path, members: dict[str, bytes]) -> None:
+    with pytest.raises(EmptyArchiveError, match=r"no \.xml document at its top level"):
+        extract(make_zip(tmp_path, members))
+
+
+def test_an_archive_without_a_document_says_where_they_are(tmp_path: Path) -> None:
+    with pytest.raises(EmptyArchiveError, match="1 in folders do not count"):
+        extract(make_zip(tmp_path, {"folder/a.xml": b"<a/>", "x": b""}))
+
+
+def test_many_ignored_entries_are_counted_not_listed(tmp_path: Path) -> None:
+    members = {SPECIMEN: b"<a/>"} | {f"{n}.txt": b"" for n in range(250)}
+    ignored = extract(make_zip(tmp_path, members)).ignored
+    assert len(ignored) == 101
+    assert ignored[-1][0] == "150 more entries"
+
+
+def test_a_disk_without_room_is_noticed_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = make_zip(tmp_path, {SPECIMEN: b"<a/>" * 1000})
+    usage = SimpleNamespace(free=5000)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+    limits = ArchiveLimits(10**9, 200, 1000, min_free_bytes=2000)
+    with pytest.raises(DiskFullError, match=r"4,000 bytes.* 5,000 free.* 2,000 must"):
+        extract(path, limits)
+    assert tree(tmp_path) == {path.name}
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
+def test_a_disk_that_fills_up_leaves_nothing_half_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    path = make_zip(tmp_path, {SPECIMEN: b"<a/>", EXPERIMENT: b"<a/>"})
+    real_open = os.open
+
+    def fail_second(place: Path, flags: int, mode: int = 0o777, **keywords: int) -> int:
+        if str(place).endswith(EXPERIMENT):
+            raise OSError(code, os.strerror(code))
+        return real_open(place, flags, mode, **keywords)
+
+    monkeypatch.setattr(os, "open", fail_second)
+    with pytest.raises(DiskFullError, match="filled up"):
+        extract(path)
+    assert tree(tmp_path) == {path.name}
+
+
+def test_a_disk_that_really_fills_up_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = make_zip(tmp_path, {SPECIMEN: b"<a/>"})
+    real_open = os.open
+
+    def open_full(place: Path, flags: int, mode: int = 0o777, **keywords: int) -> int:
+        if str(place).endswith(SPECIMEN):
+            return real_open("/dev/full", os.O_WRONLY)
+        return real_open(place, flags, mode, **keywords)
+
+    monkeypatch.setattr(os, "open", open_full)
+    with pytest.raises(DiskFullError, match="filled up"):
+        extract(path)
+    assert tree(tmp_path) == {path.name}
+
+
+@pytest.mark.parametrize("most", [1, 100, 4_095])
+def test_what_a_disk_takes_in_pieces_is_written_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    content = b"<a>" + b"x" * 5_000 + b"</a>"
+    path = make_zip(tmp_path, {SPECIMEN: content})
+    real_write = os.write
+    monkeypatch.setattr(os, "write", lambda file, data: real_write(file, data[:most]))
+    (document,) = extract(path).documents
+    assert document.path.read_bytes() == content
+
+
+@pytest.mark.parametrize("taken", [0, 1, 4_096])
+def test_a_disk_that_takes_a_part_and_then_nothing_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, taken: int
+) -> None:
+    path = make_zip(tmp_path, {SPECIMEN: b"<a>" + b"x" * 5_000 + b"</a>"})
+    real_write, left = os.write, [taken]
+
+    def fill_up(file: int, data: memoryview) -> int:
+        written = real_write(file, data[: left[0]]) if left[0] else 0
+        left[0] -= written
+        return written
+
+    monkeypatch.setattr(os, "write", fill_up)
+    with pytest.raises(DiskFullError, match="filled up"):
+        extract(path)
+    assert tree(tmp_path) == {path.name}
+
+
+def test_a_missing_archive_is_no_fault_of_the_centre(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        extract(tmp_path / "J.2013-10-31.1.impc.zip")
+
+
+def test_files_are_closed_after_a_thousand_archives_good_and_bad(tmp_path: Path) -> None:
+    good = make_zip(tmp_path, {SPECIMEN: b"<a/>"})
+    bad = tmp_path / "bad.zip"
+    bad.write_bytes(good.read_bytes()[:-30])
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for _ in range(500):
+        extract(good)
+        with pytest.raises(ArchiveError):
+            extract(bad)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def test_limits_come_from_the_settings() -> None:
+    chosen = load_settings(max_archive_bytes=1, max_archive_ratio=2, max_archive_entries=3, min_free_bytes=4)
+    assert ArchiveLimits.from_settings(chosen) == ArchiveLimits(1, 2, 3, 4)
+
+
+def test_an_archive_that_says_its_entries_begin_before_it_is_damaged(tmp_path: Path) -> None:
+    path = make_zip(tmp_path, {SPECIMEN: b"<a/>"})
+    content = bytearray(path.read_bytes())
+    at = content.rindex(b"PK\x05\x06") + 16
+    content[at : at + 4] = (int.from_bytes(content[at : at + 4], "little") + 5).to_bytes(4, "little")
+    path.write_bytes(content)
+    with pytest.raises(CorruptArchiveError, match="is damaged"):
+        extract(path)
+
+
+CONTENTS = {SPECIMEN: b"<a>" + b"text " * 200 + b"</a>", EXPERIMENT: b"<b/>", "notes.txt": b"n", "x.xml": b"<x/>"}
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data(), method=st.sampled_from([zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA]))
+def test_a_damaged_archive_is_refused_or_gives_the_right_documents(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, method: int
+) -> None:
+    directory = tmp_path_factory.mktemp("damaged")
+    path = make_zip(directory, CONTENTS, method)
+    content = bytearray(path.read_bytes())
+    for _ in range(data.draw(st.integers(1, 3))):
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    path.write_bytes(content[: data.draw(st.one_of(st.just(len(content)), st.integers(0, len(content))))])
+    contents = path.with_name(f"{path.name}.contents")
+    try:
+        found = extract(path)
+    except ArchiveError:
+        assert not contents.exists()
+    else:
+        for document in found.documents:
+            assert document.path.read_bytes() == CONTENTS[document.name.file_name]
+        assert tree(contents) == {document.name.file_name for document in found.documents}

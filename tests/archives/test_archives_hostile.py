@@ -1,0 +1,275 @@
+"""Archives that would do harm, or that cannot be what they claim: refused whole, with nothing written."""
+
+import io
+import shutil
+import stat
+import struct
+import subprocess
+import zipfile
+import zlib
+from pathlib import Path
+
+import pytest
+
+from dcc.archives.extraction import ArchiveLimits, ExtractedArchive
+from dcc.errors import (
+    CorruptArchiveError,
+    DuplicateMemberError,
+    EncryptedArchiveError,
+    OversizedArchiveError,
+    UnsafeArchiveError,
+)
+from tests.archives.test_archives import EXPERIMENT, LIMITS, SPECIMEN, extract, make_zip, tree
+
+DOCUMENT = b"<a>content</a>"
+
+
+def refuse(path: Path, error: type[Exception], reason: str, limits: ArchiveLimits = LIMITS) -> None:
+    before = tree(path.parent)
+    with pytest.raises(error, match=reason) as raised:
+        extract(path, limits)
+    assert path.name in str(raised.value)
+    assert tree(path.parent) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("/etc/x.xml", "absolute"),
+        (f"/{SPECIMEN}", "absolute"),
+        ("C:x.xml", "absolute"),
+        ("c:/x.xml", "absolute"),
+        (f"../{SPECIMEN}", "leads out"),
+        ("..", "leads out"),
+        ("a/../../x.xml", "leads out"),
+        ("a/..", "leads out"),
+        (f"..\\{SPECIMEN}", "backslash"),
+        ("a\\b.xml", "backslash"),
+    ],
+)
+def test_an_entry_that_leads_elsewhere_refuses_the_archive(tmp_path: Path, name: str, reason: str) -> None:
+    path = make_zip(tmp_path, {SPECIMEN: DOCUMENT, name: b"x"})
+    refuse(path, UnsafeArchiveError, reason)
+
+
+def test_an_entry_name_with_a_nul_refuses_the_archive(tmp_path: Path) -> None:
+    path = make_zip(tmp_path, {SPECIMEN: DOCUMENT, "J.2013-10-31.3.specimen.impc.xml~.exe": b"x"})
+    path.write_bytes(path.read_bytes().replace(b".xml~.exe", b".xml\0.exe"))
+    refuse(path, UnsafeArchiveError, "NUL")
+
+
+@pytest.mark.parametrize("kind", [stat.S_IFLNK, stat.S_IFIFO, stat.S_IFCHR, stat.S_IFSOCK])
+@pytest.mark.parametrize("name", [SPECIMEN, "link"])
+def test_a_link_or_device_refuses_the_archive(tmp_path: Path, kind: int, name: str) -> None:
+    path = make_zip(tmp_path, {EXPERIMENT: DOCUMENT})
+    entry = zipfile.ZipInfo(name)
+    entry.create_system = 3
+    entry.external_attr = (kind | 0o777) << 16
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr(entry, "/etc/passwd")
+    refuse(path, UnsafeArchiveError, "link or a device")
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+@pytest.mark.parametrize("name", [SPECIMEN, "notes.txt"])
+def test_two_entries_of_one_name_refuse_the_archive(tmp_path: Path, name: str) -> None:
+    path = make_zip(tmp_path, {SPECIMEN: DOCUMENT, "notes.txt": b""})
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr(name, b"<other/>")
+    refuse(path, DuplicateMemberError, f"2 entries named '{name}'")
+
+
+def test_an_encrypted_archive_is_refused(tmp_path: Path) -> None:
+    path = make_zip(tmp_path, {SPECIMEN: DOCUMENT})
+    content = bytearray(path.read_bytes())
+    content[6] |= 1
+    content[content.index(b"PK\x01\x02") + 8] |= 1
+    path.write_bytes(content)
+    refuse(path, EncryptedArchiveError, "without a password")
+
+
+@pytest.mark.skipif(shutil.which("zip") is None, reason="zip is not installed")
+def test_an_archive_encrypted_by_zip_is_refused(tmp_path: Path) -> None:
+    (tmp_path / SPECIMEN).write_bytes(DOCUMENT)
+    path = tmp_path / "J.2013-10-31.1.impc.zip"
+    subprocess.run(["zip", "-q", "-j", "-P", "secret", path, tmp_path / SPECIMEN], check=True)
+    refuse(path, EncryptedArchiveError, "without a password")
+
+
+@pytest.mark.parametrize("name", [SPECIMEN, "padding.bin", "folder/x.xml"])
+def test_a_bomb_is_refused_by_its_ratio(tmp_path: Path, name: str) -> None:
+    path = make_zip(tmp_path, {EXPERIMENT: DOCUMENT, name: bytes(20_000_000)})
+    refuse(path, OversizedArchiveError, "more than 200 times as much")
+
+
+def test_the_ratio_allowed_is_a_limit_of_the_installation(tmp_path: Path) -> None:
+    path = make_zip(tmp_path, {SPECIMEN: bytes(2_000_000)})
+    assert len(extract(path, ArchiveLimits(10**9, 2000, 10)).documents) == 1
+    refuse(path, OversizedArchiveError, "more than 100 times", ArchiveLimits(10**9, 100, 10))
+
+
+def test_small_documents_may_repeat_themselves(tmp_path: Path) -> None:
+    path = make_zip(tmp_path, {SPECIMEN: b"<value>1</value>\n" * 50_000})
+    assert path.stat().st_size * 200 < 850_000
+    assert len(extract(path).documents) == 1
+
+
+def test_an_archive_is_refused_for_its_size_in_all(tmp_path: Path) -> None:
+    path = make_zip(tmp_path, {SPECIMEN: b"a" * 600, EXPERIMENT: b"b" * 600})
+    refuse(path, OversizedArchiveError, r"1,200 bytes; 1,000 are allowed", ArchiveLimits(1000, 200, 10))
+
+
+def test_an_archive_is_refused_for_its_number_of_entries(tmp_path: Path) -> None:
+    path = make_zip(tmp_path, {SPECIMEN: DOCUMENT, **{str(n): b"" for n in range(10)}})
+    refuse(path, OversizedArchiveError, "10 are allowed", ArchiveLimits(10**9, 200, 10))
+
+
+def test_entries_are_counted_whatever_the_archive_says_of_their_number(tmp_path: Path) -> None:
+    path = make_zip(tmp_path, {SPECIMEN: DOCUMENT, **{str(n): b"" for n in range(20)}})
+    content = bytearray(path.read_bytes())
+    struct.pack_into("<HH", content, len(content) - 14, 1, 1)
+    path.write_bytes(content)
+    refuse(path, OversizedArchiveError, "10 are allowed", ArchiveLimits(10**9, 200, 10))
+    refuse(path, CorruptArchiveError, "lists 21 entries where 1 are announced")
+
+
+def test_a_huge_directory_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    """A directory of many gigabytes, here a hole in the file: reading it would take that much memory."""
+    path = tmp_path / "J.2013-10-31.1.impc.zip"
+    size = 3_000_000_000
+    with path.open("wb") as file:
+        file.truncate(size)
+        file.seek(size)
+        file.write(struct.pack("<4s4H2LH", b"PK\x05\x06", 0, 0, 1, 1, size, 0, 0))
+    refuse(path, OversizedArchiveError, "directory of 3,000,000,000 bytes")
+
+
+def lying_zip(tmp_path: Path, declared: int) -> Path:
+    """An archive whose document inflates to 5 MB and claims to be of `declared` bytes, with a CRC to match."""
+    path = make_zip(tmp_path, {SPECIMEN: bytes(5_000_000)})
+    content = bytearray(path.read_bytes())
+    crc = zlib.crc32(bytes(declared))
+    central = content.index(b"PK\x01\x02")
+    struct.pack_into("<L", content, 14, crc)
+    struct.pack_into("<L", content, 22, declared)
+    struct.pack_into("<L", content, central + 16, crc)
+    struct.pack_into("<L", content, central + 24, declared)
+    path.write_bytes(content)
+    return path
+
+
+def test_no_more_is_inflated_than_an_entry_declares(tmp_path: Path) -> None:
+    found: ExtractedArchive = extract(lying_zip(tmp_path, 1000))
+    assert found.documents[0].path.stat().st_size == 1000
+
+
+def test_an_entry_that_ends_too_early_is_refused(tmp_path: Path) -> None:
+    path = lying_zip(tmp_path, 5_000_001)
+    refuse(path, CorruptArchiveError, "damaged", ArchiveLimits(10**9, 10_000, 10))
+
+
+def test_entries_that_share_their_bytes_are_refused(tmp_path: Path) -> None:
+    path = make_zip(tmp_path, {SPECIMEN: DOCUMENT * 100, EXPERIMENT: DOCUMENT * 100}, zipfile.ZIP_STORED)
+    content = bytearray(path.read_bytes())
+    second = content.index(b"PK\x01\x02", content.index(b"PK\x01\x02") + 1)
+    struct.pack_into("<L", content, second + 42, 0)
+    path.write_bytes(content)
+    refuse(path, CorruptArchiveError, "overlaps")
+
+
+@pytest.mark.parametrize("size", [0, 1, 10, 21])
+def test_a_file_shorter_than_any_archive_is_refused(tmp_path: Path, size: int) -> None:
+    path = tmp_path / "J.2013-10-31.1.impc.zip"
+    path.write_bytes(b"PK\x05\x06" + bytes(30) if size > 21 else b"P" * size)
+    refuse(path, CorruptArchiveError, "is empty" if size == 0 else "is no zip archive")
+
+
+def test_a_truncated_archive_is_refused_as_cut_off(tmp_path: Path) -> None:
+    path = make_zip(tmp_path, {SPECIMEN: DOCUMENT * 1000})
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    refuse(path, CorruptArchiveError, "cut off")
+
+
+def test_another_file_under_an_archives_name_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "J.2013-10-31.1.impc.zip"
+    path.write_bytes(b"\x1f\x8b" + b"gzip" * 100)
+    refuse(path, CorruptArchiveError, "no zip archive")
+
+
+def test_a_wrong_checksum_is_refused_and_says_which_entry(tmp_path: Path) -> None:
+    path = make_zip(tmp_path, {EXPERIMENT: b"<x/>", SPECIMEN: DOCUMENT}, zipfile.ZIP_STORED)
+    path.write_bytes(path.read_bytes().replace(DOCUMENT, DOCUMENT.replace(b"t", b"T")))
+    refuse(path, CorruptArchiveError, f"CRC-32 for file '{SPECIMEN}'")
+
+
+@pytest.mark.parametrize("method", [6, 9, 93, 97, 98])
+def test_an_unusual_compression_method_is_refused_by_name(tmp_path: Path, method: int) -> None:
+    path = make_zip(tmp_path, {SPECIMEN: DOCUMENT})
+    content = bytearray(path.read_bytes())
+    struct.pack_into("<H", content, 8, method)
+    struct.pack_into("<H", content, content.index(b"PK\x01\x02") + 10, method)
+    path.write_bytes(content)
+    refuse(path, CorruptArchiveError, "usual deflate method")
+
+
+def test_names_in_an_old_code_page_are_shown_and_refused(tmp_path: Path) -> None:
+    path = make_zip(tmp_path, {SPECIMEN: DOCUMENT, "caf#.xml": b"<a/>"})
+    path.write_bytes(path.read_bytes().replace(b"caf#", b"caf\x82"))
+    assert extract(path).refused[0][0] == "caf\u00e9.xml"
+
+
+def test_utf_8_names_without_the_flag_are_shown_right(tmp_path: Path) -> None:
+    path = make_zip(tmp_path, {SPECIMEN: DOCUMENT, "##.xml": b"<a/>"})
+    path.write_bytes(path.read_bytes().replace(b"##.xml", "\u00e9.xml".encode()))
+    assert extract(path).refused[0][0] == "\u00e9.xml"
+
+
+def test_a_name_that_claims_to_be_utf_8_and_is_not_is_refused(tmp_path: Path) -> None:
+    path = make_zip(tmp_path, {SPECIMEN: DOCUMENT, "\u00e9.xml": b"<a/>"})
+    path.write_bytes(path.read_bytes().replace("\u00e9".encode(), b"\xff\xfe"))
+    refuse(path, CorruptArchiveError, "claims to be UTF-8")
+
+
+def test_an_archive_with_something_before_it_is_read(tmp_path: Path) -> None:
+    path = make_zip(tmp_path, {SPECIMEN: DOCUMENT})
+    path.write_bytes(b"#!/bin/sh\n" * 50 + path.read_bytes())
+    assert extract(path).documents[0].path.read_bytes() == DOCUMENT
+
+
+def test_an_archive_with_a_comment_is_read(tmp_path: Path) -> None:
+    path = make_zip(tmp_path, {SPECIMEN: DOCUMENT})
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.comment = b"exported on a Thursday" * 100
+    assert len(extract(path).documents) == 1
+
+
+def test_a_zip64_archive_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "J.2013-10-31.1.impc.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(SPECIMEN, DOCUMENT)
+    content = path.read_bytes()
+    end = content.index(b"PK\x05\x06")
+    count, directory_bytes, offset = struct.unpack_from("<8xH2xLL", content, end)
+    record = struct.pack("<4sQ2H2L4Q", b"PK\x06\x06", 44, 45, 45, 0, 0, count, count, directory_bytes, offset)
+    locator = struct.pack("<4sLQL", b"PK\x06\x07", 0, end, 1)
+    sentinel = struct.pack("<4s4H2LH", b"PK\x05\x06", 0, 0, 0xFFFF, 0xFFFF, 0xFFFFFFFF, 0xFFFFFFFF, 0)
+    path.write_bytes(content[:end] + record + locator + sentinel)
+    assert len(extract(path).documents) == 1
+
+
+def test_an_archive_made_by_streaming_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "J.2013-10-31.1.impc.zip"
+    content = DOCUMENT * 1000
+    buffer = io.BytesIO()
+
+    class Pipe(io.RawIOBase):
+        def writable(self) -> bool:
+            return True
+
+        def write(self, data: bytes) -> int:  # type: ignore[override]
+            return buffer.write(data)
+
+    with zipfile.ZipFile(Pipe(), "w", zipfile.ZIP_DEFLATED) as archive:  # type: ignore[type-var]
+        archive.writestr(SPECIMEN, content)
+    path.write_bytes(buffer.getvalue())
+    assert extract(path).documents[0].path.read_bytes() == content

@@ -1,0 +1,164 @@
+"""Reference data from servers that want a token: it works, and the token is nowhere afterwards.
+
+Sessions run as commands and as Dagster's runs, in processes of their own and at the most talkative, while the server
+answers well, refuses, repeats what it was asked and sends one on. Then every byte of DCC_HOME, every table and every
+output is looked through.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import ClassVar
+from urllib.parse import parse_qs, quote, urlsplit
+
+import pytest
+
+from tests.cli.conftest import PROGRAM, Dcc
+from tests.reference.test_data import ANSWERS, TABLES
+from tests.support.databases import only_sqlite
+from tests.support.left_behind import Left
+from tests.support.reference_server import api_pages
+
+TOKEN = "r3gistry+t0ken/of=ours"
+SIGNATURE = "s1gned-for-the-st0re"
+WRONG = "0utdated&token"
+PASSWORD = "pl4in-passw0rd"
+SECRETS = (TOKEN, SIGNATURE, WRONG, PASSWORD)
+
+
+class _Registry(BaseHTTPRequestHandler):
+    """Pages for whoever gives the token; the strains are elsewhere, at an address that is signed."""
+
+    protocol_version = "HTTP/1.1"
+    wbufsize = -1
+    timeout = 30
+    pages: ClassVar[dict[str, bytes]] = {}
+    let_in: ClassVar[list[str]] = []
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        """Say nothing."""
+
+    def do_GET(self) -> None:
+        parts = urlsplit(self.path)
+        asked = parse_qs(parts.query)
+        if parts.path == "/store/strains.csv" and asked.get("sig") == [SIGNATURE]:
+            self._send(200, self.pages["/strains.csv"])
+        elif asked.get("token") != [TOKEN]:
+            # As rude servers do, with what they were asked in the status line too.
+            self._send(403, self.path.encode(), reason=f"No to {self.path}")
+        elif parts.path == "/strains.csv":
+            self._send(302, b"", location=f"/store/strains.csv?sig={SIGNATURE}&again={quote(TOKEN, safe='')}")
+        else:
+            self._send(200, self.pages[parts.path])
+
+    def _send(self, status: int, body: bytes, *, reason: str | None = None, location: str | None = None) -> None:
+        if status == 200:
+            self.let_in.append(urlsplit(self.path).path)
+        self.send_response(status, reason)
+        self.send_header("ETag", f'"{hash(body):x}"')
+        self.send_header("Content-Length", str(len(body)))
+        if location is not None:
+            self.send_header("Location", location)
+        self.end_headers()
+        self.wfile.write(body)
+
+
+@pytest.fixture
+def registry() -> Iterator[str]:
+    """The address of a server that wants the token."""
+    _Registry.let_in.clear()
+    _Registry.pages = {f"/{name}.csv": text.encode() for name, text in TABLES.items()} | api_pages(ANSWERS)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Registry)
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    server.server_close()
+
+
+def sources(registry: str, token: str) -> dict[str, str]:
+    """The settings that name where each set is read from."""
+    asked = f"?token={quote(token, safe='')}"
+    tables = {f"DCC_REFERENCE_{name.upper()}": f"{registry}/{name}.csv{asked}" for name in TABLES}
+    return tables | {"DCC_REFERENCE_IMPRESS": f"{registry}/impress{asked}"}
+
+
+class Talking:
+    """Runs commands as processes; what they print and what others see of them is among what is left."""
+
+    def __init__(self, dcc: Dcc) -> None:
+        self.dcc, self.left = dcc, Left()
+
+    def __call__(self, *arguments: str, exit_code: int = 0, **changes: str) -> str:
+        return self._run([str(PROGRAM), *arguments], exit_code, changes)
+
+    def job(self, name: str, exit_code: int = 0, **changes: str) -> str:
+        """Have Dagster run a job of the code location."""
+        command = [str(PROGRAM.parent / "dagster"), "job", "execute", "-m", "dcc_definitions", "-j", name]
+        home = Path(self.dcc.environment["DCC_HOME"], "dagster")
+        return self._run(command, exit_code, changes | {"DAGSTER_HOME": str(home)})
+
+    def _run(self, command: list[str], exit_code: int, changes: dict[str, str]) -> str:
+        environment = self.dcc.process_environment() | changes
+        ended = subprocess.run(
+            command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=240, check=False
+        )
+        number = len(self.left.texts)
+        self.left.add(f"{number}: output of {' '.join(command[1:])}", ended.stdout)
+        self.left.add(f"{number}: errors of {' '.join(command[1:])}", ended.stderr)
+        assert ended.returncode == exit_code, (ended.stdout + ended.stderr).decode()
+        return (ended.stdout + ended.stderr).decode()
+
+
+@only_sqlite
+@pytest.mark.timeout(900)
+def test_no_token_of_a_server_of_reference_data_is_left_anywhere(dcc: Dcc, registry: str, tmp_path: Path) -> None:
+    run = Talking(dcc)
+    centre = dcc.add_folder()
+    centre.put("add/H.2013-10-31.1.impc.zip")
+    dcc.environment |= sources(registry, TOKEN) | {
+        "DCC_UNTIL": "qc",
+        "DCC_DAGSTER_EVENTS": "true",
+        "DCC_LOG_LEVEL": "debug",
+        "DCC_LOG_FORMAT": "json",
+        "DCC_LOG_FILE": str(tmp_path / "home" / "log"),
+        "DCC_REPORT_DIRECTORY": str(tmp_path / "home" / "told"),
+        "DCC_METRICS_FILE": str(tmp_path / "home" / "dcc.prom"),
+        "DCC_SUBMISSION_REPORTS": "all",
+        "DCC_RETRY_DELAY": "0.01",
+    }
+    run("--debug", "crawl", exit_code=1)
+    assert {"/projects.csv", "/store/strains.csv", "/impress/parameter/1"} <= set(_Registry.let_in)
+    listed = run("reference", "list")
+    assert listed.count("csv?***#") == len(TABLES)
+    assert "/impress?***#" in listed
+    kept = Left()
+    kept.add_tables(dcc.environment["DCC_QC_URL"])
+    assert any("fetched_page" in where for where in kept.places_of("?***#"))
+    run.job("refresh_reference_data")
+    _Registry.pages["/projects.csv"] = b"no table"
+    run("--debug", "reference", "refresh", exit_code=1)
+    run.job("load_data")
+    outdated = sources(registry, WRONG)
+    run("--debug", "crawl", exit_code=1, **outdated)
+    run.job("refresh_reference_data", **outdated)
+    assert "403" in run("--debug", "reference", "list", exit_code=1, **outdated)
+    run("doctor", "--json", exit_code=1, **outdated)
+    run("settings", "--json")
+    run("sessions", "--json")
+    with_password = {"DCC_REFERENCE_PROJECTS": registry.replace("://", f"://me:{PASSWORD}@") + "/projects.csv"}
+    assert "no user name or password" in run("--debug", "crawl", exit_code=2, **with_password)
+    assert "no user name or password" in run.job("refresh_reference_data", exit_code=1, **with_password)
+
+    run.left.add_files(Path(dcc.environment["DCC_HOME"]))
+    run.left.add_tables(dcc.environment["DCC_TRACKER_URL"])
+    run.left.add_tables(dcc.environment["DCC_QC_URL"])
+    assert {"file log", "file dcc.prom", "file dagster/history/runs.db"} <= run.left.texts.keys()
+    fingerprint = run.left.places_of(listed.partition("?***#")[2][:8])
+    assert any("reference_snapshot" in where for where in fingerprint)
+    assert any(where.startswith("file dagster/") for where in run.left.places_of("?***#")), "materialisations name it"
+    for secret in SECRETS:
+        assert run.left.places_of(secret) == [], secret

@@ -1,0 +1,91 @@
+"""With Dagster's own storages in `dagster.yaml`, and no class of dcc_dagster, everything is shown as with ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from dagster import DagsterRunStatus, JobDefinition
+from dagster_mysql import MySQLEventLogStorage, MySQLRunStorage
+from pydantic import SecretStr
+from sqlalchemy import make_url
+
+from dcc.naming import Action
+from dcc.outcomes import ZipKey
+from dcc.settings import Settings
+from dcc_assets.catalogue import CHECK_OF_PHASE
+from dcc_assets.consistency import check_events
+from dcc_assets.data_catalogue import CHECK_OF_GROUP, UPLOAD_CHECK
+from dcc_assets.rebuilding import rebuild_instance
+from dcc_assets.session_runs import run_session, run_zip_actions
+from dcc_dagster.instance import open_instance
+from dcc_dagster.instance_configuration import configuration_path, prepare_dagster_home
+from dcc_dagster.partition_removal import remove_partitions
+from tests.support.dagster_instances import Dagster, set_environment
+from tests.support.data_installations import DataInstallation, experiments, specimens
+
+GOOD = "add/H.2013-10-31.1.impc.zip"
+ORPHANS = "add/H.2013-10-31.2.impc.zip"
+NO_ARCHIVE = "add/H.2013-10-31.3.impc.zip"
+_, _, _, UNZIP, _, _ = CHECK_OF_PHASE.values()
+
+ON_SQLITE = "telemetry:\n  enabled: false\n"
+ON_A_SERVER = ON_SQLITE + "storage:\n  mysql:\n    mysql_url:\n      env: DCC_DAGSTER_URL\n"
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    """Those of all tests, with a URL that Dagster's own classes take: they want to be told of a driver."""
+    if settings.dagster_url is None:
+        return settings
+    url = make_url(settings.dagster_url.get_secret_value()).set(drivername="mysql+mysqlconnector")
+    return settings.model_copy(update={"dagster_url": SecretStr(url.render_as_string(hide_password=False))})
+
+
+@pytest.fixture
+def own(data: DataInstallation, monkeypatch: pytest.MonkeyPatch) -> Iterator[Dagster]:
+    """An instance of Dagster's own classes, on the kind of database that the tracker is on."""
+    settings = data.settings
+    set_environment(data.base, monkeypatch)
+    settings.dagster_home.mkdir(parents=True, exist_ok=True)
+    configuration = configuration_path(settings)
+    configuration.write_text(ON_SQLITE if settings.dagster_url is None else ON_A_SERVER)
+    with open_instance(settings) as instance:
+        used = [instance.run_storage, instance.event_log_storage, instance.schedule_storage]
+        assert {type(storage).__module__.split(".")[0] for storage in used} <= {"dagster", "dagster_mysql"}
+        if settings.dagster_url is not None:
+            assert isinstance(instance.event_log_storage, MySQLEventLogStorage)
+            assert isinstance(instance.run_storage, MySQLRunStorage)
+        yield Dagster(instance)
+    prepare_dagster_home(settings)
+    assert configuration.read_text() in (ON_SQLITE, ON_A_SERVER)
+
+
+def test_a_whole_session_is_shown(data: DataInstallation, own: Dagster, data_job: JobDefinition) -> None:
+    data.put(GOOD, specimens(), experiments())
+    data.put(ORPHANS, experiments("2013-10-31.2", first=11))
+    data.folder.put(NO_ARCHIVE, b"this is no zip archive")
+    run_session(data.settings, data.tracker, own.instance)
+
+    assert own.materialised("zip_downloads") == {GOOD, ORPHANS, NO_ARCHIVE}
+    assert own.materialised("validated_documents") == {GOOD, ORPHANS}
+    assert own.checks(UNZIP)[NO_ARCHIVE] == "failed"
+    assert own.checks(CHECK_OF_GROUP["experiments"])[ORPHANS] == "failed"
+    assert "failed" not in [checks.get(GOOD) for checks in map(own.checks, (*CHECK_OF_PHASE.values(), UPLOAD_CHECK))]
+    assert set(own.statuses()) == {DagsterRunStatus.SUCCESS}
+    assert check_events(data.tracker, data.settings, own.instance) == []
+
+    run_zip_actions(data.settings, data.tracker, own.instance, [ZipKey(Action.ADD, ORPHANS.partition("/")[2])])
+    assert own.materialise(data_job, ORPHANS, "submission_reports") is DagsterRunStatus.SUCCESS
+    assert check_events(data.tracker, data.settings, own.instance) == []
+
+
+def test_partitions_are_taken_out_and_shown_anew(data: DataInstallation, own: Dagster) -> None:
+    data.put(GOOD, specimens(), experiments())
+    run_session(data.settings, data.tracker, own.instance)
+    storage = own.instance.event_log_storage
+    assert remove_partitions(storage, "zip_actions", [], [GOOD]) == 1
+    assert own.instance.get_dynamic_partitions("zip_actions") == []
+    rebuild_instance(data.settings, data.tracker, own.instance, None)
+    assert own.instance.get_dynamic_partitions("zip_actions") == [GOOD]
+    assert check_events(data.tracker, data.settings, own.instance) == []

@@ -1,0 +1,139 @@
+"""A `dagster.yaml` of an earlier version: what has moved is exchanged in it, and nothing else."""
+
+from __future__ import annotations
+
+import logging
+import stat
+from pathlib import Path
+
+import pytest
+import yaml
+
+from dcc.errors import DagsterStorageError
+from dcc.settings import load_settings
+from dcc_assets.commands import mend_instance
+from dcc_dagster import earlier_configuration
+from dcc_dagster.earlier_configuration import bring_up_to_date
+from dcc_dagster.event_storage import BatchingSqliteEventLogStorage
+from dcc_dagster.instance import open_instance
+
+BEFORE = """\
+# Ours:\tas it was.
+event_log_storage:
+  module: dcc_assets.event_storage  # see dcc_assets.event_storage
+  class: BatchingSqliteEventLogStorage
+
+storage: {custom: {"module": "dcc_assets.mysql_storage", class: PatientMysqlStorage}}
+python_logs:
+  managed_python_loggers: [dcc_resources, dcc_assets]   # and ours
+  python_log_level: WARNING
+other: dcc_assets.event_storage is only spoken of; Größe
+"""
+AFTER = """\
+# Ours:\tas it was.
+event_log_storage:
+  module: dcc_dagster.event_storage  # see dcc_assets.event_storage
+  class: BatchingSqliteEventLogStorage
+
+storage: {custom: {"module": "dcc_dagster.mysql_storage", class: PatientMysqlStorage}}
+python_logs:
+  managed_python_loggers: [dcc, dcc_assets, dcc_dagster]   # and ours
+  python_log_level: WARNING
+other: dcc_assets.event_storage is only spoken of; Größe
+"""
+
+
+def changed(path: Path, text: str) -> str:
+    path.write_bytes(text.encode())
+    bring_up_to_date(path)
+    return path.read_bytes().decode()
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_what_has_moved_is_exchanged_and_all_else_stays_byte_for_byte(tmp_path: Path, newline: str) -> None:
+    before, after = (text.replace("\n", newline) for text in (BEFORE, AFTER))
+    assert changed(tmp_path / "dagster.yaml", before) == after
+    assert changed(tmp_path / "dagster.yaml", after) == after
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("[dcc_resources]", ["dcc"]),
+        ("['dcc_assets', 'dcc_resources', 'ours',]", ["dcc_assets", "dcc", "ours", "dcc_dagster"]),
+        ("\n    - dcc_resources  # a\n    - dcc_assets  # b\n", ["dcc", "dcc_assets", "dcc_dagster"]),
+        ("\r\n  - dcc_resources\r\n  - 'dcc_assets'", ["dcc", "dcc_assets", "dcc_dagster"]),
+        ("[ours]", ["ours"]),
+        ("[dcc, dcc_resources]", ["dcc", "dcc_resources"]),
+        ("[]", []),
+    ],
+)
+def test_loggers_are_exchanged_however_they_are_listed(tmp_path: Path, before: str, after: list[str]) -> None:
+    text = changed(tmp_path / "dagster.yaml", f"python_logs:\n  managed_python_loggers: {before}")
+    assert yaml.safe_load(text) == {"python_logs": {"managed_python_loggers": after}}
+
+
+@pytest.mark.parametrize("text", ["nonsense: {", "", "- a", "\x00", "telemetry:\n  enabled: false\n"])
+def test_what_names_nothing_that_moved_is_left_as_it_is(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "dagster.yaml"
+    path.write_bytes(text.encode())
+    before = path.stat()
+    bring_up_to_date(path)
+    assert (path.read_bytes().decode(), path.stat().st_ino) == (text, before.st_ino)
+
+
+def test_it_is_done_in_one_step_said_once_and_keeps_rights_and_links(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path, link = tmp_path / "kept.yaml", tmp_path / "dagster.yaml"
+    path.write_text(BEFORE)
+    path.chmod(0o640)
+    link.symlink_to(path)
+    old = path.open()
+    bring_up_to_date(link)
+    bring_up_to_date(link)
+    assert old.read() == BEFORE
+    assert link.is_symlink()
+    assert (path.read_text(), stat.S_IMODE(path.stat().st_mode)) == (AFTER, 0o640)
+    (said,) = (record.getMessage() for record in caplog.records if record.levelno == logging.WARNING)
+    assert str(link) in said
+    assert "dcc_assets.event_storage" in said
+    assert [entry.name for entry in tmp_path.iterdir() if entry not in (path, link)] == []
+    old.close()
+
+
+def test_a_file_that_cannot_be_changed_is_said_with_what_to_change(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path, text: str) -> None:
+        raise PermissionError("it is not writable")
+
+    monkeypatch.setattr(earlier_configuration, "_replace", refuse)
+    home = load_settings(home=tmp_path).dagster_home
+    home.mkdir()
+    (home / "dagster.yaml").write_text(BEFORE)
+    with pytest.raises(DagsterStorageError, match=r"change dcc_assets\.event_storage to dcc_dagster\.event_storage"):
+        open_instance(load_settings(home=tmp_path))
+    (home / "dagster.yaml").write_text("python_logs:\n  managed_python_loggers: [dcc_resources]\n")
+    bring_up_to_date(home / "dagster.yaml")
+    assert "Change dcc_resources in it to dcc yourself" in caplog.text
+
+
+def test_it_is_brought_up_to_date_when_an_instance_is_opened_and_by_init(tmp_path: Path) -> None:
+    settings = load_settings(home=tmp_path)
+    path = settings.dagster_home / "dagster.yaml"
+    mend_instance(settings)
+    assert not path.exists()
+    with open_instance(settings):
+        pass
+    text = path.read_text()
+    former = text.replace("dcc_dagster.event", "dcc_assets.event").replace(
+        "[dcc, dcc_assets, dcc_dagster]", "[dcc_resources, dcc_assets]"
+    )
+    path.write_text(former)
+    mend_instance(settings)
+    assert path.read_text() == text
+    path.write_text(former)
+    with open_instance(settings) as instance:
+        assert isinstance(instance.event_log_storage, BatchingSqliteEventLogStorage)
+    assert path.read_text() == text

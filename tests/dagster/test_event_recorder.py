@@ -1,0 +1,268 @@
+"""The recorder: what it stores of what it is told, in batches, and what it says when it cannot."""
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+
+import pytest
+from dagster import AssetCheckKey, AssetKey, DagsterInstance, DynamicPartitionsDefinition, EventLogEntry
+from dagster._core.storage.partition_status_cache import get_and_update_asset_status_cache_value
+
+from dcc.errors import DagsterStorageError
+from dcc_dagster import event_recorder
+from dcc_dagster.event_recorder import EventRecorder, Materialised, Report, Step, Verdict
+from tests.support.dagster_instances import Dagster
+
+ASSET = AssetKey("validated_documents")
+CHECK = AssetCheckKey(ASSET, "xsd")
+OTHER = AssetCheckKey(ASSET, "other")
+STEP = Step("f" * 36, "job", "step")
+
+
+@pytest.fixture
+def dagster() -> Iterator[Dagster]:
+    with DagsterInstance.ephemeral() as instance:
+        yield Dagster(instance)
+
+
+def told(dagster: Dagster, *reports: Report, planned: Sequence[AssetCheckKey] = ()) -> None:
+    with EventRecorder(dagster.instance, STEP, planned) as recorder:
+        for report in reports:
+            recorder.tell(report)
+
+
+def verdict(passed: bool, *, told: bool = True) -> Verdict:
+    return Verdict(CHECK, passed, "why", told=told)
+
+
+def test_a_pass_is_stored_only_where_the_check_failed_before(dagster: Dagster) -> None:
+    told(dagster, Report("bad", (), (verdict(False),)))
+    told(dagster, Report("bad", (), (verdict(True, told=False),)), Report("good", (), (verdict(True, told=False),)))
+    assert dagster.checks(CHECK) == {"bad": "passed"}
+    history = dagster.instance.event_log_storage.get_asset_check_execution_history(CHECK, limit=10)
+    told(dagster, Report("bad", (), (verdict(True, told=False),)))
+    assert dagster.instance.event_log_storage.get_asset_check_execution_history(CHECK, limit=10) == history
+
+
+def test_a_pass_is_stored_too_where_the_failure_is_of_the_same_batch(dagster: Dagster) -> None:
+    bad, healed = Report("one", (), (verdict(False),)), Report("one", (), (verdict(True, told=False),))
+    told(dagster, bad, healed)
+    assert dagster.checks(CHECK) == {"one": "passed"}
+
+
+def test_a_check_that_the_run_announced_gets_every_verdict(dagster: Dagster) -> None:
+    reports = [Report("one", (), (verdict(True, told=False), Verdict(OTHER, True, "why", told=False)))]
+    told(dagster, *reports, planned=[CHECK])
+    assert dagster.checks(CHECK) == {"one": "passed"}
+    assert dagster.checks(OTHER) == {}
+
+
+def test_an_evaluation_points_at_the_materialisation_that_it_is_about(dagster: Dagster) -> None:
+    told(dagster, Report("one", (Materialised(ASSET, {"bytes": 1}),), (verdict(False),)))
+    newest = dagster.instance.get_latest_materialization_event(ASSET)
+    assert newest is not None
+    (info,) = dagster.instance.event_log_storage.get_asset_check_partition_info([CHECK])
+    assert info.is_current
+    assert info.latest_target_materialization_storage_id is not None
+    target = dagster.evaluation(CHECK, "one").target_materialization_data
+    assert (target.run_id, target.timestamp) == (STEP.run_id, newest.timestamp)
+    assert target.storage_id == info.latest_materialization_storage_id
+
+
+def test_a_failure_where_nothing_was_materialised_is_current_too(dagster: Dagster) -> None:
+    told(dagster, Report("one", (), (verdict(False),)))
+    (info,) = dagster.instance.event_log_storage.get_asset_check_partition_info([CHECK])
+    assert info.is_current
+
+
+def test_names_of_elements_survive_on_pages_that_take_text_for_markdown_and_on_those_that_do_not(
+    dagster: Dagster,
+) -> None:
+    told(dagster, Report("one", (), (Verdict(CHECK, False, "<mouse> has no `id` & no_name [1]"),)))
+    assert dagster.evaluation(CHECK, "one").description == r"‹mouse› has no \`id\` & no_name \[1\]"
+
+
+def test_events_keep_the_time_at_which_it_happened(dagster: Dagster) -> None:
+    told(dagster, Report("one", (Materialised(ASSET, {}),), (verdict(False),), timestamp=1_400_000_000.0))
+    newest = dagster.instance.get_latest_materialization_event(ASSET)
+    assert newest is not None
+    assert newest.timestamp == 1_400_000_000.0
+
+
+def test_many_reports_are_few_batches(dagster: Dagster, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    store = dagster.instance.event_log_storage.store_event_batch
+
+    def note(events: Sequence[EventLogEntry]) -> None:
+        sizes.append(len(events))
+        store(events)
+
+    monkeypatch.setattr(dagster.instance.event_log_storage, "store_event_batch", note)
+    monkeypatch.setattr(event_recorder, "_MOST_AT_ONCE", 10)
+    told(dagster, *(Report(f"zip {n}", (Materialised(ASSET, {}),)) for n in range(25)))
+    assert sizes == [10, 10, 5]
+    assert len(dagster.materialised("validated_documents")) == 25
+
+
+def test_nothing_is_asked_about_the_checks_of_partitions_that_are_new(
+    dagster: Dagster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A first listing has hundreds of thousands of them."""
+    asked: list[list[str]] = []
+    look = dagster.instance.event_log_storage.get_asset_check_partition_info
+
+    def note(checks: object, *, partition_keys: list[str]) -> object:
+        asked.append(partition_keys)
+        return look(checks, partition_keys=partition_keys)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(dagster.instance.event_log_storage, "get_asset_check_partition_info", note)
+    fine = Verdict(CHECK, True, "fine", told=False)
+    found = [
+        Report(name, (Materialised(ASSET, {}),), (fine,), partitions="zip_actions", whole=True) for name in ("a", "b")
+    ]
+    told(dagster, *found)
+    assert asked == []
+    told(dagster, found[0])
+    assert asked == [["a"]]
+
+
+def test_a_storage_that_fails_never_holds_up_the_work_and_is_said_at_the_end(
+    dagster: Dagster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_events: object) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr(dagster.instance.event_log_storage, "store_event_batch", refuse)
+    done: list[int] = []
+
+    def work() -> None:
+        with EventRecorder(dagster.instance, STEP) as recorder:
+            for number in range(300):
+                recorder.tell(Report(f"zip {number}", (Materialised(ASSET, {}),)))
+                done.append(number)
+
+    with pytest.raises(DagsterStorageError, match=r"disk full.*dcc instance rebuild") as failure:
+        work()
+    assert len(done) == 300
+    assert isinstance(failure.value.__cause__, OSError)
+
+
+def test_a_failure_of_the_work_itself_is_not_hidden_by_one_of_the_storage(
+    dagster: Dagster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(_events: object) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr(dagster.instance.event_log_storage, "store_event_batch", refuse)
+
+    def work() -> None:
+        with EventRecorder(dagster.instance, STEP) as recorder:
+            recorder.tell(Report("one", (Materialised(ASSET, {}),)))
+            raise ValueError("the work")
+
+    with caplog.at_level(logging.ERROR), pytest.raises(ValueError, match="the work"):
+        work()
+    assert "disk full" in caplog.text
+
+
+def test_what_explains_a_failure_stands_beside_it_and_beside_nothing_else(dagster: Dagster) -> None:
+    asked: list[Sequence[str]] = []
+
+    def explain(partitions: Sequence[str]) -> dict[str, dict[str, str]]:
+        asked.append(partitions)
+        return {"bad": {"Causes": "a colony"}}
+
+    good, bad = (
+        Report("good", (), (verdict(True),), partitions="zips"),
+        Report("bad", (), (verdict(False),), None, "zips"),
+    )
+    source = Report("source", (), (verdict(False),))
+    with EventRecorder(dagster.instance, STEP, explain=explain) as recorder:
+        recorder.tell_of_many([good, bad, source])
+    assert [list(partitions) for partitions in asked] == [["bad"]]
+    shown = {name: "Causes" in dagster.evaluation(CHECK, name).metadata for name in ("good", "bad", "source")}
+    assert shown == {"good": False, "bad": True, "source": False}
+
+
+def test_an_explanation_that_fails_holds_up_nothing(dagster: Dagster, caplog: pytest.LogCaptureFixture) -> None:
+    def explain(_partitions: Sequence[str]) -> dict[str, dict[str, str]]:
+        raise AttributeError("no such thing")
+
+    with EventRecorder(dagster.instance, STEP, explain=explain) as recorder:
+        recorder.tell(Report("bad", (), (verdict(False),), None, "zips"))
+    assert dagster.checks(CHECK) == {"bad": "failed"}
+    assert "no such thing" in caplog.text
+
+
+ZIPS = DynamicPartitionsDefinition(name="zips")
+EARLY = AssetKey("zip_actions")
+
+
+def recalled(partitions: Sequence[str]) -> list[Report]:
+    """All there is of partitions that had been archived."""
+    return [Report(name, (Materialised(EARLY, {}),), (verdict(False),), partitions="zips") for name in partitions]
+
+
+def tell_of_an_archived_one(dagster: Dagster, partition: str) -> None:
+    with EventRecorder(dagster.instance, STEP, recall=recalled) as recorder:
+        recorder.tell(Report(partition, (Materialised(ASSET, {}),), partitions="zips"))
+
+
+def test_what_was_archived_is_shown_whole_wherever_its_showing_was_broken_off(
+    dagster: Dagster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage, stored = dagster.instance.event_log_storage, dagster.instance.event_log_storage.store_event_batch
+    left = 0
+
+    def store(events: Sequence[EventLogEntry]) -> None:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise OSError("broken off")
+        stored(events)
+
+    monkeypatch.setattr(storage, "store_event_batch", store)
+    names = [f"broken off after {writes} writes" for writes in range(5)]
+    for writes, name in enumerate(names):
+        left = writes
+        with suppress(DagsterStorageError):
+            tell_of_an_archived_one(dagster, name)
+        left = 100
+        tell_of_an_archived_one(dagster, name)
+
+    assert set(dagster.instance.get_dynamic_partitions("zips")) == set(names)
+    assert dagster.materialised("zip_actions") == set(names)
+    assert dagster.checks(CHECK) == dict.fromkeys(names, "failed")
+
+
+def test_what_could_not_be_recalled_is_recalled_the_next_time(dagster: Dagster) -> None:
+    def refuse(_partitions: Sequence[str]) -> list[Report]:
+        raise OSError("the tracker is away")
+
+    with pytest.raises(DagsterStorageError), EventRecorder(dagster.instance, STEP, recall=refuse) as recorder:
+        recorder.tell(Report("one", (Materialised(ASSET, {}),), partitions="zips"))
+    tell_of_an_archived_one(dagster, "one")
+    assert dagster.materialised("zip_actions") == {"one"}
+
+
+def test_pages_count_what_was_archived_though_they_are_looked_at_while_it_is_shown(
+    dagster: Dagster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a page found out it keeps, and asks for newer events alone, but not where partitions came."""
+    add = dagster.instance.add_dynamic_partitions
+
+    def counted() -> set[str]:
+        kept = get_and_update_asset_status_cache_value(dagster.instance, EARLY, ZIPS)
+        return (
+            set() if kept is None else set(kept.deserialize_materialized_partition_subsets(ZIPS).get_partition_keys())
+        )
+
+    def look_and_add(name: str, partitions: Sequence[str]) -> None:
+        counted()
+        add(name, partitions)
+
+    tell_of_an_archived_one(dagster, "one")
+    assert counted() == {"one"}
+    monkeypatch.setattr(dagster.instance, "add_dynamic_partitions", look_and_add)
+    tell_of_an_archived_one(dagster, "two")
+    assert counted() == {"one", "two"}

@@ -1,0 +1,267 @@
+"""The batching event log beside Dagster's own class: the same rows, the same answers, fewer transactions."""
+
+import sqlite3
+import threading
+import uuid
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from dagster import (
+    AssetCheckEvaluation,
+    AssetCheckKey,
+    AssetKey,
+    AssetMaterialization,
+    AssetObservation,
+    AssetRecordsFilter,
+    DagsterEvent,
+    DagsterEventType,
+    DagsterInstance,
+    EventLogEntry,
+)
+from dagster._core.events import (
+    AssetMaterializationPlannedData,
+    AssetObservationData,
+    EngineEventData,
+    StepMaterializationData,
+)
+from dagster._core.storage.event_log import SqliteEventLogStorage
+
+from dcc_dagster import event_storage
+from dcc_dagster.event_storage import BatchingSqliteEventLogStorage
+
+ASSETS = [AssetKey("zip_downloads"), AssetKey(["deep", "asset"])]
+CHECK = AssetCheckKey(ASSETS[0], "zip_md5")
+PARTITIONS = ["add/H.1", "add/H.2", None]
+RUNS = [str(uuid.UUID(int=number)) for number in (1, 2)]
+
+
+def entry(run_id: str, kind: DagsterEventType, data: object, time: float) -> EventLogEntry:
+    event = DagsterEvent(kind.value, job_name="job", step_key="step", event_specific_data=data, message=kind.value)
+    return EventLogEntry(None, 20, "", run_id, time, "step", "job", event)
+
+
+def some_events() -> list[EventLogEntry]:
+    """Events of all the kinds that are mirrored into the index, in two runs, and others."""
+    events: list[EventLogEntry] = []
+    for number, (run_id, asset, partition) in enumerate((r, a, p) for r in RUNS for a in ASSETS for p in PARTITIONS):
+        time = 1_700_000_000.0 + number
+        planned = AssetMaterializationPlannedData(asset, partition)
+        events.append(entry(run_id, DagsterEventType.ASSET_MATERIALIZATION_PLANNED, planned, time))
+        tags = {"dagster/data_version": f"v{number}"}
+        there = AssetMaterialization(asset, partition=partition, metadata={"bytes": number}, tags=tags)
+        events.append(entry(run_id, DagsterEventType.ASSET_MATERIALIZATION, StepMaterializationData(there), time))
+        events.append(entry(run_id, DagsterEventType.ENGINE_EVENT, EngineEventData({"number": number}), time))
+        seen = AssetObservationData(AssetObservation(asset, partition=partition, metadata={"lines": number}))
+        events.append(entry(run_id, DagsterEventType.ASSET_OBSERVATION, seen, time))
+        if asset == CHECK.asset_key:
+            verdict = AssetCheckEvaluation(asset, CHECK.name, number % 2 == 0, partition=partition)
+            events.append(entry(run_id, DagsterEventType.ASSET_CHECK_EVALUATION, verdict, time))
+    for number, run_id in enumerate(RUNS):
+        events.append(entry(run_id, DagsterEventType.RUN_SUCCESS, None, 1_700_000_100.0 + number))
+    return events
+
+
+@pytest.fixture(scope="module")
+def instance() -> Iterator[DagsterInstance]:
+    """What a storage is registered with; nothing is stored in it."""
+    with DagsterInstance.ephemeral() as made:
+        yield made
+
+
+def make(kind: type[SqliteEventLogStorage], path: Path, instance: DagsterInstance) -> SqliteEventLogStorage:
+    storage = kind(str(path))
+    storage.register_instance(instance)
+    return storage
+
+
+def answers(storage: SqliteEventLogStorage) -> dict[str, object]:
+    """What the public interface tells of everything stored, without what the clock gives."""
+    checks = storage.get_asset_check_execution_history(CHECK, limit=100)
+    return {
+        "logs": {run: [repr(e) for e in storage.get_logs_for_run(run)] for run in RUNS},
+        "asset keys": sorted(key.to_string() for key in storage.all_asset_keys()),
+        "assets": sorted(
+            (repr(r.asset_entry.asset_key), repr(r.asset_entry.last_materialization_record), r.asset_entry.last_run_id)
+            for r in storage.get_asset_records()
+        ),
+        "materialised": {key: sorted(storage.get_materialized_partitions(key)) for key in ASSETS},
+        "newest": {
+            key: storage.get_latest_storage_id_by_partition(key, DagsterEventType.ASSET_MATERIALIZATION)
+            for key in ASSETS
+        },
+        "records": {
+            key: [repr(r) for r in storage.fetch_materializations(AssetRecordsFilter(key), limit=100).records]
+            for key in ASSETS
+        },
+        "observations": {
+            key: [repr(r) for r in storage.fetch_observations(AssetRecordsFilter(key), limit=100).records]
+            for key in ASSETS
+        },
+        "versions": {
+            key: storage.get_latest_tags_by_partition(
+                key, DagsterEventType.ASSET_MATERIALIZATION, ["dagster/data_version"]
+            )
+            for key in ASSETS
+        },
+        "checks": [(c.key, c.run_id, c.status, c.partition, repr(c.event)) for c in checks],
+        "check states": sorted(repr(info) for info in storage.get_asset_check_partition_info([CHECK])),
+        "run status": [repr(r) for r in storage.fetch_run_status_changes(DagsterEventType.RUN_SUCCESS, 10).records],
+    }
+
+
+@pytest.fixture(scope="module")
+def default_answers(tmp_path_factory: pytest.TempPathFactory, instance: DagsterInstance) -> dict[str, object]:
+    storage = make(SqliteEventLogStorage, tmp_path_factory.mktemp("default"), instance)
+    for event in some_events():
+        storage.store_event(event)
+    return answers(storage)
+
+
+@pytest.mark.parametrize("size", [1, 5, 1000])
+def test_batches_of_any_size_give_the_same_answers_as_dagsters_own_class(
+    tmp_path: Path, instance: DagsterInstance, default_answers: dict[str, object], size: int
+) -> None:
+    storage = make(BatchingSqliteEventLogStorage, tmp_path / "batching", instance)
+    events = some_events()
+    for start in range(0, len(events), size):
+        storage.store_event_batch(events[start : start + size])
+    assert answers(storage) == default_answers
+
+
+def test_single_events_give_the_same_answers_as_dagsters_own_class(
+    tmp_path: Path, instance: DagsterInstance, default_answers: dict[str, object]
+) -> None:
+    storage = make(BatchingSqliteEventLogStorage, tmp_path / "batching", instance)
+    for event in some_events():
+        storage.store_event(event)
+    assert answers(storage) == default_answers
+
+
+def test_where_dagster_does_not_fit_it_stores_the_same_in_dagsters_own_way(
+    tmp_path: Path, instance: DagsterInstance, default_answers: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(event_storage._LEANED_ON, "_store_asset_event", ("self", "something", "else"))
+    storage = make(BatchingSqliteEventLogStorage, tmp_path / "batching", instance)
+    monkeypatch.setattr(storage, "_engine", None)
+    events = some_events()
+    storage.store_event_batch(events[:10])
+    for event in events[10:]:
+        storage.store_event(event)
+    assert answers(storage) == default_answers
+
+
+def test_the_installed_dagster_fits() -> None:
+    assert event_storage.dagster_fits()
+
+
+def test_dagsters_own_class_reads_what_was_stored_and_stores_on(
+    tmp_path: Path, instance: DagsterInstance, default_answers: dict[str, object]
+) -> None:
+    batching = make(BatchingSqliteEventLogStorage, tmp_path / "shared", instance)
+    default = make(SqliteEventLogStorage, tmp_path / "shared", instance)
+    events = some_events()
+    batching.store_event_batch(events[:20])
+    for event in events[20:30]:
+        default.store_event(event)
+    batching.store_event_batch(events[30:])
+    assert answers(default) == default_answers
+    assert answers(batching) == default_answers
+
+
+def test_a_batch_is_one_transaction_for_each_file(tmp_path: Path, instance: DagsterInstance) -> None:
+    storage = make(BatchingSqliteEventLogStorage, tmp_path, instance)
+    events = [event for event in some_events() if event.run_id == RUNS[0]]
+    storage.store_event_batch(events)
+    commits: list[str] = []
+
+    def note(connection: sa.Connection) -> None:
+        commits.append(Path(connection.engine.url.database or "").stem)
+
+    sa.event.listen(sa.Engine, "commit", note)
+    try:
+        storage.store_event_batch(events)
+    finally:
+        sa.event.remove(sa.Engine, "commit", note)
+    assert sorted(commits) == sorted([RUNS[0], "index"])
+
+
+def test_a_batch_that_fails_leaves_nothing_behind_and_the_next_one_works(
+    tmp_path: Path, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = make(BatchingSqliteEventLogStorage, tmp_path, instance)
+
+    def refuse(*_arguments: object) -> None:
+        raise OSError("disk full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(storage, "_store_asset_event_tags", refuse)
+        with pytest.raises(OSError, match="disk full"):
+            storage.store_event_batch(some_events())
+    assert storage.get_materialized_partitions(ASSETS[0]) == set()
+    storage.store_event_batch(some_events())
+    assert storage.get_materialized_partitions(ASSETS[0]) == {"add/H.1", "add/H.2"}
+
+
+def test_threads_that_store_and_read_at_once_lose_nothing(tmp_path: Path, instance: DagsterInstance) -> None:
+    storage = make(BatchingSqliteEventLogStorage, tmp_path, instance)
+    failures: list[BaseException] = []
+
+    def store(run_id: str) -> None:
+        try:
+            for number in range(4):
+                there = AssetMaterialization(ASSETS[0], partition=f"{run_id} {number}")
+                data = StepMaterializationData(there)
+                storage.store_event_batch([entry(run_id, DagsterEventType.ASSET_MATERIALIZATION, data, 1.0)])
+                storage.get_logs_for_run(run_id)
+        except BaseException as error:
+            failures.append(error)
+
+    runs = [str(uuid.UUID(int=number)) for number in range(20)]
+    threads = [threading.Thread(target=store, args=(run_id,)) for run_id in runs[:10]]
+    run_all(threads)
+    assert failures == []
+    assert len(storage.get_materialized_partitions(ASSETS[0])) == 10 * 4
+
+
+def run_all(threads: Sequence[threading.Thread]) -> None:
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def test_events_are_kept_in_dagster_home_unless_told_otherwise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
+    assert BatchingSqliteEventLogStorage.from_config_value(None, {})._base_dir == str(tmp_path / "history" / "runs")
+    told = BatchingSqliteEventLogStorage.from_config_value(None, {"base_dir": str(tmp_path / "elsewhere")})
+    assert told._base_dir == str(tmp_path / "elsewhere")
+
+
+def test_the_database_of_a_run_is_made_as_dagster_makes_it(tmp_path: Path, instance: DagsterInstance) -> None:
+    made: list[list[tuple[object, ...]]] = []
+    for kind in (SqliteEventLogStorage, BatchingSqliteEventLogStorage):
+        storage = make(kind, tmp_path / kind.__name__, instance)
+        storage.store_event(some_events()[0])
+        with sqlite3.connect(storage.path_for_shard(RUNS[0])) as connection:
+            schema = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY 1, 2").fetchall()
+            revisions = connection.execute("SELECT * FROM alembic_version").fetchall()
+            assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        connection.close()
+        made.append([*schema, *revisions])
+        assert storage.get_all_run_ids() == [RUNS[0]]
+    assert made[0] == made[1]
+
+
+def test_on_a_disk_without_hard_links_dagster_makes_the_database_of_a_run(
+    tmp_path: Path, instance: DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_arguments: object) -> None:
+        raise PermissionError("Operation not permitted")
+
+    monkeypatch.setattr(Path, "hardlink_to", refuse)
+    storage = make(BatchingSqliteEventLogStorage, tmp_path, instance)
+    storage.store_event(some_events()[0])
+    assert len(storage.get_logs_for_run(RUNS[0])) == 1
+    assert sorted(path.name for path in tmp_path.iterdir() if path.suffix == ".db") == [f"{RUNS[0]}.db", "index.db"]

@@ -1,0 +1,250 @@
+"""The batching event log on MariaDB beside Dagster's own class: the same answers, one transaction a batch."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+import sqlalchemy as sa
+from dagster import AssetCheckEvaluation, AssetMaterialization, DagsterEventType, DagsterInstance
+from dagster._core.events import StepMaterializationData
+from dagster_mysql import MySQLEventLogStorage
+from sqlalchemy.exc import OperationalError
+
+from dcc_dagster import mysql_event_storage
+from dcc_dagster.mysql_connections import Connections, borrow_connections, url_for_dagster
+from dcc_dagster.mysql_event_storage import BatchingMysqlEventLogStorage
+from tests.dagster.test_event_storage import ASSETS, CHECK, RUNS, answers, entry, run_all, some_events
+from tests.support.databases import only_mariadb
+
+pytestmark = only_mariadb
+
+
+@pytest.fixture
+def instance() -> Iterator[DagsterInstance]:
+    with DagsterInstance.ephemeral() as made:
+        yield made
+
+
+@pytest.fixture
+def url(dagster_url: str | None) -> str:
+    assert dagster_url is not None
+    return dagster_url
+
+
+@pytest.fixture
+def connections(url: str) -> Connections:
+    return borrow_connections(url, 20.0)
+
+
+@pytest.fixture
+def storage(url: str, connections: Connections, instance: DagsterInstance) -> Iterator[BatchingMysqlEventLogStorage]:
+    made = BatchingMysqlEventLogStorage(connections, url)
+    made.register_instance(instance)
+    yield made
+    made.dispose()
+
+
+@pytest.fixture
+def dagsters_own(url: str, instance: DagsterInstance) -> MySQLEventLogStorage:
+    made = MySQLEventLogStorage(url_for_dagster(url))
+    made.register_instance(instance)
+    return made
+
+
+def told(storage: object) -> dict[str, object]:
+    """What a storage answers, with ids counted from the first: InnoDB gives none twice."""
+    return answers(storage)  # type: ignore[arg-type]
+
+
+def empty(connections: Connections) -> None:
+    """Remove every event, and begin with the first id again."""
+    with connections.connect() as connection:
+        for table in ("event_logs", "asset_keys", "asset_event_tags", "asset_check_executions"):
+            connection.exec_driver_sql(f"TRUNCATE TABLE {table}")
+
+
+def test_batches_and_single_events_give_the_same_answers_as_dagsters_own_class(
+    storage: BatchingMysqlEventLogStorage, dagsters_own: MySQLEventLogStorage, connections: Connections
+) -> None:
+    assert mysql_event_storage.dagster_fits()
+    events = some_events()
+    for event in events:
+        dagsters_own.store_event(event)
+    expected = told(dagsters_own)
+    for size in (1, 5, 1000):
+        empty(connections)
+        for start in range(0, len(events), size):
+            storage.store_event_batch(events[start : start + size])
+        assert told(storage) == expected
+    empty(connections)
+    for event in events:
+        storage.store_event(event)
+    assert told(dagsters_own) == expected
+
+
+def test_where_dagster_does_not_fit_it_stores_the_same_in_dagsters_own_way(
+    storage: BatchingMysqlEventLogStorage, connections: Connections, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events = some_events()
+    storage.store_event_batch(events)
+    expected = told(storage)
+    empty(connections)
+    monkeypatch.setitem(mysql_event_storage._LEANED_ON, "_store_asset_event", ("self", "something", "else"))
+    monkeypatch.setattr(storage, "_fits", mysql_event_storage.dagster_fits())
+    storage.store_event_batch(events[:10])
+    for event in events[10:]:
+        storage.store_event(event)
+    assert told(storage) == expected
+
+
+def test_a_batch_is_one_transaction(storage: BatchingMysqlEventLogStorage, connections: Connections) -> None:
+    storage.store_event_batch(some_events())
+    commits: list[object] = []
+    sa.event.listen(connections.engine, "commit", commits.append)
+    storage.store_event_batch(some_events())
+    assert len(commits) == 1
+
+
+def test_a_batch_that_fails_leaves_nothing_behind_and_the_next_one_works(
+    storage: BatchingMysqlEventLogStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_arguments: object) -> None:
+        raise OSError("refused")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(storage, "_store_asset_event_tags", refuse)
+        with pytest.raises(OSError, match="refused"):
+            storage.store_event_batch(some_events())
+    assert storage.get_materialized_partitions(ASSETS[0]) == set()
+    storage.store_event_batch(some_events())
+    assert storage.get_materialized_partitions(ASSETS[0]) == {"add/H.1", "add/H.2"}
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_batch_whose_commit_was_not_answered_is_stored_once(
+    storage: BatchingMysqlEventLogStorage,
+    connections: Connections,
+    monkeypatch: pytest.MonkeyPatch,
+    committed: bool,
+) -> None:
+    original = connections.engine.dialect.do_commit
+    lost: list[int] = []
+
+    def commit(connection: object) -> None:
+        if not lost:
+            lost.append(1)
+            if committed:
+                original(connection)  # type: ignore[arg-type]
+            connection.driver_connection._force_close()  # type: ignore[attr-defined]
+        original(connection)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(connections.engine.dialect, "do_commit", commit)
+    events = some_events()
+    storage.store_event_batch(events)
+    assert lost == [1]
+    assert sum(len(storage.get_logs_for_run(run_id)) for run_id in RUNS) == len(events)
+
+
+def test_threads_that_store_and_read_at_once_lose_nothing(storage: BatchingMysqlEventLogStorage) -> None:
+    failures: list[BaseException] = []
+
+    def store(name: str) -> None:
+        try:
+            for number in range(4):
+                there = AssetMaterialization(ASSETS[0], partition=f"{name} {number}")
+                data = StepMaterializationData(there)
+                storage.store_event_batch([entry(name, DagsterEventType.ASSET_MATERIALIZATION, data, 1.0)])
+                storage.get_logs_for_run(name)
+        except BaseException as error:
+            failures.append(error)
+
+    run_all([threading.Thread(target=store, args=(f"run {number}",)) for number in range(8)])
+    assert failures == []
+    assert len(storage.get_materialized_partitions(ASSETS[0])) == 8 * 4
+
+
+def test_a_deadlock_is_tried_again(storage: BatchingMysqlEventLogStorage, connections: Connections) -> None:
+    """Two transactions that lock two assets' rows in opposite order: InnoDB gives one up, with error 1213."""
+    storage.store_event_batch(some_events())
+    both_hold_one = threading.Barrier(2, timeout=20)
+    tries: list[int] = []
+
+    def lock(names: list[str]) -> None:
+        waited = False
+
+        def work() -> None:
+            nonlocal waited
+            tries.append(1)
+            with connections.transaction() as connection:
+                for name in names:
+                    update = sa.text("UPDATE asset_keys SET last_run_id = 'x' WHERE asset_key LIKE :name")
+                    connection.execute(update, {"name": name})
+                    if not waited:
+                        waited = True
+                        both_hold_one.wait()
+
+        connections.patiently(work)
+
+    with connections.connect() as connection:
+        found = connection.exec_driver_sql("SELECT asset_key FROM asset_keys ORDER BY id").scalars().all()
+    names = list(found)
+    assert len(names) == 2
+    threads = [threading.Thread(target=lock, args=(order,)) for order in (names, names[::-1])]
+    run_all(threads)
+    assert len(tries) == 3
+
+
+def test_connections_that_the_server_closed_are_replaced(
+    storage: BatchingMysqlEventLogStorage, connections: Connections
+) -> None:
+    """Errors 2006 and 2013, within a transaction too."""
+    storage.store_event_batch(some_events())
+    tries: list[int] = []
+
+    def work() -> object:
+        with connections.transaction() as connection:
+            tries.append(1)
+            if len(tries) == 1:
+                with connections.engine.connect() as other:
+                    other.exec_driver_sql(f"KILL {connection.exec_driver_sql('SELECT CONNECTION_ID()').scalar()}")
+            return connection.exec_driver_sql("SELECT COUNT(*) FROM event_logs").scalar()
+
+    assert connections.patiently(work) == len(some_events())
+    assert len(tries) == 2
+
+
+def test_an_error_of_another_kind_is_not_tried_again(connections: Connections) -> None:
+    tries: list[int] = []
+
+    def work() -> None:
+        tries.append(1)
+        with connections.connect() as connection:
+            connection.exec_driver_sql("SELECT no_such_function()")
+
+    with pytest.raises(OperationalError, match="no_such_function"):
+        connections.patiently(work)
+    assert tries == [1]
+
+
+def test_partitions_that_begin_alike_are_told_apart_and_two_processes_may_add_the_same(
+    storage: BatchingMysqlEventLogStorage,
+) -> None:
+    """Dagster's own tables on MySQL take partitions for the same whose first 64 characters are."""
+    names = [f"add/{'x' * 100}.{number}" for number in range(3)]
+    storage.add_dynamic_partitions("zip_actions", names[:2])
+    storage.add_dynamic_partitions("zip_actions", names)
+    storage.add_dynamic_partitions("zip_actions", ["add/a.zip", "add/A.zip", "add/\N{GRINNING FACE}.zip"])
+    assert len(storage.get_dynamic_partitions("zip_actions")) == 6
+
+
+def test_a_verdict_with_thousands_of_findings_is_stored_whole(storage: BatchingMysqlEventLogStorage) -> None:
+    """Dagster's own tables on MySQL hold 65,535 bytes of a check's evaluation."""
+    long = "a finding of a document " * 10_000
+    verdict = AssetCheckEvaluation(ASSETS[0], CHECK.name, False, description=long, partition="add/H.1")
+    storage.store_event_batch([entry(RUNS[0], DagsterEventType.ASSET_CHECK_EVALUATION, verdict, 1.0)])
+    (found,) = storage.get_asset_check_execution_history(CHECK, limit=10)
+    assert found.event is not None
+    assert found.event.dagster_event is not None
+    assert found.event.dagster_event.asset_check_evaluation_data.description == long

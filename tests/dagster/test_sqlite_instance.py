@@ -1,0 +1,220 @@
+"""Dagster's SQLite files: whole whenever the process that makes them is killed, and mended where they were not."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from dagster import DagsterInstance
+from dagster._core.instance.ref import InstanceRef
+from dagster._core.storage.sqlite import LAST_KNOWN_STAMPED_SQLITE_ALEMBIC_REVISION
+from dagster._core.storage.tags import RUN_FAILURE_REASON_TAG
+
+from dcc.operations.doctor.context import Surroundings
+from dcc.operations.doctor.verdicts import Verdict
+from dcc.settings import Settings, load_settings
+from dcc_assets.doctor import check_dagster
+from dcc_dagster.instance import make_instance, open_instance
+from dcc_dagster.sqlite_instance import _MARKS, are_whole
+
+KILLS = 8
+SEED = 20_261_123
+
+pytestmark = pytest.mark.filterwarnings("ignore:This process .*fork:DeprecationWarning")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An installation whose instance is whole, and empty."""
+    home = tmp_path_factory.mktemp("whole")
+    make_instance(load_settings(home=home))
+    return home
+
+
+@pytest.fixture
+def settings(whole: Path, tmp_path: Path) -> Settings:
+    shutil.copytree(whole, tmp_path / "home")
+    return load_settings(home=tmp_path / "home")
+
+
+def storage_of(settings: Settings) -> dict[str, str]:
+    """What the doctor says of the storage, by subject."""
+    examined = Surroundings(settings, time.monotonic() + 60)
+    finding = next(iter(check_dagster(examined)))
+    return {finding.subject: f"{finding.verdict}: {finding.message}"}
+
+
+def edit(path: Path, *statements: str) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        for statement in statements:
+            connection.execute(statement)
+        connection.commit()
+
+
+def read(path: Path, query: str) -> list[tuple[object, ...]]:
+    with closing(sqlite3.connect(path)) as connection:
+        return connection.execute(query).fetchall()
+
+
+def remade_by_dagster(path: Path) -> None:
+    """What Dagster makes of tables without a version at the next opening."""
+    edit(path, f"INSERT INTO alembic_version VALUES ('{LAST_KNOWN_STAMPED_SQLITE_ALEMBIC_REVISION}')")
+
+
+HALF: dict[str, Callable[[Path], None]] = {
+    "nothing in it": lambda path: path.write_bytes(b""),
+    "not there": Path.unlink,
+    "no version table": lambda path: edit(path, "DROP TABLE alembic_version", "DROP TABLE secondary_indexes"),
+    "no version": lambda path: edit(path, "DELETE FROM alembic_version", "DELETE FROM secondary_indexes"),
+    "an old version": lambda path: (
+        edit(path, "DELETE FROM alembic_version", "DELETE FROM secondary_indexes"),
+        remade_by_dagster(path),
+    )[0],
+    "rows not migrated": lambda path: edit(path, "DELETE FROM secondary_indexes"),
+    "one table": lambda path: edit(
+        path,
+        *(
+            f"DROP TABLE {name}"
+            for (name,) in read(path, "SELECT name FROM sqlite_master WHERE type = 'table'")
+            if name not in ("runs", "event_logs", "job_ticks", "sqlite_sequence")
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("state", HALF)
+@pytest.mark.parametrize("name", _MARKS)
+def test_a_file_that_was_left_half_made_is_mended(name: str, state: str, settings: Settings, whole: Path) -> None:
+    path = settings.dagster_home / name
+    HALF[state](path)
+    assert not are_whole(settings.dagster_home)
+    with open_instance(settings) as instance:
+        assert instance.get_runs() == []
+    assert are_whole(settings.dagster_home)
+    schema = "SELECT type, name, sql FROM sqlite_master ORDER BY name"
+    assert read(path, schema) == read(whole / "dagster" / name, schema)
+    assert storage_of(settings)["Dagster instance"].startswith(Verdict.OK)
+    assert not list(settings.dagster_home.glob(".being-made-*"))
+
+
+@pytest.mark.parametrize("state", ["no version", "an old version", "rows not migrated"])
+def test_what_was_recorded_in_half_made_files_stays(state: str, settings: Settings) -> None:
+    with open_instance(settings) as instance:
+        run = instance.create_run_for_job(_job(), tags={RUN_FAILURE_REASON_TAG: "none"})
+    for name in _MARKS:
+        HALF[state](settings.dagster_home / name)
+    with open_instance(settings) as instance:
+        assert [each.run_id for each in instance.get_runs()] == [run.run_id]
+    assert are_whole(settings.dagster_home)
+    assert storage_of(settings)["Dagster instance"].startswith(Verdict.OK)
+
+
+def _job():
+    from dagster import job
+
+    @job
+    def nothing() -> None: ...
+
+    return nothing
+
+
+def test_an_instance_that_is_whole_is_left_as_it_is(settings: Settings) -> None:
+    files = {name: (settings.dagster_home / name).stat().st_ino for name in _MARKS}
+    with open_instance(settings):
+        pass
+    assert {name: (settings.dagster_home / name).stat().st_ino for name in _MARKS} == files
+
+
+def test_an_instance_of_an_older_schema_is_left_to_dagster(settings: Settings) -> None:
+    """It has rows and other columns: nothing is replaced, and the doctor says how it is migrated."""
+    path = settings.dagster_home / "history/runs.db"
+    with open_instance(settings) as instance:
+        run = instance.create_run_for_job(_job())
+    edit(path, f"UPDATE alembic_version SET version_num = '{LAST_KNOWN_STAMPED_SQLITE_ALEMBIC_REVISION}'")
+    edit(path, "DROP INDEX IF EXISTS idx_runs_by_job", "ALTER TABLE kvs RENAME COLUMN value TO other")
+    with open_instance(settings) as instance:
+        assert [each.run_id for each in instance.get_runs()] == [run.run_id]
+    assert "another version" in storage_of(settings)["Dagster instance"]
+
+
+def test_a_file_that_is_no_database_is_never_replaced(settings: Settings) -> None:
+    from dcc.errors import DagsterStorageError
+
+    path = settings.dagster_home / "history/runs.db"
+    path.write_bytes(b"no database" * 1000)
+    with pytest.raises(DagsterStorageError, match="dcc instance rebuild"):
+        open_instance(settings)
+    assert path.read_bytes() == b"no database" * 1000
+
+
+def _opened_and_killed(settings: Settings, seconds: float | None) -> float:
+    """Make the instance in a process that is killed after so long, or ends; how long it took."""
+    began = time.monotonic()
+    child = os.fork()
+    if child == 0:
+        try:
+            with open_instance(settings):
+                os._exit(0)
+        finally:
+            os._exit(1)
+    if seconds is not None:
+        time.sleep(seconds)
+        os.kill(child, signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 0
+    return time.monotonic() - began
+
+
+@pytest.fixture
+def homes(tmp_path: Path) -> Iterator[Settings]:
+    return (load_settings(home=tmp_path / f"home-{number}") for number in range(1_000))
+
+
+def test_killed_at_any_moment_it_is_whole_after_the_next_opening(homes: Iterator[Settings]) -> None:
+    chance = random.Random(SEED)
+    longest = _opened_and_killed(next(homes), None)
+    for kill in range(KILLS):
+        settings = next(homes)
+        moment = chance.uniform(0, longest)
+        _opened_and_killed(settings, moment)
+        said = f"kill {kill} of seed {SEED}, after {moment:.3f} of {longest:.3f} s"
+        # What is in its place is whole, without any mending.
+        for name, marks in _MARKS.items():
+            path = settings.dagster_home / name
+            if path.exists():
+                found = {row[0] for row in read(path, "SELECT name FROM secondary_indexes")}
+                assert marks <= found, said
+        with open_instance(settings) as instance:
+            assert isinstance(instance, DagsterInstance), said
+        assert are_whole(settings.dagster_home), said
+        assert storage_of(settings)["Dagster instance"].startswith(Verdict.OK), said
+
+
+def test_what_dagster_leaves_when_it_is_killed_is_mended(homes: Iterator[Settings]) -> None:
+    """Files half-made by a version that had Dagster make them in their place."""
+    chance = random.Random(SEED)
+    for kill in range(KILLS):
+        settings = next(homes)
+        home = settings.dagster_home
+        home.mkdir(parents=True)
+        child = os.fork()
+        if child == 0:
+            try:
+                DagsterInstance.from_ref(InstanceRef.from_dir(str(home)))
+                os._exit(0)
+            finally:
+                os._exit(1)
+        time.sleep(chance.uniform(0, 1.5))
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        with open_instance(settings):
+            pass
+        assert storage_of(settings)["Dagster instance"].startswith(Verdict.OK), f"kill {kill} of seed {SEED}"

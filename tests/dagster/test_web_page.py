@@ -1,0 +1,163 @@
+"""What the web page asks Dagster for: partitions and their checks after a session, through its own GraphQL."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from dagster._core.definitions.partitions.context import partition_loading_context
+from dagster._core.test_utils import in_process_test_workspace
+from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
+from dagster._core.workspace.context import WorkspaceRequestContext
+from dagster_graphql.test.utils import execute_dagster_graphql
+
+from dcc.phases import Phase
+from dcc_assets.session_runs import run_session
+from tests.assets.test_session_runs import (
+    ALL,
+    BAD_NAME,
+    GOOD,
+    INVALID,
+    NO_ARCHIVE,
+    ODD_DOCUMENT,
+    WRONG_MD5,
+    put_all_kinds,
+)
+from tests.support.dagster_instances import Dagster, set_environment
+from tests.support.installations import Installation
+
+PARTITIONS = """
+query ($asset: AssetKeyInput!) {
+  assetNodeOrError(assetKey: $asset) {
+    ... on AssetNode {
+      assetPartitionStatuses {
+        ... on DefaultPartitionStatuses { materializedPartitions failedPartitions unmaterializedPartitions }
+      }
+      assetChecksOrError {
+        ... on AssetChecks {
+          checks {
+            name
+            partitionStatuses {
+              ... on AssetCheckDefaultPartitionStatuses {
+                succeededPartitions failedPartitions inProgressPartitions skippedPartitions executionFailedPartitions
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+}
+"""
+EVALUATIONS = """
+query ($asset: AssetKeyInput!, $check: String!) {
+  assetCheckExecutions(assetKey: $asset, checkName: $check, limit: 10) {
+    status
+    partition
+    evaluation {
+      severity
+      description
+      metadataEntries {
+        label
+        ... on TextMetadataEntry { text }
+        ... on PathMetadataEntry { path }
+        ... on TableMetadataEntry { table { records schema { columns { name } } } }
+      }
+    }
+  }
+}
+"""
+OBSERVATIONS = """
+query ($asset: AssetKeyInput!, $partition: String!) {
+  assetNodeOrError(assetKey: $asset) {
+    ... on AssetNode { assetObservations(partitions: [$partition]) { partition description metadataEntries { label } } }
+  }
+}
+"""
+LINEAGE = "{ assetNodes { assetKey { path } groupName kinds description dependencyKeys { path } isMaterializable } }"
+
+
+@pytest.fixture
+def page(
+    installation: Installation, dagster: Dagster, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[WorkspaceRequestContext]:
+    set_environment(installation, monkeypatch)
+    put_all_kinds(installation)
+    run_session(installation.settings, installation.tracker, dagster.instance, until=Phase.XSD)
+    origin = LoadableTargetOrigin(module_name="dcc_definitions")
+    with in_process_test_workspace(dagster.instance, origin) as workspace:
+        yield workspace
+
+
+def ask(page: WorkspaceRequestContext, query: str, asset: str = "", **variables: str) -> Any:
+    with partition_loading_context(dynamic_partitions_store=page.instance):
+        result = execute_dagster_graphql(page, query, {"asset": {"path": [asset]}, **variables} if asset else None)
+    assert not result.errors
+    return result.data
+
+
+def test_a_zip_that_failed_shows_so_on_its_partition(page: WorkspaceRequestContext) -> None:
+    states: dict[str, set[str]] = {}
+    checks: dict[str, dict[str, list[str]]] = {}
+    for asset in ("zip_actions", "zip_downloads", "xml_documents", "validated_documents"):
+        node = ask(page, PARTITIONS, asset)["assetNodeOrError"]
+        states[asset] = set(node["assetPartitionStatuses"]["materializedPartitions"])
+        assert set(node["assetPartitionStatuses"]["unmaterializedPartitions"]) == set(ALL) - states[asset]
+        assert node["assetPartitionStatuses"]["failedPartitions"] == []
+        checks |= {check["name"]: check["partitionStatuses"] for check in node["assetChecksOrError"]["checks"]}
+    assert states["validated_documents"] == {GOOD}
+    assert states["zip_downloads"] == set(ALL) - {BAD_NAME, WRONG_MD5}
+    assert {name: found["failedPartitions"] for name, found in checks.items()} == {
+        "zip_name": [BAD_NAME],
+        "download": [],
+        "zip_md5": [WRONG_MD5],
+        "unzip": [NO_ARCHIVE],
+        "xml_name": [ODD_DOCUMENT],
+        "xsd": [INVALID],
+    }
+    for found in checks.values():
+        open_ended = ("inProgressPartitions", "skippedPartitions", "executionFailedPartitions")
+        assert [found[name] for name in open_ended] == [[], [], []]
+
+
+def test_the_failing_check_shows_its_phase_its_reason_and_a_table_of_lines(page: WorkspaceRequestContext) -> None:
+    (execution,) = ask(page, EVALUATIONS, "validated_documents", check="xsd")["assetCheckExecutions"]
+    assert (execution["status"], execution["partition"]) == ("FAILED", INVALID)
+    evaluation = execution["evaluation"]
+    assert evaluation["severity"] == "ERROR"
+    entries = {entry["label"]: entry for entry in evaluation["metadataEntries"]}
+    assert (entries["zip"]["text"], entries["phase"]["text"]) == (INVALID, "xsd")
+    assert entries["reason"]["text"].translate(str.maketrans("<>", "‹›")) == evaluation["description"]
+    assert "<nonsense>" in entries["reason"]["text"]
+    table = entries["errors"]["table"]
+    assert [column["name"] for column in table["schema"]["columns"]] == ["document", "line", "column", "message"]
+    assert "nonsense" in table["records"][0]
+    assert entries["archive"]["path"].endswith(INVALID)
+
+
+def test_the_events_of_a_partition_that_failed_say_why(page: WorkspaceRequestContext) -> None:
+    node = ask(page, OBSERVATIONS, "xml_documents", partition=NO_ARCHIVE)["assetNodeOrError"]
+    (observation,) = node["assetObservations"]
+    assert observation["partition"] == NO_ARCHIVE
+    assert observation["description"].startswith("unzip failed: ")
+    assert {"zip", "phase", "reason", "reasons"} <= {entry["label"] for entry in observation["metadataEntries"]}
+    assert ask(page, OBSERVATIONS, "xml_documents", partition=GOOD)["assetNodeOrError"]["assetObservations"] == []
+
+
+def test_the_lineage_page_shows_the_flow(page: WorkspaceRequestContext) -> None:
+    nodes = ask(page, LINEAGE)["assetNodes"]
+    shown = {node["assetKey"]["path"][0]: [key["path"][0] for key in node["dependencyKeys"]] for node in nodes}
+    assert {name: above for name, above in shown.items() if not name.startswith("reference_")} == {
+        "file_source_listings": [],
+        "zip_actions": ["file_source_listings"],
+        "zip_downloads": ["zip_actions"],
+        "xml_documents": ["zip_downloads"],
+        "validated_documents": ["xml_documents"],
+        "uploaded_data": ["validated_documents"],
+        "data_integrity": ["uploaded_data"],
+        "contexts": ["data_integrity"],
+        "overviews": ["contexts"],
+        "qc": ["overviews"],
+        "submission_reports": ["qc"],
+    }
+    assert all(node["groupName"] and node["kinds"] and node["description"] for node in nodes)
+    assert all(node["isMaterializable"] for node in nodes)

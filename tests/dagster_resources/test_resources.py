@@ -1,0 +1,209 @@
+"""Resources in runs of this process: what is changed for a run counts there alone, and no secret is shown."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dagster import DagsterInstance, Definitions, EnvVar
+from dagster._core.test_utils import in_process_test_workspace
+from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
+from dagster_graphql.test.utils import execute_dagster_graphql
+from pydantic import SecretStr
+
+from dcc.errors import ConfigurationError
+from dcc.redaction import redacted
+from dcc.settings import load_settings
+from dcc.sources.base import SourceAddress, SourceProtocol
+from dcc_assets.jobs import asset_definitions, crawl_file_sources
+from dcc_assets.recorded_outcomes import recorded_crawls
+from dcc_resources.code_location import platform_resources
+from dcc_resources.mail import MailResource
+from dcc_resources.reference_data import ReferenceDataResource
+from dcc_resources.sftp import SftpResource
+from dcc_resources.store import StoreResource
+from dcc_resources.tracker import TrackerResource
+from dcc_resources.webhook import WebhookResource
+from tests.dagster_resources.test_resources_page import RESOURCES
+from tests.support.dagster_instances import set_environment
+from tests.support.databases import only_sqlite
+from tests.support.installations import Installation
+
+SECRET = "s3cret-of-this-test"
+SILENT = (SourceProtocol.SFTP, SourceProtocol.FTP)
+
+
+@pytest.fixture
+def instance() -> Iterator[DagsterInstance]:
+    with DagsterInstance.ephemeral() as made:
+        yield made
+
+
+@pytest.fixture
+def silent_port() -> Iterator[int]:
+    """A port that takes connections and never says a word."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+@pytest.fixture
+def silent_sources(installation: Installation, silent_port: int, monkeypatch: pytest.MonkeyPatch) -> Installation:
+    set_environment(installation, monkeypatch)
+    monkeypatch.setenv("DCC_LOGIN_TIMEOUT", "1.5")
+    monkeypatch.setenv("DCC_LIST_TIMEOUT", "1.5")
+    for protocol in SILENT:
+        host = f"127.0.0.1:{silent_port}"
+        installation.add_source(SourceAddress(0, "H", protocol, host, "user", SecretStr("password"), "/"))
+    return installation
+
+
+def configured(**resources: Mapping[str, Any]) -> dict[str, Any]:
+    return {"resources": {name: {"config": dict(values)} for name, values in resources.items()}}
+
+
+def failures(installation: Installation) -> dict[SourceProtocol, str]:
+    """What the last crawl of the source of each protocol failed with."""
+    with installation.tracker.connect() as connection:
+        failed = {crawl.source_id: str(crawl.error) for crawl in recorded_crawls(connection)}
+    return {protocol: failed[number] for number, protocol in enumerate(SILENT, 1)}
+
+
+@only_sqlite
+def test_a_shorter_time_limit_counts_for_the_kind_of_source_that_it_is_given_for(
+    silent_sources: Installation, instance: DagsterInstance
+) -> None:
+    job = asset_definitions().resolve_job_def("crawl_file_sources")
+    job.execute_in_process(instance=instance, run_config=configured(sftp={"login_timeout": 0.3}))
+    first = failures(silent_sources)
+    assert "within 0.3 seconds" in first[SourceProtocol.SFTP]
+    assert "within 1.5 seconds" in first[SourceProtocol.FTP]
+
+    job.execute_in_process(instance=instance)
+    assert "within 1.5 seconds" in failures(silent_sources)[SourceProtocol.SFTP]
+
+
+@only_sqlite
+def test_a_value_of_the_definitions_counts_unless_the_run_has_another(
+    silent_sources: Installation, instance: DagsterInstance
+) -> None:
+    resources = {**platform_resources(), "sftp": SftpResource(login_timeout=0.4)}
+    job = Definitions(jobs=[crawl_file_sources], resources=resources).resolve_job_def("crawl_file_sources")
+    job.execute_in_process(instance=instance)
+    assert "within 0.4 seconds" in failures(silent_sources)[SourceProtocol.SFTP]
+    job.execute_in_process(instance=instance, run_config=configured(sftp={"login_timeout": 0.2}))
+    assert "within 0.2 seconds" in failures(silent_sources)[SourceProtocol.SFTP]
+
+
+def test_what_is_left_out_is_as_the_settings_say_when_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    resource = StoreResource(keep_days=3)
+    monkeypatch.setenv("DCC_STAGING", "/data/staging")
+    monkeypatch.setenv("DCC_STAGING_KEEP_DAYS", "30")
+    assert resource.settings_with() == load_settings().model_copy(update={"staging_keep_days": 3})
+    assert str(resource.staging().root) == "/data/staging"
+
+
+def test_a_resource_changes_its_kind_of_source_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DCC_DOWNLOADS_PER_SOURCE", "5")
+    settings = StoreResource(min_free_bytes=7).settings_with(SftpResource(connections=1))
+    found = {protocol: settings.for_protocol(protocol) for protocol in SourceProtocol}
+    assert found.pop(SourceProtocol.SFTP).downloads_per_source == 1
+    assert {one.downloads_per_source for one in found.values()} == {5}
+    assert settings.for_protocol(SourceProtocol.SFTP).min_free_bytes == 7
+
+
+@pytest.mark.parametrize(
+    ("resource", "field"),
+    [
+        (TrackerResource(url=f"mysql://dcc:{SECRET}@db/tracker"), "url of the resource tracker"),
+        (SftpResource(key_passphrase=SECRET), "key_passphrase of the resource sftp"),
+        (MailResource(server=f"smtp://dcc:{SECRET}@mail"), "server of the resource mail"),
+        (WebhookResource(signing_key=SECRET), "signing_key of the resource webhook"),
+        (ReferenceDataResource(colonies=f"https://host/c.csv?token={SECRET}"), "colonies of the resource reference"),
+    ],
+)
+def test_a_secret_that_is_written_out_is_refused_and_not_repeated(resource: Any, field: str) -> None:
+    with pytest.raises(ConfigurationError, match=field) as refused:
+        resource.settings_with()
+    assert "{env: NAME}" in str(refused.value)
+    assert SECRET not in str(refused.value)
+    assert SECRET not in repr(resource)
+    assert SECRET not in str(resource)
+
+
+def test_what_can_hold_no_secret_is_taken_as_text(tmp_path: Path) -> None:
+    tracker = TrackerResource(url=f"sqlite:///{tmp_path}/t.db").settings_with()
+    assert tracker.tracker_database_url == f"sqlite:///{tmp_path}/t.db"
+    sets = ReferenceDataResource(colonies=f"{tmp_path}/c.csv", strains="https://host/s.csv").settings_with()
+    assert (sets.reference_colonies, sets.reference_strains) == (f"{tmp_path}/c.csv", "https://host/s.csv")
+
+
+@pytest.mark.parametrize("reference", ["file", "env", "dagster"])
+def test_a_secret_is_read_from_where_it_is(
+    reference: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, instance: DagsterInstance
+) -> None:
+    kept = tmp_path / "key"
+    kept.write_text(f"{SECRET}\n")
+    kept.chmod(0o600)
+    monkeypatch.setenv("KEY_OF_HOOK", SECRET)
+    given: Any = {"file": f"file:{kept}", "env": "env:KEY_OF_HOOK", "dagster": {"env": "KEY_OF_HOOK"}}[reference]
+    seen = []
+
+    from dagster import job, op
+
+    @op
+    def look(webhook: WebhookResource) -> None:
+        seen.append((webhook.settings_with().notify_webhook_secret, repr(webhook)))
+
+    @job(resource_defs={"webhook": WebhookResource.configure_at_launch()})
+    def looking() -> None:
+        look()
+
+    result = looking.execute_in_process(instance=instance, run_config=configured(webhook={"signing_key": given}))
+    ((secret, shown),) = seen
+    assert secret is not None
+    assert secret.get_secret_value() == SECRET
+    assert SECRET not in shown
+    assert redacted(f"It is {SECRET}.") == "It is ***."
+    stored = instance.get_run_by_id(result.run_id)
+    assert SECRET not in str(stored)
+    assert SECRET not in str(instance.all_logs(result.run_id))
+
+
+def test_a_secret_file_that_others_may_read_is_refused(tmp_path: Path) -> None:
+    kept = tmp_path / "key"
+    kept.write_text(SECRET)
+    kept.chmod(0o644)
+    with pytest.raises(ConfigurationError, match="the field signing_key of the resource webhook refers, may be read"):
+        WebhookResource(signing_key=f"file:{kept}").settings_with()
+
+
+def test_a_definition_that_names_a_variable_shows_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KEY_OF_HOOK", SECRET)
+    resource = WebhookResource(signing_key=EnvVar("KEY_OF_HOOK"))
+    assert SECRET not in repr(resource)
+
+
+def test_a_secret_that_the_definitions_have_as_text_is_masked_on_the_pages(tmp_path: Path) -> None:
+    """A run refuses it; Dagster's pages show it to nobody until then."""
+    module = tmp_path / "with_secret.py"
+    module.write_text(
+        "from dagster import Definitions\n"
+        "from dcc_resources.webhook import WebhookResource\n"
+        f"defs = Definitions(resources={{'webhook': WebhookResource(signing_key='{SECRET}')}})\n"
+    )
+    origin = LoadableTargetOrigin(python_file=str(module))
+    with (
+        DagsterInstance.local_temp(str(tmp_path)) as instance,
+        in_process_test_workspace(instance, origin) as workspace,
+    ):
+        location = workspace.code_location_names[0]
+        of = {"repositoryName": "__repository__", "repositoryLocationName": location}
+        answer = execute_dagster_graphql(workspace, RESOURCES, {"of": of})
+    assert not answer.errors
+    assert SECRET not in str(answer.data)
+    (found,) = answer.data["allTopLevelResourceDetailsOrError"]["results"]
+    shown = {one["key"]: one["type"] for one in found["configuredValues"]}
+    assert shown["signing_key"] == "SECRET"

@@ -1,0 +1,167 @@
+"""What Dagster's own pages show of the resources, and a run that is launched from them with changed values."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.installations import Folder
+from tests.support.served_page import ServedPage, served_page
+
+pytestmark = pytest.mark.servers
+
+REPOSITORY = {"repositoryName": "__repository__", "repositoryLocationName": "dcc"}
+ZIP = "add/H.2013-10-31.1.impc.zip"
+SECRETS = {
+    "DCC_KEY_PASSPHRASE": "passphrase-of-the-key",
+    "DCC_NOTIFY_WEBHOOK_SECRET": "key-of-the-webhook",
+    "DCC_SMTP_URL": "smtp://dcc:password-of-mail@127.0.0.1:1",
+    "DCC_REFERENCE_COLONIES": "http://127.0.0.1:1/colonies.csv?token=token-of-the-registry",
+}
+HIDDEN = ("passphrase-of-the-key", "key-of-the-webhook", "password-of-mail", "token-of-the-registry")
+RESOURCES = """
+query ($of: RepositorySelector!) {
+  allTopLevelResourceDetailsOrError(repositorySelector: $of) {
+    ... on ResourceDetailsList {
+      results {
+        name description resourceType
+        configFields { name description isRequired defaultValueAsJson configType { key } }
+        configuredValues { key value type }
+        nestedResources { name }
+        parentResources { resource { name } }
+        assetKeysUsing { path }
+        jobsOpsUsing { jobName }
+        schedulesUsing
+        sensorsUsing
+      }
+    }
+  }
+}
+"""
+LAUNCH = """
+mutation ($of: ExecutionParams!) {
+  launchRun(executionParams: $of) {
+    __typename
+    ... on LaunchRunSuccess { run { runId } }
+    ... on RunConfigValidationInvalid { errors { message } }
+    ... on PythonError { message }
+  }
+}
+"""
+RUN = """
+query ($run: ID!) {
+  runOrError(runId: $run) { ... on Run { status runConfigYaml eventConnection { events { ... on MessageEvent { message }
+    ... on RunFailureEvent { error { message causes { message } } } } } } }
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Folder:
+    folder = Folder(tmp_path_factory.mktemp("centre"))
+    folder.put(ZIP)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def page(folder: Folder, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedPage]:
+    """A `dcc ui` that crawled once, and whose sensors ask for nothing more: sessions stop at the names of archives."""
+    commands = [
+        ["centre", "add", "H", "--name", "MRC Harwell"],
+        ["source", "add", "--centre", "H", "--protocol", "file", "--base-path", str(folder.path)],
+        ["crawl"],
+    ]
+    settings = {"DCC_UNTIL": "zip_name", "DCC_QUIET_SECONDS": "0", "DCC_CONNECT_TIMEOUT": "7.5"}
+    home = tmp_path_factory.mktemp("page") / "home"
+    with served_page(home, commands=commands, **settings, **SECRETS) as page:
+        yield page
+
+
+def resources_of(page: ServedPage) -> dict[str, dict[str, Any]]:
+    found = page.ask(RESOURCES, of=REPOSITORY)["allTopLevelResourceDetailsOrError"]["results"]
+    return {resource["name"]: resource for resource in found}
+
+
+def values_of(resource: dict[str, Any]) -> dict[str, tuple[str, str]]:
+    return {one["key"]: (one["value"], one["type"]) for one in resource["configuredValues"]}
+
+
+def launched(page: ServedPage, job: str, resources: dict[str, Any]) -> dict[str, Any]:
+    """The run of a job with a configuration of resources, when it is over."""
+    config = {"resources": {name: {"config": values} for name, values in resources.items()}}
+    asked = {"selector": {**REPOSITORY, "jobName": job}, "runConfigData": config}
+    answer = page.ask(LAUNCH, of=asked)["launchRun"]
+    assert answer["__typename"] == "LaunchRunSuccess", answer
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        run: dict[str, Any] = page.ask(RUN, run=answer["run"]["runId"])["runOrError"]
+        if run["status"] in {"SUCCESS", "FAILURE"}:
+            return run
+        time.sleep(0.5)
+    raise AssertionError("The run is not over after two minutes.")
+
+
+def test_every_resource_explains_itself(page: ServedPage) -> None:
+    resources = resources_of(page)
+    kinds = {"sftp", "ftp", "http", "folder", "tracker", "qc_database", "store", "reference_data", "mail", "webhook"}
+    assert set(resources) == kinds | {"session"}
+    for name, resource in resources.items():
+        assert len(resource["description"]) > 60, name
+        assert resource["resourceType"].startswith("dcc_resources."), name
+        assert resource["configFields"], name
+        for field in resource["configFields"]:
+            assert "Left out, it is as DCC_" in field["description"], (name, field)
+            assert not field["isRequired"], (name, field)
+
+
+def test_a_resource_shows_what_the_settings_say_and_never_a_secret(page: ServedPage) -> None:
+    resources = resources_of(page)
+    assert values_of(resources["sftp"])["connect_timeout"] == ("7.5", "VALUE")
+    assert values_of(resources["sftp"])["key_passphrase"] == ("DCC_KEY_PASSPHRASE", "ENV_VAR")
+    assert values_of(resources["webhook"])["signing_key"] == ("DCC_NOTIFY_WEBHOOK_SECRET", "ENV_VAR")
+    assert values_of(resources["mail"])["server"] == ("DCC_SMTP_URL", "ENV_VAR")
+    assert values_of(resources["reference_data"])["colonies"] == ("DCC_REFERENCE_COLONIES", "ENV_VAR")
+    assert values_of(resources["session"])["until"] == ('"zip_name"', "VALUE")
+    told = json.dumps(resources)
+    assert [secret for secret in HIDDEN if secret in told] == []
+
+
+def test_a_resource_shows_what_uses_it(page: ServedPage) -> None:
+    resources = resources_of(page)
+
+    def used_by(name: str) -> set[str]:
+        found = resources[name]
+        assets = {asset["path"][0] for asset in found["assetKeysUsing"]}
+        parents = {parent["resource"]["name"] for parent in found["parentResources"]}
+        jobs = {one["jobName"] for one in found["jobsOpsUsing"]}
+        return assets | parents | jobs | set(found["sensorsUsing"]) | set(found["schedulesUsing"])
+
+    for kind in ("sftp", "ftp", "http", "folder"):
+        assert used_by(kind) >= {"file_source_listings", "zip_downloads", "crawl_file_sources", "process_zip_actions"}
+    assert used_by("session") >= {"uploaded_data", "contexts", "qc", "load_data", "new_zips", "crawl_schedule"}
+    assert used_by("tracker") >= {"session", "submission_reports", "show_changes", "overdue", "notifications"}
+    assert used_by("qc_database") >= {"session", "uploaded_data", "reference_impress", "reference_schedule"}
+    assert used_by("store") >= {"session", "zip_downloads", "process_zip_actions"}
+    assert used_by("reference_data") >= {"reference_impress", "refresh_reference_data"}
+    assert used_by("mail") >= {"session", "overdue", "notifications"}
+    assert used_by("webhook") >= {"session", "overdue", "notifications"}
+
+
+def test_a_run_launched_with_another_staging_directory_uses_it(page: ServedPage, tmp_path: Path) -> None:
+    staging = tmp_path / "elsewhere"
+    run = launched(page, "process_zip_actions", {"store": {"directory": str(staging)}, "session": {"until": "xsd"}})
+    assert run["status"] == "SUCCESS"
+    assert (staging / ZIP).is_file()
+    told = json.dumps(run)
+    assert [secret for secret in HIDDEN if secret in told] == []
+
+
+def test_a_value_that_cannot_be_is_refused_with_the_field(page: ServedPage) -> None:
+    run = launched(page, "crawl_file_sources", {"sftp": {"connect_timeout": -1}})
+    assert run["status"] == "FAILURE"
+    assert "The field connect_timeout of the resource sftp: Input should be greater than 0" in json.dumps(run)

@@ -1,0 +1,123 @@
+"""The schemas: the platform's own, and those of an installation."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from dcc.documents.schema_set import OWN_SCHEMAS, SCHEMA_FILES, SchemaSet
+from dcc.documents.validation import validate_document
+from dcc.errors import ConfigurationError
+from dcc.naming import DocumentKind
+
+PROCEDURE = SCHEMA_FILES[DocumentKind.EXPERIMENT]
+
+
+@pytest.fixture
+def xsd_dir(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(OWN_SCHEMAS, tmp_path / "schemas"))
+
+
+def change(xsd_dir: Path, name: str, old: str, new: str) -> None:
+    path = xsd_dir / name
+    text = path.read_text("utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new), "utf-8")
+
+
+def test_the_platforms_own_schemas_are_the_default() -> None:
+    schemas = SchemaSet.load()
+    assert schemas.directory == OWN_SCHEMAS
+    assert {name for roots in schemas.roots.values() for _, name in roots} == {
+        "centreSpecimenSet",
+        "centreProcedureSet",
+    }
+
+
+def test_a_schema_is_compiled_once_a_thread() -> None:
+    schemas = SchemaSet.load()
+    assert schemas.schema(DocumentKind.EXPERIMENT) is schemas.schema(DocumentKind.EXPERIMENT)
+
+
+def test_the_fingerprint_tells_schemas_apart(xsd_dir: Path) -> None:
+    own, same = SchemaSet.load(), SchemaSet.load(xsd_dir)
+    assert own.fingerprint == same.fingerprint
+    change(xsd_dir, "common_definition.xsd", '"Bcm"', '"Bcn"')
+    assert SchemaSet.load(xsd_dir).fingerprint != own.fingerprint
+
+
+def test_an_installations_own_schemas_decide(xsd_dir: Path, tmp_path: Path) -> None:
+    change(xsd_dir, "common_definition.xsd", '"Bcm"', '"Elsewhere"')
+    namespace = "http://www.mousephenotype.org/dcc/exportlibrary/datastructure/core/procedure"
+    path = tmp_path / "document.xml"
+    path.write_text(
+        f'<centreProcedureSet xmlns="{namespace}"><centre centreID="Elsewhere" pipeline="p" project="x"/>'
+        "</centreProcedureSet>"
+    )
+    verdicts = [
+        validate_document(path, DocumentKind.EXPERIMENT, schemas, max_errors=9, max_tree_bytes=999)
+        for schemas in (SchemaSet.load(), SchemaSet.load(xsd_dir))
+    ]
+    assert [len(problems) for problems in verdicts] == [1, 0]
+
+
+def test_other_roots_are_those_of_the_installations_schemas(xsd_dir: Path, tmp_path: Path) -> None:
+    change(xsd_dir, PROCEDURE, 'element name="centreProcedureSet"', 'element name="measurements"')
+    schemas = SchemaSet.load(xsd_dir)
+    path = tmp_path / "document.xml"
+    path.write_text("<centreProcedureSet/>")
+    (problem,) = validate_document(path, DocumentKind.EXPERIMENT, schemas, max_errors=9, max_tree_bytes=999)
+    assert "experiment documents have <measurements>" in problem.message
+
+
+FACETS = {
+    '<xs:pattern value="[A-Z]+"/>': ("abc", "is not accepted by the pattern '[A-Z]+'"),
+    '<xs:maxLength value="2"/>': ("abc", "exceeds the allowed maximum length of '2'"),
+    '<xs:minLength value="9"/>': ("abc", "underruns the allowed minimum length of '9'"),
+}
+
+
+@pytest.mark.parametrize("facet", FACETS)
+def test_rules_that_only_an_installation_has_are_explained_too(xsd_dir: Path, tmp_path: Path, facet: str) -> None:
+    value, reason = FACETS[facet]
+    change(
+        xsd_dir,
+        PROCEDURE,
+        '<xs:attribute name="project" type="xs:string" use="required"/>',
+        '<xs:attribute name="project" use="required"><xs:simpleType><xs:restriction base="xs:string">'
+        f"{facet}</xs:restriction></xs:simpleType></xs:attribute>",
+    )
+    path = tmp_path / "document.xml"
+    namespace = "http://www.mousephenotype.org/dcc/exportlibrary/datastructure/core/procedure"
+    path.write_text(
+        f'<centreProcedureSet xmlns="{namespace}">\n<centre centreID="J" pipeline="p" project="{value}"/>\n'
+        "</centreProcedureSet>"
+    )
+    schemas = SchemaSet.load(xsd_dir)
+    (problem,) = validate_document(path, DocumentKind.EXPERIMENT, schemas, max_errors=9, max_tree_bytes=999)
+    assert problem.message.startswith(f'Attribute "project" of <centre> is "{value}", which ')
+    assert reason in problem.message
+    assert (problem.line, problem.column) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ('type="Centre"', 'type="Center"', r"procedure_definition.xsd, line 15: .*Center"),
+        ("</xs:schema>", "", r"procedure_definition.xsd is not well-formed: line \d+"),
+        (
+            'schemaLocation="common_definition.xsd"',
+            'schemaLocation="absent.xsd"',
+            r"procedure_definition.xsd, line \d+",
+        ),
+    ],
+)
+def test_a_schema_that_cannot_be_used_is_named_with_the_line(xsd_dir: Path, old: str, new: str, reason: str) -> None:
+    change(xsd_dir, PROCEDURE, old, new)
+    with pytest.raises(ConfigurationError, match=reason):
+        SchemaSet.load(xsd_dir)
+
+
+def test_a_directory_without_schemas_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"specimen_definition\.xsd cannot be read"):
+        SchemaSet.load(tmp_path)

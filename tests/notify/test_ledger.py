@@ -1,0 +1,229 @@
+"""The ledger of notifications: nothing is told twice, whoever tells and whoever dies."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import Engine, select, update
+
+from dcc.databases.columns import utc_now
+from dcc.notify.ledger import MOST_ATTEMPTS, Claim, Ledger, Sending
+from dcc.notify.messages import Item, Kind
+from dcc.tracker.database import writing
+from dcc.tracker.models import CrawlingSession, NotificationRow
+from tests.support.databases import only_sqlite, seed_centre
+
+ITEMS = [Item(Kind.DIGEST, "session 1, H"), *(Item(Kind.ZIP, f"add/{number}.zip", "failed") for number in range(3))]
+
+
+def age(tracker: Engine) -> None:
+    """Have everything in the ledger happened an hour ago."""
+    with writing(tracker) as connection:
+        connection.execute(update(NotificationRow).values(changed=utc_now() - timedelta(hours=1)))
+
+
+def states(tracker: Engine) -> list[str]:
+    """The states of what is in the ledger, in order."""
+    with tracker.connect() as connection:
+        return list(connection.scalars(select(NotificationRow.state).order_by(NotificationRow.id)))
+
+
+def claimed_at_once(tracker: Engine, channel: str, recipient: str) -> list[Claim]:
+    """What four threads get who all claim the same at once."""
+    claims: list[Claim] = []
+    ready = threading.Barrier(4)
+
+    def tell() -> None:
+        ready.wait(30)
+        claims.append(Ledger(tracker).claim(ITEMS, channel, recipient))
+
+    threads = [threading.Thread(target=tell) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    return claims
+
+
+def test_of_many_who_want_to_tell_the_same_one_does(tracker: Engine) -> None:
+    """Each in a thread of its own, with connections of its own, all at once."""
+    claims = claimed_at_once(tracker, "mail", "a@b")
+    assert sorted(len(claim.items) for claim in claims) == [0, 0, 0, len(ITEMS)]
+    (won,) = [claim for claim in claims if claim.items]
+    assert Ledger(tracker).begin(won)
+    Ledger(tracker).settle(won, Sending.SENT)
+    assert Ledger(tracker).not_told(ITEMS, "mail", "a@b") == []
+    assert Ledger(tracker).not_told(ITEMS, "mail", "c@d") == ITEMS
+    assert Ledger(tracker).not_told(ITEMS, "log", "a@b") == ITEMS
+
+
+def test_what_was_not_sent_is_claimed_anew_until_it_is_given_up(tracker: Engine) -> None:
+    ledger = Ledger(tracker)
+    for _ in range(2):
+        claim = ledger.claim(ITEMS, "mail", "a@b")
+        assert list(claim.items) == ITEMS
+        assert ledger.begin(claim)
+        ledger.settle(claim, Sending.FAILED, "It is down.")
+    with writing(tracker) as connection:
+        connection.execute(update(NotificationRow).values(attempts=MOST_ATTEMPTS))
+    assert ledger.claim(ITEMS, "mail", "a@b").items == ()
+
+
+@only_sqlite
+def test_a_mail_server_may_be_down_for_a_weekend_though_a_sensor_looks_every_minute(
+    tracker: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tried at once at first, then ever more rarely, and not dropped meanwhile: else an hour used up all attempts."""
+    seed_centre(tracker)
+    now = utc_now()
+    with writing(tracker) as connection:
+        connection.execute(CrawlingSession.__table__.insert().values(start_time=now, status=0, created=now))
+    ledger, item = Ledger(tracker), Item(Kind.DIGEST, "session 1, H", "", 1)
+    tried: list[int] = []
+    for minute in range(3 * 24 * 60):
+        time = now + timedelta(minutes=minute)
+        monkeypatch.setattr("dcc.notify.ledger.utc_now", lambda time=time: time)
+        if tried and minute % 30 and minute > tried[0] + 60:
+            continue
+        is_due = ledger.sessions_to_tell() == [1] or not tried
+        assert ledger.not_told([item], "mail", "a@b") == ([item] if is_due else [])
+        if is_due:
+            claim = ledger.claim([item], "mail", "a@b")
+            assert ledger.begin(claim)
+            ledger.settle(claim, Sending.FAILED, "It is down.")
+            tried.append(minute)
+        ledger.drop_failed(1, before=time)
+    assert tried[:8] == [0, 1, 2, 3, 4, 5, 7, 11]
+    assert 20 < len(tried) < MOST_ATTEMPTS
+    assert tried[-1] > 3 * 24 * 60 - 200
+
+
+def test_a_claim_that_was_given_back_leaves_nothing_and_one_that_lapsed_is_another_s(tracker: Engine) -> None:
+    ledger = Ledger(tracker)
+    ledger.release(ledger.claim(ITEMS, "mail", "a@b"))
+    assert states(tracker) == []
+    first = ledger.claim(ITEMS, "mail", "a@b")
+    assert ledger.claim(ITEMS, "mail", "a@b").items == ()
+    age(tracker)
+    second = ledger.claim(ITEMS, "mail", "a@b")
+    assert list(second.items) == ITEMS
+    assert not ledger.begin(first)
+    assert ledger.begin(second)
+
+
+def test_what_another_message_has_not_taken_of_a_claim_that_lapsed_is_due_again(tracker: Engine) -> None:
+    """Else nobody would be told it: a message that was never handed over would pass for one that may have arrived."""
+    ledger = Ledger(tracker)
+    late = ledger.claim(ITEMS, "mail", "a@b")
+    age(tracker)
+    faster = ledger.claim(ITEMS[:2], "mail", "a@b")
+    assert not ledger.begin(late)
+    assert ledger.begin(faster)
+    ledger.settle(faster, Sending.SENT)
+    rest = ledger.claim(ITEMS, "mail", "a@b")
+    assert list(rest.items) == ITEMS[2:]
+    assert ledger.begin(rest)
+
+
+def failed(ledger: Ledger, items: list[Item]) -> str:
+    """The id of a message that tells some things and fails."""
+    claim = ledger.claim(items, "webhook", "hook")
+    assert set(claim.items) == set(items)
+    assert ledger.begin(claim)
+    ledger.settle(claim, Sending.FAILED, "It did not answer.")
+    return claim.message_id
+
+
+def test_a_message_that_is_sent_again_has_its_id_and_one_that_tells_anything_else_another(tracker: Engine) -> None:
+    """Else a receiver that knows messages by their ids takes a repeat for news, or news for a repeat."""
+    ledger = Ledger(tracker)
+    first = failed(ledger, ITEMS)
+    assert failed(ledger, ITEMS) == first
+    more = failed(ledger, [*ITEMS, Item(Kind.ZIP, "add/more.zip", "failed")])
+    some = failed(ledger, ITEMS[:2])
+    assert len({first, more, some}) == 3
+    assert failed(ledger, ITEMS) not in (first, more, some)
+
+
+def test_a_claim_that_lapsed_does_nothing_to_the_same_message_in_other_hands(tracker: Engine) -> None:
+    ledger = Ledger(tracker)
+    message_id = failed(ledger, ITEMS)
+    late = ledger.claim(ITEMS, "webhook", "hook")
+    age(tracker)
+    late = replace(late, since=late.since - timedelta(hours=1))
+    second = ledger.claim(ITEMS, "webhook", "hook")
+    assert (late.message_id, second.message_id, len(second.items)) == (message_id, message_id, len(ITEMS))
+    assert not ledger.begin(late)
+    ledger.release(late)
+    assert set(states(tracker)) == {Sending.CLAIMED}
+    assert ledger.begin(second)
+    assert not ledger.begin(late)
+    assert set(states(tracker)) == {Sending.SENDING}
+    ledger.settle(second, Sending.SENT)
+    ledger.settle(late, Sending.FAILED, "It did not answer.")
+    assert set(states(tracker)) == {Sending.SENT}
+
+
+def test_of_many_who_send_a_message_again_one_does(tracker: Engine) -> None:
+    """Also when the one that had it before has died over it: its id is no proof then that nobody else has it."""
+    message_id = failed(Ledger(tracker), ITEMS)
+    for _ in range(2):
+        claims = claimed_at_once(tracker, "webhook", "hook")
+        assert sorted(len(claim.items) for claim in claims) == [0, 0, 0, len(ITEMS)]
+        assert [claim.message_id for claim in claims if claim.items] == [message_id]
+        age(tracker)
+
+
+@pytest.mark.parametrize("repeating", [False, True])
+def test_what_a_process_died_over_is_sent_again_only_where_that_can_be_told(tracker: Engine, repeating: bool) -> None:
+    ledger = Ledger(tracker)
+    assert ledger.begin(ledger.claim(ITEMS, "mail", "a@b"))
+    repeatable = ["mail"] if repeating else []
+    assert ledger.settle_interrupted(repeatable) == []
+    assert set(states(tracker)) == {Sending.SENDING}
+    age(tracker)
+    assert ledger.settle_interrupted(repeatable) == ([] if repeating else [("mail", "a@b")])
+    assert ledger.settle_interrupted(repeatable) == []
+    assert ledger.not_told(ITEMS, "mail", "a@b") == (ITEMS if repeating else [])
+
+
+@only_sqlite
+def test_the_last_outcome_of_a_zip_action_counts_and_earlier_ones_are_forgotten(tracker: Engine) -> None:
+    ledger = Ledger(tracker)
+
+    def told(number: int, what: str) -> bool:
+        claim = ledger.claim([Item(Kind.DIGEST, f"session {number}"), Item(Kind.ZIP, "add/x", what)], "mail", "a@b")
+        ledger.begin(claim)
+        ledger.settle(claim, Sending.SENT)
+        return len(claim.items) == 2
+
+    assert [told(*one) for one in enumerate(["failed", "failed", "accepted", "failed", "failed"])] == [
+        *(True, False, True, True, False)
+    ]
+
+
+@only_sqlite
+def test_names_of_any_length_and_script_are_told_apart(tracker: Engine) -> None:
+    ledger = Ledger(tracker)
+    items = [Item(Kind.ZIP, "ü" * 300 + end) for end in ("a", "A", "\udcff")]
+    claim = ledger.claim(items[:2], "mail", "x" * 250 + "@host")
+    assert len(claim.items) == 2
+    assert ledger.not_told(items[:2], "mail", claim.recipient) == []
+
+
+def test_the_sessions_that_were_looked_at_only_grow(tracker: Engine) -> None:
+    seed_centre(tracker)
+    now = utc_now()
+    with writing(tracker) as connection:
+        for _ in range(3):
+            connection.execute(CrawlingSession.__table__.insert().values(start_time=now, status=0, created=now))
+    ledger = Ledger(tracker)
+    seen = []
+    for session in (2, 1, 3):
+        ledger.look_at(session)
+        seen.append(ledger.looked_at())
+    assert seen == [2, 2, 3]
+    assert ledger.entries() == []

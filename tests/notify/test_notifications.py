@@ -1,0 +1,607 @@
+"""Notifications: who is told what after a session, once, in which words."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from email.message import EmailMessage
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+from sqlalchemy import select, update
+
+from dcc.errors import NotificationNotSentError
+from dcc.naming import Action
+from dcc.notify import rounds
+from dcc.notify.ledger import Ledger
+from dcc.notify.mail import MailChannel
+from dcc.notify.messages import Attachment, Audience, Item, Kind, Message
+from dcc.notify.rounds import Round
+from dcc.notify.sending import notify_due, notify_session, plan
+from dcc.operations.doctor.notifications import examine_notifications
+from dcc.operations.sessions import open_session
+from dcc.redaction import keep_secret
+from dcc.tracker.database import writing
+from dcc.tracker.hosted.owner_notices import NewNotice, Outcome, note
+from dcc.tracker.models import SessionLock, ZipAction
+from dcc.tracker.register import centres, file_sources
+from dcc.tracker.register.connections import SourceState
+from tests.support.databases import only_sqlite
+from tests.support.installations import MODIFIED, Folder, Installation, specimens
+from tests.support.mail_server import MailServerForTests, Starter
+from tests.support.ports import free_port
+
+WRANGLER = "wrangler@dcc.example"
+CENTRE = "data@h.example"
+BAD, GOOD = "edit/H.2013-10-31.3.impc.zip", "add/H.2013-10-31.1.impc.zip"
+pytestmark = only_sqlite
+
+
+def broken(stem: str = "2013-10-31.3") -> dict[str, bytes]:
+    """A document that does not follow the schema, by its name."""
+    ((name, document),) = specimens("H", stem).items()
+    return {name: document.replace(b"gender=", b"sex=")}
+
+
+def until_the_next_second() -> None:
+    """Times are kept to the second: what happens from here on is later than what happened before."""
+    time.sleep(1.01 - time.time() % 1)
+
+
+def notified(installation: Installation, server: MailServerForTests, **changes: object) -> Installation:
+    """The installation with a centre that has an address, and e-mails sent to a server."""
+    with writing(installation.tracker) as connection:
+        centres.change_centre(connection, "H", email=CENTRE)
+    settings: dict[str, object] = {
+        "notify_centres": True,
+        "notify_to": WRANGLER,
+        "smtp_url": SecretStr(f"smtp://127.0.0.1:{server.port}"),
+        "report_from": "dcc@dcc.example",
+        "until": "xsd",
+        "connect_timeout": 5.0,
+    }
+    return installation.with_settings(**{**settings, **changes})
+
+
+def letters(server: MailServerForTests, to: str) -> list[EmailMessage]:
+    """What an address has received since the last time that this was asked."""
+    found = [message for envelope, message in server.received if envelope.rcpt_tos == [to]]
+    server.received[:] = [one for one in server.received if one[0].rcpt_tos != [to]]
+    return found
+
+
+def subjects(server: MailServerForTests, to: str) -> list[str]:
+    """The subjects of these."""
+    return [str(letter["Subject"]) for letter in letters(server, to)]
+
+
+def text_of(message: EmailMessage) -> str:
+    """The plain text of an e-mail on one line."""
+    part = message.get_body(("plain",))
+    assert part is not None
+    return " ".join(part.get_content().split())
+
+
+def html_of(message: EmailMessage) -> str:
+    """The HTML of an e-mail."""
+    part = message.get_body(("html",))
+    assert part is not None
+    content = part.get_content()
+    assert isinstance(content, str)
+    return content
+
+
+def test_a_centre_is_told_what_came_through_and_what_did_not_in_one_message(
+    installation: Installation, folder: Folder, mail_server: Starter
+) -> None:
+    server = mail_server()
+    folder.put(GOOD)
+    folder.put(BAD, broken())
+    result = notified(installation, server).run_session()
+    assert "Notifications were sent: 2 by mail." in result.closing_notices
+    (letter,) = letters(server, CENTRE)
+    said = text_of(letter)
+    assert letter["Subject"] == f"H: 1 archive needs a hand and 1 archive came through (session {result.id})"
+    assert BAD in said.partition("What came through")[0]
+    assert GOOD in said.partition("What came through")[2]
+    assert "Why, and what to do" in said
+    assert "H.2013-10-31.3.specimen.impc.xml, line 4" in said
+    assert BAD in html_of(letter)
+    assert "<script" not in html_of(letter)
+    assert (letter["Auto-Submitted"], letter["Reply-To"]) == ("auto-generated", WRANGLER)
+    (attachment,) = letter.iter_attachments()
+    assert attachment.get_filename() == "edit-H.2013-10-31.3.impc.zip.html"
+    assert BAD in attachment.get_content()
+    (summary,) = letters(server, WRANGLER)
+    assert BAD in text_of(summary)
+    assert GOOD not in text_of(summary)
+    assert summary["References"] != letter["References"]
+
+
+def test_nothing_is_told_twice_and_what_fails_again_after_it_came_right_is_news(
+    installation: Installation, folder: Folder, mail_server: Starter
+) -> None:
+    server = mail_server()
+    installation = notified(installation, server, notify_attachment_bytes=0)
+    folder.put(BAD, broken())
+    first = installation.run_session()
+    (letter,) = letters(server, CENTRE)
+    assert len(letters(server, WRANGLER)) == 1
+    # The session itself asked about again, and the same archive with the same fault once more.
+    assert notify_session(installation.tracker, installation.settings, first.id).sent == {}
+    installation.process_again(BAD)
+    assert server.received == []
+    folder.put(BAD, specimens(stem="2013-10-31.3"), MODIFIED + 60)
+    installation.run_session()
+    (told,) = letters(server, CENTRE)
+    assert "1 archive came through" in told["Subject"]
+    assert told["References"] == letter["References"]
+    assert told["Message-ID"] != letter["Message-ID"]
+    folder.put(BAD, broken(), MODIFIED + 120)
+    installation.run_session()
+    assert "1 archive needs a hand" in subjects(server, CENTRE)[0]
+    assert "1 archive needs a hand" in subjects(server, WRANGLER)[0]
+
+
+def test_an_outage_is_told_at_once_and_again_when_it_is_over_and_not_in_between(
+    installation: Installation, folder: Folder, mail_server: Starter
+) -> None:
+    server = mail_server()
+    installation = notified(installation, server, notify_outage_crawls=2)
+    away, label = folder.path.with_name("away"), f"file source {folder.source_id} (H, file://localhost)"
+    for _ in range(2):
+        assert subjects(server, WRANGLER) == []
+        shutil.move(folder.path, away)
+        installation.run_session()
+        assert subjects(server, WRANGLER) == []
+        installation.run_session()
+        (told,) = letters(server, WRANGLER)
+        assert told["Subject"] == f"DCC: Outage: {label}"
+        assert "cannot be reached" in text_of(told)
+        installation.run_session()
+        assert subjects(server, WRANGLER) == []
+        shutil.move(away, folder.path)
+        installation.run_session()
+        assert subjects(server, WRANGLER) == [f"DCC: Back to normal: {label}"]
+        installation.run_session()
+    assert subjects(server, CENTRE) == []
+
+
+def test_an_outage_whose_end_was_told_by_what_died_right_after_is_over_all_the_same(
+    installation: Installation, folder: Folder, mail_server: Starter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the next outage of the same source would pass for that one, and nobody would hear of it."""
+    server = mail_server()
+    installation = notified(installation, server, notify_outage_crawls=1)
+    away = folder.path.with_name("away")
+    shutil.move(folder.path, away)
+    installation.run_session()
+    shutil.move(away, folder.path)
+    with monkeypatch.context() as patched:
+        patched.setattr(Ledger, "end_outage", lambda *_: None)
+        installation.run_session()
+    assert [subject.split(":")[1] for subject in subjects(server, WRANGLER)] == [" Outage", " Back to normal"]
+    installation.run_session()
+    shutil.move(folder.path, away)
+    installation.run_session()
+    assert [subject.split(":")[1] for subject in subjects(server, WRANGLER)] == [" Outage"]
+
+
+def test_a_file_source_that_is_not_crawled_any_more_is_not_expected_back(
+    installation: Installation, folder: Folder, mail_server: Starter
+) -> None:
+    server = mail_server()
+    installation = notified(installation, server)
+    folder.path.rmdir()
+    installation.run_session()
+    assert len(letters(server, WRANGLER)) == 1
+    with writing(installation.tracker) as connection:
+        file_sources.set_source_state(connection, folder.source_id, SourceState.REMOVED)
+    installation.run_session()
+    assert server.received == []
+    assert Ledger(installation.tracker).open_outages("mail", WRANGLER) == {}
+
+
+def test_whoever_gets_the_session_report_is_not_told_what_is_in_it(
+    installation: Installation, folder: Folder, mail_server: Starter
+) -> None:
+    server = mail_server()
+    installation = notified(installation, server, report_to=WRANGLER, notify_to=f"{WRANGLER}, operator@dcc.example")
+    folder.put(BAD, broken())
+    gone = installation.add_folder("H", "gone")
+    gone.path.rmdir()
+    result = installation.run_session()
+    assert subjects(server, WRANGLER) == [
+        f"DCC session {result.id}: 1 failed zip action, 1 file source in trouble",
+    ]
+    assert len(letters(server, "operator@dcc.example")) == 2
+    assert len(letters(server, CENTRE)) == 1
+
+
+def test_a_session_that_breaks_off_is_told_and_so_is_the_next_one_that_does_not(
+    installation: Installation, folder: Folder, mail_server: Starter
+) -> None:
+    server = mail_server()
+    installation = notified(installation, server)
+    keep_secret("Zug-um-Zug-1")
+    for _ in range(2):
+        with pytest.raises(RuntimeError), open_session(installation.tracker, installation.settings) as session:
+            raise RuntimeError("the disk is on fire, and the password Zug-um-Zug-1")
+    (told,) = letters(server, WRANGLER)
+    assert "Zug-um-Zug-1" not in text_of(told) + html_of(told)
+    assert told["Subject"] == f"DCC: Outage: session {session.id - 1}"
+    assert "the disk is on fire" in text_of(told)
+    installation.run_session()
+    assert subjects(server, WRANGLER) == ["DCC: Back to normal: sessions"]
+
+
+@pytest.mark.parametrize("told_by_sensor", [True, False])
+def test_a_session_whose_process_died_is_told_once(
+    installation: Installation, folder: Folder, mail_server: Starter, told_by_sensor: bool
+) -> None:
+    server = mail_server()
+    installation = notified(installation, server)
+    with open_session(installation.tracker, installation.settings) as session:
+        session.hand_over()
+    with writing(installation.tracker) as connection:
+        connection.execute(update(SessionLock).values(holder="x", host="elsewhere", pid=1, heartbeat=session_time()))
+    if told_by_sensor:
+        for _ in range(2):
+            notify_due(installation.tracker, installation.settings)
+        assert subjects(server, WRANGLER) == [f"DCC: Outage: session {session.id}"]
+    installation.run_session()
+    (told,) = letters(server, WRANGLER)
+    if told_by_sensor:
+        assert told["Subject"] == "DCC: Back to normal: sessions"
+    else:
+        assert told["Subject"] == f"DCC: Outage: session {session.id}"
+        assert "It is over" in text_of(told)
+    installation.run_session()
+    assert server.received == []
+
+
+def session_time() -> object:
+    """A time at which a session that gave no sign of life since then is dead."""
+    from datetime import timedelta
+
+    from dcc.databases.columns import utc_now
+
+    return utc_now() - timedelta(hours=1)
+
+
+def test_a_centre_without_an_address_is_told_to_wranglers_once(
+    installation: Installation, folder: Folder, mail_server: Starter
+) -> None:
+    server = mail_server()
+    installation = notified(installation, server)
+    with writing(installation.tracker) as connection:
+        centres.change_centre(connection, "H", email="")
+    folder.put(GOOD)
+    installation.run_session()
+    (told,) = letters(server, WRANGLER)
+    assert told["Subject"] == "DCC: A centre has no e-mail address"
+    assert "dcc centre change H --email" in text_of(told)
+    folder.put("add/H.2013-10-31.2.impc.zip", specimens(stem="2013-10-31.2"))
+    installation.run_session()
+    assert server.received == []
+
+
+def test_a_mail_server_that_is_down_fails_no_session_and_the_next_one_sends_what_is_due(
+    installation: Installation, folder: Folder, mail_server: Starter
+) -> None:
+    server = mail_server()
+    installation = notified(installation, server)
+    down = installation.with_settings(smtp_url=SecretStr(f"smtp://127.0.0.1:{free_port()}"))
+    folder.put(BAD, broken())
+    result = down.run_session()
+    assert any("The notification was not sent: the mail server" in notice for notice in result.closing_notices)
+    installation.run_session()
+    assert f"(session {result.id})" in subjects(server, CENTRE)[0]
+    assert f"DCC session {result.id}" in subjects(server, WRANGLER)[0]
+    assert Ledger(installation.tracker).sessions_to_tell() == []
+
+
+def test_nobody_is_told_anything_by_default_nor_of_the_past(
+    installation: Installation, folder: Folder, mail_server: Starter
+) -> None:
+    server = mail_server()
+    folder.put(BAD, broken())
+    assert installation.settings.notifies is False
+    silent = installation.with_settings(until="xsd")
+    silent.run_session()
+    until_the_next_second()
+    notified(installation, server).run_session()
+    assert server.received == []
+
+
+def test_a_dry_run_says_what_would_be_sent_and_remembers_nothing(
+    installation: Installation, folder: Folder, mail_server: Starter
+) -> None:
+    server = mail_server()
+    folder.put(BAD, broken())
+    session = installation.with_settings(until="xsd").run_session().id
+    installation = notified(installation, server)
+    for _ in range(2):
+        planned, sentences = plan(installation.tracker, installation.settings, session)
+        assert [(one.channel, one.recipient) for one in planned] == [("mail", CENTRE), ("mail", WRANGLER)]
+        assert sentences == []
+    assert plan(installation.tracker, installation.settings, session, centre="J") == ([], [])
+    assert (server.received, Ledger(installation.tracker).entries()) == ([], [])
+    assert notify_session(installation.tracker, installation.settings, session, centre="H").sent == {"mail": 1}
+
+
+def test_a_centre_is_written_to_in_its_language_and_wranglers_in_that_of_the_installation(
+    installation: Installation, folder: Folder, mail_server: Starter
+) -> None:
+    server = mail_server()
+    installation = notified(installation, server)
+    with writing(installation.tracker) as connection:
+        centres.change_centre(connection, "H", language="de")
+    folder.put(BAD, broken())
+    installation.run_session()
+    (letter,) = letters(server, CENTRE)
+    assert "braucht Ihre Hilfe" in letter["Subject"]
+    assert (letter["Content-Language"], 'lang="de"' in html_of(letter)) == ("de", True)
+    assert "1 archive needs a hand" in subjects(server, WRANGLER)[0]
+    with writing(installation.tracker) as connection:
+        centres.change_centre(connection, "H", language="xx")
+    folder.put(GOOD)
+    result = installation.run_session()
+    assert "1 archive came through" in subjects(server, CENTRE)[0]
+    assert any("xx" in notice for notice in result.closing_notices)
+
+
+def test_a_dcc_s_own_templates_are_used_and_one_with_a_fault_is_named_with_its_line(
+    installation: Installation, folder: Folder, mail_server: Starter, tmp_path: Path
+) -> None:
+    server = mail_server()
+    own = tmp_path / "templates" / "notifications"
+    own.mkdir(parents=True)
+    (own / "digest.txt").write_text("Ours for {{ centre }}\n\n{% for line in bad %}* {{ line.key }}{% endfor %}\n")
+    (own / "digest.html").write_text("<p>\n{{ nothing_of_the_kind }}</p>")
+    (own / "summary.txt").write_text("ok\n{% for %}")
+    installation = notified(installation, server, templates_directory=own.parent)
+    folder.put(BAD, broken())
+    result = installation.run_session()
+    (letter,) = letters(server, CENTRE)
+    assert (letter["Subject"], text_of(letter)) == ("Ours for H", f"* {BAD}")
+    assert "What needs a hand" in html_of(letter)
+    assert len(letters(server, WRANGLER)) == 1
+    said = " ".join(result.closing_notices)
+    assert "notifications/digest.html" in said
+    assert "line 2" in said
+    assert "notifications/summary.txt, line 2" in said
+
+
+def test_what_a_centre_wrote_stands_in_a_message_as_it_is_and_does_nothing(
+    installation: Installation, folder: Folder, mail_server: Starter
+) -> None:
+    server = mail_server()
+    folder.put("add/<img src=x onerror=alert(1)>{{ 7 }}.zip", b"PK")
+    notified(installation, server).run_session()
+    (letter,) = letters(server, CENTRE)
+    assert "&lt;img src=x onerror=alert(1)&gt;{{ 7 }}.zip" in html_of(letter)
+    assert "<img" not in html_of(letter)
+    assert "<img src=x onerror=alert(1)>{{ 7 }}.zip" in text_of(letter)
+
+
+def test_no_text_can_add_a_header_to_an_e_mail(installation: Installation) -> None:
+    channel = MailChannel(installation.settings)
+    nasty = "a\r\nBcc: thief@example.org\u2028\x00b"
+    attached = Attachment(nasty, "text/html", b"x")
+    message = Message("0" * 32, Kind.DIGEST, nasty, "text", "<p>html</p>", centre="H", attachments=(attached,))
+    letter = channel.letter(message, CENTRE)
+    assert letter["Subject"] == "a Bcc: thief@example.org b"
+    assert letter["To"] == CENTRE
+    head = letter.as_bytes().partition(b"\r\n\r\n")[0]
+    assert b"\nBcc:" not in letter.as_bytes()
+    assert head.count(b"\r\n") == head.count(b"\n")
+
+
+@dataclass
+class Recording:
+    """A channel that notes what it is given, and fails as it is told."""
+
+    fault: NotificationNotSentError | Exception | None = None
+    repeats: bool = False
+    tried: list[str] = field(default_factory=list)
+    ids: list[str] = field(default_factory=list)
+    name: str = "mail"
+    attaches: bool = False
+
+    def recipients(self, audience: object, addresses: object) -> list[str]:
+        return ["a", "b", "c", "d"]
+
+    def send(self, message: Message, recipient: str, *, seconds: float) -> None:
+        self.tried.append(recipient)
+        self.ids.append(message.id)
+        if self.fault is not None:
+            raise self.fault
+
+
+def tell_all(installation: Installation, channel: Recording, monkeypatch: pytest.MonkeyPatch) -> Round:
+    """One round in which each recipient of a channel is told one thing."""
+    monkeypatch.setattr(rounds, "open_channels", lambda _: [channel])
+    round_ = Round(installation.tracker, installation.settings)
+    for own, recipient in round_.recipients(Audience.WRANGLERS):
+        round_.tell(own, recipient, [Item(Kind.ADDRESS, "x")], lambda number, *_: Message(number, Kind.TEST, "s", "t"))
+    return round_
+
+
+def test_a_channel_that_fails_twice_is_left_alone_for_the_round_and_tried_in_the_next(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing = Recording(NotificationNotSentError("It is down."))
+    round_ = tell_all(installation, failing, monkeypatch)
+    assert (failing.tried, round_.failed) == (["a", "b"], 4)
+    assert "2 more notifications were not tried" in " ".join(round_.conclude())
+    working = Recording()
+    assert tell_all(installation, working, monkeypatch).sent == {"mail": 4}
+    assert tell_all(installation, working, monkeypatch).sent == {}
+
+
+def test_what_cannot_be_put_into_words_for_one_keeps_nobody_else_from_being_told(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    channel = Recording()
+    monkeypatch.setattr(rounds, "open_channels", lambda _: [channel])
+    round_ = Round(installation.tracker, installation.settings)
+
+    def compose(number: str, items: Sequence[Item], _: object) -> Message:
+        if items[0].subject == "a":
+            raise ZeroDivisionError
+        return Message(number, Kind.TEST, "s", "t")
+
+    for subject in ("a", "b"):
+        round_.tell(channel, "somebody", [Item(Kind.ADDRESS, subject)], compose)
+    assert (channel.tried, round_.failed, dict(round_.sent)) == (["somebody"], 1, {"mail": 1})
+    assert "ZeroDivisionError" in " ".join(round_.conclude())
+    assert round_.ledger.not_told([Item(Kind.ADDRESS, "a")], "mail", "somebody") != []
+
+
+@pytest.mark.parametrize(("repeats", "again"), [(False, []), (True, ["a", "b", "c", "d"])])
+def test_what_may_have_arrived_is_sent_again_only_where_that_can_be_told(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch, repeats: bool, again: list[str]
+) -> None:
+    unsure = NotificationNotSentError("It did not answer.")
+    unsure.may_have_arrived = True
+    for fault in (unsure, OSError("a fault of the channel")):
+        first = Recording(fault, repeats)
+        first.name = f"c{repeats}{type(fault).__name__}"[:16]
+        tell_all(installation, first, monkeypatch)
+        assert first.tried == ["a", "b"]
+        second = Recording(None, repeats)
+        second.name = first.name
+        tell_all(installation, second, monkeypatch)
+        assert second.tried == (again or ["c", "d"])
+        assert (second.ids[:2] == first.ids) is repeats
+
+
+def test_a_mail_whose_answer_is_missing_may_have_arrived_and_one_refused_has_not(
+    installation: Installation, mail_server: Starter
+) -> None:
+    server = mail_server()
+    settings = notified(installation, server).settings
+    message = Message("0" * 32, Kind.TEST, "s", "t")
+    server.refuse = CENTRE
+    with pytest.raises(NotificationNotSentError) as refused:
+        MailChannel(settings).send(message, CENTRE, seconds=10)
+    assert refused.value.may_have_arrived is False
+    server.hang_up = True
+    with pytest.raises(NotificationNotSentError) as unanswered:
+        MailChannel(settings).send(message, WRANGLER, seconds=10)
+    assert unanswered.value.may_have_arrived is True
+
+
+def test_doctor_finds_what_notifications_lack(installation: Installation, folder: Folder, mail_server: Starter) -> None:
+    server = mail_server()
+    installation = notified(installation, server)
+    down = installation.with_settings(
+        smtp_url=SecretStr(f"smtp://127.0.0.1:{free_port()}"), notify_webhook=SecretStr("https://hooks.example/x")
+    )
+
+    def found(of: Installation) -> dict[str, tuple[str, str]]:
+        with of.tracker.connect() as connection:
+            return {one.subject: (one.verdict, one.message) for one in examine_notifications(connection, of.settings)}
+
+    assert found(installation) == {
+        "notifications by e-mail": ("ok", f"The mail server smtp://127.0.0.1:{server.port} can be used."),
+        "notifications of centres": ("warning", "No e-mail address is known of J."),
+        "notifications sent": ("ok", "None failed in the last week."),
+    }
+    folder.put(BAD, broken())
+    down.with_settings(notify_webhook=None).run_session()
+    lacking = found(down)
+    assert lacking["notifications by e-mail"][0] == "failed"
+    assert lacking["notifications by webhook"] == ("warning", "What https://hooks.example:443 gets is not signed.")
+    assert lacking["notifications sent"][1].startswith("2 could not be sent")
+
+
+def test_an_owner_is_told_once_of_what_others_do_in_its_name_or_try(
+    installation: Installation, folder: Folder, mail_server: Starter
+) -> None:
+    """The owner of data is notified."""
+    server = mail_server()
+    told = notified(installation, server)
+    with writing(installation.tracker) as connection:
+        centres.change_centre(connection, "J", email="data@j.example", language="de")
+    folder.put("add/J.2013-10-31.1.impc.zip", specimens("J"))
+    told.run_session()
+    (letter,) = letters(server, "data@j.example")
+    assert "Archive anderer betreffen Daten des Zentrums J" in letter["Subject"]
+    assert "add/J.2013-10-31.1.impc.zip ist nach Ihrem Zentrum benannt" in text_of(letter)
+    told.run_session()
+    assert letters(server, "data@j.example") == []
+    with writing(installation.tracker) as connection:
+        za_id = connection.scalar(select(ZipAction.id)) or 0
+        document = "J.2013-10-31.1.specimen.impc.xml"
+        counts = {"specimen": 24, "experiment": 1}
+        outcomes = (Outcome.DONE, Outcome.CONFIRMED, Outcome.HELD, Outcome.REFUSED)
+        new = [
+            NewNotice("H", za_id, outcome, number, f"{outcome}.{document}", counts, "someone")
+            for number, outcome in enumerate(outcomes)
+        ]
+        note(connection, new)
+    planned, _ = plan(told.tracker, told.settings, centre="H")
+    assert [one.recipient for one in planned] == [CENTRE]
+    notify_due(told.tracker, told.settings)
+    (letter,) = letters(server, CENTRE)
+    said = text_of(letter)
+    for sentence in (
+        "Centre J added data of your centre, which has delegated to it: 24 animals and 1 experiment by "
+        f"done.{document} in add/J.2013-10-31.1.impc.zip.",
+        "Centre J added data of your centre, and the Data Coordination Centre confirmed that: 24 animals",
+        "Centre J wants to add data of your centre: 24 animals",
+        "Centre J tried to add data of your centre: 24 animals",
+    ):
+        assert sentence in said
+    notify_due(told.tracker, told.settings)
+    assert letters(server, CENTRE) == []
+
+
+@pytest.mark.parametrize(
+    ("action", "wants", "did"),
+    [
+        (Action.ADD, "wants to add", "added data of your centre, and the Data Coordination Centre confirmed that"),
+        (Action.EDIT, "wants to change", "changed data of your centre, which has delegated to it"),
+        (Action.DELETE, "wants to delete", "deleted data of your centre, which has delegated to it"),
+    ],
+)
+def test_a_message_tells_an_owner_what_holds_and_what_was_done(
+    installation: Installation, folder: Folder, mail_server: Starter, action: Action, wants: str, did: str
+) -> None:
+    """issue 24, item 1: what was confirmed is not asked for, what was deleted is not called changed."""
+    server = mail_server()
+    told = notified(installation, server)
+    folder.put(f"{action}/H.2013-10-31.1.impc.zip", specimens("H"))
+    told.with_settings(notify_centres=False).run_session()
+
+    def noted(outcome: Outcome, name: str) -> None:
+        with writing(installation.tracker) as connection:
+            za_id = connection.scalar(select(ZipAction.id)) or 0
+            note(connection, [NewNotice("J", za_id, outcome, ord(name[0]), name)])
+
+    def letter_of() -> str:
+        notify_due(told.tracker, told.settings)
+        (letter,) = letters(server, "data@j.example")
+        return text_of(letter)
+
+    with writing(installation.tracker) as connection:
+        centres.change_centre(connection, "J", email="data@j.example")
+    noted(Outcome.HELD, "a.xml")
+    asked = letter_of()
+    assert (wants in asked, did in asked) == (True, False)
+    noted(Outcome.HELD, "b.xml")
+    for name in ("a.xml", "b.xml"):
+        noted(Outcome.CONFIRMED if action is Action.ADD else Outcome.DONE, name)
+    done = letter_of()
+    assert (done.count(did), wants in done) == (2, False)
+    with writing(installation.tracker) as connection:
+        za_id = connection.scalar(select(ZipAction.id)) or 0
+        note(connection, [NewNotice("J", za_id, Outcome.WITHDRAWN)])
+    assert "was withdrawn" in letter_of()
+    notify_due(told.tracker, told.settings)
+    assert letters(server, "data@j.example") == []

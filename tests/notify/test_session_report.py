@@ -1,0 +1,372 @@
+"""The report of a session: what it says to a wrangler, and how it is sent."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import socket
+import threading
+import time
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+
+from dcc.cli.demo import submissions
+from dcc.errors import ConfigurationError, NotFoundError
+from dcc.notify.session_report import render_session_report, send_session_report
+from dcc.settings import load_settings
+from dcc.settings.mail_addresses import parse_smtp_url
+from dcc.tracker.crawls import list_sessions
+from tests.support.data_installations import DataInstallation, experiments
+from tests.support.data_installations import specimens as data_specimens
+from tests.support.databases import only_sqlite
+from tests.support.installations import Folder, Installation, note_uploaded, specimens
+from tests.support.mail_server import PASSWORD, QUOTED, Starter
+from tests.support.ports import free_port
+from tests.support.servers import Authority
+
+pytestmark = pytest.mark.filterwarnings("ignore:Requiring AUTH while not requiring TLS")
+
+TO = "wrangler@dcc.example, head@dcc.example"
+
+
+def one_line(text: str) -> str:
+    """The text without its line breaks and indents."""
+    return " ".join(text.split())
+
+
+@dataclass
+class Troubled:
+    """A session with one zip that is valid and others that are not."""
+
+    installation: Installation
+    folder: Folder
+    session: int
+    other_source: int
+
+
+@pytest.fixture
+def troubled(installation: Installation) -> Troubled:
+    broken = next(iter(specimens("H", "2013-10-31.3").items()))
+    folder, gone = installation.add_folder("H"), installation.add_folder("J", "gone")
+    folder.put("add/H.2013-10-31.1.impc.zip")
+    folder.put("add/H.2013-10-31.2.impc.zip", b"PK no archive")
+    document = broken[1].replace(b"gender=", b"sex=")
+    assert document != broken[1]
+    folder.put("edit/H.2013-10-31.3.impc.zip", submissions.archive({broken[0]: document}))
+    folder.put("add/copy of H.impc.zip")
+    shutil.rmtree(gone.path)
+    result = installation.run_session()
+    return Troubled(installation, folder, result.id, gone.source_id)
+
+
+def until_the_next_second() -> None:
+    """Times are kept to the second: what happens from here on is later than what happened before."""
+    time.sleep(1.01 - time.time() % 1)
+
+
+def test_the_report_gives_a_wrangler_every_reason(troubled: Troubled) -> None:
+    """The report is rendered."""
+    with troubled.installation.tracker.connect() as connection:
+        report = render_session_report(connection, troubled.session)
+    text = one_line(report.text)
+    assert report.subject == f"DCC session {troubled.session}: 3 failed zip actions, 1 file source in trouble"
+    assert text.startswith(f"Crawling session {troubled.session} began ")
+    assert "outcome failed" in text
+    assert (
+        f"file source {troubled.folder.source_id} (H, file://localhost): ok; 4 zips listed, 3 new, 1 refused by name"
+        in text
+    )
+    assert f"file source {troubled.other_source} (J, file://localhost): FAILED the folder" in text
+    assert "cannot be reached (No such file or directory)" in text
+    assert "xsd done 1 xsd failed 1" in text
+    assert "add/H.2013-10-31.2.impc.zip: failed at unzip" in text
+    assert "edit/H.2013-10-31.3.impc.zip: failed at xsd" in text
+    assert "H.2013-10-31.3.specimen.impc.xml: failed at xsd" in text
+    assert 'line 4, column 5: Element <mouse> may not have the attribute "sex".' in text
+    assert "... and 1 more" in text
+    assert "add/copy of H.impc.zip: failed at zip_name" in text
+    assert "does not follow <centre>.<yyyy-mm-dd>.<increment>.impc.zip" in text
+    assert "H, Centre H" in text
+    assert "add/H.2013-10-31.1.impc.zip" not in text
+    assert max(len(line) for line in report.text.splitlines()) <= 120
+
+
+def test_a_centre_is_told_only_what_concerns_it(troubled: Troubled) -> None:
+    with troubled.installation.tracker.connect() as connection:
+        own = one_line(render_session_report(connection, troubled.session, centre="H").text)
+        other = render_session_report(connection, troubled.session, centre="J")
+        with pytest.raises(NotFoundError, match="'h'"):
+            render_session_report(connection, troubled.session, centre="h")
+        with pytest.raises(NotFoundError, match="dcc sessions"):
+            render_session_report(connection, troubled.session + 1)
+    assert "H.2013-10-31.3.specimen.impc.xml" in own
+    assert "copy of H.impc.zip" in own
+    assert f"file source {troubled.other_source}" not in own
+    assert other.subject == f"DCC session {troubled.session} for J: 1 file source in trouble"
+    assert "H.2013" not in other.text
+
+
+def test_the_report_tells_of_data_that_fail_that_are_held_and_that_came_late(data: DataInstallation) -> None:
+    """What is held and late is reported; a warning is no error."""
+    careful = data.with_settings(hold_threshold=2)
+    careful.put("add/H.2013-11-01.1.impc.zip", data_specimens("2013-11-01.1"))
+    careful.run()
+    edit, late = "edit/H.2013-11-02.1.impc.zip", "add/H.2013-10-30.1.impc.zip"
+    careful.put(edit, data_specimens("2013-11-02.1"))
+    careful.put(late, data_specimens("2013-10-30.1", first=101))
+    careful.put("add/H.2013-11-03.1.impc.zip", experiments("2013-11-03.1", animals=1, first=201))
+    careful.run()
+    with careful.tracker.connect() as connection:
+        session = list_sessions(connection)[0].id
+        report = render_session_report(connection, session)
+        other = render_session_report(connection, session, centre="J").text
+    text = one_line(report.text)
+    assert report.subject == f"DCC session {session}: 1 failed zip action, 1 zip action to be confirmed"
+    assert "H.2013-11-03.1.experiment.impc.xml: failed at data, 1 error line 4: E4: The specimen" in text
+    waits = text.partition("What waits to be confirmed")[2].partition("What came late")[0]
+    assert edit in waits
+    assert "It would replace or remove 3 specimens" in waits
+    assert f"dcc data confirm {edit}" in waits
+    came_late = text.partition("What came late")[2]
+    assert late in came_late
+    assert "arrived after one of 2013-11-01" in came_late
+    assert edit not in came_late
+    assert "H.2013" not in other
+
+
+def test_a_later_session_reports_what_it_did_itself(troubled: Troubled) -> None:
+    installation = troubled.installation
+    until_the_next_second()
+    note_uploaded(installation.tracker)
+    troubled.folder.put("add/H.2013-10-31.1.impc.zip", b"another")
+    again = installation.run_session([troubled.folder.source_id])
+    with installation.tracker.connect() as connection:
+        report = render_session_report(connection, again.id)
+    assert report.subject == f"DCC session {again.id}: 1 finding"
+    assert "dcc retry add/H.2013-10-31.1.impc.zip" in one_line(report.text)
+    assert "What failed ----------- Nothing." in one_line(report.text)
+    until_the_next_second()
+    retried = installation.process_again("edit/H.2013-10-31.3.impc.zip")
+    with installation.tracker.connect() as connection:
+        report = render_session_report(connection, retried.id)
+    assert report.subject == f"DCC session {retried.id}: 1 failed zip action"
+    assert "None was crawled." in report.text
+
+
+def test_a_session_without_anything_amiss_says_so(installation: Installation) -> None:
+    installation.add_folder().put("add/H.2013-10-31.1.impc.zip")
+    session = installation.run_session().id
+    with installation.tracker.connect() as connection:
+        report = render_session_report(connection, session)
+    assert report.subject == f"DCC session {session}: all well"
+    assert "outcome succeeded" in one_line(report.text)
+
+
+@only_sqlite
+def test_what_centres_wrote_cannot_steer_a_terminal_or_forge_lines(installation: Installation) -> None:
+    document = next(iter(specimens().items()))
+    text = document[1].replace(b'gender="', b'gender="&#x9b;31m&#10;Subject: x ', 1)
+    installation.add_folder().put("add/H.2013-10-31.1.impc.zip", {document[0]: text})
+    session = installation.run_session().id
+    with installation.tracker.connect() as connection:
+        report = render_session_report(connection, session)
+    assert "failed at xsd" in report.text
+    assert not [c for c in report.text if not c.isprintable() and c != "\n"]
+    assert not [line for line in report.text.splitlines() if line.startswith("Subject:")]
+
+
+def sent(troubled: Troubled, **settings: object) -> list[str]:
+    changes = {"report_to": TO, "report_from": "dcc@dcc.example", "connect_timeout": 3.0, **settings}
+    changes["smtp_url"] = SecretStr(str(changes.get("smtp_url", "smtp://localhost")))
+    installation = troubled.installation.with_settings(**changes)
+    return send_session_report(installation.tracker, installation.settings, troubled.session)
+
+
+@only_sqlite
+def test_the_report_is_sent_by_e_mail(troubled: Troubled, mail_server: Starter) -> None:
+    """The report is sent by a channel."""
+    server = mail_server()
+    said = sent(troubled, smtp_url=f"smtp://127.0.0.1:{server.port}")
+    assert said == [
+        f"The report of session {troubled.session} was sent by e-mail to wrangler@dcc.example, head@dcc.example "
+        f"(smtp://127.0.0.1:{server.port})."
+    ]
+    ((envelope, message),) = server.received
+    assert envelope.rcpt_tos == ["wrangler@dcc.example", "head@dcc.example"]
+    assert envelope.mail_from == "dcc@dcc.example"
+    assert message["Subject"] == f"DCC session {troubled.session}: 3 failed zip actions, 1 file source in trouble"
+    assert message["Auto-Submitted"] == "auto-generated"
+    assert message["Date"]
+    assert message["Message-ID"]
+    assert "edit/H.2013-10-31.3.impc.zip: failed at xsd" in one_line(message.get_content())
+
+
+@only_sqlite
+@pytest.mark.parametrize("from_the_start", [True, False])
+def test_it_is_sent_encrypted_with_a_login(
+    troubled: Troubled, mail_server: Starter, authority: Authority, from_the_start: bool
+) -> None:
+    server = mail_server(authority.issue(), from_the_start=from_the_start, login=True)
+    scheme = "smtps" if from_the_start else "smtp"
+    url = f"{scheme}://dcc:{QUOTED}@127.0.0.1:{server.port}"
+    (said,) = sent(troubled, smtp_url=url, tls_ca_file=authority.ca_file)
+    assert "was sent by e-mail" in said
+    assert (server.logins, server.encrypted) == ([("dcc", PASSWORD)], [True])
+    (said,) = sent(troubled, smtp_url=url)
+    assert "could not be verified" in said
+    assert "DCC_TLS_CA_FILE" in said
+    assert len(server.received) == 1
+
+
+@only_sqlite
+def test_a_password_is_not_sent_unencrypted_to_another_machine(
+    troubled: Troubled, mail_server: Starter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = mail_server(login=True)
+    monkeypatch.setattr("dcc.notify.mail_transport.is_local", lambda _: False)
+    (said,) = sent(troubled, smtp_url=f"smtp://dcc:{QUOTED}@127.0.0.1:{server.port}")
+    assert "offers no encryption" in said
+    assert server.logins == []
+
+
+@only_sqlite
+def test_a_refused_login_is_told_without_the_password(
+    troubled: Troubled, mail_server: Starter, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = mail_server(login=True)
+    with caplog.at_level(logging.DEBUG):
+        (said,) = sent(troubled, smtp_url=f"smtp://dcc:{QUOTED}x@127.0.0.1:{server.port}")
+    assert set(server.logins) == {("dcc", PASSWORD + "x")}
+    assert said.startswith(f"The report was not sent: the mail server smtp://127.0.0.1:{server.port} refused the login")
+    assert "not ***" in said
+    logged = [record.getMessage() for record in caplog.records if record.name.startswith("dcc")]
+    assert said in logged[-1]
+    for text in (said, *logged):
+        assert PASSWORD not in text
+        assert QUOTED not in text
+
+
+@only_sqlite
+def test_refused_recipients_are_named_and_the_others_get_it(troubled: Troubled, mail_server: Starter) -> None:
+    server = mail_server()
+    server.refuse = "head@dcc.example"
+    url = f"smtp://127.0.0.1:{server.port}"
+    (said,) = sent(troubled, smtp_url=url)
+    assert "refused head@dcc.example; the report was sent to wrangler@dcc.example" in said
+    assert len(server.received) == 1
+    (said,) = sent(troubled, smtp_url=url, report_to="head@dcc.example")
+    assert "head@dcc.example: no such user here" in said or "550" in said
+
+
+@only_sqlite
+def test_a_mail_server_that_is_down_gives_one_clear_warning_and_the_other_channels_work(
+    troubled: Troubled, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A report that cannot be sent fails no session."""
+    port = free_port()
+    url = f"smtp://dcc:{QUOTED}@127.0.0.1:{port}"
+    directory = tmp_path / "reports" / "new"
+    said = sent(troubled, smtp_url=url, report_directory=directory)
+    path = directory / f"session-{troubled.session:06}.txt"
+    assert said == [
+        f"The report of session {troubled.session} was written to {path}.",
+        f"The report was not sent: the mail server smtp://127.0.0.1:{port} could not be reached (Connection refused). "
+        "Check DCC_SMTP_URL, DCC_REPORT_TO and DCC_REPORT_FROM, and that the server is up.",
+    ]
+    assert [record.levelname for record in caplog.records if "mail server" in record.getMessage()] == ["WARNING"]
+    assert list(directory.iterdir()) == [path]
+    assert path.read_text("utf-8").startswith(f"DCC session {troubled.session}: 3 failed")
+
+
+@only_sqlite
+@pytest.mark.parametrize("greeting", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", b"421 busy\r\n"])
+def test_a_server_that_is_silent_or_no_mail_server_is_given_up(troubled: Troubled, greeting: bytes) -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
+
+        def answer() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.sendall(greeting)
+                done.wait(10)
+
+        done = threading.Event()
+        threading.Thread(target=answer, daemon=True).start()
+        began = time.monotonic()
+        (said,) = sent(troubled, smtp_url=f"smtp://127.0.0.1:{listener.getsockname()[1]}", connect_timeout=0.5)
+        done.set()
+    assert said.startswith("The report was not sent: the mail server smtp://127.0.0.1:")
+    assert time.monotonic() - began < 9
+
+
+@only_sqlite
+def test_a_directory_that_cannot_be_written_is_told(troubled: Troubled, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    (said,) = sent(troubled, report_to="", report_directory=tmp_path / "file")
+    assert "could not be written" in said
+    assert "DCC_REPORT_DIRECTORY" in said
+
+
+@only_sqlite
+def test_no_report_is_sent_by_default_or_of_quiet_sessions_unless_wanted(troubled: Troubled, tmp_path: Path) -> None:
+    assert sent(troubled, report_to="") == []
+    quiet = troubled.installation.with_settings(report_directory=tmp_path / "reports", report_quiet_sessions=False)
+    assert len(send_session_report(quiet.tracker, quiet.settings, troubled.session)) == 1
+    until_the_next_second()
+    session = quiet.run_session([troubled.folder.source_id]).id
+    assert send_session_report(quiet.tracker, quiet.settings, session) == []
+    wanted = quiet.with_settings(report_quiet_sessions=True)
+    assert len(send_session_report(wanted.tracker, wanted.settings, session)) == 1
+
+
+@only_sqlite
+def test_a_tracker_that_is_away_gives_a_sentence_and_no_error(troubled: Troubled, tmp_path: Path) -> None:
+    changes = {"report_directory": tmp_path / "reports", "database_retry": 0.2}
+    settings = troubled.installation.settings.model_copy(update=changes)
+    (said,) = send_session_report(troubled.installation.tracker, settings, 999)
+    assert said == "There is no session 999. See `dcc sessions`."
+    shutil.move(settings.home, tmp_path / "away")
+    troubled.installation.tracker.dispose()
+    (said,) = send_session_report(troubled.installation.tracker, settings, troubled.session)
+    assert "tracker" in said.lower()
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"report_to": "wrangler"}, "DCC_REPORT_TO.*'wrangler' is no e-mail address"),
+        ({"report_to": "a@b\r\nBcc: c@d", "smtp_url": "smtp://h"}, "DCC_REPORT_TO"),
+        ({"report_from": "a@b, c@d"}, "DCC_REPORT_FROM"),
+        ({"smtp_url": f"http://dcc:{QUOTED}@host"}, "DCC_SMTP_URL.*neither smtp://"),
+        ({"smtp_url": f"smtp://dcc:{QUOTED}@host:99999"}, "DCC_SMTP_URL"),
+        ({"smtp_url": "smtp://dcc@host"}, "DCC_SMTP_URL.*without a password"),
+        ({"smtp_url": f"smtp://dcc:{QUOTED}@host/path"}, "DCC_SMTP_URL"),
+        ({"smtp_url": f"smtp://dcc:%C3%BC{QUOTED}@host"}, "DCC_SMTP_URL.*ASCII"),
+        ({"smtp_url": f"smtp://dcc:{QUOTED}"}, "DCC_SMTP_URL"),
+    ],
+)
+def test_settings_that_cannot_serve_are_refused_without_showing_the_password(
+    changes: dict[str, str], problem: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=problem) as failure:
+        load_settings(**changes)
+    assert PASSWORD not in str(failure.value)
+    assert QUOTED not in str(failure.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "port"),
+    [
+        ("smtp://host", 25),
+        ("smtp://u:p@host", 587),
+        ("smtps://u:p@host/", 465),
+        ("smtp://u:p@[::1]:2525", 2525),
+    ],
+)
+def test_the_mail_servers_port_follows_from_the_url(url: str, port: int) -> None:
+    server = parse_smtp_url(SecretStr(url))
+    assert server.port == port
+    assert ":p@" not in repr(server) + server.label

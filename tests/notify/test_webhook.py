@@ -1,0 +1,181 @@
+"""The webhook: signed, tried again while its server is in trouble, led nowhere else."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import logging
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+
+from dcc.errors import ConfigurationError, NotificationNotSentError
+from dcc.notify.messages import Kind, Message
+from dcc.notify.webhook import WebhookChannel
+from dcc.settings import Settings, load_settings
+from tests.support.ports import free_port
+from tests.support.servers import Authority
+
+SECRET = "signing key/4711"
+PATH = "/hooks/T0K3N-of-the-url?x=1"
+MESSAGE = Message("ab" * 16, Kind.DIGEST, "Sübject", "text", data={"failed": ["add/x"]}, session=3, centre="H")
+
+
+@dataclass
+class Receiver:
+    """A web server that notes what it is sent and answers as it is told: a status each, the last one for all others."""
+
+    port: int
+    statuses: list[int] = field(default_factory=lambda: [200])
+    got: list[tuple[str, dict[str, str], bytes]] = field(default_factory=list)
+    hang: threading.Event | None = None
+
+
+@pytest.fixture
+def receiver() -> Iterator[Callable[..., Receiver]]:
+    servers: list[tuple[ThreadingHTTPServer, Receiver]] = []
+
+    def start(certificate: Path | None = None) -> Receiver:
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                made.got.append((self.path, dict(self.headers), body))
+                if made.hang is not None:
+                    made.hang.wait(30)
+                    return
+                status = made.statuses.pop(0) if len(made.statuses) > 1 else made.statuses[0]
+                self.send_response(status)
+                self.send_header("Location", f"http://127.0.0.1:{made.port}/elsewhere")
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, *_: object) -> None: ...
+
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        if certificate is not None:
+            context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+            context.load_cert_chain(certificate)
+            server.socket = context.wrap_socket(server.socket, server_side=True)
+        made = Receiver(server.server_address[1])
+        servers.append((server, made))
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        return made
+
+    yield start
+    for server, made in servers:
+        if made.hang is not None:
+            made.hang.set()
+        server.shutdown()
+        server.server_close()
+
+
+def channel(port: int, scheme: str = "http", **settings: object) -> WebhookChannel:
+    made = load_settings(notify_webhook=f"{scheme}://127.0.0.1:{port}{PATH}", notify_webhook_secret=SECRET, **settings)
+    assert made.notify_webhook is not None
+    return WebhookChannel(made.notify_webhook, made.notify_webhook_secret, made, pause=0.01)
+
+
+def failure(one: WebhookChannel, seconds: float = 20) -> NotificationNotSentError:
+    with pytest.raises(NotificationNotSentError) as raised:
+        one.send(MESSAGE, "", seconds=seconds)
+    return raised.value
+
+
+def test_what_it_gets_is_json_and_signed_with_the_time(receiver: Callable[..., Receiver]) -> None:
+    server = receiver()
+    channel(server.port).send(MESSAGE, "", seconds=20)
+    ((path, headers, body),) = server.got
+    assert path == PATH
+    assert json.loads(body) == {
+        "version": 1,
+        "id": MESSAGE.id,
+        "kind": "digest",
+        "session": 3,
+        "centre": "H",
+        "language": "en",
+        "subject": "Sübject",
+        "text": "text",
+        "data": {"failed": ["add/x"]},
+    }
+    signed = f"{headers['X-DCC-Timestamp']}.".encode() + body
+    proof = hmac.new(SECRET.encode(), signed, hashlib.sha256).hexdigest()
+    assert headers["X-DCC-Signature"] == f"sha256={proof}"
+    assert headers["X-DCC-Id"] == MESSAGE.id
+
+
+def test_a_server_in_trouble_is_tried_again_with_the_same_message(receiver: Callable[..., Receiver]) -> None:
+    server = receiver()
+    server.statuses = [503, 500, 204]
+    channel(server.port).send(MESSAGE, "", seconds=20)
+    assert [json.loads(body)["id"] for _, _, body in server.got] == [MESSAGE.id] * 3
+    server.statuses = [502]
+    error = failure(channel(server.port))
+    assert "answered 502 Bad Gateway" in str(error)
+    assert (len(server.got), error.may_have_arrived) == (6, False)
+
+
+@pytest.mark.parametrize(
+    ("status", "said"), [(302, "302 Found, and redirects are not followed"), (400, "400 Bad Request"), (401, "401")]
+)
+def test_a_redirect_or_refusal_is_not_followed_or_tried_again(
+    receiver: Callable[..., Receiver], status: int, said: str
+) -> None:
+    server = receiver()
+    server.statuses = [status]
+    assert said in str(failure(channel(server.port)))
+    assert [path for path, _, _ in server.got] == [PATH]
+
+
+def test_a_server_that_does_not_answer_is_given_up_and_may_have_taken_it(receiver: Callable[..., Receiver]) -> None:
+    server = receiver()
+    server.hang = threading.Event()
+    error = failure(channel(server.port), seconds=1.5)
+    assert "did not answer in time" in str(error)
+    assert error.may_have_arrived is True
+
+
+def test_no_secret_is_in_what_is_said_logged_or_shown(
+    receiver: Callable[..., Receiver], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    server = receiver()
+    server.statuses = [400]
+    refused, away = channel(server.port), channel(free_port())
+    settings = refused._settings
+    logging.getLogger("dcc").warning("A library says %s %s", PATH, SECRET)
+    seen = [str(failure(refused)), str(failure(away)), repr(settings), repr(refused), repr(vars(refused)), caplog.text]
+    for text in seen:
+        assert "T0K3N" not in text
+        assert SECRET not in text
+
+
+def test_its_certificate_is_verified(receiver: Callable[..., Receiver], authority: Authority) -> None:
+    server = receiver(authority.issue())
+    channel(server.port, "https", tls_ca_file=authority.ca_file).send(MESSAGE, "", seconds=20)
+    assert len(server.got) == 1
+    assert "TLS certificate that could not be verified" in str(failure(channel(server.port, "https")))
+    assert len(server.got) == 1
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["ftp://host/x", "https://", "https://user:T0K3N@host/", "https://host/a b", "https://host:0/", "file:///T0K3N"],
+)
+def test_a_url_that_cannot_serve_is_refused_without_being_shown(url: str) -> None:
+    with pytest.raises(ConfigurationError, match="DCC_NOTIFY_WEBHOOK: ") as refused:
+        load_settings(notify_webhook=url)
+    assert "T0K3N" not in str(refused.value)
+
+
+def test_nothing_is_signed_without_a_key() -> None:
+    settings = Settings(notify_webhook=SecretStr("http://host/x"))
+    assert settings.notify_webhook is not None
+    headers = WebhookChannel(settings.notify_webhook, None, settings).headers("id", b"", 0)
+    assert "X-DCC-Signature" not in headers

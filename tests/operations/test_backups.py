@@ -1,0 +1,291 @@
+"""Backups as directories: whole or not there, private, without what was not asked for, and checked."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import shutil
+import signal
+import sqlite3
+import stat
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine
+
+from dcc.errors import BackupActiveError, BackupError, DatabaseUnreachableError
+from dcc.operations.backups import making
+from dcc.operations.backups.making import Wanted, make_backup
+from dcc.operations.backups.manifest import find_set, sets_in
+from dcc.operations.backups.restoring import restore_backup
+from dcc.operations.backups.verifying import verify_backup
+from dcc.settings import Settings
+from tests.support.databases import PASSWORD, MariaDb, only_mariadb, seed_centre, seed_source
+from tests.support.healthy_installation import Inspected
+from tests.support.stores import Store
+
+MakeStore = Callable[[str], Store]
+SECRET = "hunter2-and-more"
+
+
+def test_a_set_can_be_read_by_nobody_else_and_its_databases_are_ones_that_dcc_can_open(
+    healthy_copy: Inspected, tmp_path: Path
+) -> None:
+    made = make_backup(
+        healthy_copy.tracker, healthy_copy.qc, healthy_copy.settings, tmp_path / "sets", Wanted(with_staging=True)
+    )
+    for path in [tmp_path / "sets", *(tmp_path / "sets").rglob("*")]:
+        assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
+    assert {path.name for path in made.directory.iterdir()} == {
+        "tracker.db",
+        "qc.db",
+        "manifest.json",
+        "staging.jsonl.gz",
+        "staging",
+    }
+    staged = [path for path in healthy_copy.staging.rglob("*") if path.is_file()]
+    assert made.manifest.staging.files == len(staged) > 4
+    assert made.manifest.staging.size_bytes == sum(path.stat().st_size for path in staged)
+    assert made.manifest.session is None
+    before = {path: path.read_bytes() for path in made.directory.iterdir() if path.is_file()}
+    assert verify_backup(made.directory) == made.manifest
+    assert {path: path.read_bytes() for path in made.directory.iterdir() if path.is_file()} == before
+
+
+def test_secrets_are_in_a_set_only_as_access_keys_and_not_at_all_without_secrets(
+    new_store: MakeStore, tmp_path: Path
+) -> None:
+    store = new_store("sqlite").init()
+    settings = store.settings.model_copy(update={"key_passphrase": Settings(key_passphrase=SECRET).key_passphrase})
+    centre = seed_centre(store.tracker)
+    seed_source(store.tracker, centre, protocol="sftp", accesskey=SECRET)
+    seed_source(store.tracker, centre, protocol="sftp", accesskey="env:HARWELL")
+    seed_source(store.tracker, centre)
+    with_them = make_backup(store.tracker, store.qc, settings, tmp_path / "with")
+    without = make_backup(store.tracker, store.qc, settings, tmp_path / "without", Wanted(with_secrets=False))
+    assert SECRET.encode() in (with_them.directory / "tracker.db").read_bytes()
+    for path in [*with_them.directory.rglob("*.json"), *without.directory.rglob("*")]:
+        assert SECRET.encode() not in path.read_bytes(), path
+    assert verify_backup(without.directory).settings["DCC_KEY_PASSPHRASE"] == "***"
+    target = new_store("sqlite")
+    report = restore_backup(without.directory, target.tracker, target.qc, target.settings)
+    assert report.sources_without_key == (1,)
+    with target.tracker.connect() as connection:
+        keys = connection.exec_driver_sql("SELECT accesskey FROM file_source ORDER BY id").scalars().all()
+    assert keys == ["env:LEFT_OUT_OF_BACKUP", "env:HARWELL", ""]
+
+
+def test_what_only_looks_like_a_reference_is_left_out_as_a_secret(new_store: MakeStore, tmp_path: Path) -> None:
+    store = new_store("sqlite").init()
+    centre = seed_centre(store.tracker)
+    references = ["env:A", "file:/a/Key:", "key:/a", "key:/a?passphrase=env:A", "key:/a?passphrase=file:/b"]
+    secrets = [f"Key:{SECRET}", f"ENV:{SECRET}", f"File:{SECRET}", f"key:/a?passphrase={SECRET}", f" env:{SECRET}"]
+    for accesskey in [*references, *secrets]:
+        seed_source(store.tracker, centre, protocol="sftp", accesskey=accesskey)
+    made = make_backup(store.tracker, store.qc, store.settings, tmp_path / "sets", Wanted(with_secrets=False))
+    with closing(sqlite3.connect(made.directory / "tracker.db")) as file:
+        kept = [key for (key,) in file.execute("SELECT accesskey FROM file_source ORDER BY id")]
+    assert kept == [*references, *["env:LEFT_OUT_OF_BACKUP"] * len(secrets)]
+    assert SECRET.encode() not in (made.directory / "tracker.db").read_bytes()
+
+
+@only_mariadb
+def test_the_password_of_a_server_is_nowhere_in_a_set(
+    tracker: Engine, qc_database: Engine, qc_settings: Settings, tmp_path: Path
+) -> None:
+    made = make_backup(tracker, qc_database, qc_settings, tmp_path / "sets")
+    assert made.manifest.settings["DCC_TRACKER_URL"].startswith("mysql://dcc@127.0.0.1")
+    for path in made.directory.rglob("*"):
+        assert PASSWORD.encode() not in path.read_bytes(), path
+
+
+def test_only_so_many_sets_are_kept_and_nothing_else_is_touched(new_store: MakeStore, tmp_path: Path) -> None:
+    store = new_store("sqlite").init()
+    folder = tmp_path / "sets"
+    (folder / "dcc-20200101T000000Z").mkdir(parents=True)
+    (folder / "notes").mkdir()
+    made = [make_backup(store.tracker, store.qc, store.settings, folder).directory for _ in range(3)]
+    assert sets_in(folder) == made
+    assert find_set(folder) == made[-1]
+    last = make_backup(store.tracker, store.qc, store.settings, folder, Wanted(keep=2))
+    assert last.removed == tuple(made[:2])
+    assert sets_in(folder) == [made[2], last.directory]
+    assert (folder / "dcc-20200101T000000Z").is_dir()
+    assert (folder / "notes").is_dir()
+    assert make_backup(store.tracker, store.qc, store.settings, folder, Wanted(keep=1)).removed == (
+        made[2],
+        last.directory,
+    )
+
+
+def test_a_set_is_made_although_an_old_one_cannot_be_removed(
+    new_store: MakeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = new_store("sqlite").init()
+    folder = tmp_path / "sets"
+    old = [make_backup(store.tracker, store.qc, store.settings, folder).directory for _ in range(3)]
+    remove = shutil.rmtree
+
+    def failing(path: Path, **named: Any) -> None:
+        if path == old[0]:
+            raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), str(path / "qc.db"))
+        remove(path, **named)
+
+    monkeypatch.setattr(shutil, "rmtree", failing)
+    made = make_backup(store.tracker, store.qc, store.settings, folder, Wanted(keep=2))
+    assert made.removed == (old[1],)
+    assert [(one.directory, one.reason) for one in made.not_removed] == [(old[0], "Operation not permitted")]
+    assert sets_in(folder) == [old[2], made.directory]
+
+
+def test_two_backups_at_once_do_not_write_to_one_directory(
+    new_store: MakeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = new_store("sqlite").init()
+    write = making._write_set
+    refused = []
+
+    def second(*arguments: Any) -> Any:
+        with pytest.raises(BackupActiveError) as caught:
+            make_backup(store.tracker, store.qc, store.settings, tmp_path / "sets")
+        refused.append(str(caught.value))
+        return write(*arguments)
+
+    monkeypatch.setattr(making, "_write_set", second)
+    made = make_backup(store.tracker, store.qc, store.settings, tmp_path / "sets")
+    assert len(refused) == 1
+    assert sets_in(tmp_path / "sets") == [made.directory]
+
+
+@pytest.fixture
+def files_of_at_most() -> Callable[[int], None]:
+    """Have no file written beyond so many bytes, as on a disk that is full; until the test is over."""
+    before, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+
+    def limit(size: int) -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+
+    yield limit  # type: ignore[misc]
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    signal.signal(signal.SIGXFSZ, handler)
+
+
+def test_a_disk_that_fills_up_leaves_no_set_and_no_restored_database(
+    healthy_copy: Inspected, new_store: MakeStore, tmp_path: Path, files_of_at_most: Callable[[int], None]
+) -> None:
+    made = make_backup(healthy_copy.tracker, healthy_copy.qc, healthy_copy.settings, tmp_path / "sets")
+    store = new_store("sqlite")
+    files_of_at_most(400_000)
+    with pytest.raises(BackupError, match=r"could not be written to .*No set was made"):
+        make_backup(healthy_copy.tracker, healthy_copy.qc, healthy_copy.settings, tmp_path / "others")
+    with pytest.raises((BackupError, DatabaseUnreachableError), match=r"[Cc]heck the disk|[Ff]ree some space"):
+        restore_backup(made.directory, store.tracker, store.qc, store.settings)
+    assert [path.name for path in (tmp_path / "others").iterdir()] == [".dcc-backup.lock"]
+    assert [path.name for path in store.settings.home.iterdir()] == []
+
+
+def test_a_directory_that_cannot_be_made_is_named(healthy_copy: Inspected, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(BackupError, match=r"could not be written to .*file/sets: Not a directory"):
+        make_backup(healthy_copy.tracker, healthy_copy.qc, healthy_copy.settings, tmp_path / "file" / "sets")
+    with pytest.raises(BackupError, match="no whole backup"):
+        find_set(tmp_path)
+
+
+@only_mariadb
+def test_a_server_that_goes_away_in_the_middle_leaves_no_set(
+    tracker: Engine,
+    qc_database: Engine,
+    qc_settings: Settings,
+    tmp_path: Path,
+    mariadb: MariaDb,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    write = making.write_file
+
+    def cutting(source: Any, *arguments: Any) -> Any:
+        number = source.exec_driver_sql("SELECT CONNECTION_ID()").scalar_one()
+        mariadb.query(f"KILL {number}")
+        return write(source, *arguments)
+
+    monkeypatch.setattr(making, "write_file", cutting)
+    with pytest.raises(DatabaseUnreachableError, match="could not be reached"):
+        make_backup(tracker, qc_database, qc_settings, tmp_path / "sets")
+    assert sets_in(tmp_path / "sets") == []
+    monkeypatch.undo()
+    made = make_backup(tracker, qc_database, qc_settings, tmp_path / "sets")
+    assert verify_backup(made.directory) == made.manifest
+
+
+def test_what_a_killed_backup_left_is_removed_by_the_next(new_store: MakeStore, tmp_path: Path) -> None:
+    store = new_store("sqlite").init()
+    left = tmp_path / "sets" / ".dcc-unfinished"
+    left.mkdir(parents=True)
+    (left / "tracker.db").write_bytes(b"half")
+    assert sets_in(tmp_path / "sets") == []
+    make_backup(store.tracker, store.qc, store.settings, tmp_path / "sets")
+    assert not left.exists()
+
+
+def test_a_row_of_a_set_that_was_changed_is_found_out(healthy_copy: Inspected, tmp_path: Path) -> None:
+    made = make_backup(healthy_copy.tracker, healthy_copy.qc, healthy_copy.settings, tmp_path / "sets")
+    with sqlite3.connect(made.directory / "qc.db") as file:
+        file.execute("UPDATE measurement SET value = '99' WHERE id = 1")
+    with pytest.raises(BackupError, match=r"qc\.db is damaged: it is not the file"):
+        verify_backup(made.directory)
+    rewritten = making.described(made.directory / "qc.db")
+    manifest = (made.directory / "manifest.json").read_text()
+    for old, new in (
+        (made.manifest.qc.file.sha256, rewritten.sha256),
+        (f'"size_bytes": {made.manifest.qc.file.size_bytes}', f'"size_bytes": {rewritten.size_bytes}'),
+    ):
+        manifest = manifest.replace(old, new)
+    (made.directory / "manifest.json").write_text(manifest)
+    with pytest.raises(BackupError, match=r"qc\.db is damaged: measurement \(\d+ rows, \d+ there\)"):
+        verify_backup(made.directory)
+
+
+def test_staging_that_cannot_be_listed_is_not_taken_for_empty(
+    healthy_copy: Inspected, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    wrong = healthy_copy.settings.model_copy(update={"staging": tmp_path / "file"})
+    with pytest.raises(BackupError, match=r"file/add could not be read: Not a directory\."):
+        make_backup(healthy_copy.tracker, healthy_copy.qc, wrong, tmp_path / "sets")
+    list_folder, fault = os.scandir, [errno.EIO]
+
+    def failing(path: Any) -> Any:
+        if str(path).endswith(".contents"):
+            raise OSError(fault[0], os.strerror(fault[0]), str(path))
+        return list_folder(path)
+
+    monkeypatch.setattr(os, "scandir", failing)
+    with pytest.raises(BackupError, match=r"\.contents could not be read: Input/output error\."):
+        make_backup(healthy_copy.tracker, healthy_copy.qc, healthy_copy.settings, tmp_path / "sets")
+    assert sets_in(tmp_path / "sets") == []
+    # One that has gone meanwhile is no fault.
+    fault[0] = errno.ENOENT
+    made = make_backup(healthy_copy.tracker, healthy_copy.qc, healthy_copy.settings, tmp_path / "sets")
+    assert made.manifest.staging.files > 0
+
+
+def test_links_and_what_is_unfinished_in_staging_are_left_out(healthy_copy: Inspected, tmp_path: Path) -> None:
+    add = healthy_copy.staging / "add"
+    before = make_backup(healthy_copy.tracker, healthy_copy.qc, healthy_copy.settings, tmp_path / "sets")
+    (tmp_path / "secret").write_text(SECRET)
+    (add / "link.zip").symlink_to(tmp_path / "secret")
+    (add / "folder.zip.contents").symlink_to(tmp_path)
+    (add / "some.zip.part").write_text("half")
+    (add / ".some.zip.unpacking-1").mkdir()
+    os.mkfifo(add / "pipe.zip")
+    after = make_backup(
+        healthy_copy.tracker, healthy_copy.qc, healthy_copy.settings, tmp_path / "sets", Wanted(with_staging=True)
+    )
+    assert after.manifest.staging.files == before.manifest.staging.files
+    for path in after.directory.rglob("*"):
+        assert not path.is_symlink()
+        assert path.is_dir() or SECRET.encode() not in path.read_bytes()

@@ -1,0 +1,130 @@
+"""A backup made while a session runs is a state that a killed session would have left (docs/operations.md)."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dcc.operations.backups.making import Wanted, make_backup
+from dcc.operations.backups.restoring import restore_backup
+from dcc.operations.consistency.checking import check_consistency
+from dcc.session.archives.coordination import Coordinator
+from dcc.session.data import checking, settling, uploader
+from dcc.session.fetching import download_sink
+from tests.support.data_installations import DataInstallation, experiments, specimens
+from tests.support.databases import only_sqlite
+from tests.support.installations import Installation
+from tests.support.stores import Store
+
+POINTS: dict[str, tuple[Any, str, int, bool]] = {
+    "in the middle of a transfer": (download_sink.DownloadSink, "__call__", 2, False),
+    "when archives arrived that the tracker has not heard of": (Coordinator, "_write_batch", 2, True),
+    "within the transaction of a document": (uploader, "read_for_upload", 2, False),
+    "when a document is applied that the tracker has not heard of": (uploader, "apply_document", 2, False),
+    "within the transaction of a judgement": (checking, "judge_document", 2, False),
+    "when contexts are built that no document was told of": (settling, "build_contexts", 1, False),
+}
+"""Owner and name of a function, the number of the call, and whether the backup comes before or after it."""
+
+ON_SERVERS = {
+    "when a document is applied that the tracker has not heard of",
+    "when contexts are built that no document was told of",
+}
+"""Those at which a backup is made of databases on a server too."""
+
+
+def at(patch: pytest.MonkeyPatch, point: str, act: Callable[[], None]) -> None:
+    """Have `act` done at a point of a session."""
+    owner, name, nth, before = POINTS[point]
+    original, calls = getattr(owner, name), iter(range(1, 10_000))
+
+    def wrapped(*arguments: Any, **named: Any) -> Any:
+        call = next(calls)
+        if call == nth and before:
+            act()
+        try:
+            return original(*arguments, **named)
+        finally:
+            if call == nth and not before:
+                act()
+
+    patch.setattr(owner, name, wrapped)
+
+
+def fill(data: DataInstallation) -> None:
+    """Good documents, an edit of them, a finding, a damaged archive."""
+    data.put("add/H.2013-10-31.1.impc.zip", specimens(), experiments())
+    data.put("add/H.2013-11-02.1.impc.zip", experiments("2013-11-02.1", animals=2, first=50))
+    data.put("edit/H.2013-11-03.1.impc.zip", experiments("2013-11-03.1", animals=2))
+    data.folder.put("add/H.2013-11-04.1.impc.zip", b"no zip at all")
+
+
+def test_an_installation_restored_from_a_backup_of_a_running_session_ends_as_the_one_that_ran_on(
+    data: DataInstallation, new_store: Callable[[str], Store], tmp_path: Path
+) -> None:
+    fill(data)
+    points = set(POINTS) if data.tracker.dialect.name == "sqlite" else ON_SERVERS
+    made: dict[str, Path] = {}
+
+    def back_up(point: str) -> None:
+        report = make_backup(
+            data.tracker, data.qc, data.settings, tmp_path / "sets" / point.replace(" ", "-"), Wanted(with_staging=True)
+        )
+        assert report.manifest.session is not None
+        made[point] = report.directory
+
+    with pytest.MonkeyPatch.context() as patch:
+        for point in points:
+            at(patch, point, lambda point=point: back_up(point))  # type: ignore[misc]
+        data.run()
+    expected = data.ending()
+    assert set(made) == points
+    assert check_consistency(data.tracker, data.qc, data.settings) == []
+    for point, directory in made.items():
+        store = new_store("sqlite")
+        report = restore_backup(directory, store.tracker, store.qc, store.settings)
+        assert report.ended_session is not None, point
+        restored = _installation(data, store)
+        restored.run()
+        assert restored.ending() == expected, point
+        assert check_consistency(store.tracker, store.qc, store.settings) == [], point
+
+
+@only_sqlite
+def test_an_installation_restored_with_what_staging_has_become_since_or_without_it_ends_the_same(
+    data: DataInstallation, new_store: Callable[[str], Store], tmp_path: Path
+) -> None:
+    fill(data)
+    point = "when a document is applied that the tracker has not heard of"
+    made: list[Path] = []
+
+    def back_up() -> None:
+        made.append(make_backup(data.tracker, data.qc, data.settings, tmp_path / "sets").directory)
+
+    with pytest.MonkeyPatch.context() as patch:
+        at(patch, point, back_up)
+        data.run()
+    for staging_kept in (True, False):
+        store = new_store("sqlite")
+        if staging_kept:
+            shutil.copytree(data.settings.staging_directory, store.settings.staging_directory)
+        report = restore_backup(made[0], store.tracker, store.qc, store.settings)
+        assert (report.staging.missing == 0) is staging_kept
+        assert (report.staging.same > 0) is staging_kept
+        restored = _installation(data, store)
+        restored.run()
+        if not staging_kept:
+            # The first session finds out what is lost, the second one fetches it.
+            restored.run()
+        assert restored.ending() == data.ending()
+        assert check_consistency(store.tracker, store.qc, store.settings) == []
+
+
+def _installation(data: DataInstallation, store: Store) -> DataInstallation:
+    base = Installation(store.tracker, store.settings, data.base.root)
+    return replace(data, base=base, qc=store.qc)

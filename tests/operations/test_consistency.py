@@ -1,0 +1,296 @@
+"""The consistency checker says nothing of what is well, and of what is broken that which is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dcc.operations.consistency.inconsistencies import MOST_TOLD, RULES, Inconsistency, bounded
+from dcc.operations.sessions import open_session
+from tests.support.healthy_installation import DAMAGED, FAULTY, GOOD, Inspected
+
+Damage = Callable[[Inspected], None]
+
+_BEGUN = "INSERT INTO crawling_session (start_time, status, created, last_update) VALUES "
+
+
+def test_nothing_is_said_of_a_healthy_installation(healthy: Inspected) -> None:
+    assert healthy.check() == []
+
+
+def test_nothing_is_said_where_staging_was_cleaned(healthy_copy: Inspected) -> None:
+    for path in sorted(healthy_copy.staging.rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+
+    assert healthy_copy.check() == []
+
+
+def _sql(database: str, *statements: str) -> Damage:
+    return lambda inspected: inspected.damage(database, *statements)
+
+
+def _write(path: str, content: bytes | None = None) -> Damage:
+    """Put a file into staging; without contents, half of those that it has."""
+
+    def damage(inspected: Inspected) -> None:
+        file: Path = inspected.staging / path
+        old = file.read_bytes() if content is None else b""
+        file.write_bytes(old[: len(old) // 2] if content is None else content)
+
+    return damage
+
+
+def _flip(path: str) -> Damage:
+    """Change one byte of a file in staging."""
+
+    def damage(inspected: Inspected) -> None:
+        file = inspected.staging / path
+        old = file.read_bytes()
+        file.write_bytes(old[:5] + bytes([old[5] ^ 1]) + old[6:])
+
+    return damage
+
+
+_GOOD_NAME = GOOD.partition("/")[2]
+_GOOD_ID = f"(SELECT za.id FROM zip_action za JOIN zip_file z ON z.id = za.zip_id WHERE z.file_name = '{_GOOD_NAME}')"
+_GOOD_HOSTING = f"(SELECT id FROM file_source_has_zip WHERE za_id = {_GOOD_ID})"
+_SPECIMENS = f"{GOOD}.contents/H.2013-10-31.1.specimen.impc.xml"
+
+
+def _newest(table: str, column: str = "id", condition: str = "1 = 1") -> str:
+    """The highest id in a table; nested, as MariaDB will have it where the table itself is changed."""
+    return f"(SELECT n FROM (SELECT max({column}) AS n FROM {table} WHERE {condition}) AS newest)"
+
+
+_E4 = "cleared IS NULL AND exception_id = (SELECT id FROM an_exception WHERE short_name = 'E4')"
+_ENDED = "entity_kind = 'experiment' AND ended_by IS NOT NULL"
+_COLUMNS = "zf_id, request, received, downloaded_size_bytes"
+
+CASES: dict[str, tuple[str, Damage]] = {
+    "a zip action without a hosting": (
+        "C1",
+        _sql("tracker", f"DELETE FROM file_source_has_zip WHERE za_id = {_GOOD_ID}"),
+    ),
+    "an archive that is never mentioned": (
+        "C1",
+        _sql(
+            "tracker", "INSERT INTO zip_file (file_name, last_update) VALUES ('H.2014-01-01.1.impc.zip', '2026-01-01')"
+        ),
+    ),
+    "a listed archive lost": (
+        "C2",
+        _sql("tracker", f"UPDATE source_crawl SET listed = listed + 1 WHERE id = {_newest('source_crawl')}"),
+    ),
+    "a zip action behind its download": (
+        "C3",
+        _sql("tracker", f"UPDATE zip_action SET phase_id = 9, status_id = 3 WHERE id = {_GOOD_ID}"),
+    ),
+    "a zip action back at its beginning": (
+        "C3",
+        _sql("tracker", f"UPDATE zip_action SET phase_id = 2, status_id = 3 WHERE id = {_GOOD_ID}"),
+    ),
+    "a download behind its documents": (
+        "C4",
+        _sql("tracker", f"UPDATE zip_download SET phase_id = 9, status_id = 3 WHERE zf_id = {_GOOD_HOSTING}"),
+    ),
+    "a download that lost its documents": (
+        "C4",
+        _sql(
+            "tracker",
+            f"DELETE FROM xml_file WHERE zip_id = (SELECT id FROM zip_download WHERE zf_id = {_GOOD_HOSTING})",
+        ),
+    ),
+    "a document under way without a session": (
+        "C5",
+        _sql("tracker", f"UPDATE xml_file SET phase_id = 8, status_id = 2 WHERE id = {_newest('xml_file')}"),
+    ),
+    "a download under way without a session": (
+        "C5",
+        _sql("tracker", f"UPDATE zip_download SET phase_id = 1, status_id = 1 WHERE zf_id = {_GOOD_HOSTING}"),
+    ),
+    "a session that never ended": (
+        "C6",
+        _sql("tracker", f"{_BEGUN}('2026-01-01 00:00:00', -1, '2026-01-01 00:00:00', '2026-01-01 00:00:00')"),
+    ),
+    "a task that never ended": (
+        "C6",
+        _sql("tracker", f"UPDATE session_task SET finish_time = NULL WHERE id = {_newest('session_task')}"),
+    ),
+    "an archive that arrived twice": (
+        "C7",
+        _sql(
+            "tracker",
+            f"INSERT INTO zip_download ({_COLUMNS}, phase_id, status_id, last_update) "
+            f"SELECT {_COLUMNS}, 6, 3, last_update FROM zip_download "
+            f"WHERE zf_id = {_GOOD_HOSTING}",
+        ),
+    ),
+    "a document that is there twice": (
+        "C7",
+        _sql(
+            "tracker",
+            "INSERT INTO xml_file (zip_id, fname, centre_id, phase_id, status_id, last_update) "
+            "SELECT zip_id, fname, centre_id, phase_id, status_id, last_update FROM xml_file "
+            f"WHERE id = {_newest('xml_file')}",
+        ),
+    ),
+    "a refusal without a reason": ("C8", _sql("tracker", "DELETE FROM zip_action_log")),
+    "a failed archive without a reason": ("C8", _sql("tracker", "DELETE FROM zip_log")),
+    "an invalid document without a reason": ("C8", _sql("tracker", "DELETE FROM xml_log")),
+    "half an archive under its final name": ("C9", _write(GOOD)),
+    "an archive with a byte changed": ("C9", _flip(DAMAGED)),
+    "half a document": ("C10", _write(_SPECIMENS)),
+    "a document with a byte changed": ("C10", _flip(_SPECIMENS)),
+    "a document gone from beside another": ("C10", lambda inspected: (inspected.staging / _SPECIMENS).unlink()),
+    "a part of an archive that arrived": ("C11", _write(f"{GOOD}.part", b"half")),
+    "a part of an archive that nobody knows": ("C11", _write("add/H.2001-01-01.1.impc.zip.part", b"half")),
+    "something half unpacked": ("C11", _write(f"add/.{_GOOD_NAME}.unpacking-x", b"half")),
+    "a document that the QC database lost": (
+        "C12",
+        _sql("qc", f"UPDATE document SET tracker_id = NULL WHERE id = {_newest('document')}"),
+    ),
+    "a document that the tracker has not heard of": (
+        "C12",
+        _sql(
+            "tracker",
+            "UPDATE xml_file SET phase_id = 7, status_id = 1 WHERE fname = 'H.2013-11-06.1.specimen.impc.xml'",
+        ),
+    ),
+    "an animal with two current versions": (
+        "C13",
+        _sql("qc", "UPDATE specimen SET specimen_id = (SELECT specimen_id FROM specimen WHERE id = 1) WHERE id = 2"),
+    ),
+    "a version without a lifetime": (
+        "C13",
+        _sql("qc", f"DELETE FROM lifetime WHERE id = {_newest('lifetime')}"),
+    ),
+    "an ended version that is current": (
+        "C13",
+        _sql(
+            "qc",
+            f"UPDATE experiment SET is_current = 1 WHERE id = {_newest('lifetime', 'entity_id', _ENDED)}",
+        ),
+    ),
+    "a lifetime that a refused document opened": (
+        "C14",
+        _sql("qc", f"UPDATE document SET state = 'refused' WHERE id = {_newest('document')}"),
+    ),
+    "a lifetime that ended before it began": (
+        "C14",
+        _sql("qc", f"UPDATE lifetime SET ended_by = opened_by - 1 WHERE id = {_newest('lifetime')}"),
+    ),
+    "a measurement lost": (
+        "C15",
+        _sql(
+            "qc",
+            f"DELETE FROM measurement WHERE id = {_newest('measurement')}",
+        ),
+    ),
+    "an animal more than was said": (
+        "C15",
+        _sql(
+            "qc",
+            f"UPDATE document SET specimens = specimens - 1 WHERE id = {_newest('specimen', 'document_id')}",
+        ),
+    ),
+    "rows of a document that is not there": (
+        "C15",
+        _sql("qc", "UPDATE measurement SET document_id = 999 WHERE document_id = 1 OR document_id = 2"),
+    ),
+    "a context that says too much": (
+        "C16",
+        _sql("qc", "UPDATE data_context SET measurements = measurements + 1 WHERE id = 1"),
+    ),
+    "a context with other measurements": (
+        "C16",
+        _sql(
+            "qc",
+            "UPDATE measurement SET fingerprint = fingerprint + 1 "
+            "WHERE procedure_run_id IN (SELECT procedure_run_id FROM context_member)",
+        ),
+    ),
+    "a context whose history is lost": ("C16", _sql("qc", "DELETE FROM context_history")),
+    "a run counted nowhere": (
+        "C17",
+        _sql(
+            "qc",
+            f"DELETE FROM context_member WHERE procedure_run_id = {_newest('context_member', 'procedure_run_id')}",
+        ),
+    ),
+    "a finding that the log lost": (
+        "C18",
+        _sql(
+            "tracker",
+            f"DELETE FROM xml_log WHERE id = {_newest('xml_log', condition=_E4)}",
+        ),
+    ),
+    "a failure without a finding": (
+        "C18",
+        _sql("qc", "UPDATE finding SET is_active = 0, closed = '2026-01-01 00:00:00' WHERE rule = 'E4'"),
+    ),
+    "a finding that counts and was closed": (
+        "C19",
+        _sql("qc", "UPDATE finding SET closed = '2026-01-01 00:00:00' WHERE id = 1"),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_is_broken_is_said(case: str, healthy_copy: Inspected) -> None:
+    rule, damage = CASES[case]
+
+    damage(healthy_copy)
+
+    found = healthy_copy.check()
+    assert rule in {one.rule for one in found}, found
+    assert all(one.subject and one.message for one in found)
+
+
+def test_each_rule_of_the_databases_and_of_staging_has_a_case() -> None:
+    assert {rule for rule, _ in CASES.values()} == set(RULES) - {"C20", "C21", "C22"}
+
+
+def test_what_is_broken_is_said_on_either_database(healthy: Inspected) -> None:
+    wanted = {
+        "a zip action behind its download",
+        "a session that never ended",
+        "a refusal without a reason",
+        "a measurement lost",
+        "a version without a lifetime",
+        "a run counted nowhere",
+        "a finding that counts and was closed",
+        "a document that the QC database lost",
+        "a listed archive lost",
+    }
+    for case in wanted:
+        CASES[case][1](healthy)
+
+    assert {CASES[case][0] for case in wanted} <= healthy.rules()
+
+
+def test_what_a_session_has_under_way_is_not_looked_at(healthy_copy: Inspected) -> None:
+    CASES["a document under way without a session"][1](healthy_copy)
+
+    with open_session(healthy_copy.tracker, healthy_copy.settings):
+        assert healthy_copy.check() == []
+
+    assert "C5" in healthy_copy.rules()
+
+
+def test_only_the_first_of_each_rule_are_told() -> None:
+    many = [Inconsistency("C1", str(number), "lost") for number in range(MOST_TOLD + 5)]
+
+    told = list(bounded([*many, Inconsistency("C2", "other", "lost")]))
+
+    assert len(told) == MOST_TOLD + 2
+    assert told[-1].subject == "5 others"
+
+
+def test_a_faulty_submission_is_no_inconsistency(healthy_copy: Inspected) -> None:
+    with healthy_copy.tracker.connect() as connection:
+        names = set(connection.exec_driver_sql("SELECT DISTINCT file_name FROM zip_file").scalars())
+
+    assert {FAULTY.partition("/")[2], DAMAGED.partition("/")[2]} <= names
+    assert healthy_copy.check() == []

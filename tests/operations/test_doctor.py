@@ -1,0 +1,526 @@
+"""Each check of `dcc doctor` finds what it is for, and is content where all is well."""
+
+from __future__ import annotations
+
+import os
+import resource
+import socket
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from aiosmtpd.controller import Controller
+from pydantic import SecretStr
+from sqlalchemy import Engine, text, update
+
+from dcc.databases.columns import utc_now
+from dcc.operations.doctor import context, databases, machine, sources, work
+from dcc.operations.doctor.context import NotReadyError, Surroundings
+from dcc.operations.doctor.machine import clock_finding
+from dcc.operations.doctor.running import examine
+from dcc.operations.doctor.verdicts import Check, Finding, Verdict, ok, split_advice, worst
+from dcc.operations.sessions import open_session
+from dcc.qc.reference.refreshing import ensure_reference
+from dcc.qc.tables.judgements import ReferenceSnapshot
+from dcc.redaction import keep_secret
+from dcc.settings import Settings
+from dcc.sources.base import SourceAddress, SourceProtocol
+from dcc.tracker.database import writing
+from dcc.tracker.models import CrawlingSession, SessionLock
+from dcc.tracker.register import file_sources
+from dcc.tracker.register.connections import SourceState
+from tests.support.data_installations import DataInstallation, specimens
+from tests.support.databases import MariaDb, only_mariadb, only_sqlite, seed_centre, seed_source
+from tests.support.installations import Installation
+from tests.support.ports import free_port
+from tests.support.servers import Share
+from tests.support.web_server import WebServer
+
+Examination = Callable[[Surroundings], Iterator[Finding]]
+ZIP = "add/H.2013-10-31.1.impc.zip"
+
+
+def _found(check: Examination, settings: Settings, seconds: float = 20) -> dict[str, tuple[str, str, str]]:
+    """What a check finds, by subject: verdict, message, advice. Of several with one subject the worst."""
+    around = Surroundings(settings, time.monotonic() + seconds)
+    found: dict[str, Finding] = {}
+    try:
+        for one in check(around):
+            before = found.get(one.subject)
+            if before is None or worst([before.verdict, one.verdict]) is one.verdict:
+                found[one.subject] = one
+    finally:
+        around.close()
+    for one in found.values():
+        assert one.message.endswith((".", "?", "!", "…")) or one.advice, one
+        assert bool(one.advice) or one.verdict in (Verdict.OK, Verdict.NOT_CHECKED), one
+    return {subject: (one.verdict.value, one.message, one.advice) for subject, one in found.items()}
+
+
+def _verdicts(check: Examination, settings: Settings, seconds: float = 20) -> dict[str, str]:
+    return {subject: verdict for subject, (verdict, _, _) in _found(check, settings, seconds).items()}
+
+
+@contextmanager
+def _silent_server() -> Iterator[int]:
+    """A port on which connections are taken and nothing is ever said."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(16)
+        yield listener.getsockname()[1]
+
+
+class TestExamining:
+    def test_a_check_that_crashes_or_hangs_hides_nothing_of_the_others(self) -> None:
+        never = threading.Event()
+        keep_secret("pass word 4711")
+
+        def crash(_: Surroundings) -> Iterator[Finding]:
+            yield ok("one", "It was well.")
+            raise RuntimeError("with pass word 4711")
+
+        def hang(_: Surroundings) -> Iterator[Finding]:
+            yield ok("two", "It was well.")
+            never.wait()
+
+        def unready(_: Surroundings) -> Iterator[Finding]:
+            raise NotReadyError("The tracker is not ready; see above.")
+            yield
+
+        def well(_: Surroundings) -> Iterator[Finding]:
+            yield ok("four", "It is well.")
+
+        checks = [Check("a", crash), Check("b", hang), Check("c", unready), Check("d", well)]
+        began = time.monotonic()
+        found = list(examine(Settings(), checks, seconds=2))
+        never.set()
+        assert time.monotonic() - began < 30
+        assert [(one.check, one.finding.verdict.value) for one in found] == [
+            ("a", "ok"),
+            ("a", "failed"),
+            ("b", "ok"),
+            ("b", "failed"),
+            ("c", "not checked"),
+            ("d", "ok"),
+        ]
+        assert found[1].finding.message == "It could not be told: RuntimeError: with ***."
+        assert found[3].finding.message == "It was not done within 2 seconds."
+
+    def test_the_worst_verdict_counts(self) -> None:
+        assert worst([]) is Verdict.OK
+        assert worst([Verdict.WARNING, Verdict.OK, Verdict.NOT_CHECKED]) is Verdict.WARNING
+        assert worst([Verdict.WARNING, Verdict.FAILED]) is Verdict.FAILED
+
+    def test_an_error_is_what_is_wrong_and_what_to_do(self) -> None:
+        assert split_advice("It is away. Start it. Then wait.") == ("It is away.", "Start it. Then wait.")
+        assert split_advice("It is away") == ("It is away", "")
+
+
+class TestDatabases:
+    def test_both_answer_and_are_of_this_version(
+        self, tracker: Engine, qc_database: Engine, qc_settings: Settings
+    ) -> None:
+        found = _found(databases.check_databases, qc_settings)
+        assert {verdict for verdict, _, _ in found.values()} == {"ok"}
+        kind = "SQLite" if tracker.dialect.name == "sqlite" else "MariaDB"
+        assert found["tracker database"][1].startswith(kind)
+        assert set(_verdicts(databases.check_schemas, qc_settings).values()) == {"ok"}
+
+    @only_sqlite
+    def test_what_was_not_made_has_to_be(self, settings: Settings) -> None:
+        verdict, message, advice = _found(databases.check_databases, settings)["tracker database"]
+        assert (verdict, advice) == ("failed", "Make it: dcc init, or set DCC_HOME.")
+        assert "tracker.db" in message
+        assert _verdicts(databases.check_schemas, settings)["tracker database schema"] == "failed"
+        with pytest.raises(NotReadyError):
+            _found(work.check_sessions, settings)
+
+    @only_sqlite
+    def test_a_damaged_file_is_found(self, tracker: Engine, settings: Settings) -> None:
+        seed_centre(tracker)
+        tracker.dispose()
+        path = Path(str(tracker.url.database))
+        content = bytearray(path.read_bytes())
+        content[8192:16384] = b"\xff" * 8192
+        path.write_bytes(content)
+        verdict, message, advice = _found(databases.check_databases, settings)["tracker database file"]
+        assert (verdict, advice) == ("failed", "Restore it from a backup: dcc restore --help")
+        assert "is damaged" in message
+
+    @only_sqlite
+    def test_a_file_that_others_may_read_and_a_large_log_are_found(
+        self, tracker: Engine, settings: Settings, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        path = Path(str(tracker.url.database))
+        path.chmod(0o644)
+        verdict, _, advice = _found(databases.check_databases, settings)["tracker database file"]
+        assert (verdict, advice) == ("warning", f"chmod 600 {path}")
+        path.chmod(0o600)
+        monkeypatch.setattr(databases, "_LARGE_WAL_BYTES", 0)
+        with tracker.connect():
+            seed_centre(tracker)
+            assert _verdicts(databases.check_databases, settings)["tracker database file"] == "warning"
+
+    @only_sqlite
+    def test_a_file_without_write_ahead_log_is_found(self, tracker: Engine, settings: Settings) -> None:
+        tracker.dispose()
+        around = Surroundings(settings, time.monotonic() + 20)
+        path = Path(str(tracker.url.database))
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("PRAGMA journal_mode = DELETE")
+        finding = databases._check_integrity(around, "file", path)
+        assert (finding.verdict, "journal mode delete" in finding.message) == (Verdict.WARNING, True)
+
+    @only_sqlite
+    def test_a_file_too_large_for_the_time_is_not_checked(
+        self, tracker: Engine, settings: Settings, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(databases, "_STEPS_BETWEEN_LOOKS", 1)
+        around = Surroundings(settings, time.monotonic())
+        finding = databases._check_integrity(around, "file", Path(str(tracker.url.database)))
+        assert finding.verdict is Verdict.NOT_CHECKED
+
+    def test_an_older_schema_is_found(self, tracker: Engine, settings: Settings) -> None:
+        with writing(tracker) as connection:
+            connection.execute(text("UPDATE alembic_version SET version_num = '0001'"))
+        verdict, message, advice = _found(databases.check_schemas, settings)["tracker database schema"]
+        assert (verdict, "has the schema 0001" in message) == ("failed", True)
+        assert "dcc init" in advice
+
+    @only_mariadb
+    def test_a_wrong_password_is_found_and_not_told(self, mariadb: MariaDb, settings: Settings) -> None:
+        url = mariadb.url("phenodcc_tracker").replace(":", ":wrong", 2).replace("wrong", "", 1)
+        wrong = settings.model_copy(update={"tracker_url": SecretStr(url)})
+        verdict, message, advice = _found(databases.check_databases, wrong)["tracker database"]
+        assert (verdict, advice) == ("failed", "Check the user name and password in DCC_TRACKER_URL.")
+        assert "wrong" not in message.replace("wrongly", "")
+
+    @only_sqlite
+    def test_a_silent_server_is_given_up(self, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(context, "_ANSWER_SECONDS", 1)
+        with _silent_server() as port:
+            url = f"mysql://dcc:secret4711@127.0.0.1:{port}/tracker"
+            silent = settings.model_copy(update={"tracker_url": SecretStr(url)})
+            found = _found(databases.check_databases, silent)
+        assert found["tracker database"][0] == "failed"
+        assert "secret4711" not in str(found)
+
+
+class TestMachine:
+    @only_sqlite
+    def test_disks_with_room_are_well(self, tracker: Engine, settings: Settings) -> None:
+        small = settings.model_copy(update={"min_free_bytes": 0})
+        assert "failed" not in _verdicts(machine.check_disks, small).values()
+
+    @only_sqlite
+    def test_a_full_disk_is_found(self, tracker: Engine, settings: Settings) -> None:
+        full = settings.model_copy(update={"min_free_bytes": 2**62})
+        found = _found(machine.check_disks, full)["disk of staging"]
+        assert found[0] == "failed"
+        assert "dcc staging clean" in found[2]
+
+    @only_sqlite
+    def test_a_place_that_cannot_be_written_to_is_found(self, tracker: Engine, settings: Settings) -> None:
+        # Not even root makes files there.
+        elsewhere = settings.model_copy(update={"staging": Path("/proc/self"), "min_free_bytes": 0})
+        verdict, message, _ = _found(machine.check_disks, elsewhere)["disk of staging"]
+        assert (verdict, "/proc/self cannot be written to" in message) == ("failed", True)
+        a_file = settings.home / "file"
+        a_file.touch()
+        assert (
+            _verdicts(machine.check_disks, settings.model_copy(update={"staging": a_file}))["disk of staging"]
+            == "failed"
+        )
+
+    @only_sqlite
+    def test_staging_that_others_may_look_into_is_found(self, tracker: Engine, settings: Settings) -> None:
+        settings.staging_directory.mkdir(mode=0o755)
+        settings.staging_directory.chmod(0o755)
+        around = Surroundings(settings.model_copy(update={"min_free_bytes": 0}), time.monotonic() + 20)
+        advice = [one.advice for one in machine.check_disks(around)]
+        assert f"chmod 700 {settings.staging_directory}" in advice
+
+    @only_sqlite
+    @pytest.mark.parametrize(("files", "verdict"), [(200, "failed"), (512, "warning"), (1024, "ok")])
+    def test_the_limit_of_open_files(self, settings: Settings, files: int, verdict: str) -> None:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
+        try:
+            assert _verdicts(machine.check_file_limit, settings) == {"open files": verdict}
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+    def test_clocks_that_agree_and_one_that_does_not(self, tracker: Engine, settings: Settings) -> None:
+        assert set(_verdicts(machine.check_clock, settings).values()) == {"ok"}
+        assert len(_verdicts(machine.check_clock, settings)) == (1 if tracker.dialect.name == "sqlite" else 2)
+
+    def test_a_clock_that_is_wrong_is_said_to_be_before_or_behind(self) -> None:
+        assert clock_finding("it", -4.0).verdict is Verdict.OK
+        assert "3,600 s before it" in clock_finding("it", 3_600).message
+        assert clock_finding("it", -60).verdict is Verdict.WARNING
+
+    def test_text_that_is_no_utf_8_is_found(self) -> None:
+        code = "from dcc.operations.doctor.machine import check_text\nprint(*(one.verdict for one in check_text(None)))"
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(("LC_", "LANG"))}
+        ended = subprocess.run(
+            [sys.executable, "-c", code],
+            env=environment | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert ended.stdout.strip() == "failed"
+
+    def test_text_in_utf_8_is_well(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(machine.locale, "getpreferredencoding", lambda do_setlocale: "UTF-8")
+        assert _verdicts(machine.check_text, Settings()) == {"text": "ok"}
+
+    def test_versions_are_compared_with_those_tested(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        around = Surroundings(Settings(), time.monotonic() + 20)
+
+        def packages() -> Finding:
+            return next(one for one in machine.check_versions(around) if one.subject == "packages")
+
+        present = machine._installed("click")
+        constraints = tmp_path / "constraints.txt"
+        monkeypatch.setattr(machine, "CONSTRAINTS", constraints)
+        assert packages().verdict is Verdict.NOT_CHECKED
+        constraints.write_text(f"# versions\nclick=={present}\nnot-installed==1.0\n")
+        assert packages().verdict is Verdict.OK
+        constraints.write_text("click==0.1\n")
+        assert (packages().verdict, packages().advice) == (
+            Verdict.WARNING,
+            "Install those of constraints.txt: make install",
+        )
+        monkeypatch.setattr(machine, "requires", lambda _: ["not-there", "click"])
+        assert (packages().verdict, packages().message) == (Verdict.FAILED, "Not installed: not-there.")
+        monkeypatch.setattr(machine, "_OLDEST_SQLITE", (99, 0, 0))
+        assert {one.subject for one in machine.check_versions(around) if one.verdict is Verdict.FAILED} == {
+            "SQLite",
+            "packages",
+        }
+
+
+class TestSources:
+    @only_sqlite
+    def test_none_registered_none_crawled_and_one_that_failed(self, installation: Installation) -> None:
+        settings = installation.settings
+        assert _found(sources.check_registered, settings)["file sources"][:2] == ("warning", "None is registered.")
+        folder = installation.add_folder()
+        found = _found(sources.check_registered, settings)
+        assert (found["file sources"][0], found["file source 1 (H)"][0]) == ("ok", "not checked")
+        installation.run_session()
+        assert _verdicts(sources.check_registered, settings)["file source 1 (H)"] == "ok"
+        folder.path.rename(folder.path.with_name("moved"))
+        installation.run_session()
+        verdict, message, _ = _found(sources.check_registered, settings)["file source 1 (H)"]
+        assert (verdict, " failed: file source 1" in message) == ("warning", True)
+        with writing(installation.tracker) as connection:
+            file_sources.set_source_state(connection, 1, SourceState.MAINTENANCE)
+        assert _found(sources.check_registered, settings)["file sources"][1] == "None of 1 is crawled."
+
+    @only_sqlite
+    def test_access_keys_that_cannot_be_used_are_found(
+        self, tracker: Engine, settings: Settings, tmp_path: Path
+    ) -> None:
+        centre = seed_centre(tracker)
+        secret = tmp_path / "secret"
+        secret.write_text("geheimnis")
+        secret.chmod(0o600)
+        key = tmp_path / "key"
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "phrase", "-f", key], check=True)
+        (tmp_path / "phrase").write_text("phrase")
+        (tmp_path / "phrase").chmod(0o600)
+        for protocol, accesskey in (
+            ("ftp", f"file:{secret}"),
+            ("ftp", f"file:{tmp_path}/none"),
+            ("ftp", "env:NOT_SET"),
+            ("sftp", f"key:{key}"),
+            ("sftp", f"key:{key}?passphrase=file:{secret}"),
+            ("sftp", f"key:{key}?passphrase=file:{tmp_path}/phrase"),
+        ):
+            seed_source(tracker, centre, protocol=protocol, hostname="h.example.org", accesskey=accesskey)
+        found = _found(sources.check_access, settings)
+        verdicts = [verdict for verdict, _, _ in found.values()]
+        assert verdicts == ["ok", "failed", "failed", "failed", "failed", "failed"]
+        said = [f"{message} {advice}" for _, message, advice in found.values()]
+        assert "cannot be read" in said[1]
+        assert "NOT_SET" in said[2]
+        assert "has a passphrase" in said[3]
+        assert "Check its passphrase" in said[4]
+        assert said[5].endswith("dcc source test 6 --accept-host-key")
+        secret.chmod(0o644)
+        assert _verdicts(sources.check_access, settings)["access to file source 1 (H)"] != "ok"
+
+    @only_sqlite
+    def test_sources_are_logged_in_to_with_their_keys_and_listed(
+        self, installation: Installation, password_sftp_server: Callable[..., Share]
+    ) -> None:
+        share = password_sftp_server()
+        share.put(ZIP)
+        right = share.address()
+        well = installation.add_source(replace(right, centre="H"))
+        wrong = installation.add_source(replace(right, username="other", accesskey=SecretStr("wrong4711")))
+        other_key = (password_sftp_server().host_keys[0],)
+        changed = installation.add_source(replace(right, base_path="/", host_keys=other_key))
+        with writing(installation.tracker) as connection:
+            for number, keys in ((well, right.host_keys), (wrong, right.host_keys), (changed, other_key)):
+                kind, body = keys[0].split()[:2]
+                statement = text(
+                    "INSERT INTO host_key (file_source_id, key_type, key_base64, fingerprint, created) "
+                    "VALUES (:source, :kind, :body, 'SHA256:x', '2026-01-01 00:00:00')"
+                )
+                connection.execute(statement, {"source": number, "kind": kind, "body": body})
+        found = _found(sources.check_answers, installation.settings, seconds=60)
+        by_id = {int(subject.split()[2]): told for subject, told in found.items()}
+        assert {number: told[0] for number, told in by_id.items()} == {
+            well: "ok",
+            wrong: "failed",
+            changed: "failed",
+        }
+        assert "lists 1 archive," in by_id[well][1]
+        assert "refused 'other'" in by_id[wrong][1]
+        assert "shows the host key" in by_id[changed][1]
+        assert "wrong4711" not in str(found)
+
+    @only_sqlite
+    def test_a_silent_source_holds_up_no_other(self, installation: Installation) -> None:
+        installation.add_folder()
+        with _silent_server() as port:
+            address = SourceAddress(
+                0, "H", SourceProtocol.FTP, f"127.0.0.1:{port}", "dcc", SecretStr("secret4711"), "/"
+            )
+            installation.add_source(address)
+            found = _verdicts(sources.check_answers, installation.settings, seconds=4)
+        assert list(found.values()) == ["ok", "failed"]
+
+    def test_the_clock_of_a_web_server_is_compared(self, tmp_path: Path) -> None:
+        (tmp_path / "add").mkdir()
+        with WebServer(tmp_path) as server:
+            address = SourceAddress(1, "H", SourceProtocol.HTTP, server.hostname, "", SecretStr(""), "/")
+            around = Surroundings(Settings(), time.monotonic() + 20)
+            assert [one.verdict for one in sources._check_its_clock(around, address)] == [Verdict.OK]
+
+
+class TestWork:
+    def test_sessions_that_are_active_dead_or_failed(self, tracker: Engine, settings: Settings) -> None:
+        assert _found(work.check_sessions, settings)["session"][:2] == ("ok", "There was none yet.")
+        with open_session(tracker, settings):
+            assert _found(work.check_sessions, settings)["session"][1].startswith("Session 1 is active")
+        assert _verdicts(work.check_sessions, settings) == {"session": "ok"}
+        with writing(tracker) as connection:
+            connection.execute(update(CrawlingSession).values(status=6))
+        assert _found(work.check_sessions, settings)["session"][2] == "dcc sessions; dcc status"
+        long_ago = utc_now() - timedelta(hours=1)
+        dead = {
+            "holder": "x",
+            "session_id": 1,
+            "host": "elsewhere",
+            "pid": 1,
+            "pid_started": "1",
+            "heartbeat": long_ago,
+        }
+        with writing(tracker) as connection:
+            connection.execute(update(SessionLock).values(**dead, acquired=long_ago))
+        verdict, message, advice = _found(work.check_sessions, settings)["session"]
+        assert (verdict, "Session 1 is dead" in message, "dcc crawl" in advice) == ("warning", True, True)
+        now = utc_now()
+        with writing(tracker) as connection:
+            connection.execute(update(SessionLock).values(heartbeat=now, acquired=now - timedelta(hours=25)))
+        assert _verdicts(work.check_sessions, settings) == {"session": "warning"}
+
+    @only_sqlite
+    def test_documents_that_wait_to_be_confirmed(self, data: DataInstallation) -> None:
+        assert _verdicts(work.check_held, data.settings) == {"held documents": "ok"}
+        data.put(ZIP, specimens())
+        data.run()
+        data.put("edit/H.2013-11-01.1.impc.zip", specimens("2013-11-01.1"))
+        data.with_settings(hold_threshold=0).run()
+        verdict, _, advice = _found(work.check_held, data.settings)["held documents"]
+        assert (verdict, "dcc data plan edit/H.2013-11-01.1.impc.zip" in advice) == ("warning", True)
+
+    @only_sqlite
+    def test_reference_data_that_are_missing_or_stale(self, data: DataInstallation, settings: Settings) -> None:
+        assert set(_verdicts(work.check_reference, data.settings).values()) == {"ok"}
+        old = utc_now() - timedelta(days=40)
+        with writing(data.qc) as connection:
+            snapshots = update(ReferenceSnapshot)
+            connection.execute(snapshots.where(ReferenceSnapshot.name == "strains").values(is_active=False))
+            changed = {"source": "https://colonies.example.org", "checked": old}
+            connection.execute(snapshots.where(ReferenceSnapshot.name == "colonies").values(**changed))
+        found = _found(work.check_reference, data.settings)
+        assert {name for name, (verdict, _, _) in found.items() if verdict == "warning"} == {
+            "reference data strains",
+            "reference data colonies",
+        }
+        assert "dcc reference refresh strains" in found["reference data strains"][2]
+        with writing(data.qc) as connection:
+            connection.execute(snapshots.values(is_active=False))
+        assert _verdicts(work.check_reference, data.settings) == {"reference data": "not checked"}
+
+    def test_reference_data_that_a_setting_names_and_nobody_can_read(
+        self, data: DataInstallation, tmp_path: Path
+    ) -> None:
+        path = tmp_path / "projects.csv"
+        settings = data.settings.model_copy(update={"reference_projects": str(path)})
+
+        def found() -> tuple[str, str]:
+            verdict, said, _ = _found(work.check_reference, settings)["reference data projects"]
+            return verdict, said
+
+        verdict, said = found()
+        assert verdict == "warning"
+        assert "in use are from shipped:projects.csv" in said
+        assert f"{path} cannot be read" in said
+        with writing(data.qc) as connection:
+            connection.execute(update(ReferenceSnapshot).values(is_active=False))
+        verdict, said = found()
+        assert (verdict, "There are no projects" in said) == ("warning", True)
+        path.write_text("project\nBaSH\n")
+        ensure_reference(data.qc, settings)
+        assert found()[0] == "ok"
+
+    def test_xml_schemas_that_are_not_there(self, tmp_path: Path) -> None:
+        assert _verdicts(work.check_schema_files, Settings()) == {"XML schemas": "ok"}
+        assert _verdicts(work.check_schema_files, Settings(xsd_dir=tmp_path)) == {"XML schemas": "failed"}
+
+    @only_sqlite
+    def test_what_staging_holds(self, installation: Installation) -> None:
+        installation.add_folder().put(ZIP)
+        installation.run_session()
+        assert _verdicts(work.check_staging, installation.settings) == {"staging contents": "ok"}
+        staging = installation.settings.staging_directory
+        (staging / "add" / ".x.contents.unpacking-1").mkdir()
+        assert "1 left-overs" in _found(work.check_staging, installation.settings)["staging contents"][1]
+        (staging / "add" / ".x.contents.unpacking-1").rmdir()
+        (staging / "notes.txt").touch()
+        assert (
+            "not known to the platform: notes.txt"
+            in _found(work.check_staging, installation.settings)["staging contents"][1]
+        )
+
+    def test_the_mail_server_that_reports_are_sent_by(self) -> None:
+        assert _verdicts(work.check_reports, Settings()) == {"session reports": "not checked"}
+        controller = Controller(object(), hostname="127.0.0.1", port=free_port())
+        controller.start()
+        try:
+            port = controller.port
+            reports = Settings(report_to="me@example.org", smtp_url=SecretStr(f"smtp://127.0.0.1:{port}"))
+            assert _verdicts(work.check_reports, reports) == {"session reports": "ok"}
+            with_password = Settings(
+                report_to="me@example.org", smtp_url=SecretStr(f"smtp://dcc:secret4711@127.0.0.1:{port}")
+            )
+            found = _found(work.check_reports, with_password)["session reports"]
+            assert found[0] == "failed"
+            assert "secret4711" not in str(found)
+        finally:
+            controller.stop()
+        assert _verdicts(work.check_reports, reports) == {"session reports": "failed"}

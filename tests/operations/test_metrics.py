@@ -1,0 +1,384 @@
+"""Metrics: what they say of sessions, counters that never go back, parts that fail by themselves, HTTP, a file."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import re
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+from pydantic import SecretStr
+from sqlalchemy import update
+
+from dcc.operations.metrics import collecting
+from dcc.operations.metrics.collecting import Collection
+from dcc.operations.metrics.exposition import exposition, replace_file
+from dcc.operations.metrics.families import Metric, gauge
+from dcc.operations.metrics.progress import session_families, work_families
+from dcc.operations.metrics.serving import Answers, open_server
+from dcc.operations.metrics.sources import source_families
+from dcc.operations.metrics.storage import tree_size
+from dcc.operations.sessions import open_session
+from dcc.session.crawling import crawl_file_sources
+from dcc.settings import Settings
+from dcc.tracker.database import writing
+from dcc.tracker.models import FileSource
+from dcc.tracker.register import file_sources
+from dcc.tracker.register.connections import SourceState
+from tests.support.data_installations import DataInstallation, experiments, specimens
+from tests.support.databases import is_sqlite, only_sqlite, seed_zip
+from tests.support.installations import Installation
+from tests.support.sent_statements import sent_statements
+
+ALERTS = Path(__file__).parents[2] / "deploy" / "prometheus" / "dcc-alerts.yaml"
+
+Figures = dict[tuple[str, frozenset[tuple[str, str]]], float]
+
+
+def read(text: bytes) -> Figures:
+    """The samples of a text, as Prometheus's own reader has them."""
+    figures: Figures = {}
+    for family in text_string_to_metric_families(text.decode("utf-8")):
+        assert family.documentation
+        for sample in family.samples:
+            key = (sample.name, frozenset(sample.labels.items()))
+            assert key not in figures
+            figures[key] = sample.value
+    return figures
+
+
+def of(settings: Settings) -> Figures:
+    return read(exposition(Collection(settings).collect()))
+
+
+def figure(figures: Figures, name: str, **labels: str) -> float | None:
+    return figures.get((f"dcc_{name}", frozenset(labels.items())))
+
+
+def by_labels(figures: Figures, name: str) -> dict[tuple[str, ...], float]:
+    """The samples of one name by the values of their labels, in the order of the labels' names, without zeros."""
+    return {
+        tuple(value for _, value in sorted(labels)): number
+        for (found, labels), number in figures.items()
+        if found == f"dcc_{name}" and number
+    }
+
+
+@pytest.fixture
+def mixed(data: DataInstallation) -> DataInstallation:
+    """After a session with a good archive, a damaged one, a document that breaks a rule, and a source that is down."""
+    data.put("add/H.2013-10-31.1.impc.zip", specimens())
+    data.put("add/H.2013-10-31.2.impc.zip", experiments(first=100, stem="2013-10-31.2"))
+    data.folder.put("add/H.2013-10-31.3.impc.zip", b"no archive")
+    down = data.base.add_folder("J", "down")
+    down.path.rmdir()
+    data.base.run_session()
+    data.take_up()
+    return data
+
+
+def test_they_say_what_came_of_sessions(mixed: DataInstallation) -> None:
+    figures = of(mixed.settings)
+    assert by_labels(figures, "metrics_part_up") == dict.fromkeys(
+        [("dagster",), ("qc",), ("staging",), ("tracker",)], 1
+    )
+    assert by_labels(figures, "sessions_total") == {("", "succeeded"): 1, ("zip_name", "failed"): 1}
+    assert figure(figures, "last_session_id") == 2
+    assert by_labels(figures, "last_session_outcome") == {("succeeded",): 1}
+    assert figure(figures, "session_active") == 0
+    assert figure(figures, "session_lease_age_seconds") is None
+    end = figure(figures, "last_session_end_timestamp_seconds")
+    assert end == figure(figures, "last_successful_session_end_timestamp_seconds")
+    assert by_labels(figures, "source_up") == {("H", "1"): 1}
+    assert figure(figures, "source_up", centre="J", source="2") == 0
+    assert by_labels(figures, "source_last_crawl_outcome") == {("H", "ok", "1"): 1, ("J", "failed", "2"): 1}
+    assert by_labels(figures, "source_zip_actions") == {("H", "1"): 3}
+    assert by_labels(figures, "source_new_zip_actions_total") == {("H", "1"): 3}
+    assert by_labels(figures, "source_downloads_total") == {("H", "1"): 3}
+    archives = sum(path.stat().st_size for path in (mixed.folder.path / "add").iterdir())
+    assert by_labels(figures, "source_downloaded_bytes_total") == {("H", "1"): archives}
+    assert by_labels(figures, "source_crawl_errors_total") == {("J", "SourceUnreachableError", "2"): 1}
+    assert by_labels(figures, "source_archive_errors_total") == {("H", "CorruptArchiveError", "1"): 1}
+    assert by_labels(figures, "zip_actions") == {
+        ("H", "unzip", "failed"): 1,
+        ("H", "data", "failed"): 1,
+        ("H", "qc", "done"): 1,
+    }
+    assert by_labels(figures, "documents") == {("H", "data", "failed"): 1, ("H", "qc", "done"): 1}
+    assert by_labels(figures, "document_errors") == {("E4",): 3}
+    assert by_labels(figures, "findings_active") == {("E4", "error"): 3}
+    assert (figure(figures, "waiting_zip_actions"), figure(figures, "held_documents")) == (0, 0)
+    staged = [path for path in mixed.settings.staging_directory.rglob("*") if path.is_file()]
+    assert figure(figures, "staging_files") == len(staged)
+    assert figure(figures, "staging_bytes") == sum(path.stat().st_size for path in staged)
+    assert {key[0] for key in by_labels(figures, "database_bytes")} >= {"qc", "tracker"}
+
+
+def test_a_session_whose_data_failed_says_so_although_it_succeeded(mixed: DataInstallation) -> None:
+    mixed.put("add/H.2013-11-01.1.impc.zip", experiments(first=200, stem="2013-11-01.1"))
+    mixed.base.run_session([mixed.folder.source_id])
+    figures = of(mixed.settings)
+    assert by_labels(figures, "last_session_outcome") == {("succeeded",): 1}
+    with open_session(mixed.tracker, mixed.settings):
+        during = of(mixed.settings)
+    assert figure(during, "session_active") == 1
+    age = figure(during, "session_lease_age_seconds")
+    assert age is not None
+    assert age <= 60
+    mixed.take_up()
+    counts = by_labels(of(mixed.settings), "last_session_zip_actions")
+    assert counts[("failed",)] >= 1
+
+
+@only_sqlite
+def test_counters_never_go_back(mixed: DataInstallation) -> None:
+    """Not even when an archive is processed again, a document mended, or a source purged with all that it had."""
+    before = of(mixed.settings)
+    counters = {key for key in before if key[0].endswith("_total")}
+    assert len(counters) > 8
+    mixed.base.process_again("add/H.2013-10-31.2.impc.zip")
+    mixed.put("add/H.2013-10-30.1.impc.zip", specimens(first=100, stem="2013-10-30.1"))
+    mixed.run()
+    after = of(mixed.settings)
+    assert all(after[key] >= before[key] for key in counters)
+    assert sum(after[key] for key in counters) > sum(before[key] for key in counters)
+    with writing(mixed.tracker) as connection:
+        file_sources.set_source_state(connection, mixed.folder.source_id, SourceState.REMOVED)
+        file_sources.purge_source(connection, mixed.folder.source_id)
+    purged = of(mixed.settings)
+    assert all(purged[key] >= after[key] for key in counters & purged.keys())
+    gone = {dict(labels).get("source") for name, labels in counters - purged.keys()}
+    assert gone == {str(mixed.folder.source_id)}
+
+
+@only_sqlite
+def test_what_operators_and_centres_write_is_escaped(installation: Installation) -> None:
+    folder = installation.add_folder()
+    odd = 'a"b\\c\nd{e="f"} 7\u2028'
+    with writing(installation.tracker) as connection:
+        connection.execute(update(FileSource).values(hostname=odd))
+    figures = of(installation.settings)
+    (labels,) = [dict(labels) for name, labels in figures if name == "dcc_source_info"]
+    assert (labels["hostname"], labels["source"]) == (odd, str(folder.source_id))
+
+
+def test_neither_statements_nor_samples_grow_with_the_archives(installation: Installation) -> None:
+    folder = installation.add_folder()
+    told = []
+    for first, last in ((0, 3), (3, 40)):
+        for number in range(first, last):
+            seed_zip(installation.tracker, folder.source_id, f"H.2013-10-31.{number}.impc.zip")
+        with sent_statements(installation.tracker) as seen, installation.tracker.connect() as connection:
+            families = [
+                *session_families(connection, installation.settings),
+                *source_families(connection),
+                *work_families(connection),
+            ]
+        told.append((len(seen), sum(len(family.samples) for family in families)))
+        assert b".impc.zip" not in exposition(families)
+    assert told[0] == told[1]
+
+
+def away(settings: Settings, name: str) -> Settings:
+    """The settings with a database that cannot be reached."""
+    if is_sqlite(settings.tracker_database_url):
+        url = f"sqlite:///{settings.home / 'missing' / 'x.db'}"
+    else:
+        url = "mysql://dcc:secret@127.0.0.1:1/nothing"
+    return settings.model_copy(update={name: SecretStr(url), "database_retry": 0.0})
+
+
+@pytest.mark.parametrize(("name", "part"), [("qc_url", "qc"), ("tracker_url", "tracker")])
+def test_when_a_database_is_away_the_others_are_told_of(mixed: DataInstallation, name: str, part: str) -> None:
+    before, figures = of(mixed.settings), of(away(mixed.settings, name))
+    up = {"dagster", "qc", "staging", "tracker"} - {part}
+    assert by_labels(figures, "metrics_part_up") == {(one,): 1 for one in up}
+    lost = {key[0] for key in before} - {key[0] for key in figures}
+    assert ("dcc_zip_actions" in lost) == (part == "tracker")
+    assert ("dcc_findings_active" in lost) == (part == "qc")
+
+
+@only_sqlite
+def test_a_part_that_does_not_end_holds_up_nothing_and_is_begun_once(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, beginning, end = [], threading.Event(), threading.Event()
+
+    def endless(_settings: Settings) -> Iterator[Metric]:
+        begun.append(threading.current_thread())
+        beginning.set()
+        end.wait()
+        yield gauge("slow", "Slow.", values=1)
+
+    monkeypatch.setattr(collecting, "PARTS", {"slow": endless, "staging": collecting.PARTS["staging"]})
+    collection = Collection(installation.settings, part_seconds=0.1)
+    for _ in range(3):
+        figures = read(exposition(collection.collect()))
+        assert figure(figures, "metrics_part_up", part="slow") == 0
+        assert figure(figures, "slow") is None
+    assert beginning.wait(60)
+    assert len(begun) == 1
+    end.set()
+    begun[0].join()
+    monkeypatch.setattr(collection, "_part_seconds", collecting.PART_SECONDS)
+    assert figure(read(exposition(collection.collect())), "slow") == 1
+    assert len(begun) == 2
+
+
+class BreakError(Exception):
+    pass
+
+
+@only_sqlite
+@pytest.mark.parametrize("end", ["well", "error", "interrupt", "without the QC database"])
+def test_a_session_writes_its_file_whatever_its_end(data: DataInstallation, tmp_path: Path, end: str) -> None:
+    path = tmp_path / "dcc.prom"
+    path.write_text("old")
+    settings = data.settings.model_copy(update={"metrics_file": path})
+    if end == "without the QC database":
+        settings = away(settings, "qc_url")
+    raised = {"error": BreakError, "interrupt": KeyboardInterrupt}.get(end)
+    try:
+        with open_session(data.tracker, settings) as session:
+            list(crawl_file_sources(data.tracker, settings, session))
+            if raised is not None:
+                raise raised
+    except (BreakError, KeyboardInterrupt):
+        assert raised is not None
+    figures = read(path.read_bytes())
+    outcome = "failed" if raised else "succeeded"
+    assert by_labels(figures, "last_session_outcome") == {(outcome,): 1}
+    assert figure(figures, "session_active") == 0
+    assert figure(figures, "metrics_part_up", part="qc") == float(end != "without the QC database")
+    assert session.notices == ()
+    assert [found.name for found in tmp_path.glob("*.prom*")] == ["dcc.prom"]
+    assert not [found for found in tmp_path.iterdir() if found.name.startswith(".")]
+    assert path.stat().st_mode & 0o777 == 0o640
+
+
+@only_sqlite
+def test_a_file_that_cannot_be_written_costs_the_session_nothing(installation: Installation, tmp_path: Path) -> None:
+    made = installation.with_settings(metrics_file=tmp_path / "missing" / "dcc.prom")
+    result = made.run_session()
+    (notice,) = result.closing_notices
+    assert notice.startswith(f"The metrics could not be written to {tmp_path}/missing/dcc.prom (No such file")
+    assert notice.endswith("in DCC_METRICS_FILE.")
+
+
+def test_a_file_that_could_not_be_replaced_is_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "dcc.prom"
+    replace_file(path, b"one")
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(OSError, match="No space left"):
+        replace_file(path, b"two")
+    assert path.read_bytes() == b"one"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_files_that_go_while_a_directory_is_counted_cost_only_themselves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scandir, root = os.scandir, tmp_path / "staging"
+    for folder in ("one", "two"):
+        (root / folder).mkdir(parents=True)
+        for number in range(10):
+            (root / folder / f"{number}.zip").write_bytes(b"123")
+
+    @contextmanager
+    def going(path: str) -> Iterator[list[os.DirEntry[str]]]:
+        with scandir(path) as entries:
+            found = sorted(entries, key=lambda entry: entry.name)
+        if path.endswith("one"):
+            (root / "one" / "0.zip").unlink()
+        elif path.endswith("staging"):
+            (root / "two").rename(tmp_path / "gone")
+        yield found
+
+    monkeypatch.setattr(os, "scandir", going)
+    assert tree_size(root) == (9, 27)
+
+
+def up(value: float) -> list[Metric]:
+    return [gauge("metrics_part_up", "Up.", ("part",), {("tracker",): value})]
+
+
+@contextmanager
+def served(collect: Callable[[], list[Metric]], fresh_seconds: float = 60) -> Iterator[Callable[..., Any]]:
+    """A server; yields what asks it."""
+    with open_server("127.0.0.1", 0, Answers(collect, fresh_seconds)) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+        thread.start()
+
+        def ask(path: str, method: str = "GET") -> tuple[int, bytes, str | None]:
+            connection = http.client.HTTPConnection("127.0.0.1", server.server_address[1], timeout=20)
+            try:
+                connection.request(method, path)
+                answer = connection.getresponse()
+                return answer.status, answer.read(), answer.getheader("Content-Type")
+            finally:
+                connection.close()
+
+        try:
+            yield ask
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_they_are_served_and_collected_no_more_often_than_every_few_seconds() -> None:
+    collected = []
+
+    def collect() -> list[Metric]:
+        collected.append(1)
+        return up(1)
+
+    with served(collect) as ask:
+        status, body, kind = ask("/metrics")
+        assert (status, kind) == (200, "text/plain; version=0.0.4; charset=utf-8")
+        assert by_labels(read(body), "metrics_part_up") == {("tracker",): 1}
+        assert ask("/metrics?x=1") == (200, body, kind)
+        assert ask("/healthz")[:2] == (200, b"ok\n")
+        assert ask("/metrics", "HEAD")[:2] == (200, b"")
+        assert ask("/")[0] == 404
+        assert ask("/metrics", "POST")[0] == 501
+    assert collected == [1]
+
+
+def test_a_probe_hears_that_the_tracker_is_away() -> None:
+    with served(lambda: up(0)) as ask:
+        assert ask("/healthz")[:2] == (503, b"The tracker could not be read.\n")
+
+
+def test_what_is_no_longer_fresh_is_collected_again() -> None:
+    numbers = iter(range(1, 9))
+    with served(lambda: up(next(numbers)), fresh_seconds=0) as ask:
+        assert by_labels(read(ask("/metrics")[1]), "metrics_part_up") == {("tracker",): 1}
+        assert by_labels(read(ask("/metrics")[1]), "metrics_part_up") == {("tracker",): 2}
+
+
+@only_sqlite
+def test_every_alert_asks_for_metrics_that_there_are(mixed: DataInstallation) -> None:
+    rules = [rule for group in yaml.safe_load(ALERTS.read_text())["groups"] for rule in group["rules"]]
+    assert len({rule["alert"] for rule in rules}) == len(rules) >= 10
+    with open_session(mixed.tracker, mixed.settings):
+        figures = of(mixed.settings)
+    labels_of: dict[str, set[str]] = {}
+    for name, labels in figures:
+        labels_of.setdefault(name, set()).update(label for label, _ in labels)
+    for rule in rules:
+        names = re.findall(r"dcc_\w+", rule["expr"])
+        assert names, rule
+        assert set(names) <= set(labels_of), rule["alert"]
+        asked = re.findall(r"(\w+)\s*[!=]~?\"", rule["expr"]) + re.findall(r"\$labels\.(\w+)", str(rule["annotations"]))
+        assert set(asked) <= set.union(*(labels_of[name] for name in names)), rule["alert"]

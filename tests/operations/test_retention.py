@@ -1,0 +1,398 @@
+"""What goes from staging: by age and phase, never what a session may want, never anything outside."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from dcc.errors import CleaningError, ConfigurationError, SessionActiveError, StagedDocumentLostError
+from dcc.naming import Action
+from dcc.operations.retention import cleaning
+from dcc.operations.retention.cleaning import Cleaned, clean, look_over
+from dcc.operations.retention.rules import Decision, KnownArchive, Policy, Verdict, decide
+from dcc.operations.retention.staged_files import Aside, Kind, StagedArchive, StagedEntry, look_at_staging
+from dcc.operations.sessions import open_session
+from dcc.outcomes import ZipKey
+from dcc.phases import Phase, Status
+from dcc.session.data.corrections import confirm_submission, recheck, withdraw_submission
+from dcc.session.data.plans import plan_submission
+from dcc.store.staging import Origin, Staging
+from dcc.tracker.questions.stories import zip_story
+from dcc.tracker.states import State
+from tests.support.data_installations import EXPERIMENTS, SPECIMENS, DataInstallation, experiments, key_of, specimens
+from tests.support.databases import only_sqlite
+from tests.support.installations import Installation
+
+ZIP = "add/H.2013-10-31.1.impc.zip"
+KEY = key_of(ZIP)
+NOW = datetime(2026, 11, 21, 12)
+POLICY = Policy(keep_days=90, keep_failed_days=365, keep_part_days=7, phase=Phase.QC)
+AT_ONCE = Policy(keep_days=0, keep_failed_days=0, keep_part_days=0, phase=Phase.DATA)
+ARCHIVE, CONTENTS, PART, ORIGIN = "x.zip", "x.zip.contents", "x.zip.part", "x.zip.part.json"
+KINDS = {ARCHIVE: Kind.ARCHIVE, CONTENTS: Kind.CONTENTS, PART: Kind.PART, ORIGIN: Kind.ORIGIN}
+
+
+def _staged(*names: str, days: float) -> StagedArchive:
+    modified = (NOW - timedelta(days=days) - datetime(1970, 1, 1)).total_seconds()
+    entries = tuple(StagedEntry("add", name, KINDS[name], 10, modified, (1, 1)) for name in names)
+    return StagedArchive(ZipKey(Action.ADD, "x.zip"), entries)
+
+
+def _known(phase: Phase, status: Status, days: float, **facts: bool) -> KnownArchive:
+    return KnownArchive(1, "H", State(phase, status), NOW - timedelta(days=days), **({"hosted": True} | facts))
+
+
+@pytest.mark.parametrize(
+    ("phase", "status", "facts", "days", "verdict"),
+    [
+        (Phase.QC, Status.DONE, {}, 90.5, Verdict.REMOVE),
+        (Phase.QC, Status.DONE, {}, 89.5, Verdict.KEEP),
+        (Phase.QC, Status.PENDING, {}, 9_999, Verdict.KEEP),
+        (Phase.DATA, Status.DONE, {}, 9_999, Verdict.KEEP),
+        (Phase.XSD, Status.FAILED, {}, 366, Verdict.REMOVE),
+        (Phase.XSD, Status.FAILED, {}, 364, Verdict.KEEP),
+        (Phase.XSD, Status.FAILED, {"to_upload": True}, 9_999, Verdict.KEEP),
+        (Phase.XSD, Status.FAILED, {"validated": False}, 9_999, Verdict.KEEP),
+        (Phase.UNZIP, Status.FAILED, {}, 366, Verdict.REMOVE),
+        (Phase.UPLOAD, Status.CANCELLED, {}, 366, Verdict.REMOVE),
+        (Phase.UPLOAD, Status.CANCELLED, {}, 364, Verdict.KEEP),
+        (Phase.DATA, Status.FAILED, {"held": True}, 9_999, Verdict.KEEP),
+        (Phase.UPLOAD, Status.PENDING, {"held": True}, 9_999, Verdict.KEEP),
+        (Phase.XSD, Status.DONE, {"to_upload": True}, 9_999, Verdict.KEEP),
+        (Phase.ZIP_MD5, Status.DONE, {}, 9_999, Verdict.KEEP),
+        (Phase.UNZIP, Status.PENDING, {}, 9_999, Verdict.KEEP),
+        (Phase.XSD, Status.RUNNING, {"validated": False}, 9_999, Verdict.KEEP),
+        (Phase.ZIP_NAME, Status.DONE, {}, 366, Verdict.REMOVE),
+        (Phase.ZIP_NAME, Status.DONE, {}, 364, Verdict.KEEP),
+    ],
+)
+def test_an_archive_goes_when_it_is_old_enough_for_its_state_and_no_session_wants_it(
+    phase: Phase, status: Status, facts: dict[str, bool], days: float, verdict: Verdict
+) -> None:
+    (decision,) = decide(_staged(ARCHIVE, CONTENTS, days=days), _known(phase, status, days, **facts), POLICY, NOW)
+    assert decision.verdict is verdict
+    assert decision.age_days == int(days)
+
+
+def test_the_later_of_file_and_state_tells_the_age() -> None:
+    for of_file, of_state in ((1, 500), (500, 1)):
+        (decision,) = decide(_staged(ARCHIVE, days=of_file), _known(Phase.QC, Status.DONE, days=of_state), POLICY, NOW)
+        assert (decision.verdict, decision.age_days) == (Verdict.KEEP, 1)
+
+
+@pytest.mark.parametrize(
+    ("phase", "status", "hosted", "days", "verdict"),
+    [
+        (Phase.ZIP_NAME, Status.DONE, True, 9_999, Verdict.KEEP),
+        (Phase.DOWNLOAD, Status.FAILED, True, 9_999, Verdict.KEEP),
+        (Phase.ZIP_NAME, Status.DONE, False, 6, Verdict.KEEP),
+        (Phase.ZIP_NAME, Status.DONE, False, 7, Verdict.REMOVE),
+        (Phase.XSD, Status.DONE, True, 0, Verdict.REMOVE),
+    ],
+)
+def test_a_part_stays_while_a_download_can_go_on_with_it(
+    phase: Phase, status: Status, hosted: bool, days: float, verdict: Verdict
+) -> None:
+    (decision,) = decide(_staged(PART, ORIGIN, days=days), _known(phase, status, days, hosted=hosted), POLICY, NOW)
+    assert decision.verdict is verdict
+
+
+def test_an_archive_and_a_part_of_it_are_decided_on_by_themselves() -> None:
+    staged = _staged(ARCHIVE, CONTENTS, PART, ORIGIN, days=10)
+    decisions = decide(staged, _known(Phase.QC, Status.DONE, 10), POLICY, NOW)
+    assert [(one.verdict, len(one.staged.entries)) for one in decisions] == [(Verdict.KEEP, 2), (Verdict.REMOVE, 2)]
+
+
+def test_what_the_tracker_does_not_know_is_said_to_be_unknown_whatever_its_age() -> None:
+    (decision,) = decide(_staged(ARCHIVE, days=9_999), None, POLICY, NOW)
+    assert (decision.verdict, decision.reason) == (Verdict.UNKNOWN, "not known to the tracker")
+
+
+def test_staging_is_looked_at_without_following_links(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    (outside / "x.zip.contents").mkdir(parents=True)
+    (outside / "x.zip.contents" / "secret").write_bytes(b"12345")
+    root = tmp_path / "staging"
+    (root / "add" / "y.zip.contents").mkdir(parents=True)
+    (root / "add" / "y.zip").write_bytes(b"123")
+    (root / "add" / "y.zip.contents" / "a.xml").write_bytes(b"12")
+    (root / "add" / "y.zip.contents" / "link").symlink_to(outside)
+    (root / "add" / "z.zip").symlink_to(outside / "x.zip.contents" / "secret")
+    (root / "add" / "w.zip.contents").symlink_to(outside / "x.zip.contents")
+    (root / "edit").symlink_to(outside)
+    (root / "notes.txt").write_bytes(b"1")
+    (root / "lost+found").mkdir()
+    found = {one.place: one for one in look_at_staging(root)}
+    assert set(found) == {"add/y.zip", "add/z.zip", "add/w.zip.contents", "edit", "notes.txt"}
+    assert found["add/y.zip"].bytes == 5
+    assert {entry.kind for place in ("add/z.zip", "edit") for entry in found[place].entries} == {Kind.UNKNOWN}
+    (decision,) = decide(found["edit"], None, POLICY, NOW)
+    assert (decision.verdict, decision.reason) == (Verdict.KEEP, "a link, which is not followed")
+
+
+def test_no_staging_holds_nothing_and_one_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+    assert look_at_staging(tmp_path / "none") == []
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigurationError, match=r"cannot be looked at: Not a directory. Correct DCC_STAGING"):
+        look_at_staging(tmp_path / "file")
+
+
+class TestAside:
+    @pytest.fixture
+    def root(self, tmp_path: Path) -> Path:
+        root = tmp_path / "staging"
+        (root / "add" / "x.zip.contents").mkdir(parents=True)
+        (root / "add" / "x.zip").write_bytes(b"123")
+        (root / "add" / "x.zip.contents" / "a.xml").write_bytes(b"12")
+        return root
+
+    def test_what_was_taken_is_gone_at_the_end_and_taking_it_again_changes_nothing(self, root: Path) -> None:
+        (staged,) = look_at_staging(root)
+        with Aside(root) as aside:
+            assert aside.take(staged.entries) == list(staged.entries)
+            assert not (root / "add" / "x.zip").exists()
+            assert aside.take(staged.entries) == list(staged.entries)
+        assert [path.name for path in root.rglob("*")] == ["add"]
+
+    def test_another_file_of_the_same_name_is_left_alone(self, root: Path) -> None:
+        (staged,) = look_at_staging(root)
+        (root / "add" / "x.zip").replace(root / "add" / "old")
+        (root / "add" / "x.zip").write_bytes(b"new")
+        with Aside(root) as aside:
+            assert [entry.name for entry in aside.take(staged.entries)] == ["x.zip.contents"]
+        assert (root / "add" / "x.zip").read_bytes() == b"new"
+
+    def test_an_action_directory_that_became_a_link_is_not_followed(self, root: Path, tmp_path: Path) -> None:
+        (staged,) = look_at_staging(root)
+        (root / "add").rename(tmp_path / "moved")
+        (root / "add").symlink_to(tmp_path / "moved")
+        with pytest.raises(NotADirectoryError), Aside(root) as aside:
+            aside.take(staged.entries)
+        assert (tmp_path / "moved" / "x.zip").exists()
+
+    def test_a_link_within_contents_is_removed_and_not_what_it_leads_to(self, root: Path, tmp_path: Path) -> None:
+        (tmp_path / "precious").mkdir()
+        (tmp_path / "precious" / "file").touch()
+        (root / "add" / "x.zip.contents" / "link").symlink_to(tmp_path / "precious")
+        (staged,) = look_at_staging(root)
+        with Aside(root) as aside:
+            aside.take(staged.entries)
+        assert (tmp_path / "precious" / "file").exists()
+        assert not (root / "add" / "x.zip.contents").exists()
+
+
+def _clean(data: DataInstallation, policy: Policy = AT_ONCE, *, unknown: bool = False) -> Cleaned:
+    decisions = look_over(data.tracker, data.settings, policy)
+    return clean(data.tracker, data.settings, policy, decisions, unknown=unknown)
+
+
+def _verdicts(decisions: list[Decision]) -> dict[str, Verdict]:
+    return {one.staged.place: one.verdict for one in decisions}
+
+
+@pytest.fixture
+def through(data: DataInstallation) -> DataInstallation:
+    """An archive whose documents are in the QC database, at (qc, pending)."""
+    data.put(ZIP, specimens(), experiments())
+    data.run()
+    return data
+
+
+def test_what_is_removed_is_in_the_story_of_its_zip_action_and_can_be_had_again(through: DataInstallation) -> None:
+    ending = through.ending()
+    cleaned = _clean(through)
+    assert [one.staged.place for one in cleaned.removed] == [ZIP]
+    assert through.base.staged() == {}
+    with through.tracker.connect() as connection:
+        story = zip_story(connection, KEY)
+    (removal,) = story.removals
+    assert "archive and documents" in removal.message
+    assert f"dcc retry {ZIP}" in removal.message
+    assert story.reasons == ()
+    assert through.ending() == ending
+
+    through.base.process_again(ZIP)
+    through.take_up()
+    assert {"add/H.2013-10-31.1.impc.zip", f"{ZIP}.contents/{SPECIMENS}"} <= set(through.base.staged())
+    assert through.states() == {ZIP: "qc pending"}
+    assert through.documents() == {SPECIMENS: "qc done", EXPERIMENTS: "qc pending"}
+
+
+@only_sqlite
+def test_what_went_from_staging_is_judged_again_from_the_database(through: DataInstallation) -> None:
+    before = through.ending()
+    _clean(through)
+    rechecked = recheck(through.tracker, through.qc, through.settings, keys=[KEY], author="me", reason="try")
+    assert rechecked.documents == 2
+    told = through.take_up()
+    assert (Phase.DATA, "data done") in told.told(ZIP)
+    assert through.ending() == before
+    assert through.base.staged() == {}
+
+
+@only_sqlite
+def test_a_submission_that_went_from_staging_can_be_withdrawn(through: DataInstallation) -> None:
+    _clean(through)
+    undone = withdraw_submission(through.tracker, through.qc, through.settings, KEY, author="me", reason="wrong")
+    assert len(undone.withdrawn) == 2
+    assert through.states() == {ZIP: "upload cancelled"}
+
+
+@only_sqlite
+def test_a_document_that_waits_to_be_confirmed_keeps_its_archive(through: DataInstallation) -> None:
+    edit = "edit/H.2013-11-01.1.impc.zip"
+    through.put(edit, specimens("2013-11-01.1"))
+    held = through.with_settings(hold_threshold=0)
+    held.run()
+    assert held.states()[edit] == "upload pending"
+    assert _verdicts(_clean(held).removed) == {ZIP: Verdict.REMOVE}
+    (confirmed,) = confirm_submission(
+        held.tracker, held.qc, held.settings, key_of(edit), author="me", reason="meant so"
+    )
+    assert confirmed.status is Status.DONE
+
+
+@only_sqlite
+def test_valid_documents_wait_in_staging_for_their_upload_unless_validation_is_the_end(data: DataInstallation) -> None:
+    data.put(ZIP, specimens())
+    data.validate()
+    assert _clean(data).removed == []
+    until_xsd = Policy(keep_days=0, keep_failed_days=0, keep_part_days=0, phase=Phase.XSD)
+    assert [one.staged.place for one in _clean(data, until_xsd).removed] == [ZIP]
+    data.take_up()
+    assert data.states() == {ZIP: "zip_name done"}
+    data.run()
+    assert data.states() == {ZIP: "qc done"}
+
+
+@only_sqlite
+def test_who_plans_with_a_document_that_went_by_hand_hears_what_to_do(data: DataInstallation) -> None:
+    data.put(ZIP, specimens())
+    data.validate()
+    shutil.rmtree(data.settings.staging_directory)
+    with pytest.raises(StagedDocumentLostError, match=f"cannot be read in staging.*dcc retry {ZIP}"):
+        plan_submission(data.tracker, data.qc, data.settings, KEY)
+
+
+def test_nothing_is_removed_beside_a_session(through: DataInstallation) -> None:
+    before = through.base.staged()
+    with open_session(through.tracker, through.settings), pytest.raises(SessionActiveError, match="is active"):
+        _clean(through)
+    with open_session(through.tracker, through.settings), pytest.raises(SessionActiveError, match="is active"):
+        clean(through.tracker, through.settings, AT_ONCE, [])
+    assert through.base.staged() == before
+
+
+def test_what_changed_since_it_was_looked_at_is_left_alone(through: DataInstallation) -> None:
+    decisions = look_over(through.tracker, through.settings, AT_ONCE)
+    through.base.process_again(ZIP)
+    cleaned = clean(through.tracker, through.settings, AT_ONCE, decisions)
+    assert (cleaned.removed, cleaned.changed) == ([], [ZIP])
+    assert ZIP in through.base.staged()
+
+
+@only_sqlite
+def test_a_session_cleans_up_after_itself_only_if_the_settings_say_so(through: DataInstallation) -> None:
+    values = {"staging_keep_days": 0, "staging_keep_phase": "data"}
+    assert through.with_settings(**values).base.run_session().closing_notices == ()
+    assert ZIP in through.base.staged()
+    result = through.with_settings(**values, staging_clean=True).base.run_session()
+    (notice,) = result.closing_notices
+    assert notice.startswith("Removed ")
+    assert through.base.staged() == {}
+
+
+@only_sqlite
+def test_a_session_whose_cleaning_fails_is_done_all_the_same(
+    through: DataInstallation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise CleaningError("The disk is read-only.")
+
+    monkeypatch.setattr(cleaning, "look_over", broken)
+    result = through.with_settings(staging_clean=True).base.run_session()
+    assert result.closing_notices == ("Staging was not cleaned: The disk is read-only.",)
+    assert through.last_session()[0] == 0
+
+
+@only_sqlite
+def test_a_cleaning_that_was_killed_leaves_nothing_behind(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = installation.add_folder()
+    folder.put(ZIP, b"no zip")
+    installation.run_session()
+    assert installation.states() == {ZIP: "unzip failed"}
+    monkeypatch.setattr(Aside, "_remove", lambda self: None)
+    decisions = look_over(installation.tracker, installation.settings, AT_ONCE)
+    clean(installation.tracker, installation.settings, AT_ONCE, decisions)
+    (left,) = installation.settings.staging_directory.glob("add/.*.removed-*")
+    assert [path.name for path in left.iterdir()] == [KEY.file_name]
+    monkeypatch.undo()
+    assert _verdicts(look_over(installation.tracker, installation.settings, POLICY)) == {
+        f"add/{left.name}": Verdict.REMOVE
+    }
+    installation.run_session()
+    assert installation.staged() == {}
+
+
+@only_sqlite
+def test_unknown_files_stay_unless_they_are_asked_for(through: DataInstallation) -> None:
+    root = through.settings.staging_directory
+    (root / "notes.txt").write_text("mine")
+    (root / "add" / "H.2099-01-01.1.impc.zip").write_text("put there by hand")
+    _clean(through)
+    assert set(through.base.staged()) == {"notes.txt", "add/H.2099-01-01.1.impc.zip"}
+    assert len(_clean(through, unknown=True).removed) == 2
+    assert through.base.staged() == {}
+
+
+@only_sqlite
+def test_a_part_of_an_archive_that_no_source_hosts_any_more_goes(
+    installation: Installation,
+) -> None:
+    folder = installation.add_folder()
+    folder.put(ZIP)
+    installation.with_settings(min_free_bytes=2**62).run_session()
+    staging = Staging(installation.settings.staging_directory)
+    staging.prepare(KEY)
+    staging.note_origin(KEY, Origin(folder.source_id, 10, 1))
+    staging.part(KEY).write_bytes(b"12345")
+    (kept,) = look_over(installation.tracker, installation.settings, AT_ONCE)
+    assert (kept.verdict, kept.reason) == (Verdict.KEEP, "its download goes on from there")
+    (folder.path / ZIP).unlink()
+    for _ in range(2):
+        installation.with_settings(min_free_bytes=2**62).run_session()
+    (gone,) = look_over(installation.tracker, installation.settings, AT_ONCE)
+    assert gone.verdict is Verdict.REMOVE
+    clean(installation.tracker, installation.settings, AT_ONCE, [gone])
+    assert installation.staged() == {}
+
+
+@only_sqlite
+def test_what_cannot_be_removed_is_said(through: DataInstallation, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied", "x.zip")
+
+    monkeypatch.setattr(os, "rename", refuse)
+    with pytest.raises(CleaningError, match=r"cannot be removed: x.zip \(Permission denied\). See to"):
+        _clean(through)
+    assert ZIP in through.base.staged()
+
+
+def test_archives_of_many_zip_actions_are_removed_in_batches(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cleaning, "_AT_ONCE", 2)
+    folder = installation.add_folder()
+    for inc in range(1, 6):
+        folder.put(f"add/H.2013-10-31.{inc}.impc.zip", b"no zip")
+    installation.run_session()
+    decisions = look_over(installation.tracker, installation.settings, AT_ONCE)
+    cleaned = clean(installation.tracker, installation.settings, AT_ONCE, decisions)
+    assert (len(cleaned.removed), cleaned.bytes) == (5, 30)
+    assert installation.staged() == {}

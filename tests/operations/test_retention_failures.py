@@ -1,0 +1,246 @@
+"""Cleaning that fails half way, or meets another cleaning or a session: nothing goes that is not recorded."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pymysql
+import pytest
+from sqlalchemy import Engine
+from sqlalchemy.exc import OperationalError
+
+from dcc.errors import SessionActiveError
+from dcc.operations.retention import cleaning
+from dcc.operations.retention.cleaning import Cleaned, clean, look_over
+from dcc.operations.retention.rules import Policy
+from dcc.operations.retention.staged_files import Aside, look_at_staging
+from dcc.operations.sessions import open_session
+from dcc.outcomes import ZipKey
+from dcc.phases import Phase
+from dcc.store.staging import remove_leftovers
+from dcc.tracker.questions.stories import zip_story
+from tests.support.data_installations import key_of
+from tests.support.databases import only_sqlite
+from tests.support.installations import Installation
+
+ZIP = "add/H.2013-10-31.1.impc.zip"
+KEY = key_of(ZIP)
+WHOLE = {ZIP: b"no zip", f"{ZIP}.contents/a.xml": b"<a/>"}
+AT_ONCE = Policy(keep_days=0, keep_failed_days=0, keep_part_days=0, phase=Phase.DATA)
+
+
+@pytest.fixture
+def failed(installation: Installation) -> Installation:
+    """An archive that failed, with something beside it, all of which may go."""
+    installation.add_folder().put(ZIP, WHOLE[ZIP])
+    installation.run_session()
+    contents = installation.settings.staging_directory / f"{ZIP}.contents"
+    contents.mkdir()
+    (contents / "a.xml").write_bytes(WHOLE[f"{ZIP}.contents/a.xml"])
+    return installation
+
+
+def _clean(made: Installation) -> Cleaned:
+    return clean(made.tracker, made.settings, AT_ONCE, look_over(made.tracker, made.settings, AT_ONCE))
+
+
+def _removals(tracker: Engine, key: ZipKey = KEY) -> int:
+    with tracker.connect() as connection:
+        return len(zip_story(connection, key).removals)
+
+
+def _contention(engine: Engine) -> Exception:
+    if engine.dialect.name == "sqlite":
+        locked = sqlite3.OperationalError("database is locked")
+        locked.sqlite_errorcode = sqlite3.SQLITE_BUSY
+        return OperationalError("INSERT", {}, locked)
+    return OperationalError("INSERT", {}, pymysql.err.OperationalError(1213, "Deadlock found"))
+
+
+def test_what_could_not_be_recorded_is_where_it_was(failed: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        assert failed.staged().keys() != WHOLE.keys()
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(cleaning, "insert_rows", broken)
+    with pytest.raises(ZeroDivisionError):
+        _clean(failed)
+    assert failed.staged() == WHOLE
+    assert list((failed.settings.staging_directory / "add").glob(".*")) == []
+    assert _removals(failed.tracker) == 0
+    monkeypatch.undo()
+    _clean(failed)
+    assert failed.staged() == {}
+    assert _removals(failed.tracker) == 1
+
+
+def test_a_session_that_began_while_the_database_was_away_finds_the_archive(
+    failed: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lost(*_: object) -> None:
+        monkeypatch.setattr(cleaning, "refuse_beside_session", active)
+        raise _contention(failed.tracker)
+
+    def active(*_: object) -> None:
+        raise SessionActiveError("Session 2 is active.")
+
+    monkeypatch.setattr(cleaning, "insert_rows", lost)
+    with pytest.raises(SessionActiveError):
+        _clean(failed)
+    assert failed.staged() == WHOLE
+    assert _removals(failed.tracker) == 0
+
+
+def test_what_may_not_go_any_more_when_the_database_is_back_stays(
+    failed: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lost(*_: object) -> None:
+        monkeypatch.undo()
+        monkeypatch.setattr(cleaning, "known_archives", lambda *_: {})
+        raise _contention(failed.tracker)
+
+    monkeypatch.setattr(cleaning, "insert_rows", lost)
+    cleaned = _clean(failed)
+    assert (cleaned.removed, cleaned.changed) == ([], [ZIP])
+    assert failed.staged() == WHOLE
+
+
+def test_a_transaction_that_is_done_again_removes_and_records_once(
+    failed: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lost(*_: object) -> None:
+        monkeypatch.undo()
+        raise _contention(failed.tracker)
+
+    monkeypatch.setattr(cleaning, "insert_rows", lost)
+    (removed,) = _clean(failed).removed
+    assert len(removed.staged.entries) == 2
+    assert failed.staged() == {}
+    assert _removals(failed.tracker) == 1
+
+
+class TestPuttingBack:
+    @pytest.fixture
+    def root(self, tmp_path: Path) -> Path:
+        root = tmp_path / "staging"
+        (root / "add" / "x.zip.contents").mkdir(parents=True)
+        (root / "add" / "x.zip").write_bytes(b"old")
+        (root / "add" / "x.zip.contents" / "a.xml").write_bytes(b"old")
+        (root / "add" / "y.zip").symlink_to("nowhere")
+        (root / "notes").write_bytes(b"old")
+        return root
+
+    def _take_all(self, root: Path, aside: Aside) -> None:
+        for staged in look_at_staging(root):
+            assert aside.take(staged.entries) == list(staged.entries)
+        assert [path.name for path in root.iterdir() if not path.name.startswith(".")] == ["add"]
+
+    def test_all_is_as_it_was_links_too(self, root: Path) -> None:
+        before = {path: path.lstat().st_ino for path in root.rglob("*")}
+        with suppress(ZeroDivisionError), Aside(root) as aside:
+            self._take_all(root, aside)
+            raise ZeroDivisionError
+        assert {path: path.lstat().st_ino for path in root.rglob("*")} == before
+
+    def test_what_came_in_its_place_is_not_replaced_and_the_old_one_goes_like_a_left_over(
+        self, root: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        with suppress(ZeroDivisionError), Aside(root) as aside:
+            self._take_all(root, aside)
+            (root / "add" / "x.zip").write_bytes(b"new")
+            (root / "add" / "x.zip.contents").mkdir()
+            (root / "add" / "x.zip.contents" / "b.xml").write_bytes(b"new")
+            raise ZeroDivisionError
+        assert (root / "add" / "x.zip").read_bytes() == b"new"
+        assert [path.name for path in (root / "add" / "x.zip.contents").iterdir()] == ["b.xml"]
+        assert (root / "notes").read_bytes() == b"old"
+        assert (root / "add" / "y.zip").is_symlink()
+        assert "x.zip, x.zip.contents" in caplog.text
+        assert remove_leftovers(root) == 1
+        assert list(root.rglob(".*")) == []
+
+    def test_what_cannot_be_put_back_is_said_and_the_rest_is(
+        self, root: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        link = os.link
+
+        def refuse(name: str, *arguments: Any, **options: Any) -> None:
+            if name == "x.zip":
+                raise PermissionError(1, "Operation not permitted", name)
+            link(name, *arguments, **options)
+
+        monkeypatch.setattr(os, "link", refuse)
+        with suppress(ZeroDivisionError), Aside(root) as aside:
+            self._take_all(root, aside)
+            raise ZeroDivisionError
+        assert (root / "add" / "x.zip.contents" / "a.xml").exists()
+        assert (root / "notes").exists()
+        (left,) = (root / "add").glob(".*/x.zip")
+        assert left.parent.name in caplog.text
+        assert "Operation not permitted" in caplog.text
+
+
+@only_sqlite
+def test_two_cleanings_at_once_do_not_take_each_other_s_for_left_overs(
+    failed: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remove = Aside._remove
+    meanwhile: list[Cleaned] = []
+
+    def beside_another(self: Aside) -> None:
+        if not meanwhile:
+            meanwhile.append(Cleaned())
+            meanwhile[0] = _clean(failed)
+        remove(self)
+
+    monkeypatch.setattr(Aside, "_remove", beside_another)
+    assert [one.staged.place for one in _clean(failed).removed] == [ZIP]
+    assert meanwhile == [Cleaned()]
+    assert failed.staged() == {}
+
+
+@only_sqlite
+def test_a_session_that_begins_leaves_alone_what_is_being_removed(
+    failed: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remove = Aside._remove
+
+    def beside_session(self: Aside) -> None:
+        with open_session(failed.tracker, failed.settings):
+            assert remove_leftovers(failed.settings.staging_directory) == 0
+        remove(self)
+
+    monkeypatch.setattr(Aside, "_remove", beside_session)
+    assert len(_clean(failed).removed) == 1
+    assert failed.staged() == {}
+    assert list((failed.settings.staging_directory / "add").iterdir()) == []
+
+
+@only_sqlite
+def test_what_another_removes_meanwhile_is_gone_all_the_same(
+    failed: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a file system where a lock is not seen by other hosts."""
+    unlink = os.unlink
+
+    def gone_before(path: str, **options: Any) -> None:
+        unlink(path, **options)
+        unlink(path, **options)
+
+    monkeypatch.setattr(os, "unlink", gone_before)
+    assert len(_clean(failed).removed) == 1
+    assert list((failed.settings.staging_directory / "add").iterdir()) == []
+
+
+def test_an_aside_that_went_before_it_could_be_removed_is_no_error(tmp_path: Path) -> None:
+    (tmp_path / "add").mkdir()
+    (tmp_path / "add" / "x.zip").touch()
+    (staged,) = look_at_staging(tmp_path)
+    with Aside(tmp_path) as aside:
+        aside.take(staged.entries)
+        shutil.rmtree(tmp_path / "add")

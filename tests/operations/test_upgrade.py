@@ -1,0 +1,172 @@
+"""An installation that an earlier version has left works with this one, and nothing of it is lost.
+
+It is stored in tests/stored_installation: databases, staging and Dagster's own files, as they were then.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import tarfile
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import PROGRAM, Dcc
+from tests.support.browsing import ui_process
+from tests.support.ports import free_port
+from tests.support.served_page import ServedPage
+
+STORED = Path(__file__).parent.parent / "stored_installation" / "version-81cd60a.tar.xz"
+GOOD, BROKEN, WRONG = "add/H.2013-10-31.1.impc.zip", "add/H.2013-11-04.2.impc.zip", "add/H.2013-11-05.3.impc.zip"
+CORRECTION = "edit/H.2013-11-06.4.impc.zip"
+STATES = {GOOD: ("qc", "pending"), BROKEN: ("xsd", "failed"), WRONG: ("data", "failed")}
+SHOWN = """{
+  runsOrError { ... on Runs { results { jobName status } } }
+  assetNodeOrError(assetKey: {path: ["zip_downloads"]}) {
+    ... on AssetNode { assetPartitionStatuses { ... on DefaultPartitionStatuses { materializedPartitions } } }
+  }
+}"""
+
+
+@dataclass
+class Upgraded:
+    """An installation after `dcc init` of this version, what that said, and what `dagster.yaml` was before."""
+
+    dcc: Dcc
+    said: str
+    former_configuration: bytes
+
+    @property
+    def home(self) -> Path:
+        return Path(self.dcc.environment["DCC_HOME"])
+
+    def run(self, *arguments: object, exit_code: int = 0) -> str:
+        """What a command that runs as a process prints on standard output."""
+        ended = self.dcc.process(*arguments)
+        assert ended.returncode == exit_code, ended.stdout + ended.stderr
+        assert "Notice" not in ended.stderr
+        return ended.stdout
+
+    def examine(self) -> None:
+        """See that doctor, in depth, finds nothing that failed: it may warn that the last session is long ago."""
+        ended = self.dcc.process("doctor", "--deep", "--json")
+        verdicts = {finding["subject"]: finding["verdict"] for finding in json.loads(ended.stdout)["findings"]}
+        assert "failed" not in verdicts.values(), ended.stdout
+        assert (verdicts["consistency"], verdicts["Dagster instance"]) == ("ok", "ok")
+
+    def states(self) -> dict[str, tuple[str, str]]:
+        zips = json.loads(self.run("zips", "--json"))
+        return {f"{one['action']}/{one['file_name']}": (one["phase"], one["status"]) for one in zips}
+
+
+def unpacked(folder: Path) -> Dcc:
+    """The stored installation as it was, in another place."""
+    with tarfile.open(STORED) as archive:
+        archive.extractall(folder, filter="tar")
+    environment = {"DCC_HOME": str(folder / "home"), "DCC_MIN_FREE_BYTES": "0", "DCC_CRAWL_INTERVAL": "0 0 29 2 *"}
+    return Dcc({**environment, "DCC_SUGGESTIONS": "false"}, folder)
+
+
+@pytest.fixture(scope="module")
+def upgraded(tmp_path_factory: pytest.TempPathFactory) -> Upgraded:
+    dcc = unpacked(tmp_path_factory.mktemp("upgraded"))
+    before = (Path(dcc.environment["DCC_HOME"]) / "dagster" / "dagster.yaml").read_bytes()
+    ended = dcc.process("init")
+    assert ended.returncode == 0, ended.stderr
+    installation = Upgraded(dcc, ended.stderr, before)
+    # It was in another place.
+    installation.run("source", "change", 1, "--base-path", dcc.root / "incoming")
+    return installation
+
+
+def rows(path: Path) -> dict[str, int]:
+    """How many rows each table of a database has."""
+    with closing(sqlite3.connect(path)) as database:
+        tables = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        return {name: database.execute(f'SELECT count(*) FROM "{name}"').fetchone()[0] for name in tables}
+
+
+def test_what_init_changes_it_says_and_the_operators_lines_stay(upgraded: Upgraded) -> None:
+    path = upgraded.home / "dagster" / "dagster.yaml"
+    assert upgraded.said.count("Notice: ") == 1
+    assert f"{path} was brought up to date" in upgraded.said
+    after = path.read_bytes()
+    assert b"purge_after_days: 180  # ours: half a year\n" in after
+    changed = [
+        (old, new)
+        for old, new in zip(upgraded.former_configuration.splitlines(), after.splitlines(), strict=True)
+        if old != new
+    ]
+    assert changed == [
+        (b"  module: dcc_assets.event_storage", b"  module: dcc_dagster.event_storage"),
+        (
+            b"  managed_python_loggers: [dcc_resources, dcc_assets]",
+            b"  managed_python_loggers: [dcc, dcc_assets, dcc_dagster]",
+        ),
+    ]
+
+
+def test_init_loses_no_row(tmp_path: Path) -> None:
+    dcc = unpacked(tmp_path)
+    files = sorted((tmp_path / "home").rglob("*.db"))
+    assert len(files) > 4
+    before = {path: rows(path) for path in files}
+    assert dcc.process("init").returncode == 0
+    for path, counted in before.items():
+        after = rows(path)
+        assert {table: after.get(table) for table in counted} == counted, path
+
+
+def test_the_first_command_after_the_upgrade_may_be_another_than_init(tmp_path: Path) -> None:
+    dcc = unpacked(tmp_path)
+    examined = dcc.process("doctor", "--json")
+    assert "with: dcc init" in examined.stdout, "its databases are brought up to date by dcc init alone"
+    assert "was brought up to date" in examined.stderr
+    assert "dcc_dagster.event_storage" in (tmp_path / "home" / "dagster" / "dagster.yaml").read_text()
+
+
+def test_doctor_finds_all_well_and_every_archive_is_as_it_was(upgraded: Upgraded) -> None:
+    upgraded.examine()
+    states = upgraded.states()
+    assert states[GOOD] == STATES[GOOD]
+    assert states.keys() >= STATES.keys()
+    assert "isBaseline" in upgraded.run("show", BROKEN)
+
+
+def test_pages_of_before_are_served(upgraded: Upgraded) -> None:
+    port = free_port()
+    command = [str(PROGRAM), "ui", "--port", str(port), "--without-daemon"]
+    with ui_process(command, upgraded.dcc.process_environment()) as printed:
+        page = ServedPage(port, printed)
+        shown = page.ask(SHOWN)
+        there = shown["assetNodeOrError"]["assetPartitionStatuses"]["materializedPartitions"]
+        assert set(there) >= STATES.keys()
+        runs = [run["jobName"] for run in shown["runsOrError"]["results"] if run["status"] == "SUCCESS"]
+        assert runs.count("crawl_file_sources") >= 3
+        report = page.send("GET", f"/dcc/reports/{BROKEN}").read().decode()
+        assert "isBaseline" in report
+        assert "MRC Harwell" in page.send("GET", "/dcc/reports/centre/H").read().decode()
+
+
+def test_sessions_go_on_where_those_of_before_have_ended(tmp_path: Path) -> None:
+    dcc = unpacked(tmp_path)
+    assert dcc.process("init").returncode == 0
+    installation = Upgraded(dcc, "", b"")
+    installation.run("source", "change", 1, "--base-path", tmp_path / "incoming")
+    assert installation.states() == STATES
+    assert "isBaseline" in installation.run("retry", BROKEN, exit_code=1)
+    installation.run("example", tmp_path / "incoming", "--kind", "corrected")
+    installation.run("crawl")
+    after = installation.states()
+    assert after[CORRECTION][1] in ("pending", "done")
+    assert after[WRONG] == ("qc", "done")
+    assert {key: after[key] for key in (GOOD, BROKEN)} == {key: STATES[key] for key in (GOOD, BROKEN)}
+    assert "isBaseline" in installation.run("report", BROKEN)
+    sessions = json.loads(installation.run("sessions", "--json"))
+    assert len(sessions) == 5
+    installation.examine()
+    installation.run("instance", "rebuild")
+    installation.examine()

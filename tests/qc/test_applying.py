@@ -1,0 +1,333 @@
+"""What add, edit and delete do to the QC database, on SQLite and on MariaDB."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import date
+
+import pytest
+from sqlalchemy import Engine, func, select
+
+from dcc.documents.contents import Content, SpecimenKind, StatusCode
+from dcc.naming import Action, DocumentKind
+from dcc.qc import models
+from dcc.qc.apply.documents import apply_document
+from dcc.qc.apply.withdrawal import undo_documents
+from dcc.qc.rows.documents import DocumentToApply, NewestDates
+from dcc.vocabulary import DocumentState
+from tests.support.qc_documents import (
+    PROCEDURE,
+    apply,
+    contents,
+    experiment,
+    housing,
+    line,
+    reading,
+    specimen,
+    to_apply,
+)
+
+ADD, EDIT, DELETE = Action.ADD, Action.EDIT, Action.DELETE
+TABLES = [table for table in models.QcBase.metadata.sorted_tables if table.name not in {"write_receipt", "upload_lock"}]
+
+
+def litters(engine: Engine) -> dict[str, str]:
+    """The litter of each current specimen."""
+    table = models.Specimen.__table__
+    with engine.connect() as connection:
+        rows = connection.execute(select(table.c.specimen_id, table.c.litter_id).where(table.c.is_current)).all()
+    assert len({row[0] for row in rows}) == len(rows)
+    return {row[0]: row[1] for row in rows}
+
+
+def values(engine: Engine, model: type[models.QcBase] = models.Experiment) -> list[str]:
+    """The measured values of current experiments, lines or housings."""
+    owner, run, measurement = model.__table__, models.ProcedureRun.__table__, models.Measurement.__table__
+    statement = (
+        select(measurement.c.value)
+        .join(run, run.c.id == measurement.c.procedure_run_id)
+        .join(owner, (owner.c.id == run.c.owner_id) & (run.c.owner_kind == owner.name))
+        .where(owner.c.is_current)
+    )
+    with engine.connect() as connection:
+        return sorted(connection.scalars(statement))
+
+
+def all_rows(engine: Engine) -> dict[str, list[tuple[object, ...]]]:
+    with engine.connect() as connection:
+        return {table.name: sorted(map(tuple, connection.execute(select(table))), key=repr) for table in TABLES}
+
+
+def test_add_edit_and_delete_of_one_experiment_leave_one_then_the_changed_one_then_none(qc_database: Engine) -> None:
+    apply(qc_database, ADD, experiment("E1", value="1.5"))
+    assert values(qc_database) == ["1.5"]
+    apply(qc_database, EDIT, experiment("E1", value="2.5"))
+    assert values(qc_database) == ["2.5"]
+    apply(qc_database, DELETE, experiment("E1", value="2.5"))
+    assert values(qc_database) == []
+
+
+def test_add_of_what_is_there_is_an_error_and_changes_nothing_of_it_and_the_rest_is_added(qc_database: Engine) -> None:
+    apply(qc_database, ADD, specimen("S1", "first"))
+    applied = apply(qc_database, ADD, specimen("S1", "second"), specimen("S2", "third"))
+    assert litters(qc_database) == {"S1": "first", "S2": "third"}
+    assert [(finding.rule, finding.line, finding.value) for finding in applied.findings] == [("S13", 4, "S1")]
+    assert (applied.state, applied.refused, applied.opened) == (DocumentState.APPLIED, 1, {"specimen": 1})
+
+
+def test_a_document_of_which_nothing_takes_effect_is_refused(qc_database: Engine) -> None:
+    apply(qc_database, ADD, experiment("E1"))
+    applied = apply(qc_database, ADD, experiment("E1", value="9"))
+    assert (applied.state, [finding.rule for finding in applied.findings]) == (DocumentState.REFUSED, ["E9"])
+    assert values(qc_database) == ["1.5"]
+
+
+def test_experiments_differ_by_procedure_and_sequence(qc_database: Engine) -> None:
+    others = experiment("E1", procedure_id="IMPC_HEM_001"), experiment("E1", sequence_id="2")
+    applied = apply(qc_database, ADD, experiment("E1"), *others, experiment("E1", sequence_id=""))
+    assert applied.findings == ()
+    apply(qc_database, EDIT, experiment("E1", value="7", sequence_id=""))
+    assert values(qc_database) == ["1.5", "1.5", "1.5", "7"]
+
+
+def test_lines_and_housings_are_added_edited_and_deleted(qc_database: Engine) -> None:
+    apply(qc_database, ADD, housing("1"), housing("2", "2013-01-01"), line("C1", "3"), line("C1", "4", "IMPC_VIA_001"))
+    applied = apply(qc_database, ADD, housing("9"), line("C1", "9"))
+    assert [finding.rule for finding in applied.findings] == ["Q2", "Q2"]
+    assert [finding.entity_kind for finding in applied.findings] == ["line", "housing"]
+    apply(qc_database, EDIT, housing("20", "2013-01-01"), line("C1", "30"))
+    assert (values(qc_database, models.Housing), values(qc_database, models.Line)) == (["1", "20"], ["30", "4"])
+    apply(qc_database, DELETE, housing("20", "2013-01-01"), line("C1", "30"))
+    assert (values(qc_database, models.Housing), values(qc_database, models.Line)) == (["1"], ["4"])
+
+
+@pytest.mark.parametrize("action", [EDIT, DELETE])
+def test_an_edit_or_delete_of_something_unknown_is_an_error(qc_database: Engine, action: Action) -> None:
+    applied = apply(qc_database, action, specimen("S1"))
+    assert (applied.state, [finding.rule for finding in applied.findings]) == (DocumentState.REFUSED, ["Q3"])
+    assert litters(qc_database) == {}
+
+
+def test_ids_are_compared_to_the_letter(qc_database: Engine) -> None:
+    apply(qc_database, ADD, specimen("S1", "a"), specimen("s1", "b"), specimen("S1 ", "c"), specimen("Ｓ1", "d"))
+    assert litters(qc_database) == {"S1": "a", "s1": "b", "S1 ": "c", "Ｓ1": "d"}
+    apply(qc_database, DELETE, specimen("S1"))
+    assert set(litters(qc_database)) == {"s1", "S1 ", "Ｓ1"}
+
+
+def test_specimens_of_two_centres_may_have_one_id(qc_database: Engine) -> None:
+    apply(qc_database, ADD, specimen("S1", "h"))
+    applied = apply(qc_database, ADD, specimen("S1", "j"), centre="J")
+    assert applied.findings == ()
+    apply(qc_database, DELETE, specimen("S1"), centre="J")
+    assert litters(qc_database) == {"S1": "h"}
+
+
+def test_a_specimen_with_experiments_is_not_deleted_and_they_are_named(qc_database: Engine) -> None:
+    apply(qc_database, ADD, specimen("S1"), specimen("S2"))
+    apply(qc_database, ADD, experiment("E1"), experiment("E2", ("S2", "S1")))
+    apply(qc_database, DELETE, experiment("E1"))
+    applied = apply(qc_database, DELETE, specimen("S1"), specimen("S3"))
+    assert [finding.rule for finding in applied.findings] == ["Q4", "Q3"]
+    assert "E2" in applied.findings[0].message
+    assert "E1" not in applied.findings[0].message
+    assert set(litters(qc_database)) == {"S1", "S2"}
+
+
+def test_the_experiments_of_another_centre_do_not_keep_a_specimen(qc_database: Engine) -> None:
+    apply(qc_database, ADD, specimen("S1"))
+    apply(qc_database, ADD, experiment("E1"), centre="J")
+    assert apply(qc_database, DELETE, specimen("S1")).findings == ()
+
+
+@pytest.mark.parametrize(("action", "rule"), [(ADD, "S13"), (EDIT, "Q3"), (DELETE, "Q3")])
+def test_of_what_a_document_names_twice_the_first_counts(qc_database: Engine, action: Action, rule: str) -> None:
+    if action is not ADD:
+        apply(qc_database, ADD, specimen("S1", "zero"))
+    applied = apply(qc_database, action, specimen("S1", "one"), specimen("S1", "two"))
+    assert [finding.rule for finding in applied.findings] == [rule]
+    assert litters(qc_database) == ({} if action is DELETE else {"S1": "one"})
+
+
+def test_what_a_document_names_twice_far_apart_is_found_too(
+    qc_database: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dcc.qc.apply.documents.CHUNK", 2)
+    twice = [specimen(f"S{number % 5}", f"L{number}") for number in range(10)]
+    assert apply(qc_database, ADD, *twice).refused == 5
+    assert litters(qc_database) == {f"S{number}": f"L{number}" for number in range(5)}
+
+
+@pytest.mark.parametrize("action", [ADD, EDIT, DELETE])
+@pytest.mark.parametrize("tracker_id", [None, 7])
+def test_the_same_document_twice_changes_nothing(qc_database: Engine, action: Action, tracker_id: int | None) -> None:
+    apply(qc_database, ADD, specimen("S0"))
+    document = to_apply(action, DocumentKind.SPECIMEN, tracker_id=tracker_id)
+    first = apply_document(qc_database, document, reading(specimen("S0"), specimen("S1")), patience_seconds=5)
+    before = all_rows(qc_database)
+    second = apply_document(qc_database, document, reading(specimen("S0"), specimen("S1")), patience_seconds=5)
+    assert (second.repeated, second.document_id, second.state) == (True, first.document_id, first.state)
+    assert second.findings == first.findings
+    assert all_rows(qc_database) == before
+
+
+def test_a_refused_document_is_tried_again(qc_database: Engine) -> None:
+    document = to_apply(EDIT, DocumentKind.SPECIMEN, tracker_id=7)
+    read = reading(specimen("S1", "edited"))
+    assert apply_document(qc_database, document, read).state is DocumentState.REFUSED
+    apply(qc_database, ADD, specimen("S1", "added"))
+    applied = apply_document(qc_database, document, read)
+    assert (applied.state, applied.findings, litters(qc_database)) == (DocumentState.APPLIED, (), {"S1": "edited"})
+    finding = models.Finding.__table__
+    with qc_database.connect() as connection:
+        rows = connection.execute(select(finding.c.is_active, finding.c.closed_by)).all()
+    assert [tuple(row) for row in rows] == [(False, applied.document_id)]
+
+
+def test_what_breaks_off_half_way_leaves_no_row(qc_database: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dcc.qc.apply.documents.CHUNK", 2)
+    apply(qc_database, ADD, experiment("E0"))
+    before = all_rows(qc_database)
+
+    def broken() -> Iterator[Content]:
+        yield from contents(*(experiment(f"E{number}") for number in range(9)))
+        raise OSError("the disk is gone")
+
+    with pytest.raises(OSError, match="the disk is gone"):
+        apply_document(qc_database, to_apply(EDIT, DocumentKind.EXPERIMENT), broken, patience_seconds=5)
+    assert all_rows(qc_database) == before
+
+
+def test_an_older_document_is_applied_and_reported(qc_database: Engine) -> None:
+    apply(qc_database, ADD, specimen("S1", "first"), created=date(2013, 10, 31))
+    applied = apply(qc_database, EDIT, specimen("S1", "late"), created=date(2013, 10, 30))
+    assert (applied.late, [finding.rule for finding in applied.findings]) == (True, ["Q5"])
+    assert applied.state is DocumentState.APPLIED
+    assert litters(qc_database) == {"S1": "late"}
+
+
+def test_no_document_is_late_because_of_those_that_came_together_with_it(qc_database: Engine) -> None:
+    first = apply(qc_database, ADD, specimen("S1"), created=date(2013, 10, 20)).document_id + 1
+    assert not apply(qc_database, ADD, experiment("E1"), created=date(2013, 10, 31), together_from=first).late
+    assert not apply(qc_database, ADD, specimen("S2"), created=date(2013, 10, 25), together_from=first).late
+    assert apply(qc_database, ADD, specimen("S3"), created=date(2013, 10, 19), together_from=first).late
+    together = [
+        to_apply(ADD, DocumentKind.SPECIMEN, created=date(2013, 10, day), together_from=first) for day in (9, 28)
+    ]
+    assert [newest_dates(qc_database, together).before(one) for one in together] == [date(2013, 10, 20), None]
+
+
+def newest_dates(engine: Engine, documents: list[DocumentToApply]) -> NewestDates:
+    with engine.connect() as connection:
+        newest = NewestDates(connection, documents)
+    for document in documents:
+        newest.add(document)
+    return newest
+
+
+def test_an_experiment_with_a_status_code_alone_is_edited_into_one_with_results(qc_database: Engine) -> None:
+    apply(qc_database, ADD, specimen("S1"))
+    code = StatusCode(9, None, "IMPC_PSC_003")
+    alone = experiment("E1")._replace(procedure=None, status_codes=(code,))
+    apply(qc_database, ADD, alone, experiment("E2")._replace(procedure=None, status_codes=(code,)))
+    edited = apply(qc_database, EDIT, experiment("E1"), experiment("E2", sequence_id="7"))
+    assert (edited.opened, edited.ended) == ({"experiment": 1}, {"experiment": 1})
+    assert [(one.rule, one.value) for one in edited.findings] == [("Q3", "E2")]
+    with qc_database.connect() as connection:
+        table = models.Experiment.__table__
+        current = select(table.c.experiment_id, table.c.procedure_id).where(table.c.is_current).order_by(table.c.id)
+        assert connection.execute(current).all() == [("E2", None), ("E1", PROCEDURE)]
+    again = apply(qc_database, EDIT, experiment("E1", value="2"))
+    assert again.ended == {"experiment": 1}
+    twice = experiment("E2"), experiment("E2", procedure_id="IMPC_BWT_001")
+    assert [one.rule for one in apply(qc_database, EDIT, *twice).findings] == ["Q3"]
+
+
+@pytest.mark.parametrize("action", [EDIT, DELETE])
+def test_housings_of_days_beyond_any_calendar_are_told_apart(qc_database: Engine, action: Action) -> None:
+    days = [None, "2013-10-01", "2013-10-01Z", "10000-01-01", "12013-10-01", "-0044-03-15"]
+    added = apply(qc_database, ADD, *(housing(last_updated=day) for day in days))
+    # One of a time zone is of the same day.
+    assert [(one.rule, one.path) for one in added.findings] == [("Q2", "/centreProcedureSet/centre[1]/housing[3]")]
+    changed = apply(qc_database, action, housing("2", "12013-10-01"), housing("2", "99999-01-01"))
+    assert changed.ended == {"housing": 1}
+    assert [one.rule for one in changed.findings] == ["Q3"]
+    with qc_database.connect() as connection:
+        table = models.Housing.__table__
+        written = connection.scalars(select(table.c.lexical).where(table.c.is_current, table.c.lexical.is_not(None)))
+        kept = {json.loads(one)["lastUpdated"] for one in written}
+    assert kept == {"10000-01-01", "-0044-03-15"} | ({"12013-10-01"} if action is EDIT else set())
+    undo_documents(qc_database, [changed.document_id], patience_seconds=5)
+    undo_documents(qc_database, [added.document_id], patience_seconds=5)
+
+
+def test_findings_of_the_upload_tell_the_path_of_their_element(qc_database: Engine) -> None:
+    long = "x" * 300
+    mice = [specimen("S1"), specimen("S1"), specimen("E1", kind=SpecimenKind.EMBRYO), specimen("S2", litter=long)]
+    found = apply(qc_database, ADD, *mice, specimen("E1", kind=SpecimenKind.EMBRYO)).findings
+    said = [(one.rule, one.path) for one in found]
+    of_centre = "/centreSpecimenSet/centre[1]"
+    assert sorted(said) == [
+        ("Q1", f"{of_centre}/mouse[3]"),
+        ("S13", f"{of_centre}/embryo[2]"),
+        ("S13", f"{of_centre}/mouse[2]"),
+    ]
+    found = apply(qc_database, ADD, experiment("E1"), line("C1"), experiment("E1")).findings
+    assert [(one.rule, one.path) for one in found] == [("E9", "/centreProcedureSet/centre[1]/experiment[2]")]
+    with qc_database.connect() as connection:
+        table = models.Finding.__table__
+        stored = connection.execute(select(table.c.rule, table.c.path).order_by(table.c.id)).all()
+    assert sorted(tuple(row) for row in stored) == sorted([*said, *((one.rule, one.path) for one in found)])
+
+
+def test_documents_of_one_date_of_other_centres_or_in_the_order_of_a_session_are_not_late(qc_database: Engine) -> None:
+    apply(qc_database, ADD, specimen("S1"), created=date(2013, 10, 31))
+    assert not apply(qc_database, ADD, specimen("S2"), created=date(2013, 10, 31)).late
+    assert not apply(qc_database, ADD, specimen("S3"), created=date(2013, 10, 1), centre="J").late
+    assert not apply(qc_database, ADD, experiment("E1"), created=date(2013, 10, 1)).late
+    assert apply(qc_database, ADD, specimen("S4"), created=date(2013, 9, 1)).late
+
+
+@pytest.mark.parametrize("length", [255, 256])
+def test_a_text_longer_than_its_column_is_refused_with_a_reason_and_never_cut(qc_database: Engine, length: int) -> None:
+    applied = apply(qc_database, ADD, specimen("𝒮" * length), specimen("S2"))
+    assert len(litters(qc_database)) == (2 if length == 255 else 1)
+    assert [finding.rule for finding in applied.findings] == ([] if length == 255 else ["Q1"])
+
+
+def test_of_an_experiment_with_a_text_too_long_no_row_is_left(qc_database: Engine) -> None:
+    bad = experiment("E1", ("S1", "S2"))
+    simple = bad.procedure.simple[0]
+    bad = bad._replace(procedure=bad.procedure._replace(simple=(simple, simple._replace(unit="x" * 256))))
+    applied = apply(qc_database, ADD, experiment("E0"), bad, experiment("E2"))
+    (finding,) = applied.findings
+    assert "measurement.unit holds 255" in finding.message
+    with qc_database.connect() as connection:
+        counts = [
+            connection.scalar(select(func.count()).select_from(model.__table__))
+            for model in (models.Experiment, models.ExperimentSpecimen, models.ProcedureRun, models.Measurement)
+        ]
+    assert counts == [2, 2, 2, 2]
+
+
+@pytest.mark.parametrize("value", ["", " ", "NaN", "1e400", "١٢", "𝒮🐁", "a\tb\\N\r\n'\"%s\\", "x" * 10_000_000])
+def test_values_are_stored_to_the_letter(qc_database: Engine, value: str) -> None:
+    apply(qc_database, ADD, *(experiment(f"E{number}") for number in range(600)), experiment("E", value=value))
+    assert [one for one in values(qc_database) if one != "1.5"] == [value]
+    apply(qc_database, ADD, experiment("F", value=value))
+    assert [one for one in values(qc_database) if one != "1.5"] == [value] * 2
+
+
+def test_an_edit_that_comes_as_it_was_before_another_takes_effect_again(qc_database: Engine) -> None:
+    """An archive processed again with other contents, and again as it was: what its centre sent last is current."""
+    apply(qc_database, ADD, specimen("S1", "added"))
+    first = to_apply(EDIT, DocumentKind.SPECIMEN)
+    second = replace(first, md5="0" * 32)
+    for document, litter in ((first, "first"), (second, "second"), (first, "first")):
+        applied = apply_document(qc_database, document, reading(specimen("S1", litter)))
+        assert (applied.repeated, applied.opened) == (False, {"specimen": 1})
+        assert litters(qc_database) == {"S1": litter}
+        again = apply_document(qc_database, document, reading(specimen("S1", litter)))
+        assert (again.repeated, again.document_id) == (True, applied.document_id)

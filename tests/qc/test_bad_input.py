@@ -1,0 +1,153 @@
+"""What is hard to store is stored exactly or refused with a reason, on SQLite and on MariaDB."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from sqlalchemy import Engine, func, select
+
+from dcc.documents.contents import Content, Entity, Experiment, SimpleParameter
+from dcc.naming import Action, DocumentKind
+from dcc.qc import models
+from dcc.qc.apply.documents import Applied, apply_document
+from dcc.qc.apply.upload_findings import FINDINGS_KEPT, FindingsKept, UploadFinding
+from dcc.qc.rows.loading import load_document
+from dcc.vocabulary import DocumentState, Severity
+from tests.support.databases import only_sqlite
+from tests.support.qc_documents import apply, block, contents, experiment, housing, specimen, to_apply
+
+ADD, EDIT, DELETE = Action.ADD, Action.EDIT, Action.DELETE
+NUMBERS = {
+    "NaN": None,
+    "INF": None,
+    "1e400": None,
+    "-1e400": None,
+    "1e308": 1e308,
+    "5e-324": 5e-324,
+    "١٢": None,
+    "１２": None,
+    "12": 12.0,
+    "1_000": None,
+    "0x10": None,
+    "": None,
+}
+DATES = ["0001-01-01", "9999-12-31", "12013-01-01", "-0044-03-15", "2013-02-28Z", "2013-02-28+14:00"]
+TEXTS = ["𝒮🐁", "e\u0301 é", "\u200f\u202e", "a\tb\\N\r\n'\"%s\\", " both ends ", "𐍈" * 255]
+
+
+def whole(engine: Engine, *entities: Entity) -> Applied:
+    """Apply entities, of which nothing may be refused, and find all that they say in the database."""
+    applied = apply(engine, ADD, *entities)
+    assert (applied.refused, applied.findings) == (0, ())
+    with engine.connect() as connection:
+        assert list(load_document(connection, applied.document_id)) == contents(*entities)
+    return applied
+
+
+@pytest.mark.parametrize("value", NUMBERS)
+def test_numbers_are_kept_as_texts_and_as_numbers_only_where_they_are(qc_database: Engine, value: str) -> None:
+    whole(qc_database, experiment("E1", value=value))
+    with qc_database.connect() as connection:
+        table = models.Measurement.__table__.c
+        row = connection.execute(select(table.value, table.number)).one()
+    assert tuple(row) == (value, NUMBERS[value])
+
+
+@pytest.mark.parametrize("day", DATES)
+def test_dates_that_no_column_holds_are_kept_as_they_are_written(qc_database: Engine, day: str) -> None:
+    whole(qc_database, specimen("S1", dob=day))
+    whole(qc_database, housing(last_updated=day), experiment("E1")._replace(date=day))
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_texts_of_any_script_are_kept_to_the_letter(qc_database: Engine, text: str) -> None:
+    whole(qc_database, specimen(text, text, strain_id=text[:128], colony_id=text[:128]))
+    whole(qc_database, experiment(text, (text,), text, sequence_id=text))
+
+
+def test_a_value_of_ten_megabytes_is_kept(qc_database: Engine) -> None:
+    whole(qc_database, experiment("E1", value="𝒮" * 2_500_000))
+
+
+def test_fifty_thousand_parameters_in_one_procedure_are_kept(qc_database: Engine) -> None:
+    one = experiment("E1")
+    assert one.procedure is not None
+    many = tuple(
+        SimpleParameter(9 + number, f"IMPC_CBC_{number:05}_001", None, "g", f"{number}", None)
+        for number in range(50_000)
+    )
+    applied = whole(qc_database, one._replace(procedure=one.procedure._replace(simple=many)))
+    assert applied.said["measurements"] == 50_000
+    assert list(applied.procedures.values()) == [50_000]
+
+
+@pytest.mark.parametrize(
+    ("column", "limit", "bad"),
+    [
+        ("experiment_id", 255, experiment("x" * 256)),
+        ("sequence_id", 255, experiment("E1", sequence_id="1" * 256)),
+        ("specimen_id", 255, experiment("E1", ("S1", "𝒮" * 256))),
+        ("procedure_id", 64, experiment("E1", procedure_id="P" * 65)),
+    ],
+)
+def test_a_text_too_long_for_its_column_is_refused_and_the_rest_of_the_document_is_kept(
+    qc_database: Engine, column: str, limit: int, bad: Experiment
+) -> None:
+    applied = apply(qc_database, ADD, experiment("E0"), bad, experiment("E2"))
+    (finding,) = applied.findings
+    assert (finding.rule, finding.entity_kind, finding.line) == ("Q1", "experiment", 7)
+    assert f"{column} holds {limit}" in finding.message
+    assert finding.value == bad.experiment_id[:255]
+    with qc_database.connect() as connection:
+        kept = list(load_document(connection, applied.document_id))
+    assert [one.experiment_id for one in kept if isinstance(one, Experiment)] == ["E0", "E2"]
+
+
+def test_a_text_too_long_for_the_centre_element_refuses_all_in_it(qc_database: Engine) -> None:
+    def read() -> list[Content]:
+        return [block(DocumentKind.SPECIMEN, "H" * 33), specimen("S1"), specimen("S2", position=2)]
+
+    applied = apply_document(qc_database, to_apply(ADD, DocumentKind.SPECIMEN), read, patience_seconds=5)
+    assert (applied.state, applied.refused, [one.rule for one in applied.findings]) == (
+        DocumentState.REFUSED,
+        2,
+        ["Q1"],
+    )
+    with qc_database.connect() as connection:
+        assert connection.scalar(select(func.count()).select_from(models.Specimen.__table__)) == 0
+
+
+def test_the_findings_of_a_hundred_thousand_refused_entities_are_bounded() -> None:
+    kept = FindingsKept()
+    for number in range(100_000):
+        kept.add(UploadFinding("Q3", Severity.ERROR, f"Specimen S{number} is not there."))
+    assert len(kept.all()) == FINDINGS_KEPT + 1
+    assert kept.all()[-1].message.startswith("99,000 more findings of this rule")
+
+
+@only_sqlite
+def test_findings_are_bounded_in_the_database_and_all_that_was_refused_is_counted(qc_database: Engine) -> None:
+    number = 10_000
+
+    def read() -> Iterator[Content]:
+        yield block(DocumentKind.SPECIMEN)
+        for position in range(1, number + 1):
+            yield specimen(f"S{position}", position=position)
+
+    applied = apply_document(qc_database, to_apply(DELETE, DocumentKind.SPECIMEN), read, patience_seconds=5)
+    told = (applied.state, applied.refused, len(applied.findings))
+    assert told == (DocumentState.REFUSED, number, FINDINGS_KEPT + 1)
+    with qc_database.connect() as connection:
+        assert connection.scalar(select(func.count()).select_from(models.Finding.__table__)) == FINDINGS_KEPT + 1
+
+
+def test_few_findings_of_one_rule_are_not_lost_among_many_of_another(
+    qc_database: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dcc.qc.apply.upload_findings.FINDINGS_KEPT", 3)
+    apply(qc_database, ADD, specimen("S0"))
+    apply(qc_database, ADD, experiment("E1", ("S0",)))
+    applied = apply(qc_database, DELETE, *(specimen(f"X{number}") for number in range(9)), specimen("S0"))
+    assert [finding.rule for finding in applied.findings] == ["Q3", "Q3", "Q3", "Q4", "Q3"]
+    assert applied.findings[-1].message.startswith("6 more findings")

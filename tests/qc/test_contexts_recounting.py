@@ -1,0 +1,136 @@
+"""A count of contexts from nothing corrects what is wrong with them, on each database."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, Engine, delete, insert, select, update
+
+from dcc.errors import ConfigurationError
+from dcc.naming import Action
+from dcc.qc.contexts.building import build_contexts
+from dcc.qc.contexts.overviews import build_overviews
+from dcc.qc.contexts.recounting import Recounted, recount_contexts
+from dcc.qc.database import writing
+from tests.support.qc_contexts import TABLES, assert_contexts_are_right, know_important_metadata, submit
+from tests.support.qc_documents import apply, experiment, housing, line, specimen
+
+OVERVIEWS = ("overview_animal_procedure", "overview_genotype", "overview_strain", "metadata_group")
+CONTEXT, PART, MEMBER = TABLES["data_context"], TABLES["document_context"], TABLES["context_member"]
+
+
+@pytest.fixture
+def built(qc_database: Engine) -> Engine:
+    """Contexts and overviews of animals, lines and housings, some of them edited."""
+    know_important_metadata(qc_database, IMPC_CBC_003_001="Equipment")
+    submit(
+        qc_database,
+        Action.ADD,
+        specimen("S1"),
+        specimen("S2", colony_id="C2"),
+        specimen("W", strain_id="MGI:1", is_baseline="true"),
+    )
+    submit(qc_database, Action.ADD, experiment("E1", ["S1"]), experiment("E2", ["S2", "W"]), line("C1"), housing())
+    submit(qc_database, Action.EDIT, experiment("E1", ["W"]))
+    build_contexts(qc_database)
+    build_overviews(qc_database)
+    return qc_database
+
+
+def recount(engine: Engine) -> Recounted:
+    return recount_contexts(engine, author="anna", reason="restored in part")
+
+
+def rows_of(engine: Engine, *names: str) -> list[list[Any]]:
+    with engine.connect() as connection:
+        return [
+            [tuple(row) for row in connection.execute(select(TABLES[name]).order_by(*TABLES[name].primary_key))]
+            for name in names
+        ]
+
+
+def test_what_is_right_stays_as_it_is(built: Engine) -> None:
+    names = ("data_context", "context_history", "context_member", "document_context", *OVERVIEWS)
+    before = rows_of(built, *names)
+    assert recount(built).corrected == 0
+    assert rows_of(built, *names) == before
+
+
+def _too_few(connection: Connection) -> None:
+    connection.execute(update(CONTEXT).values(measurements=0, checksum="0" * 32))
+
+
+def _too_many(connection: Connection) -> None:
+    connection.execute(update(CONTEXT).values(measurements=CONTEXT.c.measurements + 7, checksum="f" * 31 + "0"))
+
+
+def _uncounted(connection: Connection) -> None:
+    connection.execute(delete(MEMBER))
+
+
+def _counted_wrongly(connection: Connection) -> None:
+    connection.execute(update(MEMBER).where(MEMBER.c.genotype == "C2").values(genotype="C9"))
+
+
+def _counted_though_gone(connection: Connection) -> None:
+    run, experiment_ = TABLES["procedure_run"], TABLES["experiment"]
+    ended = select(run.c.id).join(experiment_, experiment_.c.id == run.c.owner_id)
+    (run_id,) = connection.scalars(ended.where(run.c.owner_kind == "experiment", experiment_.c.is_current.is_(False)))
+    connection.execute(insert(MEMBER).values(procedure_run_id=run_id, genotype="C1", strain_id=""))
+
+
+def _part_missing(connection: Connection) -> None:
+    connection.execute(delete(PART))
+
+
+@pytest.mark.parametrize(
+    "damage", [_too_few, _too_many, _uncounted, _counted_wrongly, _counted_though_gone, _part_missing]
+)
+def test_what_is_wrong_is_corrected(built: Engine, damage: Callable[[Connection], None]) -> None:
+    recorded = ("context_member", "document_context", "data_context")
+    before = rows_of(built, *recorded)
+    with writing(built) as connection:
+        damage(connection)
+    assert rows_of(built, *recorded) != before
+    recounted = recount(built)
+    assert_contexts_are_right(built)
+    assert rows_of(built, *recorded)[:2] == before[:2]
+    assert (recounted.corrected > 0) == (damage in (_too_few, _too_many))
+    assert recount(built).corrected == 0
+
+
+def test_the_history_of_what_was_corrected_says_who_and_why(built: Engine) -> None:
+    with writing(built) as connection:
+        connection.execute(update(CONTEXT).where(CONTEXT.c.genotype == "C2").values(measurements=5))
+    assert recount(built).corrected == 1
+    history = TABLES["context_history"]
+    with built.connect() as connection:
+        newest = connection.execute(select(history).order_by(history.c.id.desc())).first()
+    assert newest is not None
+    assert (newest.event, newest.measurements) == ("dataremoved", 1)
+    assert newest.reason == "Counted anew by anna: restored in part"
+
+
+def test_overviews_are_built_from_nothing(built: Engine) -> None:
+    before = rows_of(built, *OVERVIEWS)
+    with writing(built) as connection:
+        connection.execute(delete(TABLES["overview_animal_procedure"]))
+        connection.execute(update(TABLES["overview_genotype"]).values(specimens=77))
+        connection.execute(insert(TABLES["overview_strain"]).values(strain_id="MGI:9", name="none", specimens=1))
+    recount(built)
+    assert rows_of(built, *OVERVIEWS) == before
+    assert all(before)
+
+
+def test_documents_that_wait_to_be_judged_are_left_to_the_session(built: Engine) -> None:
+    apply(built, Action.EDIT, experiment("E2", ["S1"]))
+    before = rows_of(built, "data_context", "context_member")
+    assert recount(built).corrected == 0
+    assert rows_of(built, "data_context", "context_member") == before
+
+
+def test_a_reason_is_needed(built: Engine) -> None:
+    with pytest.raises(ConfigurationError, match="A reason must be given"):
+        recount_contexts(built, author="anna", reason="x" * 2_000)

@@ -1,0 +1,130 @@
+"""The story of a specimen, and the past of the QC database, on SQLite and on MariaDB."""
+
+from __future__ import annotations
+
+from datetime import date, datetime, timedelta
+
+from sqlalchemy import Engine, select
+
+from dcc.naming import Action
+from dcc.qc import models
+from dcc.qc.apply.withdrawal import undo_documents
+from dcc.qc.history import (
+    Happening,
+    current_at,
+    document_at,
+    experiments_at,
+    housings_at,
+    lines_at,
+    measurements_at,
+    specimen_history,
+    specimens_at,
+)
+from dcc.vocabulary import EntityKind
+from tests.support.qc_documents import apply, experiment, housing, line, specimen
+
+ADD, EDIT, DELETE = Action.ADD, Action.EDIT, Action.DELETE
+
+
+def story(engine: Engine, specimen_id: str = "S1", centre: str = "H") -> list[tuple[int, str, str]]:
+    with engine.connect() as connection:
+        events = specimen_history(connection, centre, specimen_id)
+    return [(event.document_id, event.happening.value, event.entity_kind.value) for event in events]
+
+
+def test_the_story_of_a_specimen_tells_all_that_happened_to_it_and_its_experiments(qc_database: Engine) -> None:
+    apply(qc_database, ADD, specimen("S1"), specimen("S2"))
+    apply(qc_database, ADD, specimen("S1"))
+    apply(qc_database, ADD, experiment("E1", ("S1", "S2")), experiment("E2", ("S2",)))
+    apply(qc_database, DELETE, specimen("S1"))
+    edited = apply(qc_database, EDIT, specimen("S1", "L2")).document_id
+    undo_documents(qc_database, [edited])
+    apply(qc_database, DELETE, experiment("E1"))
+    apply(qc_database, DELETE, specimen("S1"))
+    apply(qc_database, ADD, specimen("S1"), centre="J")
+    assert story(qc_database) == [
+        (1, "added", "specimen"),
+        (2, "refused", "specimen"),
+        (3, "added", "experiment"),
+        (4, "refused", "specimen"),
+        (5, "edited", "specimen"),
+        (6, "restored", "specimen"),
+        (7, "deleted", "experiment"),
+        (8, "deleted", "specimen"),
+    ]
+    assert story(qc_database, "S3") == []
+
+
+def test_a_withdrawn_add_is_told(qc_database: Engine) -> None:
+    undo_documents(qc_database, [apply(qc_database, ADD, specimen("S1")).document_id])
+    assert story(qc_database) == [(1, "added", "specimen"), (2, "withdrawn", "specimen")]
+
+
+def test_any_past_can_be_asked_for(qc_database: Engine) -> None:
+    apply(qc_database, ADD, experiment("E1", value="1"))
+    edited = apply(qc_database, EDIT, experiment("E1", value="2")).document_id
+    undo_documents(qc_database, [edited])
+    apply(qc_database, DELETE, experiment("E1"))
+    table = models.Experiment.__table__
+    with qc_database.connect() as connection:
+        values = [[row.value for row in connection.execute(measurements_at(past))] for past in range(5)]
+        current = [
+            connection.scalars(select(table.c.document_id).where(current_at(EntityKind.EXPERIMENT, past))).all()
+            for past in range(5)
+        ]
+    assert values == [[], ["1"], ["2"], ["1"], []]
+    assert current == [[], [1], [2], [1], []]
+
+
+def test_a_date_is_that_of_the_last_document_applied_by_then(qc_database: Engine) -> None:
+    apply(qc_database, ADD, specimen("S1"))
+    apply(qc_database, EDIT, specimen("S1"))
+    table, day = models.Document.__table__, datetime(2026, 1, 1)
+    with qc_database.begin() as connection:
+        for number in (1, 2):
+            moment = day + timedelta(days=number)
+            connection.execute(table.update().where(table.c.id == number).values(applied_at=moment))
+        moments = [day, day + timedelta(days=1), day + timedelta(days=1.5), day + timedelta(days=9)]
+        assert [document_at(connection, moment) for moment in moments] == [0, 1, 1, 2]
+
+
+def test_the_story_tells_lines_lateness_findings_and_who_withdrew_what(qc_database: Engine) -> None:
+    apply(qc_database, ADD, specimen("S1"), created=date(2013, 10, 31))
+    late = apply(qc_database, EDIT, specimen("S0"), specimen("S1", "L2", 2), created=date(2013, 10, 1))
+    undo_documents(qc_database, [late.document_id], author="wrangler", reason="too late")
+    apply(qc_database, ADD, specimen("S1", "L3"), created=date(2013, 11, 1))
+    with qc_database.connect() as connection:
+        events = specimen_history(connection, "H", "S1")
+    told = [(event.happening.value, event.line, event.late, event.undoes, event.author) for event in events]
+    assert told == [
+        ("added", 4, False, None, None),
+        ("edited", 5, True, None, None),
+        ("restored", 4, False, 2, "wrangler"),
+        ("refused", 4, False, None, None),
+    ]
+    assert [[finding.rule for finding in event.findings] for event in events] == [[], [], [], ["S13"]]
+    assert events[1].created == date(2013, 10, 1)
+
+
+def test_the_story_tells_of_a_specimen_that_could_not_be_stored(qc_database: Engine) -> None:
+    apply(qc_database, ADD, specimen("S1", "L" * 256))
+    with qc_database.connect() as connection:
+        (event,) = specimen_history(connection, "H", "S1")
+    assert (event.happening, event.entity_id, event.line, event.findings[0].rule) == (Happening.REFUSED, None, 4, "Q1")
+
+
+def test_ids_that_differ_in_trailing_blanks_have_stories_of_their_own(qc_database: Engine) -> None:
+    apply(qc_database, ADD, specimen("S1"), specimen("S1 "))
+    apply(qc_database, ADD, experiment("E1", ("S1 ",)))
+    assert story(qc_database) == [(1, "added", "specimen")]
+    assert story(qc_database, "S1 ") == [(1, "added", "specimen"), (2, "added", "experiment")]
+
+
+def test_the_past_of_each_kind_can_be_asked_for(qc_database: Engine) -> None:
+    apply(qc_database, ADD, specimen("S1"))
+    apply(qc_database, ADD, experiment("E1"), line("C1"), housing())
+    apply(qc_database, DELETE, experiment("E1"), line("C1"), housing())
+    asked = specimens_at, experiments_at, lines_at, housings_at
+    with qc_database.connect() as connection:
+        counts = [[len(connection.execute(ask(past)).all()) for ask in asked] for past in range(4)]
+    assert counts == [[0, 0, 0, 0], [1, 0, 0, 0], [1, 1, 1, 1], [1, 0, 0, 0]]

@@ -1,0 +1,165 @@
+"""Documents that would end much are held until they are confirmed, on SQLite and on MariaDB."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from sqlalchemy import Engine, select
+
+from dcc.documents.contents import Entity
+from dcc.errors import ConfigurationError, NotFoundError
+from dcc.naming import Action, DocumentKind
+from dcc.qc import models
+from dcc.qc.apply.documents import Applied, DocumentToApply, apply_document
+from dcc.qc.apply.holding import confirm_held
+from dcc.qc.apply.planning import plan_document
+from dcc.vocabulary import DocumentState
+from tests.qc.test_applying import TABLES, all_rows, litters, values
+from tests.support.qc_documents import PROCEDURE, apply, experiment, line, reading, specimen, to_apply
+
+ADD, EDIT, DELETE = Action.ADD, Action.EDIT, Action.DELETE
+HELD, APPLIED, REFUSED = DocumentState.HELD, DocumentState.APPLIED, DocumentState.REFUSED
+THREE = [specimen(f"S{number}", "new") for number in range(3)]
+
+
+def hand_in(engine: Engine, document: DocumentToApply, *entities: Entity, hold_above: int | None = 2) -> Applied:
+    return apply_document(engine, document, reading(*entities), patience_seconds=5, hold_above=hold_above)
+
+
+def of_three(engine: Engine, action: Action = EDIT, tracker_id: int | None = 7) -> DocumentToApply:
+    """A document that names all the specimens that there are."""
+    apply(engine, ADD, *(one._replace(litter_id="old") for one in THREE))
+    return to_apply(action, DocumentKind.SPECIMEN, tracker_id=tracker_id)
+
+
+def documents(engine: Engine) -> list[tuple[str, int | None, str | None, str | None]]:
+    table = models.Document.__table__.c
+    with engine.connect() as connection:
+        columns = (table.state, table.tracker_id, table.author, table.reason)
+        return [tuple(row) for row in connection.execute(select(*columns).order_by(table.id))]
+
+
+def confirm(engine: Engine, document: DocumentToApply) -> tuple[int, ...]:
+    return confirm_held(
+        engine, document.action, document.zip_file, author="wrangler", reason="as agreed", patience_seconds=5
+    )
+
+
+@pytest.mark.parametrize("action", [EDIT, DELETE])
+def test_what_would_end_too_much_is_held_and_only_its_own_row_stays(qc_database: Engine, action: Action) -> None:
+    document = of_three(qc_database, action)
+    before = all_rows(qc_database)
+    held = hand_in(qc_database, document, *THREE)
+    assert (held.state, held.ended, held.said["specimens"]) == (HELD, {"specimen": 3}, 3)
+    after = all_rows(qc_database)
+    assert [name for name in after if after[name] != before[name]] == ["document"]
+    table = models.Document.__table__.c
+    with qc_database.connect() as connection:
+        row = connection.execute(select(table.specimens, table.late).where(table.id == held.document_id)).one()
+    assert tuple(row) == (3, False)
+    assert len(after) == len(TABLES)
+
+
+def test_as_much_as_is_allowed_is_not_held_nor_is_what_only_adds(qc_database: Engine) -> None:
+    document = of_three(qc_database)
+    assert hand_in(qc_database, document, *THREE, hold_above=3).state is APPLIED
+    added = hand_in(qc_database, to_apply(ADD, DocumentKind.EXPERIMENT), experiment("E1"), line("C1"), hold_above=0)
+    assert added.state is APPLIED
+    assert set(litters(qc_database).values()) == {"new"}
+
+
+def test_a_confirmed_document_takes_effect_and_keeps_who_confirmed_it(qc_database: Engine) -> None:
+    document = of_three(qc_database)
+    held = hand_in(qc_database, document, *THREE)
+    assert confirm(qc_database, document) == (held.document_id,)
+    assert set(litters(qc_database).values()) == {"old"}
+    applied = hand_in(qc_database, document, *THREE)
+    assert (applied.state, set(litters(qc_database).values())) == (APPLIED, {"new"})
+    assert documents(qc_database)[1:] == [
+        ("refused", None, "wrangler", "as agreed"),
+        ("applied", 7, "wrangler", "as agreed"),
+    ]
+    assert hand_in(qc_database, document, *THREE).repeated
+    with pytest.raises(NotFoundError, match="is held"):
+        confirm(qc_database, document)
+
+
+def test_a_held_document_that_is_tried_again_is_held_again_once(qc_database: Engine) -> None:
+    document = of_three(qc_database)
+    first = hand_in(qc_database, document, *THREE)
+    second = hand_in(qc_database, document, *THREE)
+    assert second.document_id > first.document_id
+    assert [row[:2] for row in documents(qc_database)[1:]] == [("refused", None), ("held", 7)]
+    assert confirm(qc_database, document) == (second.document_id,)
+
+
+def test_what_was_confirmed_is_held_anew_when_it_comes_with_other_contents(qc_database: Engine) -> None:
+    document = of_three(qc_database)
+    hand_in(qc_database, document, *THREE)
+    confirm(qc_database, document)
+    other = replace(document, md5="0" * 32, tracker_id=8)
+    assert hand_in(qc_database, other, *THREE).state is HELD
+    assert [row[:3] for row in documents(qc_database)[1:]] == [("refused", None, "wrangler"), ("held", 8, None)]
+
+
+def test_a_held_document_that_ends_less_since_takes_effect(qc_database: Engine) -> None:
+    document = of_three(qc_database)
+    hand_in(qc_database, document, *THREE)
+    apply(qc_database, DELETE, specimen("S0"))
+    assert hand_in(qc_database, document, *THREE).state is APPLIED
+    assert litters(qc_database) == {"S1": "new", "S2": "new"}
+
+
+def test_the_plan_of_a_held_document_shows_what_it_would_change_and_leaves_it_held(qc_database: Engine) -> None:
+    document = of_three(qc_database)
+    hand_in(qc_database, document, *THREE)
+    before = all_rows(qc_database)
+    planned = plan_document(qc_database, document, reading(*THREE), patience_seconds=5)
+    assert (planned.would_be.state, planned.changed) == (APPLIED, 3)
+    assert all_rows(qc_database) == before
+
+
+@pytest.mark.parametrize(("author", "reason"), [("", "why"), ("who", " "), ("w" * 65, "why"), ("who", "y" * 257)])
+def test_who_confirms_and_why_must_be_said_and_fit(qc_database: Engine, author: str, reason: str) -> None:
+    with pytest.raises(ConfigurationError):
+        confirm_held(qc_database, EDIT, "H.2013-10-31.1.impc.zip", author=author, reason=reason)
+
+
+def test_measurements_are_counted_by_procedure_and_again_when_the_document_comes_again(qc_database: Engine) -> None:
+    document = to_apply(ADD, DocumentKind.EXPERIMENT)
+    entities = experiment("E1"), experiment("E2"), experiment("E3", procedure_id="IMPC_HEM_001"), line("C1")
+    counts = {PROCEDURE: 3, "IMPC_HEM_001": 1}
+    assert hand_in(qc_database, document, *entities).procedures == counts
+    assert hand_in(qc_database, document, *entities).procedures == counts
+    assert apply(qc_database, ADD, specimen("S1")).procedures == {}
+
+
+def test_a_repeated_document_is_known_by_the_tracker_id_that_it_came_with_last(qc_database: Engine) -> None:
+    document = to_apply(ADD, DocumentKind.SPECIMEN, tracker_id=7)
+    hand_in(qc_database, document, specimen("S1"), specimen("S1"))
+    again = hand_in(qc_database, replace(document, tracker_id=9), specimen("S1"), specimen("S1"))
+    assert again.repeated
+    assert [row[1] for row in documents(qc_database)] == [9]
+    with qc_database.connect() as connection:
+        assert connection.scalars(select(models.Finding.__table__.c.tracker_id)).all() == [9]
+
+
+def test_another_document_with_the_id_of_a_tracker_that_was_made_anew_is_not_taken_for_the_old(
+    qc_database: Engine,
+) -> None:
+    hand_in(qc_database, to_apply(ADD, DocumentKind.EXPERIMENT, tracker_id=7), experiment("E1"))
+    applied = hand_in(qc_database, to_apply(ADD, DocumentKind.EXPERIMENT, tracker_id=7), experiment("E2", value="2"))
+    assert (applied.repeated, values(qc_database)) == (False, ["1.5", "2"])
+    assert [row[1] for row in documents(qc_database)] == [None, 7]
+
+
+def test_what_is_held_is_so_no_more_when_the_archive_comes_as_it_was_applied_before(qc_database: Engine) -> None:
+    document = of_three(qc_database)
+    hand_in(qc_database, document, *THREE, hold_above=None)
+    hand_in(qc_database, replace(document, md5="0" * 32, tracker_id=8), *THREE)
+    assert [state for state, *_ in documents(qc_database)] == [APPLIED, APPLIED, HELD]
+    assert hand_in(qc_database, replace(document, tracker_id=9), *THREE).repeated
+    assert [state for state, *_ in documents(qc_database)] == [APPLIED, APPLIED, REFUSED]
+    with pytest.raises(NotFoundError):
+        confirm(qc_database, document)

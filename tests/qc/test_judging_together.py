@@ -1,0 +1,105 @@
+"""Documents judged together by what was found in them: they come to what each comes to by itself, in few statements."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, update
+
+from dcc.documents.contents import Content
+from dcc.qc import models
+from dcc.qc.apply.documents import Applied
+from dcc.qc.database import writing
+from dcc.qc.judging.documents import Judgement
+from dcc.qc.judging.healing import judge_anew
+from dcc.qc.judging.many_documents import Found, judge_together
+from dcc.vocabulary import Validity
+from tests.support.integrity_cases import experiment, experiments, mutant, procedure, simple, specimens
+from tests.support.judging_cases import BASIS, document_row, findings, judge, statements, upload, validity
+
+EXPERIMENT = models.Experiment.__table__
+DOCUMENT = models.Document.__table__
+
+
+def weights(name: str, *values: str) -> list[Content]:
+    """Experiments on the mouse M1, each with a value; `x` is none."""
+    done = [
+        experiment(procedure(simple("RANGED", value)), experiment_id=f"{name}{n}") for n, value in enumerate(values)
+    ]
+    return experiments(*done)
+
+
+@pytest.fixture
+def mouse(qc_database: Engine) -> Engine:
+    """A QC database that has the mouse M1."""
+    judge(qc_database, upload(qc_database, specimens(mutant())))
+    return qc_database
+
+
+def judge_all(qc: Engine, *documents: Applied) -> list[Any]:
+    """Judge documents together in which nothing is found."""
+    with writing(qc) as connection:
+        return judge_together(connection, [Found(one.document_id, ()) for one in documents], BASIS)
+
+
+def change(qc: Engine, statement: Any) -> None:
+    with writing(qc) as connection:
+        connection.execute(statement)
+
+
+def built(qc: Engine, document: Applied) -> Applied:
+    """A document that was judged well and that the data contexts take account of; it is to be judged anew."""
+    judge(qc, document)
+    with writing(qc) as connection:
+        connection.execute(update(DOCUMENT).where(DOCUMENT.c.id == document.document_id).values(contexts_built=True))
+        judge_anew(connection, [document.document_id])
+    assert document_row(qc, document).judged_at is None
+    return document
+
+
+def test_documents_that_were_never_judged_take_a_few_statements_whatever_their_number(mouse: Engine) -> None:
+    """What is said of the validity of what they brought need not be asked: nothing is."""
+    few = [upload(mouse, weights(f"A{n}-", "1")) for n in range(2)]
+    many = [upload(mouse, weights(f"B{n}-", "1", "2", "3")) for n in range(12)]
+    with statements(mouse) as of_few:
+        judge_all(mouse, *few)
+    with statements(mouse) as of_many:
+        judged = judge_all(mouse, *many)
+    assert len(of_many) == len(of_few) == 6
+    assert [one for one in of_many if one.startswith("SELECT") and "validity" in one] == []
+    assert [one.failed for one in judged] == [False] * 12
+    assert validity(mouse) == [True] * 38
+    assert document_row(mouse, many[-1]).judged_at is not None
+
+
+def test_a_document_that_was_judged_well_stays_in_its_contexts_when_nothing_is_found_again(mouse: Engine) -> None:
+    document = built(mouse, upload(mouse, weights("E", "5")))
+    other = upload(mouse, weights("F", "5"))
+    judge_all(mouse, document, other)
+    row = document_row(mouse, document)
+    assert (row.judged_at is not None, row.contexts_built) == (True, True)
+    assert document_row(mouse, other).judged_at is not None
+    assert validity(mouse) == [True, True]
+
+
+@pytest.mark.parametrize("said", [Validity.UNJUDGED, Validity.INVALID], ids=["not judged", "known to be invalid"])
+def test_what_was_not_valid_becomes_so_when_nothing_is_found_and_its_contexts_are_built(
+    mouse: Engine, said: int
+) -> None:
+    document = built(mouse, upload(mouse, weights("E", "5", "6")))
+    change(mouse, update(EXPERIMENT).where(EXPERIMENT.c.experiment_id == "E1").values(validity=said))
+    judge_all(mouse, document)
+    assert validity(mouse) == [True, True]
+    assert not document_row(mouse, document).contexts_built
+
+
+def test_findings_that_hold_no_more_are_closed_beside_documents_that_were_never_judged(mouse: Engine) -> None:
+    faulty = upload(mouse, weights("E", "5", "x"))
+    judge(mouse, faulty)
+    assert validity(mouse) == [True, False]
+    sound = upload(mouse, weights("F", "5"))
+    judged: list[Judgement] = judge_all(mouse, faulty, sound)
+    assert [len(one.cleared) for one in judged] == [1, 0]
+    assert [row.closed is not None for row in findings(mouse)] == [True]
+    assert validity(mouse) == [True] * 3

@@ -1,0 +1,185 @@
+"""Upgrades of the QC database keep what is in it, also where they broke off."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import Column, Connection, Engine, MetaData, insert, inspect, text
+
+from dcc.databases.schema import init_database
+from dcc.naming import Action
+from dcc.qc.contexts.building import build_contexts
+from dcc.qc.contexts.overviews import build_overviews
+from dcc.qc.database import QC_DATABASE, init_qc_database, open_qc_database
+from dcc.qc.migrations import HEAD, REVISIONS, VERSIONS
+from dcc.qc.models import QcBase
+from dcc.qc.reference.store import active_snapshots
+from dcc.settings import Settings
+from dcc.settings.reference_addresses import shown_source
+from dcc.tracker.models import utc_now
+from dcc.vocabulary import Validity
+from tests.support.databases import only_mariadb
+from tests.support.qc_contexts import assert_contexts_are_right, submit
+from tests.support.qc_documents import experiment, specimen
+
+JUDGED = [None, True, False]
+"""What the rules may have said of an entity."""
+ENTITIES = ("specimen", "experiment", "line", "housing")
+
+
+def _make(engine: Engine, revisions: Sequence[str], folder: Path) -> None:
+    """A QC database as the version of the platform made it whose revisions these were."""
+    for revision in revisions:
+        shutil.copy(next(VERSIONS.glob(f"{revision}_*.py")), folder)
+    init_database(engine, replace(QC_DATABASE, revisions=tuple(revisions), versions=folder))
+
+
+@pytest.fixture
+def first(qc_settings: Settings, tmp_path: Path) -> Iterator[Engine]:
+    """A QC database as the first version of the platform made it, with entities that were judged in all ways."""
+    engine = open_qc_database(qc_settings)
+    _make(engine, REVISIONS[:1], tmp_path)
+    with engine.begin() as connection:
+        _fill(connection)
+    yield engine
+    engine.dispose()
+
+
+def _fill(connection: Connection) -> None:
+    known = MetaData()
+    known.reflect(connection)
+    for name in ("document", "centre_block", *ENTITIES):
+        table = known.tables[name]
+        for number, judged in enumerate(JUDGED, start=1):
+            of_number = {column.name: _value(column, number) for column in table.columns if not column.nullable}
+            said = {"is_valid": judged} if name in ENTITIES else {}
+            connection.execute(insert(table), of_number | said)
+
+
+def _value(column: Column[Any], number: int) -> object:
+    if column.name.endswith("_at"):
+        return utc_now()
+    if column.name == "is_current" or column.type.python_type is bool:
+        return True
+    return "x" if column.type.python_type is str else number
+
+
+def _views(engine: Engine) -> dict[str, str | None]:
+    inspector = inspect(engine)
+    return {name: inspector.get_view_definition(name) for name in inspector.get_view_names()}
+
+
+@pytest.mark.parametrize("broken_off", [False, True])
+def test_what_the_rules_said_of_entities_is_kept_when_it_becomes_a_number(first: Engine, broken_off: bool) -> None:
+    """Also where an upgrade broke off half-way, as it can on MariaDB."""
+    if broken_off:
+        with first.begin() as connection:
+            connection.execute(text("DROP VIEW current_specimen"))
+            number = "INTEGER" if connection.dialect.name == "sqlite" else "SMALLINT UNSIGNED"
+            connection.execute(text(f"ALTER TABLE specimen ADD COLUMN validity {number} NOT NULL DEFAULT 0"))
+    assert init_qc_database(first).from_revision == "0001"
+    with first.connect() as connection:
+        opts = {"compare_type": True}
+        assert compare_metadata(MigrationContext.configure(connection, opts=opts), QcBase.metadata) == []
+        assert connection.scalar(text("SELECT version_num FROM alembic_version")) == HEAD
+        for name in ENTITIES:
+            found = connection.execute(text(f"SELECT validity FROM {name} ORDER BY id"))
+            assert found.scalars().all() == [0, 1, 2], name
+        for view in ("current_specimen", "current_experiment"):
+            said = connection.execute(text(f"SELECT is_valid FROM {view} ORDER BY id")).scalars().all()
+            assert said == JUDGED, view
+
+
+@only_mariadb
+@pytest.mark.parametrize("broken_off", [False, True])
+def test_the_view_of_measurements_tells_animals_by_all_of_their_names(
+    qc_settings: Settings, tmp_path: Path, broken_off: bool
+) -> None:
+    """Also where an upgrade broke off between dropping it and making it anew."""
+    engine = open_qc_database(qc_settings)
+    _make(engine, REVISIONS[:2], tmp_path)
+    before = _views(engine)
+    if broken_off:
+        with engine.begin() as connection:
+            connection.execute(text("DROP VIEW current_measurement"))
+    assert init_qc_database(engine).from_revision == "0002"
+    changed = {name: query for name, query in _views(engine).items() if query != before[name]}
+    # That of experiments changes with a later revision.
+    assert sorted(changed) == ["current_experiment", "current_measurement"]
+    assert "length(s.specimen_id)" in str(changed["current_measurement"]).replace("`", "").lower()
+    engine.dispose()
+
+
+@pytest.mark.parametrize("broken_off", [False, True])
+def test_the_session_after_an_upgrade_counts_anew_what_invalid_animals_have(
+    qc_settings: Settings, tmp_path: Path, broken_off: bool
+) -> None:
+    """Of a database in which an animal that is not valid counted as any other, with its experiment."""
+    engine = open_qc_database(qc_settings)
+    _make(engine, REVISIONS[:3], tmp_path)
+    submit(engine, Action.ADD, specimen("good"), specimen("bad", colony_id="C2", position=2))
+    submit(engine, Action.ADD, experiment("E1", ["good"]), experiment("E2", ["bad"]), experiment("E3", ["good", "bad"]))
+    build_contexts(engine)
+    build_overviews(engine)
+    with engine.begin() as connection:
+        made = {"invalid": Validity.INVALID}
+        connection.execute(text("UPDATE specimen SET validity = :invalid WHERE specimen_id = 'bad'"), made)
+        if broken_off:
+            connection.execute(text("DROP VIEW current_experiment"))
+    assert init_qc_database(engine).from_revision == "0003"
+    build_contexts(engine)
+    build_overviews(engine)
+    with engine.connect() as connection:
+        said = connection.execute(text("SELECT experiment_id, is_valid FROM current_experiment ORDER BY id"))
+        assert [tuple(row) for row in said] == [("E1", 1), ("E2", 0), ("E3", 0)]
+        said = connection.execute(text("SELECT experiment_id, is_valid FROM current_measurement ORDER BY id"))
+        assert [tuple(row) for row in said] == [("E1", 1), ("E2", 0), ("E3", 0)]
+        contexts = connection.execute(text("SELECT genotype, measurements FROM data_context ORDER BY genotype"))
+        assert [tuple(row) for row in contexts] == [("C1", 1), ("C2", 0)]
+        assert connection.execute(text("SELECT specimen_id FROM overview_animal_procedure")).scalars().all() == ["good"]
+    assert_contexts_are_right(engine)
+    engine.dispose()
+
+
+@pytest.mark.parametrize("broken_off", [False, True])
+def test_what_addresses_of_reference_data_ask_with_goes_from_an_older_database(
+    qc_settings: Settings, tmp_path: Path, broken_off: bool
+) -> None:
+    token = "t0ken-of-the-registry"
+    sources = [f"https://h.example/x.csv?k={token}", "/data/what?/x.csv", "https://h.example/x.csv"]
+    engine = open_qc_database(qc_settings)
+    _make(engine, REVISIONS[:4], tmp_path)
+    with engine.begin() as connection:
+        for number, source in enumerate(sources, start=1):
+            row = {"source": source, "number": number, "md5": f"{number:032}", "now": utc_now()}
+            snapshot = (
+                "INSERT INTO reference_snapshot (name, retrieved, checked, source, checksum, row_count, is_active) "
+                "VALUES ('projects', :now, :now, :source, :md5, 1, :number = 1)"
+            )
+            page = (
+                "INSERT INTO fetched_page (address_md5, address, entity_tag, retrieved, content) "
+                "VALUES (:md5, :source, 'x', :now, 'project')"
+            )
+            connection.execute(text(snapshot), row)
+            connection.execute(text(page), row)
+        if broken_off:
+            masked = {"source": shown_source(sources[0])}
+            connection.execute(text("UPDATE reference_snapshot SET source = :source WHERE id = 1"), masked)
+    assert init_qc_database(engine).from_revision == "0004"
+    with engine.connect() as connection:
+        found = connection.scalars(text("SELECT source FROM reference_snapshot ORDER BY id")).all()
+        assert found == [shown_source(source) for source in sources]
+        assert token not in str(found)
+        assert active_snapshots(connection)["projects"].source == found[0]
+        pages = connection.scalars(text("SELECT address FROM fetched_page")).all()
+        assert pages == ["https://h.example/x.csv"]
+    engine.dispose()
+    if engine.dialect.name == "sqlite":
+        assert all(token.encode() not in path.read_bytes() for path in qc_settings.home.glob("qc.db*"))

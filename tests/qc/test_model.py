@@ -1,0 +1,244 @@
+"""Random sequences of documents, withdrawals, late arrivals and kills leave what the in-memory model says."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from datetime import date
+from functools import cache
+from pathlib import Path
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from pydantic import SecretStr
+from sqlalchemy import Engine, select
+
+from dcc.documents.contents import Content, Entity, Experiment, Housing, Line
+from dcc.naming import Action, DocumentKind
+from dcc.qc import models
+from dcc.qc.apply.documents import DocumentToApply, apply_document
+from dcc.qc.apply.withdrawal import undo_documents
+from dcc.qc.database import init_qc_database, open_qc_database
+from dcc.settings import Settings
+from dcc.vocabulary import DocumentState
+from tests.support.qc_documents import contents, experiment, housing, line, specimen, to_apply
+from tests.support.qc_model import Key, Model, ModelDocument, Present, Said, experiments_of
+
+CENTRES = ["H", "H", "H", "J"]
+PROCEDURES = ["IMPC_CBC_001"]
+_words = st.integers(0, 99).map(str)
+_specimens = st.builds(specimen, st.sampled_from(["S1", "S2"]), _words)
+_experiments = st.builds(
+    experiment,
+    st.sampled_from(["E1", "E2"]),
+    st.lists(st.sampled_from(["S1", "S2"]), min_size=1, max_size=2),
+    _words,
+    st.sampled_from(PROCEDURES),
+)
+_lines = st.builds(line, st.just("C1"), _words, st.sampled_from(PROCEDURES))
+_housings = st.builds(housing, _words, st.none())
+_of_one_document = st.one_of(
+    st.lists(_specimens, min_size=1, max_size=3),
+    st.lists(st.one_of(_experiments, _experiments, _experiments, _lines, _housings), min_size=1, max_size=3),
+)
+_days = st.sampled_from([date(2013, 10, 1), date(2013, 10, 2), date(2013, 10, 3)])
+
+
+def said_of(centre: str, entity: Entity) -> Said:
+    """An entity as the model knows it."""
+    if isinstance(entity, Experiment):
+        assert entity.procedure is not None
+        key: Key = ("experiment", centre, entity.procedure.procedure_id, entity.experiment_id, entity.sequence_id)
+        about = frozenset(("specimen", centre, one) for one in entity.specimen_ids)
+        return Said(key, str(entity.procedure.simple[0].value), about)
+    if isinstance(entity, Line):
+        key = ("line", centre, entity.procedure.procedure_id, entity.colony_id)
+        return Said(key, str(entity.procedure.simple[0].value))
+    if isinstance(entity, Housing):
+        return Said(("housing", centre, entity.last_updated), str(entity.procedure.simple[0].value))
+    return Said(("specimen", centre, entity.specimen_id), entity.litter_id)
+
+
+class _KilledError(Exception):
+    pass
+
+
+@cache
+def _empty_database() -> bytes:
+    with tempfile.TemporaryDirectory(prefix="dcc-model-") as home:
+        path = Path(home) / "qc.db"
+        engine = open_qc_database(Settings(home=Path(home), qc_url=SecretStr(f"sqlite:///{path}")))
+        init_qc_database(engine)
+        engine.dispose()
+        return path.read_bytes()
+
+
+class Documents(RuleBasedStateMachine):
+    """Does to the QC database what it does to the model."""
+
+    engine: Engine
+    home: Path
+
+    @initialize()
+    def start(self) -> None:
+        self.home = Path(tempfile.mkdtemp(prefix="dcc-model-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
+        path = self.home / "qc.db"
+        path.write_bytes(_empty_database())
+        self.engine = open_qc_database(Settings(home=self.home, qc_url=SecretStr(f"sqlite:///{path}")))
+        self.model = Model()
+        self.applied: dict[int, tuple[DocumentToApply, list[Content]]] = {}
+
+    def teardown(self) -> None:
+        if not hasattr(self, "model"):
+            return
+        try:
+            for document_id, past in self.model.pasts.items():
+                assert present_of(self.engine, document_id) == worth(past)
+        finally:
+            self.engine.dispose()
+            shutil.rmtree(self.home)
+
+    @rule(
+        action=st.sampled_from([Action.ADD, Action.ADD, Action.EDIT, Action.DELETE]),
+        entities=_of_one_document,
+        centre=st.sampled_from(CENTRES),
+        created=_days,
+    )
+    def apply(self, action: Action, entities: list[Entity], centre: str, created: date) -> None:
+        self._apply(action, entities, centre, created)
+
+    @precondition(lambda self: self.model.present())
+    @rule(data=st.data(), action=st.sampled_from([Action.EDIT, Action.DELETE]), value=_words, created=_days)
+    def change_what_is_there(self, data: st.DataObject, action: Action, value: str, created: date) -> None:
+        kind, centre, *names = data.draw(st.sampled_from(sorted(self.model.present(), key=repr)))
+        entity: Entity
+        if kind == "specimen":
+            entity = specimen(str(names[0]), value)
+        elif kind == "experiment":
+            about = data.draw(st.lists(st.sampled_from(["S1", "S2"]), min_size=1, max_size=2))
+            entity = experiment(str(names[1]), about, value, str(names[0]))
+        else:
+            entity = line(str(names[1]), value, str(names[0])) if kind == "line" else housing(value)
+        self._apply(action, [entity], str(centre), created)
+
+    @precondition(lambda self: self._specimens())
+    @rule(data=st.data(), name=st.sampled_from(["E1", "E2", "E3"]), value=_words, created=_days)
+    def measure_what_is_there(self, data: st.DataObject, name: str, value: str, created: date) -> None:
+        _, centre, specimen_id = data.draw(st.sampled_from(self._specimens()))
+        self._apply(Action.ADD, [experiment(name, [str(specimen_id)], value)], str(centre), created)
+
+    @precondition(lambda self: self._measured())
+    @rule(data=st.data(), created=_days)
+    def delete_what_was_measured(self, data: st.DataObject, created: date) -> None:
+        _, centre, specimen_id = data.draw(st.sampled_from(self._measured()))
+        self._apply(Action.DELETE, [specimen(str(specimen_id))], str(centre), created)
+
+    def _specimens(self) -> list[Key]:
+        return sorted((key for key in self.model.present() if key[0] == "specimen"), key=repr)
+
+    def _measured(self) -> list[Key]:
+        return [key for key in self._specimens() if experiments_of(self.model.present(), key)]
+
+    def _apply(self, action: Action, entities: list[Entity], centre: str, created: date) -> None:
+        content = contents(*entities, centre=centre)
+        kind = DocumentKind.SPECIMEN if content[0].pipeline is None else DocumentKind.EXPERIMENT
+        document = to_apply(action, kind, centre=centre, created=created)
+        applied = apply_document(self.engine, document, lambda: content, patience_seconds=1)
+        said = tuple(said_of(centre, entity) for entity in entities)
+        expected = ModelDocument(applied.document_id, action, kind, centre, created, said)
+        assert applied.late == self.model.late(expected)
+        assert applied.refused == self.model.apply(expected)
+        assert (applied.state is DocumentState.REFUSED) == (not expected.after)
+        self.applied[applied.document_id] = document, content
+        if not expected.after:
+            expected.stands = False
+
+    @precondition(lambda self: self.model.standing())
+    @rule(data=st.data())
+    def apply_again(self, data: st.DataObject) -> None:
+        standing = data.draw(st.sampled_from([document.id for document in self.model.standing()]))
+        document, content = self.applied[standing]
+        again = apply_document(self.engine, document, lambda: content, patience_seconds=1)
+        assert (again.repeated, again.document_id) == (True, standing)
+
+    @rule(action=st.sampled_from(Action), entities=_of_one_document, after=st.integers(0, 4))
+    def be_killed(self, action: Action, entities: list[Entity], after: int) -> None:
+        def broken() -> Iterator[Content]:
+            yield from contents(*entities)[:after]
+            raise _KilledError
+
+        try:
+            apply_document(self.engine, to_apply(action, DocumentKind.SPECIMEN), broken, patience_seconds=1)
+        except _KilledError:
+            return
+        raise AssertionError("The document was applied.")
+
+    @precondition(lambda self: self.model.standing())
+    @rule(data=st.data())
+    def undo(self, data: st.DataObject) -> None:
+        document = data.draw(st.sampled_from(self.model.standing()))
+        builders = self.model.builders(document)
+        undone = undo_documents(self.engine, [document.id], patience_seconds=1)
+        assert {builder.document_id for builder in undone.builders} == builders
+        if not builders:
+            self.model.undo(document, undone.undone_by[0])
+
+    @invariant()
+    def the_present_is_that_of_the_model(self) -> None:
+        if hasattr(self, "model"):
+            assert present_of(self.engine, None) == worth(self.model.present())
+
+    @invariant()
+    def the_latest_pasts_are_those_of_the_model(self) -> None:
+        if hasattr(self, "model"):
+            for document_id, past in list(self.model.pasts.items())[-2:]:
+                assert present_of(self.engine, document_id) == worth(past)
+
+
+def worth(present: Present) -> dict[Key, str]:
+    return {key: said.value for key, said in present.items()}
+
+
+def present_of(engine: Engine, document_id: int | None) -> dict[Key, str]:
+    """What is current, or was as of a document, by the lifetimes; the flag and the lifetimes must agree."""
+    found: dict[Key, str] = {}
+    run, measurement = models.ProcedureRun.__table__, models.Measurement.__table__
+    columns = {
+        "specimen": ["centre", "specimen_id"],
+        "experiment": ["centre", "procedure_id", "experiment_id", "sequence_id"],
+        "line": ["centre", "procedure_id", "colony_id"],
+        "housing": ["centre", "last_updated"],
+    }
+    with engine.connect() as connection:
+        for kind, names in columns.items():
+            table, lifetime = models.QcBase.metadata.tables[kind], models.Lifetime.__table__
+            statement = select(table, lifetime.c.id).join(
+                lifetime, (lifetime.c.entity_kind == kind) & (lifetime.c.entity_id == table.c.id)
+            )
+            if document_id is None:
+                rows = connection.execute(statement.where(lifetime.c.ended_by.is_(None))).mappings().all()
+                flagged = set(connection.scalars(select(table.c.id).where(table.c.is_current)))
+                assert flagged == {row["id"] for row in rows}
+            else:
+                ended = lifetime.c.ended_by.is_(None) | (lifetime.c.ended_by > document_id)
+                rows = connection.execute(statement.where(lifetime.c.opened_by <= document_id, ended)).mappings().all()
+            measured = dict(
+                connection.execute(
+                    select(run.c.owner_id, measurement.c.value)
+                    .join(measurement, measurement.c.procedure_run_id == run.c.id)
+                    .where(run.c.owner_kind == kind)
+                ).all()
+            )
+            for row in rows:
+                key = (kind, *(str(row[name]) if isinstance(row[name], date) else row[name] for name in names))
+                assert key not in found
+                found[key] = row["litter_id"] if kind == "specimen" else measured[row["id"]]
+    return found
+
+
+Documents.TestCase.settings = settings(
+    max_examples=30, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+)
+TestDocuments = Documents.TestCase

@@ -1,0 +1,269 @@
+"""What the overviews show, on each database; and that they are what a rebuild from nothing would show."""
+
+from __future__ import annotations
+
+import json
+from hashlib import md5
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, delete, event, select, text, update
+
+from dcc.documents.contents import Experiment, Metadata
+from dcc.naming import Action
+from dcc.qc.contexts.building import build_contexts
+from dcc.qc.contexts.metadata_groups import group_of
+from dcc.qc.contexts.overviews import build_overviews
+from dcc.qc.database import writing
+from tests.support.databases import only_mariadb
+from tests.support.qc_contexts import TABLES, know, know_colonies, know_important_metadata, submit
+from tests.support.qc_documents import experiment, housing, line, specimen
+
+CENTRE = "H"
+
+
+def build(engine: Engine) -> None:
+    build_contexts(engine)
+    build_overviews(engine)
+
+
+def rows_of(engine: Engine, name: str) -> list[dict[str, Any]]:
+    table = TABLES[name]
+    with engine.connect() as connection:
+        return [dict(row) for row in connection.execute(select(table).order_by(*table.primary_key)).mappings()]
+
+
+def under(name: str, *values: str | None, **options: Any) -> Experiment:
+    """An experiment with these values of the metadata parameter IMPC_CBC_003_001, and so on."""
+    made = experiment(name, **options)
+    assert made.procedure is not None
+    metadata = [Metadata(9, f"IMPC_CBC_00{place}_001", None, None, value) for place, value in enumerate(values, 3)]
+    return made._replace(procedure=made.procedure._replace(metadata=tuple(metadata)))
+
+
+def test_genotypes_and_strains_count_current_valid_specimens(qc_database: Engine) -> None:
+    know(qc_database, "strains", "known_strain", [{"strain_id": "MGI:7", "name": "C57BL/6N"}])
+    know_colonies(qc_database, C1="MGI:7")
+    wild = specimen("W", is_baseline="true", colony_id=None, strain_id="MGI:8")
+    submit(qc_database, Action.ADD, specimen("A"), specimen("B"), wild, specimen("no"), faulty=[4])
+    build(qc_database)
+    (baseline, mutant) = sorted(rows_of(qc_database, "overview_genotype"), key=lambda row: -len(row["genotype"]))
+    assert (baseline["genotype"], baseline["strain_id"], baseline["specimens"]) == ("baseline", "MGI:8", 1)
+    assert (mutant["genotype"], mutant["strain_id"], mutant["specimens"]) == ("C1", "MGI:7", 2)
+    assert (mutant["gene_id"], mutant["gene_symbol"], mutant["allele_id"]) == ("MGI:C1", "gene C1", "MGI:aC1")
+    assert rows_of(qc_database, "overview_strain") == [
+        {"strain_id": "MGI:7", "name": "C57BL/6N", "specimens": 2},
+        {"strain_id": "MGI:8", "name": None, "specimens": 1},
+    ]
+
+
+def test_genotypes_that_no_specimen_has_any_more_go(qc_database: Engine) -> None:
+    submit(qc_database, Action.ADD, specimen("A", strain_id="MGI:1"))
+    build(qc_database)
+    submit(qc_database, Action.EDIT, specimen("A", colony_id="C2", strain_id="MGI:2"))
+    build(qc_database)
+    assert [row["genotype"] for row in rows_of(qc_database, "overview_genotype")] == ["C2"]
+    assert [row["strain_id"] for row in rows_of(qc_database, "overview_strain")] == ["MGI:2"]
+
+
+def test_genotypes_are_told_apart_to_the_letter_and_by_centre(qc_database: Engine) -> None:
+    """With those of baseline animals and of unknown colonies, for which all of a centre is looked at, and without."""
+    names = ["C1", "c1", "C1!", 'it\'s "so" \\ %s :x', "\u00e9", "\U0001f42d", "baseline"]
+    mutants = [specimen(f"S{place}", colony_id=name) for place, name in enumerate(names)]
+    behind = specimen("behind", colony_id="C1  ", strain_id="MGI:1 ")
+    submit(qc_database, Action.ADD, *mutants, behind)
+    submit(qc_database, Action.ADD, specimen("elsewhere"), centre="J")
+    build(qc_database)
+
+    def shown() -> dict[tuple[str, str, str], int]:
+        rows = rows_of(qc_database, "overview_genotype")
+        return {(row["centre"], row["genotype"], row["strain_id"]): row["specimens"] for row in rows}
+
+    expected = {(CENTRE, name, ""): 1 for name in names} | {(CENTRE, "C1", "MGI:1"): 1, ("J", "C1", ""): 1}
+    assert shown() == expected
+    wild = specimen("W", is_baseline="true", colony_id="C1")
+    submit(qc_database, Action.ADD, wild, specimen("unknown", colony_id=None), specimen("C1 too"))
+    build(qc_database)
+    expected |= {(CENTRE, "baseline", ""): 2, (CENTRE, "", ""): 1, (CENTRE, "C1", ""): 2}
+    assert shown() == expected
+    forget_overviews(qc_database)
+    build(qc_database)
+    assert shown() == expected
+
+
+def test_procedure_runs_are_shown_with_each_of_their_animals(qc_database: Engine) -> None:
+    submit(qc_database, Action.ADD, specimen("A", gender="female"), specimen("W", is_baseline="true"))
+    submit(qc_database, Action.ADD, experiment("E1", ["A", "W"]), line("C1"), housing())
+    build(qc_database)
+    shown = [
+        (row["specimen_id"], row["genotype"], row["is_baseline"], row["gender"], row["measurements"])
+        for row in rows_of(qc_database, "overview_animal_procedure")
+    ]
+    assert shown == [("A", "C1", False, "female", 1), ("W", "baseline", True, "male", 1), (None, "C1", None, None, 1)]
+
+
+def test_an_edited_animal_is_shown_as_it_is_at_present(qc_database: Engine) -> None:
+    submit(qc_database, Action.ADD, specimen("A", gender="female"))
+    submit(qc_database, Action.ADD, experiment("E1", ["A"]))
+    build(qc_database)
+    submit(qc_database, Action.EDIT, specimen("A", gender="male"))
+    build(qc_database)
+    (row,) = rows_of(qc_database, "overview_animal_procedure")
+    assert row["gender"] == "male"
+
+
+def test_a_metadata_group_is_the_md5_of_important_metadata(qc_database: Engine) -> None:
+    know_important_metadata(qc_database, IMPC_CBC_003_001="Equipment", IMPC_CBC_004_001="Anaesthesia")
+    submit(qc_database, Action.ADD, specimen("S1"), specimen("made elsewhere", production_centre="J"))
+    submit(
+        qc_database,
+        Action.ADD,
+        under("E1", "Sysmex", None, "ignored"),
+        under("E2", "Sysmex", None, "ignored too", specimens=["made elsewhere"]),
+        under("E3"),
+    )
+    build(qc_database)
+    expected = [
+        "Anaesthesia = null::Equipment = Sysmex",
+        "Anaesthesia = null::Equipment = Sysmex::ProductionCenter = J",
+    ]
+    sums = [md5(items.encode()).hexdigest() for items in [*expected, ""]]
+    assert [row["metadata_group"] for row in rows_of(qc_database, "overview_animal_procedure")] == sums
+    groups = {row["checksum"]: json.loads(row["content"]) for row in rows_of(qc_database, "metadata_group")}
+    assert groups[sums[1]] == {"Anaesthesia": "null", "Equipment": "Sysmex", "ProductionCenter": "J"}
+    assert groups[sums[2]] == {}
+
+
+def test_the_group_of_nothing_is_the_md5_of_the_empty_text() -> None:
+    assert group_of([]) == ("d41d8cd98f00b204e9800998ecf8427e", "{}")
+    assert group_of([("b", "2"), ("a", "1"), ("a", "3"), ("b", "2")]).content == '{"a": ["1", "3"], "b": "2"}'
+
+
+def test_groups_that_no_run_belongs_to_any_more_go(qc_database: Engine) -> None:
+    know_important_metadata(qc_database, IMPC_CBC_003_001="Equipment")
+    submit(qc_database, Action.ADD, under("E1", "old"), under("E2", "old"))
+    build(qc_database)
+    submit(qc_database, Action.EDIT, under("E1", "new"))
+    build(qc_database)
+    assert len(rows_of(qc_database, "metadata_group")) == 2
+    submit(qc_database, Action.EDIT, under("E2", "new"))
+    build(qc_database)
+    assert [row["content"] for row in rows_of(qc_database, "metadata_group")] == ['{"Equipment": "new"}']
+
+
+def test_new_reference_data_rebuild_everything(qc_database: Engine) -> None:
+    submit(qc_database, Action.ADD, specimen("S1"))
+    submit(qc_database, Action.ADD, under("E1", "Sysmex"), line("C1"))
+    build(qc_database)
+    know_important_metadata(qc_database, IMPC_CBC_003_001="Equipment")
+    know_colonies(qc_database, C1="MGI:7")
+    build(qc_database)
+    group = md5(b"Equipment = Sysmex").hexdigest()
+    assert [(row["strain_id"], row["metadata_group"]) for row in rows_of(qc_database, "overview_animal_procedure")] == [
+        ("MGI:7", group),
+        ("MGI:7", group_of([]).checksum),
+    ]
+    assert [row["strain_id"] for row in rows_of(qc_database, "overview_genotype")] == ["MGI:7"]
+
+
+def test_mutants_are_compared_with_baselines_under_the_same_circumstances(qc_database: Engine) -> None:
+    know_important_metadata(qc_database, IMPC_CBC_003_001="Equipment")
+    wild = [specimen(name, is_baseline="true", colony_id=None, strain_id=strain) for name, strain in WILD.items()]
+    submit(qc_database, Action.ADD, specimen("mutant", strain_id="MGI:1"), *wild)
+    submit(
+        qc_database,
+        Action.ADD,
+        under("E1", "Sysmex", specimens=["mutant"]),
+        under("E2", "Sysmex", specimens=["like"]),
+        under("E3", "Sysmex", specimens=["other strain"]),
+        under("E4", "Advia", specimens=["like"]),
+        under("E5", "Sysmex", specimens=["like"], procedure_id="IMPC_BWT_001"),
+    )
+    build(qc_database)
+    with qc_database.connect() as connection:
+        compared = text("SELECT specimen_id, baseline_specimen_id FROM overview_comparison")
+        assert connection.execute(compared).all() == [("mutant", "like")]
+        measured = text("SELECT specimen_id, genotype, strain_id, number, metadata_group FROM overview_measurement")
+        assert len(connection.execute(measured).all()) == 5
+
+
+WILD = {"like": "MGI:1", "other strain": "MGI:2"}
+
+
+def test_a_build_tells_how_many_rows_each_overview_has(qc_database: Engine) -> None:
+    submit(qc_database, Action.ADD, specimen("A", strain_id="MGI:1"), specimen("B"))
+    submit(qc_database, Action.ADD, experiment("E1", ["A", "B"]), experiment("E2", ["A"]), centre=CENTRE)
+    build_contexts(qc_database)
+    built = build_overviews(qc_database)
+    assert built.centres == {
+        CENTRE: {"genotypes": 1, "strains": 1, "procedure_runs": 2, "animals": 2, "metadata_groups": 1}
+    }
+    assert build_overviews(qc_database).centres == {}
+
+
+@pytest.mark.parametrize("action", [Action.EDIT, Action.DELETE])
+def test_what_was_rebuilt_in_part_is_what_a_rebuild_from_nothing_shows(qc_database: Engine, action: Action) -> None:
+    know_important_metadata(qc_database, IMPC_CBC_003_001="Equipment")
+    submit(
+        qc_database,
+        Action.ADD,
+        specimen("S1", strain_id="MGI:1"),
+        specimen("S2", colony_id="C2"),
+        specimen("S3", colony_id="C3 "),
+    )
+    submit(qc_database, Action.ADD, under("E1", "a"), under("E2", "b", specimens=["S2", "S3"]), line("C1"))
+    build(qc_database)
+    submit(qc_database, action, under("E1", "c"))
+    submit(qc_database, Action.EDIT, specimen("S2", colony_id="C3", is_baseline="false"))
+    build(qc_database)
+    in_part = overviews_of(qc_database)
+    forget_overviews(qc_database)
+    build_overviews(qc_database)
+    assert overviews_of(qc_database) == in_part
+    assert all(in_part)
+
+
+@only_mariadb
+def test_many_rows_at_once_are_written_as_few_are(qc_database: Engine) -> None:
+    submit(qc_database, Action.ADD, specimen("S1"), specimen("S2"))
+    submit(qc_database, Action.ADD, *[experiment(f"E{place}", ["S1", "S2"]) for place in range(600)])
+    build(qc_database)
+    rows = rows_of(qc_database, "overview_animal_procedure")
+    assert [(row["position"], row["specimen_id"], str(row["date"])) for row in rows] == [
+        (0, "S1", "2013-10-01"),
+        (1, "S2", "2013-10-01"),
+    ] * 600
+
+
+@only_mariadb
+def test_rows_that_the_server_cuts_off_are_asked_for_again(qc_database: Engine) -> None:
+    submit(qc_database, Action.ADD, specimen("S1"), specimen("S2"))
+    submit(qc_database, Action.ADD, *[experiment(f"E{place}", ["S1", "S2"]) for place in range(20)])
+    build(qc_database)
+    whole = overviews_of(qc_database)
+    forget_overviews(qc_database)
+
+    def shorten(connection: Any, *_: object) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("SET SESSION group_concat_max_len = 1024")
+
+    qc_database.dispose()
+    event.listen(qc_database, "connect", shorten)
+    build_overviews(qc_database)
+    assert overviews_of(qc_database) == whole
+
+
+def overviews_of(engine: Engine) -> list[list[dict[str, Any]]]:
+    """All rows of all overviews."""
+    return [rows_of(engine, name) for name in OVERVIEWS]
+
+
+OVERVIEWS = ("overview_animal_procedure", "overview_genotype", "overview_strain", "metadata_group")
+
+
+def forget_overviews(engine: Engine) -> None:
+    """Have the overviews built from nothing."""
+    with writing(engine) as connection:
+        for name in OVERVIEWS:
+            connection.execute(delete(TABLES[name]))
+        connection.execute(update(TABLES["document"]).values(overviews_built=False))

@@ -1,0 +1,466 @@
+"""An archive speaks for its centre: what it does with data of another one, delegated and not."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import select
+
+from dcc.errors import ConfigurationError, NotDelegatedError, NotFoundError
+from dcc.operations.consistency.checking import check_consistency
+from dcc.operations.sessions import open_session
+from dcc.phases import Phase, Status
+from dcc.qc import models
+from dcc.reports.causes.cause import Actor
+from dcc.reports.causes.collecting import causes_of_all
+from dcc.reports.causes.not_taken import Why, why_not_taken
+from dcc.reports.languages import load_catalogue
+from dcc.session.crawling import crawl_file_sources
+from dcc.session.data.corrections import confirm_submission, withdraw_submission
+from dcc.session.data.plans import plan_submission
+from dcc.session.data.uploader import Uploader
+from dcc.tracker.database import writing
+from dcc.tracker.hosted.foreign_archives import held_archives
+from dcc.tracker.hosted.owner_notices import notices_since
+from dcc.tracker.hosted.retries import require_retriable
+from dcc.tracker.models import OwnerNotice, utc_now
+from dcc.tracker.questions.queries import held_documents, waiting_zip_actions
+from dcc.tracker.questions.stories import zip_story
+from dcc.tracker.register import delegations
+from tests.support.data_installations import DataInstallation, experiments, key_of, specimens
+from tests.support.databases import only_sqlite
+from tests.support.installations import Folder
+
+OWN = "add/H.2013-10-31.1.impc.zip"
+OTHERS = "J.2013-11-01.1.impc.zip"
+WHO = {"author": "someone", "reason": "It is meant."}
+
+
+def named_for(centre: str, stem: str, documents: dict[str, bytes]) -> dict[str, bytes]:
+    """Documents of centre H under names of a centre."""
+    return {name.replace(f"H.{stem}", f"{centre}.{stem}"): content for name, content in documents.items()}
+
+
+def delegate(data: DataInstallation, owner: str = "H", to: str = "J") -> None:
+    with writing(data.tracker) as connection:
+        delegations.delegate(connection, owner, to, recorded_by="wrangler")
+
+
+def revoke(data: DataInstallation, owner: str = "H", to: str = "J") -> None:
+    with writing(data.tracker) as connection:
+        delegations.revoke(connection, owner, to, revoked_by="wrangler")
+
+
+def notices(data: DataInstallation) -> list[tuple[str, str, str, str, dict[str, int]]]:
+    """What owners are to be told: owner, zip action, document, outcome, counts."""
+    with data.tracker.connect() as connection:
+        return [
+            (one.owner, str(one.key), one.file_name, str(one.outcome), dict(one.counts))
+            for one in notices_since(connection, utc_now() - timedelta(days=1))
+        ]
+
+
+def current(data: DataInstallation) -> list[str]:
+    """The current specimens of H."""
+    rows = data.rows(models.Specimen, "specimen_id", "centre", "is_current")
+    return sorted(name for name, centre, is_current in rows if centre == "H" and is_current)
+
+
+def remedies(data: DataInstallation, *, for_centre: bool = False) -> str:
+    """What is to be done about all that is wrong, as wranglers or as centres are told."""
+    catalogue = load_catalogue("en", data.settings)
+    with data.tracker.connect() as tracker, data.qc.connect() as qc:
+        causes = causes_of_all(tracker, qc)
+    said = [cause.remedy_for_centre(catalogue) if for_centre else cause.remedy(catalogue) for cause in causes]
+    return " ".join(said)
+
+
+@pytest.fixture
+def other(data: DataInstallation) -> Folder:
+    """A source of J; H has three animals in the QC database."""
+    data.put(OWN, specimens())
+    folder = data.base.add_folder("J", "other")
+    data.run()
+    assert len(current(data)) == 3
+    return folder
+
+
+def rows_of_centre(data: DataInstallation) -> list[tuple[object, ...]]:
+    """All that is current of H, and what its contexts count."""
+    return [
+        *(row for row in data.rows(models.Specimen, "centre", "specimen_id", "litter_id", "is_current") if row[-1]),
+        *(row for row in data.rows(models.Experiment, "centre", "experiment_id", "is_current") if row[-1]),
+        *data.rows(models.DataContext, "centre", "parameter_id", "measurements"),
+    ]
+
+
+@pytest.mark.parametrize("named", ["J", "H"])
+@pytest.mark.parametrize("action", ["edit", "delete"])
+def test_another_centre_s_data_are_not_edited_or_deleted_without_delegation(
+    data: DataInstallation, other: Folder, action: str, named: str
+) -> None:
+    before = rows_of_centre(data)
+    document = f"{named}.2013-11-01.1.specimen.impc.xml"
+    other.put(f"{action}/{OTHERS}", named_for(named, "2013-11-01.1", specimens("2013-11-01.1")))
+    told = data.run().document(document, Phase.UPLOAD)
+    assert rows_of_centre(data) == before
+    assert (told.status, told.document_id is not None) == (Status.FAILED, True)
+    assert data.documents()[document] == "upload failed"
+    assert data.log(document) == ["Q6"]
+    assert [(found.rule, found.line, found.value) for found in told.findings] == [("Q6", 3, "H")]
+    # The centre reads what it can do; the command for the wrangler is told with the causes.
+    assert "ask your data wrangler" in told.findings[0].message
+    assert "dcc " not in told.findings[0].message
+    assert "dcc centre delegate H --to J" in remedies(data)
+    assert "dcc " not in remedies(data, for_centre=True)
+    assert notices(data) == [("H", f"{action}/{OTHERS}", document, "refused", {"specimen": 3})]
+    # A retry meets the same decision, and the owner is told of it once more, for it is another attempt.
+    data.base.process_again(f"{action}/{OTHERS}")
+    data.take_up()
+    assert rows_of_centre(data) == before
+    assert data.documents()[document] == "upload failed"
+
+
+@pytest.mark.parametrize("action", ["edit", "delete"])
+def test_what_is_edited_or_deleted_under_a_delegation_takes_effect_and_the_owner_is_told(
+    data: DataInstallation, other: Folder, action: str
+) -> None:
+    delegate(data)
+    other.put(f"{action}/{OTHERS}", named_for("J", "2013-11-01.1", specimens("2013-11-01.1", mice=2)))
+    data.run()
+    document = "J.2013-11-01.1.specimen.impc.xml"
+    assert data.documents()[document].split()[0] == "qc"
+    assert len(current(data)) == (3 if action == "edit" else 1)
+    assert "Q6" not in data.log(document)
+    assert notices(data) == [("H", f"{action}/{OTHERS}", document, "done", {"specimen": 2})]
+
+
+def test_one_document_with_data_of_both_centres_is_refused_as_a_whole(data: DataInstallation, other: Folder) -> None:
+    other.put("add/J.2013-10-31.1.impc.zip", specimens("2013-10-31.1", centre="J"))
+    data.run()
+    ((name, own),) = specimens("2013-11-01.1", centre="J").items()
+    ((_, foreign),) = specimens("2013-11-01.1").items()
+    block = foreign[foreign.index(b"<centre ") : foreign.rindex(b"</centre>") + len(b"</centre>")]
+    end = own.rindex(b"</centre>") + len(b"</centre>")
+    before = data.rows(models.Specimen, "centre", "specimen_id", "is_current")
+    other.put(f"delete/{OTHERS}", {name: own[:end] + b"\n" + block + own[end:]})
+    data.run()
+    assert data.log(name) == ["Q6"]
+    standing = data.rows(models.Specimen, "centre", "specimen_id", "is_current")
+    assert [row for row in standing if row[-1]] == [row for row in before if row[-1]]
+
+
+def test_an_addition_of_another_centre_s_data_is_held_until_somebody_confirms_it(
+    data: DataInstallation, other: Folder
+) -> None:
+    document = "J.2013-11-01.1.specimen.impc.xml"
+    other.put(f"add/{OTHERS}", named_for("J", "2013-11-01.1", specimens("2013-11-01.1", first=50)))
+    result = data.run()
+    assert result.document(document, Phase.UPLOAD).held
+    assert (data.documents()[document], data.log(document), len(current(data))) == ("upload pending", ["held"], 3)
+    with data.tracker.connect() as connection:
+        ((key, name, message),) = held_documents(connection)
+    assert (str(key), name) == (f"add/{OTHERS}", document)
+    assert "dcc data confirm add/" in message
+    assert "dcc centre delegate H --to J" in message
+    (plan,) = plan_submission(data.tracker, data.qc, data.settings, key)
+    assert (plan.plan.would_be.opened, plan.is_held(10_000)) == ({"specimen": 3}, True)
+    # Later sessions leave it alone.
+    data.take_up()
+    assert data.documents()[document] == "upload pending"
+    (confirmed,) = confirm_submission(data.tracker, data.qc, data.settings, key, **WHO)
+    assert confirmed.status is Status.DONE
+    assert len(current(data)) == 6
+    data.take_up()
+    assert data.documents()[document] == "qc done"
+    assert [(one[0], one[3], one[4]) for one in notices(data)] == [
+        ("H", "held", {"specimen": 3}),
+        ("H", "confirmed", {"specimen": 3}),
+    ]
+
+
+def test_a_held_addition_goes_on_by_itself_when_its_owner_has_delegated(data: DataInstallation, other: Folder) -> None:
+    document = "J.2013-11-01.1.specimen.impc.xml"
+    other.put(f"add/{OTHERS}", named_for("J", "2013-11-01.1", specimens("2013-11-01.1", first=50)))
+    data.run()
+    delegate(data, "J", "H")
+    data.take_up()
+    assert data.documents()[document] == "upload pending"
+    delegate(data)
+    data.take_up()
+    assert (data.documents()[document], len(current(data))) == ("qc done", 6)
+    assert [one[3] for one in notices(data)] == ["held", "done"]
+
+
+def test_a_held_addition_can_be_turned_down_without_delegation(data: DataInstallation, other: Folder) -> None:
+    other.put(f"add/{OTHERS}", named_for("J", "2013-11-01.1", specimens("2013-11-01.1", first=50)))
+    data.run()
+    withdraw_submission(data.tracker, data.qc, data.settings, key_of(f"add/{OTHERS}"), **WHO)
+    assert data.documents()["J.2013-11-01.1.specimen.impc.xml"] == "upload cancelled"
+    assert len(current(data)) == 3
+    assert not [row for row in data.rows(models.Finding, "rule", "is_active") if row == ("Q6", True)]
+
+
+@pytest.mark.parametrize("delegated", [False, True])
+@pytest.mark.parametrize("large", [False, True])
+def test_small_and_large_sessions_come_to_the_same_decision(
+    data: DataInstallation, other: Folder, monkeypatch: pytest.MonkeyPatch, large: bool, delegated: bool
+) -> None:
+    """Documents that are read ahead and applied together are judged as those that are applied one by one."""
+    if large:
+        monkeypatch.setattr("dcc.session.data.upload_groups.LARGE", 1)
+        monkeypatch.setattr("dcc.qc.apply.reading_ahead.LARGE", 1)
+    if delegated:
+        delegate(data)
+    for number in range(1, 4):
+        stem = f"2013-11-0{number}.1"
+        animals = specimens(stem, centre="J", first=10 * number)
+        foreign = named_for("J", f"2013-11-1{number}.1", specimens(f"2013-11-1{number}.1", first=100 * number))
+        other.put(f"add/J.{stem}.impc.zip", animals | foreign)
+    data.run()
+    assert len(current(data)) == (12 if delegated else 3)
+    states = {name: state for name, state in data.documents().items() if name.startswith("J.")}
+    held = {name for name, state in states.items() if state == "upload pending"}
+    assert held == (set() if delegated else {f"J.2013-11-1{number}.1.specimen.impc.xml" for number in (1, 2, 3)})
+    assert {state for name, state in states.items() if name not in held} == {"qc done"}
+    assert [one[3] for one in notices(data)] == ["done" if delegated else "held"] * 3
+
+
+def test_a_refusal_that_the_tracker_did_not_hear_of_stays_one(
+    data: DataInstallation, other: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    document = "J.2013-11-01.1.specimen.impc.xml"
+    other.put(f"delete/{OTHERS}", named_for("J", "2013-11-01.1", specimens("2013-11-01.1")))
+    with monkeypatch.context() as patched:
+        patched.setattr(Uploader, "fact", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            data.run()
+    data.take_up()
+    assert (data.documents()[document], data.log(document), len(current(data))) == ("upload failed", ["Q6"], 3)
+    assert [(one[0], one[3]) for one in notices(data)] == [("H", "refused")]
+
+
+def test_an_edit_that_is_held_for_its_size_is_refused_when_it_is_confirmed_after_the_delegation_ended(
+    data: DataInstallation, other: Folder
+) -> None:
+    careful = data.with_settings(hold_threshold=2)
+    delegate(careful)
+    document = "J.2013-11-01.1.specimen.impc.xml"
+    other.put(f"edit/{OTHERS}", named_for("J", "2013-11-01.1", specimens("2013-11-01.1")))
+    careful.run()
+    assert careful.log(document) == ["held"]
+    before = rows_of_centre(careful)
+    revoke(careful)
+    (confirmed,) = confirm_submission(careful.tracker, careful.qc, careful.settings, key_of(f"edit/{OTHERS}"), **WHO)
+    assert confirmed.status is Status.FAILED
+    assert careful.log(document) == ["Q6"]
+    assert rows_of_centre(careful) == before
+    assert notices(careful)[-1][3] == "refused"
+
+
+@pytest.mark.parametrize("action", ["add", "edit", "delete"])
+def test_what_was_done_under_a_delegation_is_withdrawn_only_under_one(
+    data: DataInstallation, other: Folder, action: str
+) -> None:
+    delegate(data)
+    first = 50 if action == "add" else 1
+    other.put(f"{action}/{OTHERS}", named_for("J", "2013-11-01.1", specimens("2013-11-01.1", first=first)))
+    data.run()
+    revoke(data)
+    before = data.ending()
+    key = key_of(f"{action}/{OTHERS}")
+    with pytest.raises(NotDelegatedError, match="dcc centre delegate H --to J"):
+        withdraw_submission(data.tracker, data.qc, data.settings, key, **WHO)
+    assert data.ending() == before
+    delegate(data)
+    undone = withdraw_submission(data.tracker, data.qc, data.settings, key, **WHO)
+    assert (len(undone.undone_by), undone.others) == (1, ("H",))
+    assert len(current(data)) == 3
+    assert notices(data)[-1][:4] == ("H", str(key), "", "withdrawn")
+    with data.tracker.connect() as connection:
+        assert connection.scalars(select(OwnerNotice.done_by).order_by(OwnerNotice.id)).all()[-1] == "someone"
+
+
+def test_a_centre_withdraws_its_own_data_as_before(data: DataInstallation, other: Folder) -> None:
+    assert withdraw_submission(data.tracker, data.qc, data.settings, key_of(OWN), **WHO).withdrawn == (1,)
+    assert notices(data) == []
+
+
+def test_two_centres_whose_archives_name_each_other_change_nothing_of_each_other(
+    data: DataInstallation, other: Folder
+) -> None:
+    other.put("add/J.2013-10-31.1.impc.zip", specimens("2013-10-31.1", centre="J"))
+    data.run()
+    before = rows_of_centre(data)
+    for folder, own, foreign in ((data.folder, "H", "J"), (other, "J", "H")):
+        for day, action in ((2, "add"), (3, "edit"), (4, "delete")):
+            stem = f"2013-11-0{day}.1"
+            ((_, document),) = specimens(stem, centre=foreign, first=80 if action == "add" else 1).items()
+            ((_, measured),) = experiments(stem, centre=foreign).items()
+            folder.put(
+                f"{action}/{own}.{stem}.impc.zip",
+                {f"{own}.{stem}.specimen.impc.xml": document, f"{own}.{stem}.experiment.impc.xml": measured},
+            )
+    data.run()
+    assert rows_of_centre(data) == before
+    told = notices(data)
+    assert {(owner, outcome) for owner, _, _, outcome, _ in told} == {
+        (owner, outcome) for owner in "HJ" for outcome in ("held", "refused")
+    }
+    assert len(told) == 12
+    assert check_consistency(data.tracker, data.qc, data.settings) == []
+
+
+# Archives on another centre's source
+
+PLANTED = "add/J.2013-11-01.1.impc.zip"
+
+
+def held(data: DataInstallation) -> list[str]:
+    with data.tracker.connect() as connection:
+        found = {str(one.key) for one in held_archives(connection)}
+        assert found.isdisjoint(map(str, waiting_zip_actions(connection)))
+        return sorted(found)
+
+
+def test_an_archive_that_is_planted_on_another_centre_s_source_is_held_and_not_taken(data: DataInstallation) -> None:
+    data.put(PLANTED, specimens("2013-11-01.1", centre="J"))
+    result = data.base.run_session()
+    assert (data.states(), data.base.attempts(PLANTED), held(data)) == ({PLANTED: "zip_name done"}, [], [PLANTED])
+    (outcome,) = result.zips.values()
+    assert (outcome.failed, [reason.kind for reason in outcome.reasons]) == (False, ["held"])
+    assert "dcc centre delegate J --to H" in outcome.reasons[0].message
+    assert notices(data) == [("J", PLANTED, "", "held", {})]
+    with data.tracker.connect() as connection:
+        assert "dcc centre delegate J --to H" in zip_story(connection, key_of(PLANTED)).reasons[-1].message
+        with pytest.raises(NotFoundError, match="dcc centre delegate J --to H"):
+            require_retriable(connection, [key_of(PLANTED)])
+        told = why_not_taken(connection, data.folder.source_id)
+    assert [(one.entry, one.why, one.acts) for one in told] == [(PLANTED, Why.HELD, Actor.CENTRE)]
+    # It is told once, and stays held.
+    assert data.base.run_session().zips == {}
+    assert held(data) == [PLANTED]
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_a_planted_archive_does_not_keep_the_own_one_from_being_taken(data: DataInstallation, later: bool) -> None:
+    data.put(PLANTED, specimens("2013-11-01.1", centre="J", first=70))
+    other = data.base.add_folder("J", "other")
+    if later:
+        data.base.run_session()
+    own = specimens("2013-11-01.1", centre="J", mice=5)
+    content = other.put(PLANTED, own)
+    data.run()
+    assert data.states() == {PLANTED: "qc done"}
+    assert data.base.attempts(PLANTED) == [(other.source_id, "qc done")]
+    assert data.base.staged()[PLANTED] == content
+    assert len([row for row in data.rows(models.Specimen, "centre") if row == ("J",)]) == 5
+    assert held(data) == []
+
+
+def test_a_copy_that_differs_from_the_own_one_is_no_substitute_for_it(data: DataInstallation) -> None:
+    other = data.base.add_folder("J", "other")
+    other.put(PLANTED, specimens("2013-11-01.1", centre="J"))
+    data.put(PLANTED, specimens("2013-11-01.1", centre="J", mice=5))
+    result = data.base.run_session(crawl=True)
+    assert data.states() == {PLANTED: "xsd done"}
+    assert [outcome.source_partition for outcome in result.zips.values()] == [f"J-{other.source_id}"]
+
+
+def test_a_mirror_on_another_centre_s_source_goes_on_when_the_own_source_is_down(data: DataInstallation) -> None:
+    other = data.base.add_folder("J", "other")
+    content = other.put(PLANTED, specimens("2013-11-01.1", centre="J"))
+    data.folder.put(PLANTED, content)
+    with open_session(data.tracker, data.settings) as session:
+        list(crawl_file_sources(data.tracker, data.settings, session))
+    other.path.rename(other.path.with_name("away"))
+    data.base.run_session()
+    assert data.states() == {PLANTED: "xsd done"}
+
+
+@pytest.mark.parametrize("until", [0, 1])
+def test_an_archive_is_taken_from_the_source_of_a_centre_that_its_own_has_delegated_to(
+    data: DataInstallation, until: int
+) -> None:
+    data.put(PLANTED, specimens("2013-11-01.1", centre="J"))
+    data.base.run_session()
+    with writing(data.tracker) as connection:
+        last = utc_now().date() + timedelta(days=until)
+        delegations.delegate(connection, "J", "H", recorded_by="wrangler", until=last)
+    data.run()
+    assert (data.states(), held(data)) == ({PLANTED: "qc done"}, [])
+    assert [one[3] for one in notices(data)] == ["held", "done"]
+
+
+# Delegations
+
+
+@only_sqlite
+def test_delegations_are_listed_replaced_and_revoked(data: DataInstallation) -> None:
+    today = utc_now().date()
+    with writing(data.tracker) as connection:
+        delegations.delegate(connection, "H", "J", recorded_by="a")
+        delegations.delegate(connection, "H", "J", recorded_by="b", until=today)
+        (entry,) = delegations.list_delegations(connection)
+        assert (entry.owner, entry.delegate, entry.recorded_by, entry.until) == ("H", "J", "b", today)
+        assert delegations.load_delegations(connection).rights_of("J").permit("H")
+        assert not delegations.load_delegations(connection).rights_of("H").permit("J")
+        assert not delegations.load_delegations(connection).rights_of(None).permit("H")
+        ended = delegations.revoke(connection, "H", "J", revoked_by="c")
+        assert (ended.revoked_by, ended.in_force) == ("c", False)
+        assert delegations.list_delegations(connection) == []
+        assert [one.revoked_by for one in delegations.list_delegations(connection, everything=True)] == ["b", "c"]
+        with pytest.raises(NotFoundError):
+            delegations.revoke(connection, "H", "J", revoked_by="c")
+        with pytest.raises(ConfigurationError, match="speaks for itself"):
+            delegations.delegate(connection, "H", "H", recorded_by="a")
+        with pytest.raises(ConfigurationError, match="is over"):
+            delegations.delegate(connection, "H", "J", recorded_by="a", until=today - timedelta(days=1))
+        with pytest.raises(NotFoundError, match="no centre 'X'"):
+            delegations.delegate(connection, "H", "X", recorded_by="a")
+
+
+@only_sqlite
+def test_a_delegation_ends_with_its_last_day(data: DataInstallation, monkeypatch: pytest.MonkeyPatch) -> None:
+    with writing(data.tracker) as connection:
+        delegations.delegate(connection, "H", "J", recorded_by="a", until=utc_now().date())
+    tomorrow = utc_now() + timedelta(days=1)
+    monkeypatch.setattr(delegations, "utc_now", lambda: tomorrow)
+    with data.tracker.connect() as connection:
+        assert not delegations.load_delegations(connection).rights_of("J").permit("H")
+        (entry,) = delegations.list_delegations(connection, everything=True)
+        assert not entry.in_force
+
+
+@pytest.mark.parametrize("confirmed", [False, True])
+def test_a_document_that_comes_anew_and_stands_is_not_told_of_again(
+    data: DataInstallation, other: Folder, confirmed: bool
+) -> None:
+    if not confirmed:
+        delegate(data)
+    key = f"add/{OTHERS}"
+    other.put(key, named_for("J", "2013-11-01.1", specimens("2013-11-01.1", first=50)))
+    data.run()
+    if confirmed:
+        confirm_submission(data.tracker, data.qc, data.settings, key_of(key), **WHO)
+    before = notices(data)
+    data.base.process_again(key)
+    data.take_up()
+    assert data.documents()["J.2013-11-01.1.specimen.impc.xml"] == "qc done"
+    assert notices(data) == before
+
+
+def test_what_was_confirmed_before_the_tracker_heard_of_it_is_told_as_confirmed(
+    data: DataInstallation, other: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = f"add/{OTHERS}"
+    other.put(key, named_for("J", "2013-11-01.1", specimens("2013-11-01.1", first=50)))
+    data.run()
+    with monkeypatch.context() as patched:
+        patched.setattr(Uploader, "fact", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            confirm_submission(data.tracker, data.qc, data.settings, key_of(key), **WHO)
+    data.take_up()
+    assert [one[3] for one in notices(data)] == ["held", "confirmed"]
+    assert len(current(data)) == 6

@@ -1,0 +1,87 @@
+"""What a document would change is said without changing anything, on SQLite and on MariaDB."""
+
+from __future__ import annotations
+
+from sqlalchemy import Engine
+
+from dcc.documents.contents import Entity
+from dcc.naming import Action, DocumentKind
+from dcc.qc.apply.documents import apply_document
+from dcc.qc.apply.planning import Change, Plan, TouchedContext, plan_document
+from tests.qc.test_applying import all_rows
+from tests.support.qc_documents import PROCEDURE, apply, experiment, reading, specimen, to_apply
+
+ADD, EDIT, DELETE = Action.ADD, Action.EDIT, Action.DELETE
+
+
+def plan(engine: Engine, action: Action, kind: DocumentKind, *entities: Entity) -> Plan:
+    """The plan, which the application that follows must fulfil."""
+    before = all_rows(engine)
+    document = to_apply(action, kind)
+    planned = plan_document(engine, document, reading(*entities), patience_seconds=5)
+    assert all_rows(engine) == before
+    assert apply_document(engine, document, reading(*entities), patience_seconds=5) == planned.would_be
+    return planned
+
+
+def test_the_plan_of_an_edit_lists_old_and_new_values_and_the_contexts(qc_database: Engine) -> None:
+    apply(qc_database, ADD, specimen("S1"))
+    apply(qc_database, ADD, experiment("E1", value="1"), experiment("E2", value="2"))
+    planned = plan(qc_database, EDIT, DocumentKind.EXPERIMENT, experiment("E1", value="9"), experiment("E2", value="2"))
+    name = f"Experiment E1 of H (procedure {PROCEDURE})"
+    assert planned.changes == (Change(name, f"{PROCEDURE}_001", "1", "9"),)
+    assert (planned.changed, planned.would_be.opened, planned.would_be.ended) == (
+        1,
+        {"experiment": 2},
+        {"experiment": 2},
+    )
+    assert planned.contexts == {TouchedContext("H", "IMPC_001", "C1", None, PROCEDURE, f"{PROCEDURE}_001")}
+
+
+def test_the_plan_of_a_delete_lists_what_would_go(qc_database: Engine) -> None:
+    apply(qc_database, ADD, experiment("E1", value="1"))
+    planned = plan(qc_database, DELETE, DocumentKind.EXPERIMENT, experiment("E1"), experiment("E2"))
+    values = {change.what: (change.old, change.new) for change in planned.changes}
+    assert values[f"{PROCEDURE}_001"] == ("1", None)
+    assert values["date"] == ("2013-10-01", None)
+    assert [finding.rule for finding in planned.would_be.findings] == ["Q3"]
+
+
+def test_the_plan_of_an_edit_of_specimens_lists_what_would_change(qc_database: Engine) -> None:
+    apply(qc_database, ADD, specimen("S1", "L1"))
+    planned = plan(qc_database, EDIT, DocumentKind.SPECIMEN, specimen("S1", "L2", strain_id="MGI:1"))
+    assert set(planned.changes) == {
+        Change("Specimen S1 of H", "litter_id", "L1", "L2"),
+        Change("Specimen S1 of H", "strain_id", None, "MGI:1"),
+    }
+
+
+def test_the_plan_of_what_was_applied_already_is_empty(qc_database: Engine) -> None:
+    document = to_apply(ADD, DocumentKind.SPECIMEN)
+    apply_document(qc_database, document, reading(specimen("S1")))
+    planned = plan_document(qc_database, document, reading(specimen("S1")))
+    assert (planned.would_be.repeated, planned.changed, planned.contexts) == (True, 0, frozenset())
+
+
+def test_the_plan_of_specimens_names_the_contexts_that_they_leave_and_join(qc_database: Engine) -> None:
+    apply(qc_database, ADD, specimen("S1", colony_id="C1"), specimen("S2", colony_id="C2"))
+    apply(qc_database, ADD, experiment("E1", ("S1",)), experiment("E2", ("S2",)))
+    moved = specimen("S1", colony_id="C3", strain_id="MGI:1")
+    planned = plan(qc_database, EDIT, DocumentKind.SPECIMEN, moved, specimen("S2", "L2", colony_id="C2"))
+    of_procedure = PROCEDURE, f"{PROCEDURE}_001"
+    assert planned.contexts == {
+        TouchedContext("H", "IMPC_001", "C1", None, *of_procedure),
+        TouchedContext("H", "IMPC_001", "C3", "MGI:1", *of_procedure),
+    }
+
+
+def test_specimens_that_come_after_their_experiments_join_contexts_from_the_unknown(qc_database: Engine) -> None:
+    apply(qc_database, ADD, experiment("E1", ("S1", "S2")))
+    planned = plan(qc_database, ADD, DocumentKind.SPECIMEN, specimen("S1", is_baseline="true"), specimen("S3"))
+    assert {(one.genotype, one.strain_id) for one in planned.contexts} == {(None, None), ("baseline", None)}
+
+
+def test_the_contexts_of_an_experiment_are_those_of_all_its_animals(qc_database: Engine) -> None:
+    apply(qc_database, ADD, specimen("S1", colony_id="C1"), specimen("S2", colony_id="C2"))
+    planned = plan(qc_database, ADD, DocumentKind.EXPERIMENT, experiment("E1", ("S1", "S2")))
+    assert {one.genotype for one in planned.contexts} == {"C1", "C2"}

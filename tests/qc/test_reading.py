@@ -1,0 +1,515 @@
+"""Documents read as typed objects: every value in its place, exact lines, flat memory, and what is refused."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import date
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks.validate_memory import write_document
+from dcc.documents.contents import (
+    Block,
+    ChromosomalAlteration,
+    ChromosomeRegion,
+    Content,
+    Dimension,
+    Experiment,
+    Genotype,
+    Housing,
+    Line,
+    MediaFile,
+    MediaParameter,
+    MediaSample,
+    MediaSampleParameter,
+    MediaSection,
+    Metadata,
+    OntologyParameter,
+    ParameterAssociation,
+    ParentalStrain,
+    Procedure,
+    RelatedSpecimen,
+    SeriesMediaParameter,
+    SeriesMediaValue,
+    SeriesParameter,
+    SeriesValue,
+    SimpleParameter,
+    Specimen,
+    SpecimenKind,
+    StatusCode,
+)
+from dcc.documents.lexical import parse_boolean, parse_date, parse_integer, parse_number
+from dcc.documents.reading import read_document
+from dcc.errors import (
+    DocumentError,
+    ForbiddenMarkupError,
+    NotWellFormedError,
+    SchemaViolationError,
+    WrongDocumentKindError,
+)
+from dcc.naming import DocumentKind
+from tests.support.strategies_documents import NAMESPACES, full_document
+
+SPECIMEN, EXPERIMENT = DocumentKind.SPECIMEN, DocumentKind.EXPERIMENT
+ROOT = f'<centreProcedureSet xmlns="{NAMESPACES[EXPERIMENT]}">'
+CENTRE = '<centre centreID="J" pipeline="IMPC_001" project="JAX">'
+END = "</centre></centreProcedureSet>"
+VALUE = (
+    '<line colonyID="C"><procedure procedureID="P"><simpleParameter parameterID="Q">'
+    "{}</simpleParameter></procedure></line>"
+)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    return tmp_path / "document.xml"
+
+
+def read(content: str | bytes, place: Path, kind: DocumentKind = EXPERIMENT) -> list[Content]:
+    place.write_bytes(content.encode() if isinstance(content, str) else content)
+    return list(read_document(place, kind))
+
+
+def the_parameter(content: str | bytes, place: Path) -> SimpleParameter:
+    _, line = read(content, place)
+    assert isinstance(line, Line)
+    return line.procedure.simple[0]
+
+
+def test_every_value_of_a_specimen_document_is_in_its_place(place: Path) -> None:
+    content = f"""<?xml version="1.0"?>
+<centreSpecimenSet xmlns="{NAMESPACES[SPECIMEN]}">
+  <centre centreID="J">
+    <mouse specimenID="s" isBaseline="0" gender="male" zygosity="wild type" litterId="l" pipeline="p"
+           phenotypingCentre="H" project="pr" colonyID="c" strainID="st" productionCentre="Ics" DOB=" 2012-06-30Z ">
+      <relatedSpecimen specimenID="r" relationship="mother"/>
+      <genotype MGIGeneId="g" geneSymbol="gs" MGIAlleleId="a" fatherZygosity="homozygous" motherZygosity="hemizygous"/>
+      <chromosomalAlteration>
+        <chromosomeAdded start="1" end="2" species="sp"/>
+        <chromosomeRemoved start="3" end="4"/>
+      </chromosomalAlteration>
+      <parentalStrain percentage="5.0E1" MGIStrainID="ms" gender="female" level="-1"/>
+      <statusCode date="2013-01-01"> code </statusCode>
+    </mouse>
+  </centre>
+  <centre centreID="H">
+    <embryo specimenID="e" isBaseline="true" gender="no data" zygosity="homozygous" litterId="" pipeline="p"
+            phenotypingCentre="J" project="pr" stage="12.5" stageUnit="DPC"/>
+  </centre>
+</centreSpecimenSet>"""
+    mouse = Specimen(
+        line=4,
+        position=1,
+        kind=SpecimenKind.MOUSE,
+        specimen_id="s",
+        is_baseline="0",
+        gender="male",
+        zygosity="wild type",
+        litter_id="l",
+        pipeline="p",
+        phenotyping_centre="H",
+        project="pr",
+        dob="2012-06-30Z",
+        stage=None,
+        stage_unit=None,
+        colony_id="c",
+        strain_id="st",
+        production_centre="Ics",
+        related_specimens=(RelatedSpecimen(line=6, specimen_id="r", relationship="mother"),),
+        genotypes=(
+            Genotype(
+                line=7,
+                mgi_gene_id="g",
+                gene_symbol="gs",
+                mgi_allele_id="a",
+                father_zygosity="homozygous",
+                mother_zygosity="hemizygous",
+            ),
+        ),
+        chromosomal_alterations=(
+            ChromosomalAlteration(
+                line=8,
+                added=(ChromosomeRegion(line=9, start="1", end="2", species="sp"),),
+                removed=(ChromosomeRegion(line=10, start="3", end="4", species=None),),
+            ),
+        ),
+        parental_strains=(
+            ParentalStrain(line=12, percentage="5.0E1", mgi_strain_id="ms", gender="female", level="-1"),
+        ),
+        status_code=StatusCode(line=13, date="2013-01-01", code=" code "),
+    )
+    embryo = mouse._replace(
+        line=17,
+        kind=SpecimenKind.EMBRYO,
+        specimen_id="e",
+        is_baseline="true",
+        gender="no data",
+        zygosity="homozygous",
+        litter_id="",
+        phenotyping_centre="J",
+        dob=None,
+        stage="12.5",
+        stage_unit="DPC",
+        colony_id=None,
+        strain_id=None,
+        production_centre=None,
+        related_specimens=(),
+        genotypes=(),
+        chromosomal_alterations=(),
+        parental_strains=(),
+        status_code=None,
+    )
+    blocks = [
+        Block(line=3, position=1, centre="J", pipeline=None, project=None),
+        Block(line=16, position=2, centre="H", pipeline=None, project=None),
+    ]
+    assert read(content, place, SPECIMEN) == [blocks[0], mouse, blocks[1], embryo]
+
+
+def test_every_value_of_an_experiment_document_is_in_its_place(place: Path) -> None:
+    metadata = '<procedureMetadata parameterID="m" sequenceID="+1"><parameterStatus>s</parameterStatus><value>v</value>'
+    association = '<parameterAssociation parameterID="a" sequenceID="2" link="al"><dim id="i" origin="o" unit="u"> .50 '
+    content = f"""{ROOT}{CENTRE}
+<housing fromLIMS=" true " lastUpdated="2013-01-02"><procedure procedureID="h"/></housing>
+<line colonyID="c" sequenceID=" 1 "><procedure procedureID="l"/><statusCode>x</statusCode><statusCode/></line>
+<experiment experimentID="e" dateOfExperiment="2013-02-28+01:00" sequenceID="q">
+<specimenID>s1</specimenID><specimenID>s2</specimenID><procedure procedureID="p">
+<simpleParameter parameterID="sp" sequenceID=" 12345678901234567890 " unit="g"><value>1</value></simpleParameter>
+<ontologyParameter parameterID="op" sequenceID="3"><term>t1</term><term>t2</term></ontologyParameter>
+<seriesParameter parameterID="se" sequenceID="4" unit="mm">
+<value incrementValue="0" incrementStatus="is">7</value><parameterStatus>ses</parameterStatus></seriesParameter>
+<mediaParameter parameterID="mp" URI="mu" fileType="mf" link="ml"><parameterStatus>ms</parameterStatus>
+{association}</dim></parameterAssociation>
+{metadata}</procedureMetadata></mediaParameter>
+<mediaSampleParameter parameterID="msp"><mediaSample localId="1">
+<mediaSection localId="2">
+<mediaFile localId="3" URI="fu" fileType="ff" link="fl">
+{metadata}</procedureMetadata>
+{association}</dim></parameterAssociation>
+</mediaFile></mediaSection></mediaSample><parameterStatus>mss</parameterStatus></mediaSampleParameter>
+<seriesMediaParameter parameterID="smp"><value incrementValue="9" URI="vu" fileType="vf" link="vl">
+{association}</dim></parameterAssociation>
+{metadata}</procedureMetadata>
+</value><parameterStatus>sms</parameterStatus>
+{metadata}</procedureMetadata></seriesMediaParameter>
+{metadata}</procedureMetadata>
+</procedure><statusCode date="2013-03-01">es</statusCode></experiment>{END}"""
+
+    def md(line: int) -> tuple[Metadata, ...]:
+        return (Metadata(line=line, parameter_id="m", sequence_id="+1", status="s", value="v"),)
+
+    def associated(line: int) -> tuple[ParameterAssociation, ...]:
+        dim = Dimension(line=line, id="i", origin="o", unit="u", value=".50")
+        return (ParameterAssociation(line=line, parameter_id="a", sequence_id="2", link="al", dimensions=(dim,)),)
+
+    nothing: tuple[()] = ()
+    procedure = Procedure(
+        line=5,
+        procedure_id="p",
+        simple=(
+            SimpleParameter(
+                line=6, parameter_id="sp", sequence_id="12345678901234567890", unit="g", value="1", status=None
+            ),
+        ),
+        ontology=(OntologyParameter(line=7, parameter_id="op", sequence_id="3", terms=("t1", "t2"), status=None),),
+        series=(
+            SeriesParameter(
+                line=8,
+                parameter_id="se",
+                sequence_id="4",
+                unit="mm",
+                values=(SeriesValue(line=9, increment="0", increment_status="is", value="7"),),
+                status="ses",
+            ),
+        ),
+        media=(
+            MediaParameter(
+                line=10,
+                parameter_id="mp",
+                uri="mu",
+                file_type="mf",
+                link="ml",
+                status="ms",
+                associations=associated(11),
+                metadata=md(12),
+            ),
+        ),
+        media_samples=(
+            MediaSampleParameter(
+                line=13,
+                parameter_id="msp",
+                samples=(
+                    MediaSample(
+                        line=13,
+                        local_id="1",
+                        sections=(
+                            MediaSection(
+                                line=14,
+                                local_id="2",
+                                files=(
+                                    MediaFile(
+                                        line=15,
+                                        local_id="3",
+                                        uri="fu",
+                                        file_type="ff",
+                                        link="fl",
+                                        metadata=md(16),
+                                        associations=associated(17),
+                                    ),
+                                ),
+                            ),
+                        ),
+                    ),
+                ),
+                status="mss",
+            ),
+        ),
+        series_media=(
+            SeriesMediaParameter(
+                line=19,
+                parameter_id="smp",
+                values=(
+                    SeriesMediaValue(
+                        line=19,
+                        increment="9",
+                        uri="vu",
+                        file_type="vf",
+                        link="vl",
+                        associations=associated(20),
+                        metadata=md(21),
+                    ),
+                ),
+                status="sms",
+                metadata=md(23),
+            ),
+        ),
+        metadata=md(24),
+    )
+    assert read(content, place) == [
+        Block(line=1, position=1, centre="J", pipeline="IMPC_001", project="JAX"),
+        Housing(2, 1, from_lims="true", last_updated="2013-01-02", procedure=Procedure(2, "h", *[nothing] * 7)),
+        Line(
+            line=3,
+            position=2,
+            colony_id="c",
+            sequence_id=" 1 ",
+            procedure=Procedure(3, "l", *[nothing] * 7),
+            status_codes=(StatusCode(3, None, "x"), StatusCode(3, None, "")),
+        ),
+        Experiment(
+            line=4,
+            position=3,
+            experiment_id="e",
+            date="2013-02-28+01:00",
+            sequence_id="q",
+            specimen_ids=("s1", "s2"),
+            procedure=procedure,
+            status_codes=(StatusCode(25, "2013-03-01", "es"),),
+        ),
+    ]
+
+
+def test_what_is_empty_differs_from_what_is_absent(place: Path) -> None:
+    cases = {"": (None, None), "<value/>": ("", None), "<parameterStatus></parameterStatus>": (None, "")}
+    for inner, expected in cases.items():
+        parameter = the_parameter(ROOT + CENTRE + VALUE.format(inner) + END, place)
+        assert (parameter.value, parameter.status) == expected
+
+
+def lines_of(value: Any) -> Iterator[int]:
+    """The lines of an object and all in it, in document order."""
+    if isinstance(value, tuple):
+        if hasattr(value, "line"):
+            yield value.line
+        for part in value:
+            yield from lines_of(part)
+
+
+@pytest.mark.parametrize("kind", DocumentKind)
+def test_every_object_has_the_line_of_its_tag(kind: DocumentKind, place: Path) -> None:
+    document = full_document(kind)
+    content, places = document.render()
+    elements = list(document.root.walk())[1:]
+    expected = [places[id(element)][0] for element in elements if element.kind != "text"]
+    assert list(lines_of(tuple(read(content, place, kind)))) == expected
+
+
+def test_lines_beyond_65535_are_exact(place: Path) -> None:
+    """libxml2 keeps no line of its own for these, where there are no texts either."""
+    metadata = '<procedureMetadata\n\nparameterID="m"/><!--\n-->\n<procedureMetadata parameterID="n"/>\r\n'
+    content = (
+        f'{ROOT}{CENTRE}<housing fromLIMS="1"><procedure procedureID="h">\n{metadata * 30_000}</procedure></housing>'
+    )
+    housing = read(content + END, place)[1]
+    assert isinstance(housing, Housing)
+    expected = [line for number in range(30_000) for line in (2 + 5 * number, 6 + 5 * number)]
+    assert [one.line for one in housing.procedure.metadata] == expected
+
+
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [
+        ("<value>1<!-- no -->2<?no no?>3</value>", "123"),
+        ("<value><![CDATA[<a> & b]]></value>", "<a> & b"),
+        ("<value>a<![CDATA[]]>b</value>", "ab"),
+        ("<value>&lt;&#65;&#x1F42D;&amp;&quot;&#13;&#10;</value>", '<A\U0001f42d&"\r\n'),
+        ("<value>a\r\nb\rc</value>", "a\nb\nc"),
+        ("<value>\n\t spaced \n</value>", "\n\t spaced \n"),
+        ("<value\n></value >", ""),
+        ('<p:value xmlns:p="' + NAMESPACES[EXPERIMENT] + '">v</p:value>', "v"),
+        ('<value xmlns:s="http://www.w3.org/2001/XMLSchema-instance" s:type="t">v</value>', "v"),
+    ],
+)
+def test_a_text_is_read_however_it_is_written(written: str, value: str, place: Path) -> None:
+    assert the_parameter(f"{ROOT}{CENTRE}{VALUE.format(written)}{END}", place).value == value
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "iso-8859-1", "windows-1252"])
+def test_a_document_is_read_in_every_encoding_that_validation_takes(encoding: str, place: Path) -> None:
+    declared = encoding.removesuffix("-sig")
+    content = f'<?xml version="1.0" encoding="{declared}"?>{ROOT}{CENTRE}{VALUE.format("<value>µé</value>")}{END}'
+    assert the_parameter(content.encode(encoding), place).value == "µé"
+
+
+def test_attributes_are_normalised_as_xml_demands(place: Path) -> None:
+    content = VALUE.format("<value/>").replace('"Q"', '"a\tb\nc&#9;&#10;d  &amp;&apos;"')
+    assert the_parameter(ROOT + CENTRE + content + END, place).parameter_id == "a b c\t\nd  &'"
+
+
+def test_texts_and_procedures_may_be_large(place: Path) -> None:
+    text = "µ" * 4_900_000
+    assert the_parameter(ROOT + CENTRE + VALUE.format(f"<value>{text}</value>") + END, place).value == text
+    parameters = "".join(f'<simpleParameter parameterID="P{number}"/>' for number in range(50_000))
+    _, line = read(
+        f'{ROOT}{CENTRE}<line colonyID="C"><procedure procedureID="P">{parameters}</procedure></line>{END}', place
+    )
+    assert isinstance(line, Line)
+    assert [one.parameter_id for one in line.procedure.simple] == [f"P{number}" for number in range(50_000)]
+
+
+def test_objects_come_before_the_rest_is_read(place: Path) -> None:
+    write_document(place, 1_000_000)
+    content = place.read_bytes()
+    place.write_bytes(content[: len(content) // 2])
+    reading = read_document(place, EXPERIMENT)
+    first = list(islice(reading, 50))
+    assert [one.position for one in first[1:]] == list(range(1, 50))
+    with pytest.raises(
+        NotWellFormedError, match=r"Line \d{4,}: the document is not well-formed XML \(no element found|unclosed"
+    ):
+        list(reading)
+
+
+def test_a_document_of_20_megabytes_takes_no_more_memory_than_a_small_one(place: Path) -> None:
+    write_document(place, 20_000_000)
+    script = (
+        "import pathlib, re, sys\n"
+        "from dcc.naming import DocumentKind\n"
+        "from dcc.documents.reading import read_document\n"
+        "count = sum(1 for _ in read_document(pathlib.Path(sys.argv[1]), DocumentKind.EXPERIMENT))\n"
+        "status = pathlib.Path('/proc/self/status').read_text()\n"
+        "print(count, int(re.search(r'VmHWM:\\s+(\\d+)', status)[1]) // 1024)\n"
+    )
+    command = [sys.executable, "-c", script, str(place)]
+    root = Path(__file__).parents[2]
+    count, megabytes = subprocess.run(command, check=True, capture_output=True, text=True, cwd=root).stdout.split()
+    assert int(count) > 5_000
+    assert int(megabytes) < 50
+
+
+REFUSED: dict[str, tuple[str, type[DocumentError], str]] = {
+    "doctype": ("<!DOCTYPE a>\n" + ROOT + CENTRE + END, ForbiddenMarkupError, "Line 1: .*<!DOCTYPE"),
+    "entities": (
+        '<!DOCTYPE a [<!ENTITY b SYSTEM "file:///etc/passwd">]>'
+        + ROOT
+        + CENTRE
+        + VALUE.format("<value>&b;</value>")
+        + END,
+        ForbiddenMarkupError,
+        "<!DOCTYPE",
+    ),
+    "other kind": (f'\n<centreSpecimenSet xmlns="{NAMESPACES[SPECIMEN]}"/>', WrongDocumentKindError, "Line 2: .*root"),
+    "cut off": (ROOT + "\n" + CENTRE, NotWellFormedError, "Line 2: "),
+    "nothing": ("", NotWellFormedError, "Line 1: .*no element found"),
+    "multi-byte": (f'<?xml version="1.0" encoding="shift_jis"?>{ROOT}{CENTRE}{END}', NotWellFormedError, "encoding"),
+    "unknown element": (ROOT + CENTRE + "\n<cage/>" + END, SchemaViolationError, "Line 2: .*<cage>"),
+    "misplaced": (ROOT + CENTRE + VALUE.format("<value><value/></value>") + END, SchemaViolationError, "<value>"),
+    "unknown attribute": (ROOT + "\n" + CENTRE[:-1] + ' room="1">' + END, SchemaViolationError, "Line 2: .*room"),
+    "attribute named as a child": (
+        ROOT + CENTRE + VALUE.format("").replace('"Q"', '"Q" value="1"') + END,
+        SchemaViolationError,
+        "attribute value",
+    ),
+    "attribute of a text": (ROOT + CENTRE + VALUE.format('<value a="1"/>') + END, SchemaViolationError, "attribute a "),
+    "missing attribute": (
+        ROOT + '<centre centreID="J" project="p"/></centreProcedureSet>',
+        SchemaViolationError,
+        "pipeline",
+    ),
+    "missing child": (ROOT + CENTRE + '\n<line colonyID="C"/>' + END, SchemaViolationError, "Line 2: .*<procedure>"),
+    "one too many": (
+        ROOT + CENTRE + VALUE.format("<value>1</value><value>2</value>") + END,
+        SchemaViolationError,
+        "more than one <value>",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_no_object_can_hold_is_refused_and_never_dropped(case: str, place: Path) -> None:
+    content, error, message = REFUSED[case]
+    with pytest.raises(error, match=message):
+        read(content, place)
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("1", 1.0),
+        ("-0.50", -0.5),
+        ("+.5", 0.5),
+        ("1.", 1.0),
+        (" 12\n", 12.0),
+        ("1E4", 10_000.0),
+        ("1e-400", 0.0),
+        ("9" * 300, 1e300),
+        *[
+            (text, None)
+            for text in (
+                *("", " ", ".", "-", "e5", "NaN", "nan", "INF", "inf", "-Infinity", "1e400", "9" * 400, "9" * 1001),
+                *("١٢", "１２", "1_000", "1,5", "0x1F", "1 2", "12g", "+-1", "1e", "\u00a012", "12\x0b", "true"),
+            )
+        ],
+    ],
+)
+def test_a_number_is_the_whole_text_in_ascii_and_finite(text: str, number: float | None) -> None:
+    assert parse_number(text) == number
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_every_finite_number_is_read_exactly(number: float) -> None:
+    assert parse_number(repr(number)) == number
+
+
+@given(st.text())
+def test_no_text_is_read_as_a_number_that_is_not_finite(text: str) -> None:
+    number = parse_number(text)
+    assert number is None or math.isfinite(number)
+
+
+def test_other_types_are_read_as_xml_schema_says() -> None:
+    assert [parse_boolean(text) for text in ("true", "1", "false", "0")] == [True, True, False, False]
+    with pytest.raises(KeyError):
+        parse_boolean("TRUE")
+    assert parse_date("2012-02-29") == parse_date("2012-02-29Z") == parse_date("2012-02-29-11:00") == date(2012, 2, 29)
+    assert [parse_date(text) for text in ("2013-02-29", "12013-01-01", "-0044-03-15", "2013-1-1", "")] == [None] * 5
+    assert [parse_integer(text) for text in ("+007", "-5", "9" * 30)] == [7, -5, int("9" * 30)]
+    assert [parse_integer(text) for text in ("", "1.0", "٣", "9" * 5000)] == [None] * 4

@@ -1,0 +1,184 @@
+"""Nothing that a valid document says is lost on the way to typed objects and back."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dcc.cli.demo.submissions import PROCEDURES, experiment_document, specimen_document
+from dcc.documents.contents import Block, Content, Experiment, Procedure, SimpleParameter
+from dcc.documents.forms import ROOTS, Form
+from dcc.documents.reading import read_document
+from dcc.documents.schema_set import SchemaSet
+from dcc.documents.validation import validate_document
+from dcc.documents.writing_xml import write_document
+from dcc.naming import DocumentKind
+from tests.support.canonical_documents import canonical
+from tests.support.strategies_documents import (
+    KINDS,
+    Document,
+    Element,
+    full_document,
+    valid_documents,
+    valid_procedures,
+)
+
+SAMPLES = Path(__file__).parents[3] / "shared" / "samples"
+SCHEMAS = SchemaSet.load(None)
+SLOW_TO_DRAW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
+XML_TEXT = st.text(
+    st.one_of(
+        st.sampled_from("\t\n\r &<>\"']"),
+        st.characters(min_codepoint=0x20, blacklist_categories=["Cs"], blacklist_characters="\ufffe\uffff"),
+    ),
+    max_size=30,
+)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    return tmp_path / "document.xml"
+
+
+def read(content: bytes, kind: DocumentKind, place: Path) -> list[Content]:
+    place.write_bytes(content)
+    return list(read_document(place, kind))
+
+
+def rebuilt(content: bytes, kind: DocumentKind, place: Path) -> bytes:
+    """The document written anew from what was read of it."""
+    return write_document(kind, read(content, kind, place))
+
+
+def without_lines(value: Any) -> Any:
+    """Objects and tuples without the lines, which the writing does not keep."""
+    if isinstance(value, tuple):
+        kept = value[1:] if getattr(value, "_fields", ("",))[0] == "line" else value
+        return type(value).__name__, *map(without_lines, kept)
+    return value
+
+
+def assert_equivalent(content: bytes, kind: DocumentKind, place: Path) -> None:
+    contents = read(content, kind, place)
+    written = write_document(kind, contents)
+    assert canonical(written, kind) == canonical(content, kind)
+    assert without_lines(tuple(read(written, kind, place))) == without_lines(tuple(contents))
+    assert validate_document(place, kind, SCHEMAS, max_errors=1, max_tree_bytes=10**9) == []
+
+
+@pytest.mark.skipif(not SAMPLES.is_dir(), reason="the samples of ../shared are not here")
+def test_every_sample_is_rebuilt(place: Path) -> None:
+    folders = {"procedures": DocumentKind.EXPERIMENT, "specimens": DocumentKind.SPECIMEN}
+    samples = [(path, kind) for folder, kind in folders.items() for path in sorted((SAMPLES / folder).glob("*.xml"))]
+    valid = [(path, kind) for path, kind in samples if "invalid" not in path.name]
+    assert len(valid) >= 15
+    for path, kind in valid:
+        assert_equivalent(path.read_bytes(), kind, place)
+
+
+def test_the_documents_of_the_demonstration_are_rebuilt(place: Path) -> None:
+    assert_equivalent(specimen_document("J"), DocumentKind.SPECIMEN, place)
+    for procedure in PROCEDURES:
+        assert_equivalent(experiment_document("H", procedure=procedure), DocumentKind.EXPERIMENT, place)
+
+
+@pytest.mark.parametrize("kind", DocumentKind)
+def test_a_document_that_says_everything_is_rebuilt(kind: DocumentKind, place: Path) -> None:
+    assert_equivalent(full_document(kind).render()[0], kind, place)
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=SLOW_TO_DRAW)
+@given(document=st.one_of(valid_documents(), valid_procedures()))
+def test_any_valid_document_is_rebuilt(document: Document, place: Path) -> None:
+    assert_equivalent(document.render()[0], document.kind, place)
+
+
+def lesser(document: Document) -> Iterator[tuple[str, Document]]:
+    """Without one of its optional attributes or children at a time: what the document lacks, and the document."""
+    for place, element in enumerate(document.root.walk()):
+        kind = KINDS[element.kind]
+        for name, (_, required) in kind.attributes.items():
+            if not required:
+                yield f"{element.name}/@{name}", changed(document, place, lambda found, n=name: found.attributes.pop(n))
+        least = {name: (1 if kind.any_order else low) for name, _, low, _ in kind.children}
+        for number, child in enumerate(element.children):
+            if sum(other.name == child.name for other in element.children) > least[child.name]:
+                lacking = changed(document, place, lambda found, n=number: found.children.pop(n))
+                yield f"{element.name}/{child.name}", lacking
+
+
+def changed(document: Document, place: int, change: Any) -> Document:
+    result = copy.deepcopy(document)
+    elements: list[Element] = list(result.root.walk())
+    change(elements[place])
+    return result
+
+
+@pytest.mark.parametrize("kind", DocumentKind)
+def test_every_attribute_and_element_that_may_be_left_out_makes_a_difference(kind: DocumentKind, place: Path) -> None:
+    document = full_document(kind, most=1)
+    everything = without_lines(tuple(read(document.render()[0], kind, place)))
+    lacking = list(lesser(document))
+    assert len(lacking) > {DocumentKind.SPECIMEN: 15, DocumentKind.EXPERIMENT: 100}[kind]
+    for what, less in lacking:
+        content = less.render()[0]
+        assert without_lines(tuple(read(content, kind, place))) != everything, what
+        assert_equivalent(content, kind, place)
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=SLOW_TO_DRAW)
+@given(text=XML_TEXT, attribute=XML_TEXT)
+def test_any_text_is_kept_to_the_letter(text: str, attribute: str, place: Path) -> None:
+    parameter = SimpleParameter(7, attribute, None, attribute, text, text)
+    contents = [
+        Block(3, 1, "J", attribute, attribute),
+        Experiment(4, 1, attribute, "2013-10-31", attribute, (text, text), None, ()),
+        Experiment(5, 2, "E2", "2013-10-31", None, ("M",), Procedure(6, "P", (parameter,), (), (), (), (), (), ()), ()),
+    ]
+    found = read(write_document(DocumentKind.EXPERIMENT, contents), DocumentKind.EXPERIMENT, place)
+    assert without_lines(tuple(found)) == without_lines(tuple(contents))
+
+
+def test_what_a_document_cannot_hold_is_not_written() -> None:
+    line = Experiment(4, 1, "E", "2013-10-31", None, ("M",), None, ())
+    with pytest.raises(ValueError, match="before a block"):
+        write_document(DocumentKind.EXPERIMENT, [line])
+    with pytest.raises(ValueError, match="a specimen document cannot hold <experiment> here"):
+        write_document(DocumentKind.SPECIMEN, [Block(1, 1, "J", None, None), line])
+
+
+def forms(form: Form) -> Iterator[Form]:
+    yield form
+    for child in form.children:
+        yield from forms(child.form)
+
+
+def test_the_forms_fill_the_fields_of_their_classes_in_order() -> None:
+    for _, root in ROOTS.values():
+        for form in forms(root):
+            if hasattr(form.made, "_fields"):
+                assert form.fields == form.made._fields
+
+
+@pytest.mark.parametrize("kind", DocumentKind)
+def test_the_forms_say_what_the_format_says(kind: DocumentKind) -> None:
+    """The grammar in tests/strategies_documents was written down independently."""
+    types = {DocumentKind.SPECIMEN: "specimens", DocumentKind.EXPERIMENT: "procedures"}
+
+    def compare(form: Form, kind_name: str) -> None:
+        grammar = KINDS[kind_name]
+        plain = {name: required for name, (_, required) in grammar.attributes.items()}
+        assert {one.name: one.required for one in form.attributes if one.name} == plain, kind_name
+        assert [child.name for child in form.children] == [name for name, _, _, _ in grammar.children]
+        for child, (_, child_kind, least, most) in zip(form.children, grammar.children, strict=True):
+            if not grammar.any_order and child.field:
+                assert (child.required, child.many) == (least > 0, most is None or most > 1)
+            compare(child.form, child_kind)
+
+    compare(ROOTS[kind][1], types[kind])

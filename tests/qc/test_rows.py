@@ -1,0 +1,105 @@
+"""What a document said is said by its rows to the letter, on SQLite and on MariaDB."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from sqlalchemy import Engine
+
+from dcc.documents.reading import read_document
+from dcc.errors import InternalFaultError
+from dcc.naming import Action, DocumentKind
+from dcc.qc.apply.documents import apply_document
+from dcc.qc.models import CentreBlock
+from dcc.qc.rows import bulk
+from dcc.qc.rows.loading import load_document
+from tests.qc.test_applying import values
+from tests.qc.test_rebuilding import without_lines
+from tests.support.databases import only_mariadb, only_sqlite
+from tests.support.qc_documents import apply, experiment, to_apply
+from tests.support.strategies_documents import Document, full_document, valid_documents, valid_procedures
+
+SAMPLES = Path(__file__).parents[3] / "shared" / "samples"
+LENIENT = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
+
+
+def assert_kept(engine: Engine, content: bytes, kind: DocumentKind, folder: Path) -> None:
+    path = folder / "document.xml"
+    path.write_bytes(content)
+    applied = apply_document(engine, to_apply(Action.ADD, kind), lambda: read_document(path, kind))
+    assert "Q1" not in {finding.rule for finding in applied.findings}
+    with engine.connect() as connection:
+        loaded = tuple(load_document(connection, applied.document_id))
+    assert without_lines(loaded) == without_lines(tuple(read_document(path, kind)))
+
+
+@pytest.mark.skipif(not SAMPLES.is_dir(), reason="the samples of ../shared are not here")
+def test_every_sample_is_kept(qc_database: Engine, tmp_path: Path) -> None:
+    folders = {"procedures": DocumentKind.EXPERIMENT, "specimens": DocumentKind.SPECIMEN}
+    samples = [(path, kind) for name, kind in folders.items() for path in sorted((SAMPLES / name).glob("*.xml"))]
+    assert len(samples) > 10
+    for path, kind in samples:
+        if "invalid" not in path.name:
+            assert_kept(qc_database, path.read_bytes(), kind, tmp_path)
+
+
+@pytest.mark.parametrize("kind", list(DocumentKind))
+def test_all_that_the_format_has_is_kept(qc_database: Engine, tmp_path: Path, kind: DocumentKind) -> None:
+    assert_kept(qc_database, full_document(kind).render()[0], kind, tmp_path)
+
+
+def test_a_negative_zero_is_kept(qc_database: Engine, tmp_path: Path) -> None:
+    content = full_document(DocumentKind.SPECIMEN).render()[0]
+    written = re.sub(rb'percentage="[^"]*"', b'percentage="-0.0"', content)
+    assert written != content
+    assert_kept(qc_database, written, DocumentKind.SPECIMEN, tmp_path)
+
+
+@only_sqlite
+@given(document=valid_documents())
+@settings(max_examples=60, deadline=None, suppress_health_check=LENIENT)
+def test_generated_documents_are_kept(qc_database: Engine, tmp_path: Path, document: Document) -> None:
+    assert_kept(qc_database, document.render()[0], document.kind, tmp_path)
+
+
+@only_sqlite
+@given(document=valid_procedures())
+@settings(max_examples=40, deadline=None, suppress_health_check=LENIENT)
+def test_generated_procedures_are_kept(qc_database: Engine, tmp_path: Path, document: Document) -> None:
+    assert_kept(qc_database, document.render()[0], document.kind, tmp_path)
+
+
+@only_mariadb
+@pytest.mark.parametrize("files_allowed", [True, False])
+def test_rows_reach_mariadb_with_and_without_files(
+    qc_database: Engine, monkeypatch: pytest.MonkeyPatch, files_allowed: bool
+) -> None:
+    asked = []
+    load_file = bulk._load_file
+
+    def spy(*arguments: object) -> None:
+        asked.append(arguments)
+        load_file(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(bulk, "_load_file", spy)
+    with qc_database.connect() as connection:
+        connection.exec_driver_sql(f"SET GLOBAL local_infile = {int(files_allowed)}")
+    try:
+        apply(qc_database, Action.ADD, *(experiment(f"E{number}", value="a\t\\b\n🐁") for number in range(900)))
+    finally:
+        with qc_database.connect() as connection:
+            connection.exec_driver_sql("SET GLOBAL local_infile = 1")
+    assert values(qc_database) == ["a\t\\b\n🐁"] * 900
+    assert len(asked) > 1 if files_allowed else len(asked) == 1
+
+
+@only_mariadb
+def test_what_the_server_would_cut_while_it_reads_a_file_is_a_fault(qc_database: Engine) -> None:
+    rows = [(number, 1, 1, "H" * 33, None, None, 2) for number in range(1, 1_000)]
+    with qc_database.connect() as connection:
+        connection.exec_driver_sql("SET foreign_key_checks = 0")
+        with pytest.raises(InternalFaultError, match="warnings"):
+            bulk.insert_bulk(connection, CentreBlock.__table__, rows)

@@ -1,0 +1,438 @@
+"""The QC database's schema: what is made on each database, and what the views of the present answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import dagster._core.storage.sql  # noqa: F401 - changes what general types become on MySQL
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from pydantic import SecretStr
+from sqlalchemy import Connection, Engine, event, func, insert, inspect, select, text, update
+from sqlalchemy.exc import DataError, IntegrityError
+
+from dcc.errors import ConfigurationError, QcDatabaseOutdatedError, QcDatabaseUnreachableError
+from dcc.qc import database, models
+from dcc.qc.database import (
+    QC_DATABASE,
+    init_qc_database,
+    insert_rows,
+    open_qc_database,
+    require_current,
+    run_reading,
+    run_writing,
+    writing,
+)
+from dcc.qc.migrations import HEAD, REVISIONS
+from dcc.qc.models import QcBase
+from dcc.settings import Settings
+from dcc.tracker.database import init_tracker, open_tracker
+from dcc.tracker.models import utc_now
+from tests.support.databases import only_mariadb, only_sqlite
+
+TABLES = QcBase.metadata.tables
+VIEWS = {"current_specimen", "current_experiment", "current_measurement", "current_media", "current_metadata"}
+VIEWS |= {"overview_measurement", "overview_comparison"}
+
+BEYOND_BMP = "🐭 été \U0001f9ec 中文"
+
+Rows = list[Mapping[str, Any]]
+Seed = Callable[..., None]
+
+
+def test_the_migrations_make_what_the_models_say(qc_database: Engine) -> None:
+    with qc_database.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": False})
+        assert compare_metadata(context, QcBase.metadata) == []
+    inspector = inspect(qc_database)
+    for name, table in TABLES.items():
+        found = [(column["name"], column["nullable"]) for column in inspector.get_columns(name)]
+        assert found == [(column.name, column.nullable) for column in table.columns], f"{name}: order is part of it"
+    assert set(inspector.get_view_names()) == VIEWS
+
+
+def test_foreign_keys_are_those_of_the_models_with_their_rules(qc_database: Engine) -> None:
+    inspector = inspect(qc_database)
+    found = {
+        (name, key["constrained_columns"][0], key["referred_table"], key["options"].get("ondelete", "RESTRICT"))
+        for name in TABLES
+        for key in inspector.get_foreign_keys(name)
+    }
+    said = {
+        (name, key.parent.name, key.column.table.name, key.ondelete)
+        for name, table in TABLES.items()
+        for key in table.foreign_keys
+    }
+    assert found == said
+    assert len(found) > 40
+
+
+def test_every_foreign_key_can_be_followed_backwards_by_an_index(qc_database: Engine) -> None:
+    inspector = inspect(qc_database)
+    for table in TABLES:
+        leading = {index["column_names"][0] for index in inspector.get_indexes(table)}
+        leading |= {key["column_names"][0] for key in inspector.get_unique_constraints(table)}
+        leading |= set(inspector.get_pk_constraint(table)["constrained_columns"][:1])
+        for key in inspector.get_foreign_keys(table):
+            assert key["constrained_columns"][0] in leading, f"{table}.{key['constrained_columns'][0]}"
+
+
+@only_mariadb
+def test_every_table_is_innodb_and_tells_texts_apart_by_their_bytes(qc_database: Engine) -> None:
+    query = text(
+        "SELECT table_name, engine, table_collation FROM information_schema.tables "
+        "WHERE table_schema = DATABASE() AND table_type = 'BASE TABLE'"
+    )
+    with qc_database.connect() as connection:
+        tables = {name: (engine, collation) for name, engine, collation in connection.execute(query)}
+    assert {tables[name] for name in TABLES} == {("InnoDB", "utf8mb4_bin")}
+
+
+@only_mariadb
+def test_values_are_kept_in_columns_that_hold_any_of_them(qc_database: Engine) -> None:
+    kinds = {
+        (name, column["name"]): str(column["type"]).split(" ")[0]
+        for name in ("measurement", "metadata", "document")
+        for column in inspect(qc_database).get_columns(name)
+    }
+    assert kinds["measurement", "value"] == kinds["metadata", "value"] == "LONGTEXT"
+    assert kinds["document", "applied_at"] == "DATETIME"
+
+
+def test_init_reports_what_it_did_and_does_nothing_twice(qc_settings: Settings) -> None:
+    engine = open_qc_database(qc_settings)
+    first = init_qc_database(engine)
+    before = _schema(engine)
+    second = init_qc_database(engine)
+    assert (first.created, first.from_revision, first.to_revision) == (True, None, HEAD)
+    assert (second.created, second.from_revision, second.to_revision) == (False, HEAD, HEAD)
+    assert _schema(engine) == before
+    require_current(engine)
+    with engine.connect() as connection:
+        assert connection.execute(text("SELECT id, holder FROM upload_lock")).all() == [(1, None)]
+    engine.dispose()
+
+
+def test_an_init_that_broke_off_is_taken_up_again(qc_settings: Settings) -> None:
+    engine = open_qc_database(qc_settings)
+    seen = 0
+
+    def break_off(connection: Any, cursor: Any, statement: str, *_: Any) -> None:
+        nonlocal seen
+        seen += statement.lstrip().startswith("CREATE")
+        if seen == 30:
+            raise KeyboardInterrupt
+
+    event.listen(Engine, "before_cursor_execute", break_off)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            init_qc_database(engine)
+    finally:
+        event.remove(Engine, "before_cursor_execute", break_off)
+    left = set(inspect(engine).get_table_names())
+    assert left == set() if engine.dialect.name == "sqlite" else 0 < len(left) < 30
+    init_qc_database(engine)
+    with engine.connect() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), QcBase.metadata) == []
+    assert set(inspect(engine).get_view_names()) == VIEWS
+    engine.dispose()
+
+
+def test_a_database_that_is_missing_or_of_another_version_is_refused(
+    qc_settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = open_qc_database(qc_settings)
+    with pytest.raises((QcDatabaseOutdatedError, QcDatabaseUnreachableError), match=r"QC database.*dcc init"):
+        require_current(engine)
+    init_qc_database(engine)
+    with monkeypatch.context() as patched:
+        patched.setattr(database, "QC_DATABASE", replace(QC_DATABASE, revisions=(*REVISIONS, "9998")))
+        with pytest.raises(QcDatabaseOutdatedError, match=rf"The QC database .*{HEAD}.*9998.*dcc init"):
+            require_current(engine)
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    for refused in (require_current, init_qc_database):
+        with pytest.raises(QcDatabaseOutdatedError, match=r"9999, which is newer"):
+            refused(engine)
+    engine.dispose()
+
+
+def test_the_trackers_database_is_not_taken_for_the_qc_database(tracker: Engine, settings: Settings) -> None:
+    both = settings.model_copy(update={"qc_url": SecretStr(settings.tracker_database_url)})
+    engine = open_qc_database(both)
+    before = _schema(tracker)
+    for refused in (require_current, init_qc_database):
+        with pytest.raises(ConfigurationError, match=r"something else than the QC database.*DCC_QC_URL"):
+            refused(engine)
+    assert _schema(tracker) == before
+    engine.dispose()
+
+
+@only_sqlite
+def test_without_a_setting_it_is_a_file_beside_the_trackers(qc_settings: Settings) -> None:
+    assert qc_settings.qc_url is None
+    engine = open_qc_database(qc_settings)
+    init_qc_database(engine)
+    engine.dispose()
+    assert (qc_settings.home / "qc.db").is_file()
+
+
+def test_tracker_and_qc_database_live_beside_each_other(qc_settings: Settings) -> None:
+    tracker, engine = open_tracker(qc_settings), open_qc_database(qc_settings)
+    init_tracker(tracker)
+    init_qc_database(engine)
+    assert tracker.url.database != engine.url.database
+    assert inspect(tracker).has_table("zip_action")
+    assert not inspect(engine).has_table("zip_action")
+    tracker.dispose()
+    engine.dispose()
+
+
+def test_a_database_that_cannot_be_reached_is_named_with_its_setting_and_without_its_password(
+    settings: Settings,
+) -> None:
+    url = f"mysql://dcc:{'s3cret-pass'}@127.0.0.1:1/raw"
+    engine = open_qc_database(settings.model_copy(update={"qc_url": SecretStr(url)}))
+    with pytest.raises(QcDatabaseUnreachableError, match=r"The QC database .*DCC_QC_URL") as caught:
+        require_current(engine)
+    assert "s3cret-pass" not in str(caught.value)
+    with pytest.raises(ConfigurationError, match="DCC_QC_URL"):
+        open_qc_database(settings.model_copy(update={"qc_url": SecretStr("oracle://x/y")}))
+
+
+def test_transactions_are_written_once_and_read_again(qc_database: Engine) -> None:
+    def write(connection: Connection) -> list[int]:
+        return insert_rows(connection, models.ReferenceSnapshot, [_snapshot("projects"), _snapshot("strains")])
+
+    assert run_writing(qc_database, write, patience_seconds=5) == [1, 2]
+    count = select(func.count()).select_from(models.ReferenceSnapshot)
+    assert run_reading(qc_database, lambda connection: connection.scalar(count), patience_seconds=5) == 2
+
+
+def test_what_refers_to_nothing_is_refused_and_what_is_referred_to_stays(qc_database: Engine) -> None:
+    with writing(qc_database) as connection:
+        _seed_document(connection)
+        _seed_experiment(connection, 1)
+        connection.execute(insert(models.Measurement), _measurement(1, 1))
+    with pytest.raises(IntegrityError), writing(qc_database) as connection:
+        connection.execute(insert(models.Measurement), _measurement(2, 99))
+    with pytest.raises(IntegrityError), writing(qc_database) as connection:
+        connection.execute(insert(models.RelatedSpecimen), _related(99))
+    for table in ("procedure_run", "centre_block", "document"):
+        with pytest.raises(IntegrityError), writing(qc_database) as connection:
+            connection.execute(text(f"DELETE FROM {table}"))
+
+
+def test_a_snapshot_goes_with_its_rows_unless_a_finding_names_it(qc_database: Engine) -> None:
+    with writing(qc_database) as connection:
+        kept, gone = insert_rows(connection, models.ReferenceSnapshot, [_snapshot("projects")] * 2)
+        connection.execute(insert(models.KnownProject), [{"snapshot_id": n, "name": "MGP"} for n in (kept, gone)])
+        finding = {"rule": "S12", "severity": "warning", "message": "?", "snapshot_id": kept, "created": utc_now()}
+        insert_rows(connection, models.Finding, [finding])
+    with writing(qc_database) as connection:
+        connection.execute(text("DELETE FROM reference_snapshot WHERE id = :id"), {"id": gone})
+        assert connection.scalars(select(models.KnownProject.snapshot_id)).all() == [kept]
+    with pytest.raises(IntegrityError), writing(qc_database) as connection:
+        connection.execute(text("DELETE FROM reference_snapshot WHERE id = :id"), {"id": kept})
+
+
+@pytest.mark.parametrize(
+    "value",
+    [BEYOND_BMP, "", " two  blanks ", "line\r\nbreak\ttab", "back\\slash 'quote' \"double\" \\N", "x" * 10_000_000],
+    ids=["beyond the BMP", "empty", "blanks", "control", "escapes", "10 MB"],
+)
+def test_values_are_stored_exactly(qc_database: Engine, value: str) -> None:
+    with writing(qc_database) as connection:
+        _seed_document(connection)
+        _seed_experiment(connection, 1)
+        connection.execute(insert(models.Measurement), _measurement(1, 1, value=value, unit=BEYOND_BMP))
+    with qc_database.connect() as connection:
+        found = connection.execute(select(models.Measurement.value, models.Measurement.unit)).one()
+    assert found == (value, BEYOND_BMP)
+
+
+@only_mariadb
+def test_a_text_longer_than_its_column_is_refused_and_not_cut(qc_database: Engine) -> None:
+    with pytest.raises(DataError), writing(qc_database) as connection:
+        _seed_document(connection, centre="x" * 33)
+
+
+class TestViews:
+    """What the views of the present answer."""
+
+    def test_a_measurement_is_shown_with_all_that_an_analyst_asks_for(self, seeded: Engine) -> None:
+        (row,) = _rows(seeded, "SELECT * FROM current_measurement WHERE experiment_id = 'e1'")
+        expected = {
+            "centre": "H",
+            "pipeline": "IMPC_001",
+            "project": "MGP",
+            "colony_id": "MABC",
+            "strain_id": "MGI:1",
+            "specimen_id": "m1",
+            "experiment_id": "e1",
+            "procedure_id": "IMPC_CBC_001",
+            "parameter_id": "IMPC_CBC_004_001",
+            "type": "simpleParameter",
+            "value": "1.5",
+            "number": 1.5,
+            "unit": "g/dl",
+            "owner_kind": "experiment",
+            "document_id": 1,
+            "line": 7,
+        }
+        assert {name: row[name] for name in expected} == expected
+
+    def test_only_what_is_current_is_shown(self, seeded: Engine) -> None:
+        shown = "SELECT id FROM {} ORDER BY id"
+        assert [row["id"] for row in _rows(seeded, shown.format("current_specimen"))] == [1]
+        assert [row["id"] for row in _rows(seeded, shown.format("current_experiment"))] == [1, 3]
+        assert [row["id"] for row in _rows(seeded, shown.format("current_measurement"))] == [1, 3, 4, 5]
+        assert [row["id"] for row in _rows(seeded, shown.format("current_media"))] == [1, 3, 4, 5]
+        assert [row["id"] for row in _rows(seeded, shown.format("current_metadata"))] == [1, 3, 4, 5]
+
+    def test_what_is_ended_and_what_takes_its_place_change_places(self, seeded: Engine) -> None:
+        with writing(seeded) as connection:
+            for row_id, is_current in ((1, False), (2, True)):
+                rows = update(models.Experiment).where(models.Experiment.id == row_id)
+                connection.execute(rows.values(is_current=is_current))
+        shown = _rows(seeded, "SELECT id FROM current_measurement ORDER BY id")
+        assert [row["id"] for row in shown] == [2, 3, 4, 5]
+
+    def test_a_line_has_its_own_colony_and_housing_none(self, seeded: Engine) -> None:
+        query = "SELECT owner_kind, colony_id, specimen_id FROM current_measurement WHERE id IN (4, 5) ORDER BY id"
+        assert [tuple(row.values()) for row in _rows(seeded, query)] == [
+            ("line", "MLINE", None),
+            ("housing", None, None),
+        ]
+        query = "SELECT line_colony_id, centre, procedure_id FROM current_media WHERE id IN (4, 5) ORDER BY id"
+        found = [tuple(row.values()) for row in _rows(seeded, query)]
+        assert found == [("MLINE", "H", "IMPC_CBC_001"), (None, "H", "IMPC_CBC_001")]
+
+    def test_an_experiment_of_several_specimens_is_shown_once_and_of_none_of_them(self, seeded: Engine) -> None:
+        query = "SELECT specimen_id, specimens FROM current_experiment ORDER BY id"
+        assert [tuple(row.values()) for row in _rows(seeded, query)] == [("m1", 1), (None, 2)]
+        query = "SELECT specimen_id, value FROM current_metadata ORDER BY id"
+        assert [row["specimen_id"] for row in _rows(seeded, query)] == ["m1", None, None, None]
+
+    def test_an_animal_whose_name_ends_in_blanks_is_another_animal(self, seeded: Engine) -> None:
+        with writing(seeded) as connection:
+            other = _specimen(3, specimen_id="m1 ", colony_id="MBLANK", is_current=True)
+            connection.execute(insert(models.Specimen), other)
+        query = "SELECT id, colony_id FROM current_measurement WHERE id IN (1, 4) ORDER BY id"
+        assert [tuple(row.values()) for row in _rows(seeded, query)] == [(1, "MABC"), (4, "MLINE")]
+
+    @pytest.mark.parametrize("column", ["parameter_id", "specimen_id"])
+    def test_the_measurements_of_a_parameter_or_specimen_are_found_by_an_index(
+        self, seeded: Engine, column: str
+    ) -> None:
+        query = f"SELECT value FROM current_measurement WHERE {column} = 'x' AND centre = 'H'"
+        index = f"ix_measurement_{column}_centre"
+        if seeded.dialect.name == "sqlite":
+            plan = str([row["detail"] for row in _rows(seeded, f"EXPLAIN QUERY PLAN {query}")])
+            assert plan.count("SEARCH") >= 5
+            assert "SCAN" not in plan
+            assert index in plan
+        else:
+            keys = {row["table"]: row["key"] for row in _rows(seeded, f"EXPLAIN {query}")}
+            assert keys["m"] == index
+            assert keys["r"] == keys["e"] == "PRIMARY"
+            assert keys["s"] == "ix_specimen_centre_specimen_id_is_current"
+
+
+@pytest.fixture
+def seeded(qc_database: Engine) -> Engine:
+    """A specimen that was edited, an experiment that was edited, one of two specimens, a line and a housing."""
+    with writing(qc_database) as connection:
+        _seed_document(connection)
+        for row_id in (1, 2):
+            specimen = _specimen(row_id, colony_id="MABC" if row_id == 1 else "MOLD", is_current=row_id == 1)
+            connection.execute(insert(models.Specimen), specimen)
+        _seed_experiment(connection, 1, specimens=["m1"])
+        _seed_experiment(connection, 2, specimens=["m1"], is_current=False)
+        _seed_experiment(connection, 3, specimens=["m1", "m2"])
+        common = {"block_id": 1, "document_id": 1, "position": 1, "line": 2, "centre": "H", "is_current": True}
+        common |= {"pipeline": "IMPC_001", "project": "MGP", "procedure_id": "IMPC_CBC_001"}
+        connection.execute(insert(models.Line), common | {"id": 1, "colony_id": "MLINE"})
+        connection.execute(insert(models.Housing), common | {"id": 1, "from_lims": True})
+        for run, kind in ((4, "line"), (5, "housing")):
+            connection.execute(insert(models.ProcedureRun), _run(run, kind, 1))
+        for run in range(1, 6):
+            of_one = {"experiment_id": "e1", "specimen_id": "m1"} if run < 3 else {}
+            connection.execute(insert(models.Measurement), _measurement(run, run, **of_one))
+            connection.execute(insert(models.Media), _media(run, run))
+            connection.execute(insert(models.Metadata), _metadata(run, run))
+    return qc_database
+
+
+def _rows(engine: Engine, query: str) -> Rows:
+    with engine.connect() as connection:
+        return [dict(row._mapping) for row in connection.execute(text(query))]
+
+
+def _schema(engine: Engine) -> dict[str, list[str]]:
+    inspector = inspect(engine)
+    names = [*inspector.get_table_names(), *inspector.get_view_names()]
+    return {name: [column["name"] for column in inspector.get_columns(name)] for name in names}
+
+
+def _snapshot(name: str) -> dict[str, Any]:
+    now = utc_now()
+    row = {"name": name, "retrieved": now, "checked": now, "source": "test", "checksum": "0", "row_count": 0}
+    return row | {"is_active": True}
+
+
+def _seed_document(connection: Connection, centre: str = "H") -> None:
+    document = {"id": 1, "tracker_id": 5, "zip_action": "add", "action": "add", "zip_file": "H.2026-01-31.1.impc.zip"}
+    document |= {"file_name": "H.2026-01-31.1.experiment.impc.xml", "kind": "experiment", "centre": centre}
+    connection.execute(insert(models.Document), document | {"state": "applied", "applied_at": utc_now()})
+    block = {"id": 1, "document_id": 1, "position": 1, "centre": "H", "line": 2}
+    connection.execute(insert(models.CentreBlock), block)
+
+
+def _specimen(row_id: int, **more: Any) -> dict[str, Any]:
+    row = {"id": row_id, "block_id": 1, "document_id": 1, "position": row_id, "line": 3, "centre": "H"}
+    row |= {"specimen_id": "m1", "kind": "mouse", "is_baseline": False, "gender": "male", "zygosity": "homozygous"}
+    row |= {"litter_id": "l", "pipeline": "IMPC_001", "phenotyping_centre": "H", "project": "MGP"}
+    return row | {"strain_id": "MGI:1"} | more
+
+
+def _seed_experiment(
+    connection: Connection, row_id: int, *, specimens: list[str] | None = None, is_current: bool = True
+) -> None:
+    row = {"id": row_id, "block_id": 1, "document_id": 1, "position": row_id, "line": 5, "centre": "H"}
+    row |= {"pipeline": "IMPC_001", "project": "MGP", "procedure_id": "IMPC_CBC_001", "experiment_id": "e1"}
+    connection.execute(insert(models.Experiment), row | {"is_current": is_current})
+    connection.execute(insert(models.ProcedureRun), _run(row_id, "experiment", row_id))
+    for position, specimen in enumerate(specimens or [], start=1):
+        named = {"experiment_row": row_id, "position": position, "specimen_id": specimen, "line": 6}
+        connection.execute(insert(models.ExperimentSpecimen), named)
+
+
+def _run(row_id: int, kind: str, owner_id: int) -> dict[str, Any]:
+    row = {"id": row_id, "document_id": 1, "owner_kind": kind, "owner_id": owner_id, "line": 6}
+    return row | {"procedure_id": "IMPC_CBC_001"}
+
+
+def _measurement(row_id: int, run: int, **more: Any) -> dict[str, Any]:
+    row = {"id": row_id, "procedure_run_id": run, "document_id": 1, "position": 1, "item": 1, "line": 7}
+    row |= {"type": "simpleParameter", "parameter_id": "IMPC_CBC_004_001", "value": "1.5", "number": 1.5}
+    row |= {"unit": "g/dl", "centre": "H", "pipeline": "IMPC_001", "project": "MGP", "procedure_id": "IMPC_CBC_001"}
+    return row | more
+
+
+def _media(row_id: int, run: int) -> dict[str, Any]:
+    row = {"id": row_id, "procedure_run_id": run, "position": 2, "item": 1, "type": "mediaParameter", "line": 8}
+    return row | {"parameter_id": "IMPC_XRY_034_001", "uri": "https://media.example/1.png", "file_type": "image/png"}
+
+
+def _metadata(row_id: int, run: int) -> dict[str, Any]:
+    row = {"id": row_id, "procedure_run_id": run, "owner_kind": "procedure", "owner_id": run, "position": 1, "line": 9}
+    return row | {"parameter_id": "IMPC_CBC_023_001", "value": "Sysmex"}
+
+
+def _related(specimen_row: int) -> dict[str, Any]:
+    row = {"specimen_row": specimen_row, "position": 1, "specimen_id": "m9", "relationship": "mother"}
+    return row | {"line": 4}

@@ -1,0 +1,191 @@
+"""Several processes that apply documents at once do it one after the other, on SQLite and on MariaDB."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from datetime import date
+
+import pytest
+from sqlalchemy import Engine, select
+from sqlalchemy.exc import DBAPIError
+
+from dcc.databases import engines
+from dcc.databases.transactions import run_writing, writing
+from dcc.documents.contents import Entity
+from dcc.errors import QcDatabaseUnreachableError
+from dcc.naming import Action, DocumentKind
+from dcc.qc import models
+from dcc.qc.apply.documents import DocumentToApply, apply_document
+from dcc.qc.apply.upload_lock import take_upload_lock
+from dcc.qc.database import init_qc_database, open_qc_database
+from dcc.settings import Settings
+from tests.qc.test_applying import all_rows, litters
+from tests.support.qc_child import event, finish, start
+from tests.support.qc_documents import experiment, reading, specimen, to_apply
+
+PATIENCE = 40
+UPLOADERS = 3
+DOCUMENTS = 15
+SHORT = 0.3
+"""Seconds after which the database says that others are in the way, instead of half a minute."""
+LONGER = 1.5
+
+Submission = tuple[DocumentToApply, tuple[Entity, ...]]
+
+
+def submissions(uploader: int) -> list[Submission]:
+    """Documents that add, change and delete the same few animals as those of the other uploaders do."""
+    made: list[Submission] = []
+    for number in range(DOCUMENTS):
+        action = (Action.ADD, Action.EDIT, Action.ADD, Action.DELETE)[number % 4]
+        if number % 3 == 2:
+            entities: tuple[Entity, ...] = (experiment(f"E{number % 5}", (f"S{number % 3}",), f"{uploader}{number}"),)
+        else:
+            entities = tuple(specimen(f"S{one}", f"L{uploader}-{number}") for one in range(number % 4 + 1))
+        kind = DocumentKind.EXPERIMENT if number % 3 == 2 else DocumentKind.SPECIMEN
+        made.append((to_apply(action, kind, created=date(2013, 10, 1 + number % 5)), entities))
+    return made
+
+
+def upload(engine: Engine, handed_in: list[Submission]) -> None:
+    for document, entities in handed_in:
+        apply_document(engine, document, reading(*entities), patience_seconds=PATIENCE)
+
+
+def told(engine: Engine) -> dict[str, list[tuple[object, ...]]]:
+    """All rows, but for when they were written."""
+    rows = all_rows(engine)
+    timed = {"document": "applied_at", "finding": "created"}
+    for name, column in timed.items():
+        place = list(models.QcBase.metadata.tables[name].columns.keys()).index(column)
+        rows[name] = [(*row[:place], *row[place + 1 :]) for row in rows[name]]
+    return rows
+
+
+def test_uploaders_at_once_yield_what_one_would_have_in_the_order_of_the_documents_ids(
+    qc_database: Engine, qc_settings: Settings
+) -> None:
+    of_all = [submissions(uploader) for uploader in range(UPLOADERS)]
+
+    def uploading(handed_in: list[Submission]) -> Callable[[Engine], object]:
+        return lambda engine: upload(engine, handed_in)
+
+    processes = [start(qc_settings, uploading(handed_in)) for handed_in in of_all]
+    assert [finish(process) for process in processes] == [0] * UPLOADERS
+    table = models.Document.__table__.c
+    with qc_database.connect() as connection:
+        order = connection.scalars(select(table.zip_file).order_by(table.id)).all()
+    by_zip = {document.zip_file: (document, entities) for of_one in of_all for document, entities in of_one}
+    assert sorted(order) == sorted(by_zip)
+    parallel = told(qc_database)
+    serial = open_qc_database(qc_settings.model_copy(update={"qc_url": None, "home": qc_settings.home / "serial"}))
+    try:
+        init_qc_database(serial)
+        upload(serial, [by_zip[name] for name in order])
+        assert told(serial) == parallel
+    finally:
+        serial.dispose()
+
+
+def wait_until_held(engine: Engine, settings: Settings) -> None:
+    """Until another process holds the upload lock."""
+    probe = open_short(settings)
+    try:
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            try:
+                with probe.connect() as connection, connection.begin():
+                    if engine.dialect.name == "sqlite":
+                        connection.exec_driver_sql("UPDATE upload_lock SET id = id WHERE id = 1")
+                    else:
+                        connection.exec_driver_sql("SELECT * FROM upload_lock WHERE id = 1 FOR UPDATE NOWAIT")
+            except DBAPIError:
+                return
+            time.sleep(0.02)
+    finally:
+        probe.dispose()
+    raise AssertionError("Nobody took the lock.")
+
+
+def open_short(settings: Settings) -> Engine:
+    """An engine whose database gives up after `SHORT` seconds when others are in the way."""
+    patch = pytest.MonkeyPatch()
+    patch.setattr(engines, "BUSY_SECONDS", SHORT)
+    patch.setattr(engines, "_SESSION", engines._SESSION.replace("timeout = 30", "timeout = 1"))
+    engine = open_qc_database(settings)
+    with engine.connect():
+        patch.undo()
+    return engine
+
+
+def test_who_waits_for_another_uploader_waits_for_as_long_as_patience_says(
+    qc_database: Engine, qc_settings: Settings
+) -> None:
+    with qc_database.begin() as connection:
+        take_upload_lock(connection)
+    waiting, released = open_short(qc_settings), event()
+
+    def hold(engine: Engine) -> None:
+        with writing(engine) as connection:
+            take_upload_lock(connection)
+            released.wait(PATIENCE)
+
+    holder = start(qc_settings, hold)
+    try:
+        wait_until_held(qc_database, qc_settings)
+        with pytest.raises(QcDatabaseUnreachableError, match="other writers were in the way"):
+            apply_document(
+                waiting, to_apply(Action.ADD, DocumentKind.SPECIMEN), reading(specimen("S0")), patience_seconds=0.1
+            )
+        # Longer than either database waits by itself.
+        threading.Timer(LONGER, released.set).start()
+        document = to_apply(Action.ADD, DocumentKind.SPECIMEN)
+        apply_document(waiting, document, reading(specimen("S1")), patience_seconds=PATIENCE)
+        assert released.is_set()
+    finally:
+        released.set()
+        finish(holder)
+        waiting.dispose()
+    assert litters(qc_database) == {"S1": "L1"}
+
+
+def test_threads_of_one_process_wait_for_each_other_as_long_as_patience_says(qc_database: Engine) -> None:
+    held, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with writing(qc_database) as connection:
+            take_upload_lock(connection)
+            held.set()
+            done.wait(20)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    try:
+        assert held.wait(20)
+        if qc_database.dialect.name == "sqlite":
+            began = time.monotonic()
+            with pytest.raises(QcDatabaseUnreachableError, match="another thread holds it"):
+                run_writing(qc_database, take_upload_lock, patience_seconds=0.2)
+            assert time.monotonic() - began < 5
+        threading.Timer(0.5, done.set).start()
+        run_writing(qc_database, take_upload_lock, patience_seconds=PATIENCE)
+    finally:
+        done.set()
+        thread.join()
+
+
+def test_an_uploader_gets_its_turn_while_another_goes_on_and_on(qc_database: Engine, qc_settings: Settings) -> None:
+    many = [(to_apply(Action.ADD, DocumentKind.SPECIMEN), (specimen(f"M{number}"),)) for number in range(4_000)]
+    busy = start(qc_settings, lambda engine: upload(engine, many))
+    try:
+        began = time.monotonic()
+        for number in range(5):
+            document = to_apply(Action.ADD, DocumentKind.SPECIMEN)
+            apply_document(qc_database, document, reading(specimen(f"S{number}")), patience_seconds=PATIENCE)
+        assert busy.is_alive()
+        assert time.monotonic() - began < PATIENCE
+    finally:
+        busy.kill()
+        finish(busy)

@@ -1,0 +1,128 @@
+"""Waivers as they are recorded, shown and revoked, on SQLite and on MariaDB."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine
+
+from dcc.errors import ConfigurationError, NotFoundError
+from dcc.qc.database import writing
+from dcc.qc.judging.waiver_store import (
+    WaiverState,
+    add_waiver,
+    list_waivers,
+    revoke_waiver,
+    waivers_in_force,
+)
+from dcc.rules.waivers import Waiver
+from dcc.vocabulary import WaiverEffect
+from tests.support.databases import only_sqlite
+from tests.support.integrity_cases import TODAY, experiment, experiments, mutant, procedure, simple, specimens
+from tests.support.judging_cases import basis, judge, upload, waiver
+
+
+def record(qc: Engine, made: Waiver) -> int:
+    with writing(qc) as connection:
+        return add_waiver(connection, made, TODAY)
+
+
+def in_force(qc: Engine, day: date = TODAY) -> tuple[Waiver, ...]:
+    with qc.connect() as connection:
+        return waivers_in_force(connection, day)
+
+
+def states(qc: Engine, day: date = TODAY, *, all_of_them: bool = True) -> list[tuple[int, WaiverState]]:
+    with qc.connect() as connection:
+        return [(entry.id, entry.state) for entry in list_waivers(connection, day, all_of_them=all_of_them)]
+
+
+def test_a_waiver_is_found_as_it_was_given(qc_database: Engine) -> None:
+    until = date(2026, 12, 31)
+    made = waiver("P9", centre="H", procedure="PROC_001", valid_until=until, effect=WaiverEffect.WARN)
+    waiver_id = record(qc_database, made)
+    (found,) = in_force(qc_database)
+    assert (found.id, found.rule, found.effect, found.centre, found.procedure) == (
+        waiver_id,
+        "P9",
+        WaiverEffect.WARN,
+        "H",
+        "PROC_001",
+    )
+    assert (found.valid_from, found.valid_until) == (made.valid_from, until)
+    assert (found.reason, found.author) == (made.reason, made.author)
+
+
+def test_waivers_hold_from_their_first_day_to_their_last(qc_database: Engine) -> None:
+    waiver_id = record(qc_database, waiver("P9", valid_from=date(2026, 12, 1), valid_until=date(2026, 12, 31)))
+    days = [date(2026, 11, 30), date(2026, 12, 1), date(2026, 12, 31), date(2027, 1, 1)]
+    assert [len(in_force(qc_database, day)) for day in days] == [0, 1, 1, 0]
+    found = [states(qc_database, day)[0][1] for day in days]
+    assert found == [WaiverState.TO_COME, WaiverState.IN_FORCE, WaiverState.IN_FORCE, WaiverState.EXPIRED]
+    assert states(qc_database, days[-1], all_of_them=False) == []
+    assert states(qc_database, days[0], all_of_them=False) == [(waiver_id, WaiverState.TO_COME)]
+
+
+def test_a_revoked_waiver_stays_on_record_with_who_did_it_and_why(qc_database: Engine) -> None:
+    waiver_id = record(qc_database, waiver("P9"))
+    with writing(qc_database) as connection:
+        revoked = revoke_waiver(connection, waiver_id, author="another", reason="it is mended")
+    assert (revoked.id, revoked.rule) == (waiver_id, "P9")
+    assert in_force(qc_database) == ()
+    assert states(qc_database, all_of_them=False) == []
+    with qc_database.connect() as connection:
+        (entry,) = list_waivers(connection, TODAY, all_of_them=True)
+    assert (entry.state, entry.author, entry.reason) == (WaiverState.REVOKED, "a wrangler", "a broken balance")
+    assert (entry.revoked_by, entry.revoked_reason) == ("another", "it is mended")
+    assert entry.revoked is not None
+    with pytest.raises(ConfigurationError, match="by another"), writing(qc_database) as connection:
+        revoke_waiver(connection, waiver_id, author="a third", reason="again")
+
+
+def test_a_waiver_that_is_not_there_cannot_be_revoked(qc_database: Engine) -> None:
+    with pytest.raises(NotFoundError, match="no waiver 5"), writing(qc_database) as connection:
+        revoke_waiver(connection, 5, author="a wrangler", reason="?")
+
+
+def test_the_findings_that_a_waiver_decided_are_counted(qc_database: Engine) -> None:
+    judge(qc_database, upload(qc_database, specimens(mutant())))
+    done = procedure(simple("RANGED", "x"), simple("RANGED", "y", sequence_id="2"))
+    document = upload(qc_database, experiments(experiment(done)))
+    record(qc_database, waiver("P9"))
+    judge(qc_database, document, basis(*in_force(qc_database)))
+    with qc_database.connect() as connection:
+        assert [entry.findings for entry in list_waivers(connection, TODAY)] == [2]
+
+
+@only_sqlite
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"rule": "P99"}, "no rule 'P99'"),
+        ({"rule": "p9"}, "no rule 'p9'"),
+        ({"rule": "reference"}, "cannot be waived"),
+        ({"rule": "more"}, "cannot be waived"),
+        ({"rule": "S14", "effect": WaiverEffect.WARN}, "only ever warns"),
+        ({"valid_from": date(2027, 1, 2), "valid_until": date(2027, 1, 1)}, "before it begins"),
+        ({"valid_until": date(2026, 11, 20)}, "ended on 2026-11-20 already"),
+        ({"reason": " "}, "reason of a waiver is empty"),
+        ({"reason": "x" * 257}, "257 characters; 256 fit"),
+        ({"author": ""}, "author of a waiver is empty"),
+        ({"centre": ""}, "centre of a waiver is empty"),
+        ({"centre": "x" * 33}, "32 fit"),
+        ({"procedure": "x" * 65}, "procedure of a waiver has 65"),
+    ],
+)
+def test_a_waiver_that_makes_no_sense_is_refused(qc_database: Engine, changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        record(qc_database, waiver(**{"rule": "P9"} | changes))
+    assert in_force(qc_database) == ()
+
+
+@only_sqlite
+@pytest.mark.parametrize("rule", ["S13", "Q4", "S14", "E1", "X10"])
+def test_rules_of_the_upload_and_warnings_can_be_waived(qc_database: Engine, rule: str) -> None:
+    record(qc_database, waiver(rule, valid_until=TODAY))
+    assert [found.rule for found in in_force(qc_database)] == [rule]

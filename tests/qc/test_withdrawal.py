@@ -1,0 +1,166 @@
+"""Withdrawing documents, on SQLite and on MariaDB."""
+
+from __future__ import annotations
+
+import pytest
+from sqlalchemy import Engine, select
+
+from dcc.errors import ConfigurationError, NotFoundError
+from dcc.naming import Action, DocumentKind
+from dcc.qc import models
+from dcc.qc.apply.documents import apply_document
+from dcc.qc.apply.withdrawal import Undone, undo_documents, undo_submission
+from tests.qc.test_applying import all_rows, litters, values
+from tests.support.qc_documents import apply, experiment, reading, specimen, to_apply
+
+ADD, EDIT, DELETE = Action.ADD, Action.EDIT, Action.DELETE
+
+
+def undo(engine: Engine, *document_ids: int) -> Undone:
+    return undo_documents(engine, document_ids, author="wrangler", reason="a test", patience_seconds=5)
+
+
+def test_an_add_an_edit_and_a_delete_are_withdrawn_newest_first(qc_database: Engine) -> None:
+    added = apply(qc_database, ADD, specimen("S1", "added")).document_id
+    edited = apply(qc_database, EDIT, specimen("S1", "edited")).document_id
+    deleted = apply(qc_database, DELETE, specimen("S1")).document_id
+    seen = []
+    for document_id in (deleted, edited, added):
+        assert undo(qc_database, document_id).withdrawn == (document_id,)
+        seen.append(litters(qc_database))
+    assert seen == [{"S1": "edited"}, {"S1": "added"}, {}]
+
+
+def test_what_later_documents_changed_is_not_withdrawn_and_they_are_said(qc_database: Engine) -> None:
+    added = apply(qc_database, ADD, specimen("S1", "added"), specimen("S2")).document_id
+    edited = apply(qc_database, EDIT, specimen("S1", "edited")).document_id
+    deleted = apply(qc_database, DELETE, specimen("S2")).document_id
+    before = all_rows(qc_database)
+    undone = undo(qc_database, added)
+    assert (undone.withdrawn, [builder.document_id for builder in undone.builders]) == ((), [edited, deleted])
+    assert all_rows(qc_database) == before
+    assert undo(qc_database, added, edited, deleted).withdrawn == (deleted, edited, added)
+    assert litters(qc_database) == {}
+
+
+def test_what_was_added_again_builds_on_the_delete_before_it(qc_database: Engine) -> None:
+    apply(qc_database, ADD, specimen("S1", "first"))
+    deleted = apply(qc_database, DELETE, specimen("S1")).document_id
+    again = apply(qc_database, ADD, specimen("S1", "second")).document_id
+    assert [builder.document_id for builder in undo(qc_database, deleted).builders] == [again]
+
+
+def test_experiments_build_on_the_document_that_added_their_specimens(qc_database: Engine) -> None:
+    specimens = apply(qc_database, ADD, specimen("S1")).document_id
+    apply(qc_database, ADD, experiment("E0"), centre="J")
+    experiments = apply(qc_database, ADD, experiment("E1")).document_id
+    (builder,) = undo(qc_database, specimens).builders
+    assert (builder.document_id, builder.why) == (experiments, "brought experiments about its specimens")
+    undo(qc_database, experiments)
+    assert undo(qc_database, specimens).withdrawn == (specimens,)
+
+
+def test_experiments_that_came_before_their_specimens_do_not_build_on_these(qc_database: Engine) -> None:
+    apply(qc_database, ADD, experiment("E1"))
+    specimens = apply(qc_database, ADD, specimen("S1")).document_id
+    assert undo(qc_database, specimens).withdrawn == (specimens,)
+
+
+def test_experiments_do_not_build_on_an_edit_of_their_specimens(qc_database: Engine) -> None:
+    apply(qc_database, ADD, specimen("S1", "added"))
+    edited = apply(qc_database, EDIT, specimen("S1", "edited")).document_id
+    apply(qc_database, ADD, experiment("E1"))
+    assert undo(qc_database, edited).builders == ()
+    assert litters(qc_database) == {"S1": "added"}
+
+
+@pytest.mark.parametrize("action", [EDIT, DELETE])
+def test_experiments_whose_specimens_were_deleted_since_do_not_come_back(qc_database: Engine, action: Action) -> None:
+    apply(qc_database, ADD, specimen("S1"), specimen("S2"))
+    apply(qc_database, ADD, experiment("E1", ("S1",)))
+    changed = apply(qc_database, action, experiment("E1", ("S2",))).document_id
+    gone = apply(qc_database, DELETE, specimen("S1")).document_id
+    (builder,) = undo(qc_database, changed).builders
+    assert (builder.document_id, builder.why) == (gone, "deleted specimens of experiments that would come back")
+    undo(qc_database, gone)
+    assert undo(qc_database, changed).builders == ()
+
+
+def test_specimens_that_were_deleted_before_do_not_keep_experiments_from_coming_back(qc_database: Engine) -> None:
+    apply(qc_database, ADD, specimen("S1"))
+    apply(qc_database, DELETE, specimen("S1"))
+    apply(qc_database, ADD, experiment("E1"))
+    deleted = apply(qc_database, DELETE, experiment("E1")).document_id
+    assert undo(qc_database, deleted).builders == ()
+    assert values(qc_database) == ["1.5"]
+
+
+def test_a_submission_is_withdrawn_wholly_or_not_at_all(qc_database: Engine) -> None:
+    zip_file = "H.2013-10-31.9.impc.zip"
+    apply(qc_database, ADD, specimen("S1"), zip_file=zip_file)
+    apply(qc_database, ADD, experiment("E1"), zip_file=zip_file)
+    later = apply(qc_database, EDIT, specimen("S1", "edited")).document_id
+    before = all_rows(qc_database)
+    undone = undo_submission(qc_database, ADD, zip_file, patience_seconds=5)
+    assert [builder.document_id for builder in undone.builders] == [later]
+    assert all_rows(qc_database) == before
+    undo(qc_database, later)
+    assert len(undo_submission(qc_database, ADD, zip_file, patience_seconds=5).withdrawn) == 2
+    assert (litters(qc_database), values(qc_database)) == ({}, [])
+    with pytest.raises(NotFoundError, match=r"No document of add/H\.2013-10-31\.9\.impc\.zip stands"):
+        undo_submission(qc_database, ADD, zip_file, patience_seconds=5)
+
+
+def test_a_withdrawal_is_kept_with_who_and_why_and_cannot_itself_be_withdrawn(qc_database: Engine) -> None:
+    added = apply(qc_database, ADD, specimen("S1")).document_id
+    (undone_by,) = undo(qc_database, added).undone_by
+    table = models.Document.__table__
+    with qc_database.connect() as connection:
+        row = connection.execute(select(table).where(table.c.id == undone_by)).one()
+        state = connection.scalar(select(table.c.state).where(table.c.id == added))
+    assert (row.action, row.undoes, row.author, row.reason, state) == ("undo", added, "wrangler", "a test", "undone")
+    for document_id in (added, undone_by):
+        with pytest.raises(NotFoundError):
+            undo(qc_database, document_id)
+
+
+def test_a_withdrawn_document_can_be_applied_again(qc_database: Engine) -> None:
+    document = to_apply(ADD, DocumentKind.SPECIMEN, tracker_id=7)
+    read = reading(specimen("S1", "said"))
+    first = apply_document(qc_database, document, read)
+    undo(qc_database, first.document_id)
+    second = apply_document(qc_database, document, read)
+    assert (second.repeated, litters(qc_database)) == (False, {"S1": "said"})
+
+
+def test_ids_that_differ_in_trailing_blanks_do_not_build_on_each_other(qc_database: Engine) -> None:
+    apply(qc_database, ADD, specimen("S1 "))
+    added = apply(qc_database, ADD, specimen("S1")).document_id
+    apply(qc_database, ADD, experiment("E1", ("S1 ",)))
+    deleted = apply(qc_database, ADD, experiment("E2", ("S1",))).document_id
+    gone = apply(qc_database, DELETE, experiment("E2")).document_id
+    apply(qc_database, EDIT, specimen("S1 ", "edited"))
+    apply(qc_database, ADD, experiment("E2 ", ("S3",)))
+    apply(qc_database, ADD, specimen("S1  "))
+    apply(qc_database, DELETE, specimen("S1  "))
+    assert undo(qc_database, gone).builders == ()
+    assert [builder.document_id for builder in undo(qc_database, added).builders] == [deleted]
+    undo(qc_database, deleted)
+    assert undo(qc_database, added).builders == ()
+    assert litters(qc_database) == {"S1 ": "edited"}
+
+
+def test_a_withdrawal_is_not_withdrawn_and_it_is_said_how_to_bring_the_data_back(qc_database: Engine) -> None:
+    zip_file = "H.2013-10-31.9.impc.zip"
+    added = apply(qc_database, ADD, specimen("S1"), zip_file=zip_file).document_id
+    (undone_by,) = undo(qc_database, added).undone_by
+    with pytest.raises(NotFoundError, match=r"retry add/H\.2013-10-31\.9\.impc\.zip"):
+        undo(qc_database, undone_by)
+    with pytest.raises(NotFoundError, match="cannot be withdrawn again"):
+        undo(qc_database, added)
+
+
+@pytest.mark.parametrize(("author", "reason"), [("", "why"), ("w" * 65, "why"), ("who", "y" * 257)])
+def test_who_withdraws_and_why_must_fit(qc_database: Engine, author: str, reason: str) -> None:
+    with pytest.raises(ConfigurationError):
+        undo_documents(qc_database, [1], author=author, reason=reason)

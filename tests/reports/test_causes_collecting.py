@@ -1,0 +1,339 @@
+"""What is wrong with submissions, told by its causes: from both databases, on SQLite and on MariaDB."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+from zipfile import ZipFile
+
+import pytest
+from sqlalchemy import Engine, insert, select
+
+from dcc.databases.columns import utc_now
+from dcc.errors import ExportError, NotFoundError
+from dcc.outcomes import ZipKey
+from dcc.qc import models
+from dcc.qc.database import writing
+from dcc.reference.snapshots import Colonies, Snapshot
+from dcc.reports.causes import finding_rows
+from dcc.reports.causes.cause import Actor, Cause, as_json
+from dcc.reports.causes.collecting import causes_of_all, causes_of_centre, causes_of_session, causes_of_zip
+from dcc.reports.causes.not_taken import Why, ignored_entries, why_not_taken
+from dcc.reports.causes.spreadsheet import WrittenSpreadsheet, write_findings_spreadsheet
+from dcc.reports.causes.zip_scopes import Scope
+from dcc.reports.languages import Catalogue, load_catalogue
+from dcc.session.crawling import list_source
+from dcc.settings import Settings
+from dcc.tracker.crawls import list_sessions
+from dcc.tracker.database import writing as writing_tracker
+from dcc.tracker.register import centres, file_sources
+from dcc.tracker.register.connections import SourceState, load_addresses
+from tests.support.data_installations import DataInstallation, _shipped, experiments, key_of, specimens
+from tests.support.installations import note_withdrawn
+from tests.support.sent_statements import sent_statements
+
+GOOD, SCHEMA, BROKEN, NAMED = (
+    "add/H.2013-10-31.1.impc.zip",
+    "add/H.2013-11-01.2.impc.zip",
+    "add/H.2013-11-02.3.impc.zip",
+    "add/X.2013-10-31.1.impc.zip",
+)
+
+
+@pytest.fixture
+def reference() -> list[Snapshot]:
+    """The sets that come with the platform, but that the first colony of H is spelt otherwise."""
+    return [_misspelt(each) if isinstance(each, Colonies) else each for each in _shipped()]
+
+
+def _misspelt(colonies: Colonies) -> Colonies:
+    productions = dict(colonies.productions)
+    first = next(name for name in productions if name.startswith("H-"))
+    productions[first.lower()] = productions.pop(first)
+    return replace(colonies, productions=productions)
+
+
+@pytest.fixture
+def catalogue(tmp_path: Path) -> Catalogue:
+    return load_catalogue("en", Settings(home=tmp_path))
+
+
+@pytest.fixture
+def bad(data: DataInstallation) -> DataInstallation:
+    """A submission with an unknown colony, one that breaks the schema, one that is no archive, one of no centre."""
+    data.put(GOOD, specimens(), experiments())
+    ((name, document),) = specimens("2013-11-01.2", first=11).items()
+    data.put(SCHEMA, {name: document.replace(b'gender="male"', b'gender="mal"')})
+    data.folder.put(BROKEN, b"no archive")
+    data.folder.put(NAMED, b"")
+    (data.folder.path / "add" / "readme.txt").write_text("Read me.")
+    data.run()
+    return data
+
+
+def causes(data: DataInstallation, of: Any, *arguments: Any) -> dict[str, Cause]:
+    """The causes that a question has, by kind."""
+    with data.tracker.connect() as tracker, data.qc.connect() as qc:
+        found = {cause.kind: cause for cause in of(tracker, qc, *arguments)}
+        # MariaDB streams one answer at a time: whoever asks in a loop on the same connection would lose rows.
+        assert "yield_per" not in {**tracker.get_execution_options(), **qc.get_execution_options()}
+        return found
+
+
+def test_a_bad_submission_is_told_by_its_causes(bad: DataInstallation, catalogue: Catalogue, tmp_path: Path) -> None:
+    found = causes(bad, causes_of_centre, "H")
+    assert set(found) >= {"S4", "schema-violation", "corrupt-archive", "bad-file-name"}
+    colony = found["S4"]
+    assert (colony.acts, colony.centre, colony.documents, colony.zips) == (Actor.REGISTRY, "H", 1, 1)
+    assert colony.clears.documents == colony.clears.zips == 1
+    assert colony.held_up["experiments"] >= 1
+    assert colony.example.nearest == colony.subject.lower()
+    assert f"The colony '{colony.subject}' is not registered" in colony.title(catalogue)
+    assert colony.example.line is not None
+
+    schema = found["schema-violation"]
+    assert schema.subject.startswith('Attribute "gender" of <mouse>')
+    assert (schema.example.value, schema.example.nearest) == ("mal", "male")
+    assert "male" in schema.example.permitted
+    assert schema.example.column is not None
+    assert schema.documents == schema.clears.documents == schema.clears.zips == 1
+    assert found["corrupt-archive"].zips == found["corrupt-archive"].clears.zips == 1
+    assert found["bad-file-name"].subject == "X"
+    assert as_json(schema, catalogue)["example"]["nearest"] == "male"  # type: ignore[index]
+
+    assert causes(bad, causes_of_all).keys() == found.keys()
+    assert set(causes(bad, causes_of_centre, "J")) == set()
+    assert set(causes(bad, causes_of_zip, key_of(GOOD))) == {"S4"}
+    assert set(causes(bad, causes_of_zip, key_of(SCHEMA))) == {"schema-violation"}
+    assert set(causes(bad, causes_of_zip, key_of(NAMED))) == {"bad-file-name"}
+    assert set(causes(bad, causes_of_session, 1)) >= {"schema-violation", "corrupt-archive", "bad-file-name"}
+    with pytest.raises(NotFoundError, match="no session 99"):
+        causes(bad, causes_of_session, 99)
+    _check_spreadsheet(bad, catalogue, tmp_path / "H.xlsx")
+    _check_why(bad, catalogue)
+
+
+def _check_spreadsheet(data: DataInstallation, catalogue: Catalogue, path: Path) -> None:
+    scope = Scope(centre="H")
+    with data.tracker.connect() as tracker, data.qc.connect() as qc:
+        found = causes_of_centre(tracker, qc, "H")
+        written = write_findings_spreadsheet(path, tracker, qc, scope, found, catalogue)
+        cut = write_findings_spreadsheet(path.with_name("cut.xlsx"), tracker, qc, scope, found, catalogue, most_rows=3)
+        with pytest.raises(ExportError, match="cannot be written"):
+            write_findings_spreadsheet(path / "no" / "folder.xlsx", tracker, qc, scope, found, catalogue)
+    told, rows = sheets(path)
+    assert written == WrittenSpreadsheet(len(found), len(rows) - 1, is_cut=False)
+    assert len(told) - 1 == len(found)
+    schema = next(row for row in rows if row[9] == "schema-violation")
+    assert schema[1] == "H.2013-11-01.2.specimen.impc.xml"
+    assert schema[5] == "mal"
+    assert "male" in schema[6].split(", ")
+    assert (schema[7], schema[11]) == ("male", "centre")
+    colony = next(row for row in rows if row[9] == "S4")
+    assert colony[7] == colony[5].lower()
+    assert "registry" in colony[11]
+    assert cut == WrittenSpreadsheet(2, 1, is_cut=True)
+    assert "left out" in sheets(path.with_name("cut.xlsx"))[1][-1][0]
+
+
+def _check_why(data: DataInstallation, catalogue: Catalogue) -> None:
+    with data.tracker.connect() as tracker:
+        rows = why_not_taken(tracker, data.folder.source_id)
+        (address,) = load_addresses(tracker, ids=[data.folder.source_id])
+        with pytest.raises(NotFoundError):
+            why_not_taken(tracker, 99)
+    by_entry = {row.entry: row for row in rows if row.entry}
+    assert (by_entry[NAMED].why, by_entry[NAMED].acts) == (Why.REFUSED, Actor.CENTRE)
+    assert "not registered" in by_entry[NAMED].reason(catalogue)
+    assert by_entry[BROKEN].why is Why.FAILED
+    assert "unzip" in by_entry[BROKEN].reason(catalogue)
+    counted = {row.why: row.number for row in rows if row.entry is None}
+    assert counted == {Why.IGNORED: 1}
+    (ignored,) = ignored_entries(list_source(address, data.settings).listings)
+    assert (ignored.entry, ignored.acts) == ("add/readme.txt", Actor.NOBODY)
+
+
+def sheets(path: Path) -> list[list[list[str]]]:
+    """The texts of each sheet of an Excel file, row by row; a formula fails."""
+    space = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
+    found = []
+    with ZipFile(path) as book:
+        for name in sorted(each for each in book.namelist() if each.startswith("xl/worksheets/sheet")):
+            sheet = ElementTree.fromstring(book.read(name))
+            assert sheet.find(f".//{space}f") is None
+            assert sheet.find(f".//{space}autoFilter") is not None
+            assert sheet.find(f".//{space}pane[@state='frozen']") is not None
+            assert sheet.find(f".//{space}hyperlink") is None
+            rows = []
+            for row in sheet.iter(f"{space}row"):
+                cells = {_column(cell.attrib["r"]): _text(cell, space) for cell in row}
+                rows.append([cells.get(number, "") for number in range(max(cells, default=-1) + 1)])
+            found.append(rows)
+    return found
+
+
+def _column(reference: str) -> int:
+    number = 0
+    for letter in reference.rstrip("0123456789"):
+        number = number * 26 + ord(letter) - ord("A") + 1
+    return number - 1
+
+
+def _text(cell: ElementTree.Element, space: str) -> str:
+    return "".join(part.text or "" for part in cell.iter() if part.tag in (f"{space}t", f"{space}v"))
+
+
+def add_findings(qc: Engine, number: int, documents: int, value: str = "C{}") -> None:
+    """Findings of unregistered colonies in documents of H, evenly."""
+    with writing(qc) as connection:
+        connection.execute(
+            insert(models.Document.__table__),
+            [
+                {
+                    "id": each,
+                    "zip_action": "add",
+                    "zip_file": f"H.2013-10-31.{each // 2}.impc.zip",
+                    "file_name": f"H.2013-10-31.{each}.specimen.impc.xml",
+                    "kind": "specimen",
+                    "centre": "H",
+                    "action": "add",
+                    "state": "applied",
+                }
+                for each in range(1, documents + 1)
+            ],
+        )
+        connection.execute(
+            insert(models.Finding.__table__),
+            [
+                {
+                    "document_id": each % documents + 1,
+                    "rule": "S4",
+                    "severity": "error",
+                    "message": "=HYPERLINK(1)",
+                    "line": each,
+                    "path": "+1",
+                    "value": value.format(each % 7),
+                    "entity_kind": "specimen",
+                    "entity_id": each,
+                    "created": utc_now(),
+                }
+                for each in range(number)
+            ],
+        )
+
+
+@pytest.mark.parametrize(("number", "documents"), [(20, 4), (3_000, 40)])
+def test_causes_take_a_few_statements_whatever_the_number_of_findings(
+    tracker: Engine, qc_database: Engine, number: int, documents: int
+) -> None:
+    add_findings(qc_database, number, documents)
+    with (
+        sent_statements(tracker) as of_tracker,
+        sent_statements(qc_database) as of_qc,
+        tracker.connect() as one,
+        qc_database.connect() as other,
+    ):
+        found = causes_of_centre(one, other, "H")
+    assert sum(cause.findings for cause in found) == number
+    assert len(found) == 7
+    assert sum(cause.documents for cause in found) >= documents
+    assert len(of_tracker) <= 16
+    # The findings, an example of each cause, experiments that wait; which snapshots are in use.
+    assert len([one for one in of_qc if one.startswith("SELECT")]) <= 5
+
+
+def test_a_spreadsheet_has_every_finding_once_and_no_formula(
+    tracker: Engine, qc_database: Engine, catalogue: Catalogue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(finding_rows, "_PAGE", 7)
+    add_findings(qc_database, 50, 4, value='=cmd|"/c calc"!A{}')
+    path = tmp_path / "all.xlsx"
+    with tracker.connect() as one, qc_database.connect() as other:
+        written = write_findings_spreadsheet(path, one, other, Scope(), causes_of_all(one, other), catalogue)
+        zips = [ZipKey(key_of("add/x").action, f"H.2013-10-31.{number}.impc.zip") for number in (0, 1)]
+        some = write_findings_spreadsheet(tmp_path / "some.xlsx", one, other, Scope(zips=zips), [], catalogue)
+    assert written.findings == 50
+    rows = sheets(path)[1][1:]
+    assert sorted(int(row[2]) for row in rows if row[2]) == list(range(50))
+    assert {row[5] for row in rows} == {f'=cmd|"/c calc"!A{number}' for number in range(7)}
+    assert {row[8] for row in rows} == {"=HYPERLINK(1)"}
+    table = models.Document.__table__
+    with qc_database.connect() as connection:
+        wanted = select(table.c.id).where(table.c.zip_file.in_([key.file_name for key in zips]))
+        in_zips = len(connection.scalars(wanted).all())
+    assert some.findings == sum(1 for row in rows if row[0] in {str(key) for key in zips}) > 0
+    assert in_zips == 3
+
+
+def test_a_source_that_is_not_visited_says_so(data: DataInstallation, catalogue: Catalogue) -> None:
+    source = data.folder.source_id
+
+    def why() -> set[Why]:
+        with data.tracker.connect() as tracker:
+            rows = why_not_taken(tracker, source)
+        assert all(row.reason(catalogue) for row in rows)
+        return {row.why for row in rows}
+
+    assert why() == {Why.NEVER_CRAWLED}
+    data.validate()
+    assert why() == {Why.EMPTY}
+    with writing_tracker(data.tracker) as connection:
+        file_sources.set_source_state(connection, source, SourceState.MAINTENANCE)
+        centres.set_centre_active(connection, "H", False)
+    assert why() == {Why.STATE, Why.INACTIVE, Why.EMPTY}
+
+
+def test_an_archive_that_changed_after_it_was_taken_is_a_cause_until_it_is_fetched_anew(
+    data: DataInstallation, catalogue: Catalogue
+) -> None:
+    data.put(BROKEN, specimens(stem="2013-11-02.3"))
+    data.folder.put(SCHEMA, b"no archive either")
+    data.run()
+    data.folder.put(BROKEN, b"another one", modified=1_500_000_000)
+    data.folder.put(SCHEMA, b"yet another", modified=1_500_000_000)
+    data.validate()
+    assert causes(data, causes_of_zip, key_of(SCHEMA))["listing:taken_anew"].acts is Actor.NOBODY
+    noticed = causes(data, causes_of_zip, key_of(BROKEN))["listing:changed"]
+    assert (noticed.acts, noticed.fails, noticed.zips, noticed.centre) == (Actor.DCC, False, 1, "H")
+    assert noticed.example.zip == BROKEN
+    assert "listing:changed" not in causes(data, causes_of_zip, key_of(SCHEMA))
+    assert causes(data, causes_of_centre, "H")["listing:changed"].key == noticed.key
+    with data.tracker.connect() as connection:
+        told = [(row.entry, row.why) for row in why_not_taken(connection, data.folder.source_id)]
+    # The other one was taken anew, and failed again.
+    assert sorted(told) == sorted([(BROKEN, Why.CHANGED), (SCHEMA, Why.FAILED)])
+    note_withdrawn(data.tracker)
+    data.base.process_again(BROKEN)
+    data.validate()
+    assert "listing:changed" not in causes(data, causes_of_zip, key_of(BROKEN))
+
+
+def test_archives_that_are_gone_are_a_cause_until_they_are_back(data: DataInstallation, catalogue: Catalogue) -> None:
+    paths = []
+    for number in range(1, 4):
+        data.folder.put(f"add/H.2013-10-31.{number}.impc.zip", b"no archive")
+        paths.append(data.folder.path / f"add/H.2013-10-31.{number}.impc.zip")
+    data.validate()
+    for path in paths:
+        path.rename(data.folder.path / path.name)
+    data.validate()
+    data.validate()
+    with data.tracker.connect() as tracker:
+        session = list_sessions(tracker)[0].id
+
+    def gone() -> list[Cause]:
+        told = [causes(data, causes_of_centre, "H"), causes(data, causes_of_session, session)]
+        assert [each.get("listing:gone") is None for each in told] in ([True, True], [False, False])
+        return [each["listing:gone"] for each in told if "listing:gone" in each]
+
+    for cause in gone():
+        assert (cause.zips, cause.findings, cause.centre, cause.acts) == (3, 1, "H", Actor.CENTRE)
+        assert cause.title(catalogue).endswith(": 3 archives")
+        assert (cause.example.zip, cause.example.message[:18]) == (None, "add: 3 archives of")
+    assert len(gone()) == 2
+    for path in paths:
+        (data.folder.path / path.name).rename(path)
+    data.validate()
+    assert gone() == []

@@ -1,0 +1,189 @@
+"""Pictures as they are put into pages: safe, the same each time, apart from each other, and made without a display."""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+from dcc.errors import ConfigurationError
+from dcc.outcomes import ZipKey
+from dcc.reports.languages import Catalogue, load_catalogue
+from dcc.reports.plots import distributions, series
+from dcc.reports.plots.picture import DPI, Picture
+from dcc.reports.plots.samples import Parameter, Value
+from dcc.reports.plots.taking import Taken, Values
+from dcc.reports.plots.weeks import Week, Weeks
+from dcc.reports.plots.weeks import picture_of as picture_of_weeks
+from dcc.settings import Settings
+from tests.support.plot_data import FIRST_DAY, NEW
+
+HOSTILE = '$x^2$ \\frac{1}{2} <script>alert(1)</script> & "quoted" --> ]]> {braces} \u202e\x07 日本 %s'
+PICTURES = ("distribution", "series", "weeks")
+
+
+@pytest.fixture(scope="module")
+def catalogue() -> Catalogue:
+    return load_catalogue("en", Settings())
+
+
+def taken_of(name: str = "Body weight", unit: str = "g", specimen: str = "A1", key: ZipKey | None = NEW) -> Taken:
+    earlier = [
+        Value(i, 20 + i % 10, unit, ("female", "male")[i % 2], "homozygous", f"E{i}", i // 3, str(i % 3 * 15), i % 3)
+        for i in range(60)
+    ]
+    new = [Value(100 + i, 21 + i, unit, "female", "wild type", specimen, 100, str(i * 15), i) for i in range(2)]
+    new += [Value(110, 900, unit, "female", "wild type", specimen, 100, "30", 3)] if key else []
+    parameter = Parameter("IMPC_BWT_001_001", name, "simpleParameter")
+    return Taken(parameter, "H", key, unit, Values(earlier, new), {name: Values(earlier, [])}, {unit + "x": 3}, 10_000)
+
+
+def made(kind: str, catalogue: Catalogue, **changes: str) -> Picture:
+    if kind == "weeks":
+        week = Week(FIRST_DAY, 4, 2)
+        return picture_of_weeks(Weeks(changes.get("name", "H"), NEW, (week,), 1), catalogue)
+    taken = taken_of(**changes)
+    if kind == "series":
+        return series.picture_of(series.in_panels(taken), catalogue)
+    return distributions.picture_of(distributions.grouped(taken), catalogue)
+
+
+@pytest.mark.parametrize("kind", PICTURES)
+def test_a_picture_is_an_svg_element_for_any_page(kind: str, catalogue: Catalogue) -> None:
+    picture = made(kind, catalogue)
+    root = ET.fromstring(picture.svg)
+    assert picture.svg.startswith("<svg ")
+    assert root.attrib["role"] == "img"
+    title, description = (root.find(f"{{http://www.w3.org/2000/svg}}{tag}") for tag in ("title", "desc"))
+    assert title is not None
+    assert description is not None
+    assert (title.text, description.text) == (picture.title, picture.alt)
+    assert root.attrib["aria-labelledby"] == f"{title.attrib['id']} {description.attrib['id']}"
+    tags = {element.tag.rpartition("}")[2] for element in root.iter()}
+    assert tags <= {"svg", "title", "desc", "defs", "g", "path", "use", "text", "tspan", "clipPath", "rect", "pattern"}
+    assert not {name for element in root.iter() for name in element.attrib if name == "style" or name.startswith("on")}
+    ids = [element.attrib["id"] for element in root.iter() if "id" in element.attrib]
+    used = re.findall(r'(?:url\(|href=")#([^")]+)', picture.svg)
+    assert used
+    assert set(used) <= set(ids)
+    assert len(ids) == len(set(ids))
+    assert not re.search(r"20\d\d-\d\d-\d\dT|matplotlib\.org", picture.svg)
+
+
+@pytest.mark.parametrize("kind", PICTURES)
+def test_the_same_data_make_the_same_picture(kind: str, catalogue: Catalogue) -> None:
+    assert made(kind, catalogue).svg == made(kind, catalogue).svg
+
+
+def test_pictures_on_one_page_have_no_id_in_common(catalogue: Catalogue) -> None:
+    pages = [made("distribution", catalogue, name=name).svg for name in ("one", "two")]
+    first, second = (set(re.findall(r' id="([^"]+)"', page)) for page in pages)
+    assert first
+    assert not first & second
+
+
+@pytest.mark.parametrize("kind", PICTURES)
+def test_names_from_outside_are_texts_and_nothing_else(
+    kind: str, catalogue: Catalogue, recwarn: pytest.WarningsRecorder
+) -> None:
+    picture = made(kind, catalogue, name=HOSTILE, unit=HOSTILE, specimen=HOSTILE)
+    root = ET.fromstring(picture.svg)
+    texts = "".join(root.itertext())
+    assert "script" not in {element.tag.rpartition("}")[2] for element in root.iter()}
+    assert "$x^2$ \\frac{1}{2} <script>" in texts
+    assert not set("\u202e\x07") & set(texts + picture.caption)
+    assert picture.png.startswith(b"\x89PNG")
+    assert re.fullmatch(r"[A-Za-z0-9._-]+", picture.name)
+    assert [str(warning.message) for warning in recwarn] == []
+
+
+def test_a_picture_names_its_outliers_and_tells_its_rule(catalogue: Catalogue) -> None:
+    picture = made("distribution", catalogue)
+    assert picture.outliers == 1
+    assert "3 interquartile ranges" in picture.rule
+    assert "A sample of 123, of 10,000 measurements." in picture.caption
+    assert "gx: 3" in picture.caption
+    assert "A1 900" in picture.alt
+    texts = [element.text for element in ET.fromstring(picture.svg).iter("{http://www.w3.org/2000/svg}text")]
+    assert any(text and text.startswith("outlier: over 3 interquartile ranges") for text in texts)
+    assert "A1 → 900" in texts
+
+
+def test_numbers_beyond_all_measure_are_drawn_and_told(catalogue: Catalogue) -> None:
+    taken = taken_of()
+    absurd = [value._replace(number=(-1) ** value.id * 1.7e308) for value in taken.own.earlier]
+    tiny = [value._replace(number=5e-324) for value in taken.own.new]
+    for values in (Values(absurd, tiny), Values(tiny, absurd), Values(taken.own.earlier, absurd)):
+        changed = Taken(taken.parameter, "H", NEW, "g", values, {}, {}, None)
+        picture = distributions.picture_of(distributions.grouped(changed), catalogue)
+        assert "e+" in picture.alt
+        assert picture.svg
+        assert series.picture_of(series.in_panels(changed), catalogue).svg
+
+
+def test_a_png_is_of_the_size_that_is_told(catalogue: Catalogue) -> None:
+    picture = made("weeks", catalogue)
+    size = struct.unpack(">II", picture.png[16:24])
+    assert size == tuple(int(inches * DPI) for inches in picture.size)
+
+
+def test_a_picture_of_many_values_is_no_larger_than_one_of_some(catalogue: Catalogue) -> None:
+    taken = taken_of()
+    many = [value._replace(id=number, number=number % 91) for number, value in enumerate(taken.own.earlier * 100)]
+    large = Taken(taken.parameter, "H", NEW, "g", Values(many, many), {"J": Values(many, [])}, {}, None)
+    assert len(distributions.picture_of(distributions.grouped(large), catalogue).svg) < 400_000
+
+
+def test_texts_are_in_the_language_that_is_asked_for() -> None:
+    german = made("distribution", load_catalogue("de", Settings()))
+    assert "weiblich" in german.svg
+    assert "interquartile ranges" not in german.svg + german.caption + german.rule
+
+
+def test_settings_of_matplotlib_are_left_as_they_were(catalogue: Catalogue) -> None:
+    import matplotlib
+
+    with matplotlib.rc_context({"text.parse_math": True, "font.size": 31.0}):
+        plain = made("weeks", catalogue).svg
+        assert matplotlib.rcParams["font.size"] == 31.0
+    assert plain == made("weeks", catalogue).svg
+
+
+def test_drawing_needs_no_display_and_writes_where_it_was_told(tmp_path: Path) -> None:
+    """Nothing goes into the home directory, and pyplot, which would hold pictures, is not imported."""
+    code = (
+        "import sys\n"
+        "from datetime import date\n"
+        "from dcc.reports.languages import load_catalogue\n"
+        "from dcc.reports.plots import font_directory\n"
+        "from dcc.reports.plots.weeks import Week, Weeks, picture_of\n"
+        "from dcc.settings import Settings\n"
+        "settings = Settings(home=sys.argv[1])\n"
+        "weeks = Weeks('H', None, (Week(date(2025, 9, 1), 4, 2),), 0)\n"
+        "drawn = picture_of(weeks, load_catalogue('en', settings), font_directory(settings))\n"
+        "assert 'matplotlib' not in sys.modules, 'imported before it is needed'\n"
+        "assert drawn.svg and drawn.png\n"
+        "assert 'matplotlib.pyplot' not in sys.modules\n"
+    )
+    home = tmp_path / "home"
+    home.mkdir()
+    left_out = {"DISPLAY", "WAYLAND_DISPLAY", "MPLCONFIGDIR", "MPLBACKEND"}
+    environment = {name: value for name, value in os.environ.items() if name not in left_out}
+    given = {"HOME": str(home), "XDG_CONFIG_HOME": "", "XDG_CACHE_HOME": "", "PYTHONPATH": str(Path.cwd())}
+    subprocess.run([sys.executable, "-c", code, tmp_path], env=environment | given, check=True, cwd=tmp_path)
+    assert list(home.iterdir()) == []
+    assert [path.name.split("-")[0] for path in (tmp_path / "matplotlib").iterdir()] == ["fontlist"]
+
+
+def test_a_place_for_fonts_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+    from dcc.reports.plots import picture
+
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigurationError, match="cannot be made"):
+        picture._directory(tmp_path / "file" / "matplotlib")

@@ -1,0 +1,296 @@
+"""What pictures are drawn from: which values, a sample of how many, and which of them are outliers."""
+
+from __future__ import annotations
+
+import math
+from datetime import date, timedelta
+
+import numpy as np
+import pytest
+from sqlalchemy import Connection, Engine, text
+
+from dcc.errors import NotFoundError
+from dcc.naming import Action
+from dcc.outcomes import ZipKey
+from dcc.qc.contexts.building import build_contexts
+from dcc.qc.database import writing
+from dcc.reports.languages import load_catalogue
+from dcc.reports.plots.choosing import pictures_of_centre, pictures_of_zip
+from dcc.reports.plots.distributions import MOST_ROWS, draw_distribution, grouped
+from dcc.reports.plots.outliers import box_of, judging_box, numbers_of
+from dcc.reports.plots.picture import PictureKind
+from dcc.reports.plots.samples import Parameter, Value, require_brought, sample_of_centre
+from dcc.reports.plots.series import in_panels
+from dcc.reports.plots.taking import Taken, Values, require, take
+from dcc.reports.plots.weeks import MOST_WEEKS, count_weeks, draw_weeks
+from dcc.reports.submissions.gathered import draw_centre_pictures, draw_zip_pictures
+from dcc.settings import Settings
+from tests.support.databases import only_sqlite
+from tests.support.plot_data import (
+    ANIMALS,
+    FIRST_DAY,
+    GLUCOSE,
+    NEW,
+    WEIGHT,
+    name,
+    series,
+    submit_history,
+    submit_new,
+    weighed,
+)
+from tests.support.qc_contexts import submit
+from tests.support.qc_documents import specimen
+
+
+def taken_of(connection: Connection, parameter_id: str = WEIGHT, **options: object) -> Taken:
+    given = {"key": NEW, "with_others": True, "most": 1_000, "centre": "H", **options}
+    return require(connection, parameter_id, **given)  # type: ignore[arg-type]
+
+
+def drawn(taken: Taken) -> tuple[list[float], list[float]]:
+    return [value.number for value in taken.own.earlier], [value.number for value in taken.own.new]
+
+
+def test_what_a_submission_brought_is_told_from_what_was_there_before_it(qc_database: Engine) -> None:
+    submit_history(qc_database)
+    submit_new(qc_database, weighed("new", "21"), weighed(name(3), "22", day=FIRST_DAY.replace(day=9)), named=["new"])
+    submit(qc_database, Action.ADD, weighed(name(4), "23", day=FIRST_DAY.replace(day=9)))
+    with qc_database.connect() as connection:
+        taken = taken_of(connection)
+        earlier, new = drawn(taken)
+        assert (len(earlier), new, taken.unit, taken.of) == (ANIMALS, [21, 22], "g", None)
+        assert {(value.gender, value.zygosity) for value in taken.own.earlier} == {
+            ("female", "homozygous"),
+            ("female", "wild type"),
+        }
+        assert len(drawn(taken_of(connection, key=None))[0]) == ANIMALS + 3
+
+
+def test_only_current_valid_numbers_in_one_unit_are_drawn(qc_database: Engine) -> None:
+    submit_history(qc_database)
+    submit(qc_database, Action.EDIT, weighed(name(1), "25", day=FIRST_DAY + timedelta(weeks=1)))
+    submit(qc_database, Action.ADD, weighed("A2", "99", day=FIRST_DAY.replace(day=3)), faulty=[1])
+    submit(qc_database, Action.ADD, weighed("A3", "much", day=FIRST_DAY.replace(day=3)))
+    submit(qc_database, Action.ADD, weighed("A4", "0.02", day=FIRST_DAY.replace(day=3), unit="kg"))
+    with qc_database.connect() as connection:
+        taken = taken_of(connection, key=None)
+    numbers = drawn(taken)[0]
+    assert len(numbers) == ANIMALS
+    assert sorted(numbers)[-1] == 25
+    assert 20.1 not in numbers
+    assert taken.other_units == {"kg": 1}
+
+
+def test_an_animal_whose_name_ends_in_blanks_is_another_animal(qc_database: Engine) -> None:
+    submit(qc_database, Action.ADD, specimen("A1", gender="female"), specimen("A1 ", gender="male"))
+    submit(qc_database, Action.ADD, weighed("A1", "20"), weighed("A1 ", "25", day=FIRST_DAY.replace(day=3)))
+    with qc_database.connect() as connection:
+        values = sample_of_centre(connection, WEIGHT, "H").values
+    assert [(value.specimen_id, value.number, value.gender) for value in values] == [
+        ("A1", 20, "female"),
+        ("A1 ", 25, "male"),
+    ]
+
+
+def test_other_centres_stand_beside_the_one_that_is_meant(qc_database: Engine) -> None:
+    submit_history(qc_database)
+    submit_history(qc_database, "J")
+    with qc_database.connect() as connection:
+        groups = grouped(taken_of(connection, key=None)).groups
+    shown = [(group.centre, group.zygosity, group.drawn.count) for group in groups]
+    assert shown == [("H", "homozygous", 20), ("H", "wild type", 10), ("J", "homozygous", 20), ("J", "wild type", 10)]
+
+
+@only_sqlite
+def test_what_a_centre_is_sent_shows_nothing_of_other_centres(qc_database: Engine, settings: Settings) -> None:
+    catalogue = load_catalogue("en", settings)
+    submit_history(qc_database)
+    submit_history(qc_database, "Wtsi")
+    submit_new(qc_database, weighed("new", "25"), named=["new"])
+    with qc_database.connect() as connection:
+        sent = [
+            *draw_zip_pictures(connection, NEW, settings, catalogue, 3),
+            *draw_centre_pictures(connection, "H", settings, catalogue, 3),
+        ]
+        seen = draw_centre_pictures(connection, "H", settings, catalogue, 3, with_others=True)
+    assert len(sent) >= 4
+    assert [picture.name for picture in sent if "Wtsi" in picture.svg + picture.alt + picture.caption] == []
+    assert any("Wtsi" in picture.svg and "Wtsi" in picture.alt for picture in seen)
+
+
+def test_there_is_no_picture_of_what_is_not_there(qc_database: Engine, settings: Settings) -> None:
+    catalogue = load_catalogue("en", settings)
+    with qc_database.connect() as connection:
+        with pytest.raises(NotFoundError, match="no current, valid number of parameter"):
+            draw_distribution(connection, catalogue, centre="H", parameter_id=WEIGHT)
+        with pytest.raises(NotFoundError, match="no current, valid experiment"):
+            draw_weeks(connection, catalogue, centre="H")
+        with pytest.raises(NotFoundError, match=r"Nothing of add/H\."):
+            require_brought(connection, NEW)
+        assert pictures_of_zip(connection, NEW, catalogue) == []
+        assert pictures_of_centre(connection, "H", catalogue) == []
+
+
+@only_sqlite
+def test_of_very_many_values_always_the_same_few_are_held(qc_database: Engine) -> None:
+    submit_history(qc_database)
+    many = """
+        WITH RECURSIVE made(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM made WHERE i < 100000)
+        INSERT INTO measurement (id, procedure_run_id, document_id, position, type, parameter_id, value, number, unit,
+            line, centre, pipeline, project, procedure_id, fingerprint)
+        SELECT 1000000 + 20 * i, procedure_run_id, document_id, 1, type, 'MANY', value, i % 1000, unit, 1, centre,
+            pipeline, project, procedure_id, 0
+        FROM made, (SELECT * FROM measurement WHERE parameter_id = :weight LIMIT 1)
+    """
+    with writing(qc_database) as connection:
+        connection.execute(text(many), {"weight": WEIGHT})
+    with qc_database.connect() as connection:
+        sample = sample_of_centre(connection, "MANY", "H", most=1_000)
+        assert sample == sample_of_centre(connection, "MANY", "H", most=1_000)
+    assert (sample.of, sample.is_whole) == (100_000, False)
+    assert 900 < len(sample.values) < 1_100
+    # As even as the values themselves are, though these go up and down with the ids.
+    assert np.quantile([value.number for value in sample.values], [0.25, 0.5, 0.75]) == pytest.approx(
+        [250, 500, 750], abs=25
+    )
+
+
+def test_a_value_far_beyond_the_quartiles_is_an_outlier() -> None:
+    box = box_of(numbers_of(range(1, 102)))
+    assert box is not None
+    assert (box.first, box.median, box.third, box.low, box.high) == (26, 51, 76, -124, 226)
+    assert box.outside(numbers_of([-125, -124, 226, 226.5])).tolist() == [True, False, False, True]
+    assert box.ranges_from(176) == 2
+
+
+@pytest.mark.parametrize("values", [list(range(19)), [1.0] * 80 + [2.0, 50.0]])
+def test_no_value_is_an_outlier_of_few_or_of_values_without_a_range(values: list[float]) -> None:
+    box = box_of(numbers_of(values))
+    assert box is not None
+    assert not box.outside(numbers_of([-1e9, 1e9])).any()
+
+
+def test_new_values_do_not_move_what_they_are_judged_by() -> None:
+    earlier, wrong = numbers_of(range(20)), numbers_of([1_000 + i for i in range(60)])
+    judged_by = judging_box(earlier, np.concatenate([earlier, wrong]))
+    assert judged_by is not None
+    assert judged_by.outside(wrong).all()
+
+
+def test_numbers_beyond_all_measure_do_not_overflow() -> None:
+    box = box_of(numbers_of([1e308, -1e308] * 20))
+    assert box is not None
+    assert math.isfinite(box.low)
+
+
+def made(number: int, value: float, **changes: object) -> Value:
+    return Value(number, value, "g", "female", "homozygous", f"S{number}", number, None, None)._replace(**changes)
+
+
+def test_a_small_group_is_judged_by_its_centre_and_else_by_all() -> None:
+    males = [made(i, 10 + i % 5, gender="male") for i in range(30)]
+    own = Values(males, [made(100, 40), made(101, 12)])
+    alone = Taken(Parameter(WEIGHT, WEIGHT, ""), "H", NEW, "g", own, {}, {}, None)
+    assert grouped(alone).marked(new=True) == 1
+    few = Taken(Parameter(WEIGHT, WEIGHT, ""), "H", NEW, "g", Values([], own.new), {"J": Values(males, [])}, {}, None)
+    assert grouped(few).marked(new=True) == 1
+
+
+def test_many_centres_are_drawn_together() -> None:
+    others = {f"C{i}": Values([made(i, 1.0), made(i + 100, 1.0, gender="male")], []) for i in range(40)}
+    taken = Taken(Parameter(WEIGHT, WEIGHT, ""), "H", None, "g", Values([made(1, 1.0)], []), others, {}, None)
+    groups = grouped(taken).groups
+    assert len(groups) <= MOST_ROWS
+    assert [(group.centre, group.drawn.count) for group in groups] == [("H", 1), (None, 40), (None, 40)]
+
+
+def test_series_are_lines_beside_the_quartiles_of_earlier_ones(qc_database: Engine) -> None:
+    submit_history(qc_database)
+    submit_new(qc_database, series("new", (6, 99, 6.5)), named=["new"])
+    with qc_database.connect() as connection:
+        found = in_panels(taken_of(connection, GLUCOSE, with_others=False))
+    (panel,) = found.panels
+    assert [step.x for step in panel.steps] == [0, 15, 120]
+    assert [step.earlier.count for step in panel.steps if step.earlier] == [30, 30, 30]
+    (line,) = panel.lines
+    assert (line.specimen_id, line.y.tolist(), line.is_outlier.tolist()) == ("new", [6, 99, 6.5], [False, True, False])
+    assert not found.is_place
+
+
+def test_increments_that_are_no_numbers_are_drawn_by_their_place(qc_database: Engine) -> None:
+    submit_new(qc_database, series("new", (1, 2, 3), ("morning", "noon", "night")), named=["new"])
+    with qc_database.connect() as connection:
+        found = in_panels(taken_of(connection, GLUCOSE, with_others=False))
+    assert found.is_place
+    assert found.panels[0].lines[0].x.tolist() == [1, 2, 3]
+
+
+def test_experiments_are_counted_by_week(qc_database: Engine) -> None:
+    submit_history(qc_database)
+    submit_new(qc_database, weighed("new", "21", day=FIRST_DAY.replace(day=22)), named=["new"])
+    submit(qc_database, Action.ADD, weighed("A1", "21", day=FIRST_DAY.replace(year=2020)))
+    with qc_database.connect() as connection:
+        counted = count_weeks(connection, "H", NEW)
+        later = count_weeks(connection, "H", None)
+    assert counted is not None
+    assert later is not None
+    weights = [8, 8, 7, 7]
+    assert [(week.first, week.earlier, week.new) for week in counted.weeks] == [
+        (FIRST_DAY.replace(day=day), number + (30 if day == 1 else 0), int(day == 22))
+        for day, number in zip((1, 8, 15, 22), weights, strict=True)
+    ]
+    assert (counted.outside, len(later.weeks), later.outside) == (0, MOST_WEEKS, 1)
+
+
+def test_experiments_of_the_first_and_last_days_of_the_calendar_are_counted(qc_database: Engine) -> None:
+    submit_new(qc_database, weighed("A1", "21", day=date.min), weighed("A2", "21", day=date(1, 3, 1)))
+    with qc_database.connect() as connection:
+        first = count_weeks(connection, "H", NEW)
+    submit(qc_database, Action.ADD, weighed("A1", "21", day=date.max))
+    with qc_database.connect() as connection:
+        last = count_weeks(connection, "H", None)
+    assert first is not None
+    assert last is not None
+    assert (first.weeks[0].first, first.weeks[0].new, first.weeks[-1].new, first.outside) == (date.min, 1, 1, 0)
+    assert (len(last.weeks), last.weeks[-1].earlier, last.outside) == (MOST_WEEKS, 1, 2)
+
+
+@only_sqlite
+def test_the_most_telling_pictures_come_first_and_no_more_than_asked_for(
+    qc_database: Engine, settings: Settings
+) -> None:
+    catalogue = load_catalogue("en", settings)
+    submit_history(qc_database)
+    other = [weighed(name(i), str(i), parameter_id="IMPC_XYZ_001_001") for i in range(ANIMALS)]
+    submit(qc_database, Action.ADD, *other)
+    news = [weighed("new", "1000"), weighed("new", "40", parameter_id="IMPC_XYZ_001_001"), series("new", (6, 16, 6))]
+    submit_new(qc_database, *news, named=["new"])
+    with qc_database.connect() as connection:
+        pictures = pictures_of_zip(connection, NEW, catalogue)
+        few = pictures_of_zip(connection, NEW, catalogue, most=1)
+        of_centre = pictures_of_centre(connection, "H", catalogue, most=3)
+    build_contexts(qc_database)
+    with qc_database.connect() as connection:
+        by_contexts = pictures_of_centre(connection, "H", catalogue, most=3)
+        assert pictures_of_zip(connection, ZipKey(Action.ADD, "none.zip"), catalogue) == []
+    told = [(picture.kind, picture.parameter_id, picture.outliers) for picture in pictures]
+    assert told == [
+        (PictureKind.DISTRIBUTION, WEIGHT, 1),
+        (PictureKind.DISTRIBUTION, "IMPC_XYZ_001_001", 0),
+        (PictureKind.SERIES, GLUCOSE, 0),
+        (PictureKind.WEEKS, None, 0),
+    ]
+    assert [picture.parameter_id for picture in few] == [WEIGHT]
+    assert [picture.name for picture in of_centre] == [picture.name for picture in by_contexts]
+    assert [picture.parameter_id for picture in of_centre] == [WEIGHT, GLUCOSE, None]
+    assert "One of them is an outlier: new 1,000." in pictures[0].alt
+
+
+def test_a_parameter_with_nothing_new_is_not_drawn_of_a_submission(qc_database: Engine, settings: Settings) -> None:
+    submit_history(qc_database)
+    submit(
+        qc_database, Action.ADD, weighed("A1", "5", day=FIRST_DAY.replace(day=4)), zip_file=NEW.file_name, faulty=[1]
+    )
+    with qc_database.connect() as connection:
+        assert pictures_of_zip(connection, NEW, load_catalogue("en", settings)) == []
+        assert take(connection, Parameter(WEIGHT, WEIGHT, ""), "J", None, with_others=False) is None

@@ -1,0 +1,417 @@
+"""Reports on submissions in every state: the facts, the page and the JSON say the same, and nothing harms a reader."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass, replace
+from datetime import datetime
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dcc.errors import NotFoundError
+from dcc.naming import Action
+from dcc.operations.sessions import open_session
+from dcc.outcomes import Problem, ZipKey
+from dcc.phases import Phase, Status
+from dcc.reports.causes.cause import Actor
+from dcc.reports.causes.collecting import worst_first
+from dcc.reports.causes.not_taken import NotTaken, Why
+from dcc.reports.submissions.collecting import collect_centre, collect_session
+from dcc.reports.submissions.model import Accepted, EntityCount, Outcome, Standing, Tone, ZipLine
+from dcc.reports.submissions.page import render_html
+from dcc.reports.submissions.plain_text import render_text
+from dcc.reports.submissions.sentences import next_of_line, notes
+from dcc.session.crawling import crawl_file_sources
+from dcc.tracker.crawls import list_sessions
+from dcc.tracker.questions.stories import Reason
+from tests.support import submission_world as world
+from tests.support.data_installations import DataInstallation
+from tests.support.databases import only_mariadb, only_sqlite
+from tests.support.installations import Folder, Installation
+from tests.support.report_pages import Page
+from tests.support.submission_world import Desk
+
+OUTCOMES = {
+    world.NAME_REFUSED: Outcome.NAME_REFUSED,
+    world.CHECKSUM_WRONG: Outcome.CHECKSUM_WRONG,
+    world.UNREADABLE: Outcome.UNREADABLE,
+    world.NOT_ARRIVED: Outcome.NOT_ARRIVED,
+    world.PARTLY_VALID: Outcome.PARTLY_TAKEN,
+    world.WITH_FINDINGS: Outcome.PARTLY_TAKEN,
+    world.GOOD: Outcome.TO_BE_LOOKED_AT,
+    world.REPEATED: Outcome.DONE,
+    world.LATE: Outcome.DONE,
+    world.DONE: Outcome.DONE,
+    world.HELD: Outcome.HELD,
+    world.WITHDRAWN: Outcome.WITHDRAWN,
+}
+
+
+@pytest.fixture
+def desk(submission_desk: Desk) -> Desk:
+    return submission_desk
+
+
+@pytest.mark.parametrize("key", OUTCOMES)
+def test_every_state_has_a_sensible_report(desk: Desk, key: str) -> None:
+    report = desk.report(key)
+    assert report.outcome is OUTCOMES[key]
+    page, shown = desk.page_of(report), desk.json(report)
+    assert page.problems() == []
+    assert page.texts("//h1") == [key.partition("/")[2]]
+    assert page.section("outcome").startswith(shown["headline"])
+    assert shown["explanation"] in page.section("outcome")
+    assert [sentence for sentence in shown["next"] if sentence not in page.section("next")] == []
+    _says_the_same_of_causes(page, shown)
+    _says_the_same_of_documents(page, shown)
+    _says_the_same_of_what_came(page, shown)
+
+
+def _says_the_same_of_causes(page: Page, shown: dict[str, Any]) -> None:
+    told = page.texts("//article/h3")
+    assert told == [" ".join(cause["title"].split()) for cause in _failing_first(shown["causes"])]
+    for cause, article in zip(_failing_first(shown["causes"]), page.texts("//article"), strict=True):
+        assert cause["who_acts"] in article
+        assert cause["remedy"] in article
+        example = cause["example"]
+        for value in (example["document"], example["nearest"]):
+            assert value is None or value in article
+        if example["line"] is not None:
+            assert f"line {example['line']}" in article
+        if example["column"] is not None:
+            assert f"column {example['column']}" in article
+
+
+def _failing_first(causes: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(causes, key=lambda cause: cause["severity"] not in ("error", "fatal"))
+
+
+def _says_the_same_of_documents(page: Page, shown: dict[str, Any]) -> None:
+    if not shown["documents"]:
+        assert page.section("documents") == ""
+        return
+    rows = page.table("What happened to each document, check by check")
+    assert len(rows) == len(shown["documents"]) == shown["documents_total"]
+    for row, document in zip(rows, shown["documents"], strict=True):
+        said = {step["phase"]: step["said"] for step in document["steps"]}
+        assert row[0].startswith(document["file_name"])
+        assert [cell[2:] for cell in row[1:-1]] == [said[p] for p in ("xml_name", "xsd", "upload", "data", "qc")]
+        assert row[-1] == str(document["errors"])
+
+
+def _says_the_same_of_what_came(page: Page, shown: dict[str, Any]) -> None:
+    came = page.section("arrival")
+    assert shown["zip"] in came
+    for fact in (shown["md5"], shown["size_bytes"]):
+        assert fact is None or f"{fact:,}" in came if isinstance(fact, int) else fact is None or fact in came
+    rows = page.table("Attempts to fetch it") if shown["attempts"] else []
+    assert [row[1] for row in rows] == [attempt["label"] for attempt in shown["attempts"]]
+
+
+def counts_of(accepted: Accepted) -> dict[str, tuple[int, ...]]:
+    return {
+        one.kind: (one.named, one.accepted, one.faulty, one.animal_faulty, one.refused) for one in accepted.entities
+    }
+
+
+ACCEPTED = {
+    world.GOOD: {"specimen": (3, 3, 0, 0, 0), "experiment": (3, 3, 0, 0, 0)},
+    world.WITH_FINDINGS: {"specimen": (3, 2, 1, 0, 0), "experiment": (5, 2, 2, 1, 0)},
+    world.PARTLY_VALID: {"specimen": (3, 3, 0, 0, 0)},
+    world.REPEATED: {"specimen": (3, 3, 0, 0, 0)},
+    world.LATE: {"specimen": (3, 3, 0, 0, 0)},
+    world.DONE: {"specimen": (3, 3, 0, 0, 0)},
+}
+
+
+def test_a_report_tells_what_was_accepted(desk: Desk) -> None:
+    for key in OUTCOMES:
+        accepted = desk.report(key).accepted
+        assert accepted is not None
+        assert counts_of(accepted) == ACCEPTED.get(key, {}), key
+    good = desk.report(world.GOOD).accepted
+    assert good is not None
+    assert [(one.procedure, one.accepted, one.measurements) for one in good.procedures] == [("IMPC_BWT_001", 3, 3)]
+    page = desk.page(world.WITH_FINDINGS)
+    assert page.table("Animals, experiments and the like") == [
+        ["Animals", "3", "2", "1", "0"],
+        ["Experiments", "5", "2", "2", "1"],
+    ]
+    assert page.table("Measurements by procedure")[0][1:] == ["2", "5"]
+    assert "Nothing of this archive is in the data." in desk.page(world.WITHDRAWN).section("accepted")
+
+
+@only_mariadb
+def test_the_same_is_collected_on_mariadb(data: DataInstallation) -> None:
+    world.submit_first(data)
+    first = (world.GOOD, world.PARTLY_VALID, world.WITH_FINDINGS, world.NAME_REFUSED)
+    with data.tracker.connect() as tracker, data.qc.connect() as qc:
+        desk = Desk(data, tracker, qc)
+        for key in first:
+            report = desk.report(key)
+            assert report.outcome is OUTCOMES[key]
+            assert report.accepted is not None
+            assert counts_of(report.accepted) == ACCEPTED.get(key, {})
+        centre = collect_centre(tracker, qc, "H", data.settings, most_pictures=0)
+        assert {str(line.key) for line in centre.zips} == set(first)
+        assert collect_session(tracker, qc, 1, data.settings).zips
+
+
+def test_the_summary_of_a_centre_tells_of_all_its_submissions(desk: Desk) -> None:
+    centre = collect_centre(desk.tracker, desk.qc, "H", desk.data.settings, most_pictures=0)
+    page, shown = desk.page_of(centre), desk.json(centre)
+    assert page.problems() == []
+    outcomes = {str(line.key): line.outcome for line in centre.zips}
+    assert outcomes.pop(next(key for key in outcomes if "script" in key)) is Outcome.NAME_REFUSED
+    assert outcomes == OUTCOMES
+    _says_the_same_of_zips(page, shown)
+    _says_the_same_of_causes(page, shown)
+    entries = [row["entry"] for source in shown["sources"] for row in source["not_taken"]]
+    assert {world.NAME_REFUSED, world.UNREADABLE} <= set(entries)
+    assert "names the date 2013-02-31" in page.section("sources")
+
+
+def test_the_summary_of_a_session_tells_of_what_it_had_to_do_with(desk: Desk) -> None:
+    for session in list_sessions(desk.tracker):
+        report = collect_session(desk.tracker, desk.qc, session.id, desk.data.settings)
+        page, shown = desk.page_of(report), desk.json(report)
+        assert page.problems() == []
+        assert page.texts("//h1") == [f"Visit {session.id}"]
+        _says_the_same_of_zips(page, shown)
+        _says_the_same_of_causes(page, shown)
+
+
+def _says_the_same_of_zips(page: Page, shown: dict[str, Any]) -> None:
+    rows = page.table("Archives, those that need correction first") if shown["zips"] else []
+    assert [row[0] for row in rows] == [line["zip"] for line in shown["zips"]]
+    outcomes = [" ".join(cell.split()[1:]) for row in rows for cell in row if cell and cell[0] in "✓✗!…"]
+    assert outcomes == [line["said"] for line in shown["zips"]]
+
+
+def test_pages_that_are_served_lead_from_one_to_another(desk: Desk) -> None:
+    centre = collect_centre(desk.tracker, desk.qc, "H", desk.data.settings, most_pictures=0)
+    text = render_html(centre, desk.catalogue(), link_of_zip=lambda key: f"/reports/{key.partition}")
+    links = {one.get("href") for one in Page(text).all("//table//a")}
+    assert f"/reports/{world.GOOD}" in links
+    assert len(links) == len(centre.zips)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "phase", "said"),
+    [
+        (Outcome.PARTLY_TAKEN, Phase.DATA, "in the directory “edit”"),
+        (Outcome.NOTHING_TAKEN, Phase.DATA, "in the directory “edit”"),
+        (Outcome.PARTLY_TAKEN, Phase.XSD, "in the same directory"),
+        (Outcome.NAME_REFUSED, Phase.ZIP_NAME, "Rename the file"),
+    ],
+)
+def test_in_a_summary_only_what_was_uploaded_is_to_be_edited(outcome: Outcome, phase: Phase, said: str) -> None:
+    key = ZipKey(Action.ADD, "H.2013-10-31.1.impc.zip")
+    line = ZipLine(key, "H", phase, Status.FAILED, outcome, Tone.BAD, 1, 2, 1)
+    assert said in next_of_line(line)
+
+
+def test_what_a_document_went_through_is_noted_beside_it(desk: Desk) -> None:
+    (late,) = desk.report(world.LATE).documents
+    (repeated,) = desk.report(world.REPEATED).documents
+    (held,) = desk.report(world.HELD).documents
+    assert (late.late, repeated.repeated, held.held, held.late) == (True, True, True, False)
+    assert "came after newer documents" in desk.page(world.LATE).section("documents")
+    assert "One document came late" in desk.page(world.LATE).section("outcome")
+    assert "was taken before" in desk.page(world.REPEATED).section("documents")
+    assert "waits to be confirmed" in desk.page(world.HELD).section("documents")
+    wrong, right = desk.report(world.PARTLY_VALID).documents
+    assert (wrong.errors, right.errors) == (6, 0)
+    standing = {step.phase: step.standing for step in wrong.steps}
+    assert standing[Phase.XSD] is Standing.FAILED
+    said = desk.page(world.PARTLY_VALID).section("next")
+    assert "Documents that were not taken at all" in said
+    assert "at fault" not in said
+    assert "at fault" in desk.page(world.WITH_FINDINGS).section("next")
+
+
+@pytest.mark.parametrize("status", [Status.FAILED, Status.CANCELLED])
+def test_a_late_document_without_effect_is_not_said_to_be_taken(desk: Desk, status: Status) -> None:
+    report = desk.report(world.LATE)
+    (late,) = report.documents
+    refused = replace(report, documents=(replace(late, phase=Phase.UPLOAD, status=status),))
+    assert "all the same" in " ".join(notes(report, desk.catalogue()))
+    assert notes(refused, desk.catalogue()) == []
+
+
+def test_the_terminal_tells_what_became_of_what_is_not_accepted(desk: Desk) -> None:
+    deleted = EntityCount("specimen", 24, 0, 0, 0, 0, 0, 0, 24)
+    edited = EntityCount("experiment", 1200, 1185, 1, 2, 5, 3, 4, 0)
+    report = replace(desk.report(world.GOOD), accepted=Accepted(entities=(deleted, edited)))
+    text = " ".join(render_text(report, desk.catalogue()).split())
+    assert "Animals: 0 of 24; 24 of the earlier ones replaced or deleted Experiments:" in text
+    told = "2 at fault; 5 not counted, because an animal is at fault; 4 not taken; 1 not checked yet; "
+    told += "3 replaced or deleted since"
+    assert f"Experiments: 1,185 of 1,200; {told}" in text
+
+
+def test_the_terminal_tells_the_trouble_of_a_source_once(desk: Desk) -> None:
+    report = collect_centre(desk.tracker, desk.qc, "H", desk.data.settings, most_pictures=0)
+    cause, source = report.causes[0], report.sources[0]
+    assert source.crawl is not None
+    broken = replace(source, crawl=replace(source.crawl, error=Problem("SourceUnreachableError", "It is away.")))
+    why = NotTaken(None, Why.CRAWL_FAILED, Actor.DCC, "The last crawl could not list it:", recorded="It is away.")
+    broken = replace(broken, not_taken=(why,), not_taken_total=1)
+    known = replace(cause, example=replace(cause.example, message="It is away."))
+    for causes in ((known,), ()):
+        text = render_text(replace(report, causes=causes, sources=(broken,)), desk.catalogue())
+        assert text.count("It is away.") == 1
+
+
+def test_a_report_says_why_an_experiment_without_an_error_does_not_count(desk: Desk) -> None:
+    why = "counts nowhere, though nothing is wrong with the experiment. Correct the animal"
+    assert why in desk.page(world.WITH_FINDINGS).section("accepted")
+    assert why not in desk.page(world.GOOD).section("accepted")
+
+
+def test_what_centres_wrote_is_shown_and_does_nothing(desk: Desk) -> None:
+    page = desk.page(world.WITH_FINDINGS)
+    assert page.problems() == []
+    assert "<img src=x onerror=alert(1)>\\u202e" in page.text
+    assert "\u202e" not in page.source
+    (key,) = [key for key in desk.data.states() if "script" in key]
+    page = desk.page(key)
+    assert page.problems() == []
+    assert "<script>alert(1)<script>" in page.texts("//h1")[0]
+    shown = desk.json(desk.report(world.WITH_FINDINGS))
+    assert world.HOSTILE_COLONY in {cause["example"]["value"] for cause in shown["causes"]}
+    text = render_text(desk.report(world.WITH_FINDINGS), desk.catalogue())
+    assert "\\u202e" in text
+    assert "\u202e" not in text
+
+
+@pytest.mark.parametrize("key", [world.WITH_FINDINGS, world.PARTLY_VALID, world.UNREADABLE, world.WITHDRAWN])
+def test_no_text_of_a_report_becomes_a_part_of_its_page(desk: Desk, key: str) -> None:
+    """Whatever is in the databases: every text of every fact is hostile, and so are those of the summaries."""
+    settings = desk.data.settings
+    centre = collect_centre(desk.tracker, desk.qc, "H", settings, most_pictures=0)
+    session = collect_session(desk.tracker, desk.qc, 1, settings)
+    for report in (desk.report(key), centre, session):
+        usual, page = desk.page_of(report), desk.page_of(_hostile(report))
+        assert page.problems() == []
+        assert [element.tag for element in page.all("//*")] == [element.tag for element in usual.all("//*")]
+        assert HARM[:8] in page.text
+        assert "\u202e" not in page.source
+        assert "\x1b" not in page.source
+        assert "\x1b" not in render_text(_hostile(report), desk.catalogue())
+
+
+HARM = "'\"></p><script>alert(1)</script><img src=//x onerror=alert(1)>\u202e\x1b[2J\n{{ 7*7 }}{0}"
+WORDS = {"kind", "headline", "advice", "advice_to_centre", "state", "outcome", "text"}
+"""Fields of words of our own, which are looked up."""
+
+
+def _hostile(value: Any, name: str = "") -> Any:
+    """The same with each text that comes from outside replaced."""
+    if isinstance(value, Enum) or name in WORDS:
+        return value
+    if isinstance(value, str):
+        return HARM
+    if isinstance(value, ZipKey):
+        return ZipKey(value.action, HARM)
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **{each.name: _hostile(getattr(value, each.name), each.name) for each in fields(value)})
+    if isinstance(value, Mapping):
+        return {key: _hostile(one, name) for key, one in value.items()}
+    if isinstance(value, tuple):
+        return tuple(_hostile(one, name) for one in value)
+    return value
+
+
+def test_a_report_says_when_the_archive_is_kept_no_more(desk: Desk) -> None:
+    gone = Reason("ArchiveRemovedError", "Its archive went from staging.", datetime(2026, 1, 2, 3, 4))
+    page = desk.page_of(replace(desk.report(world.GOOD), removals=(gone,)))
+    assert "no longer keeps a copy" in page.section("outcome")
+    assert "2 Jan 2026, 03:04 UTC" in page.section("arrival")
+
+
+@only_sqlite
+def test_what_was_only_seen_waits_to_be_fetched(installation: Installation) -> None:
+    installation.add_folder().put(world.GOOD)
+    with open_session(installation.tracker, installation.settings) as session:
+        list(crawl_file_sources(installation.tracker, installation.settings, session))
+    with installation.tracker.connect() as tracker:
+        desk = Desk(DataInstallation(installation, installation.tracker, Folder(Path())), tracker, tracker)
+        report = desk.report(world.GOOD, with_qc=False)
+        page = desk.page_of(report)
+    assert report.outcome is Outcome.WAITING
+    assert page.problems() == []
+    assert "It was never fetched." in page.section("arrival")
+    assert page.section("documents") == page.section("correct") == ""
+
+
+def test_pictures_of_the_accepted_data_are_in_the_page_with_words_for_them(desk: Desk) -> None:
+    report = desk.report(world.GOOD, pictures=1)
+    page = desk.page_of(report)
+    assert page.problems() == []
+    assert len(report.pictures) == 1
+    assert [image.get("alt") for image in page.all("//img")] == [picture.alt for picture in report.pictures]
+    assert desk.page(world.GOOD).all("//img") == []
+
+
+def test_the_rule_by_which_values_are_marked_is_said_once_for_all_pictures(desk: Desk) -> None:
+    report = desk.report(world.GOOD, pictures=1)
+    (picture,) = report.pictures
+    drawn = replace(picture, rule="Those beyond it are marked.")
+    page = desk.page_of(replace(report, pictures=(drawn, replace(picture, rule=""), drawn)))
+    assert len(page.all("//img")) == 3
+    assert page.section("pictures").count(drawn.rule) == 1
+    assert drawn.rule not in " ".join(page.texts("//figure"))
+
+
+def test_what_clears_by_itself_comes_after_what_is_to_be_corrected_and_apart_from_it(desk: Desk) -> None:
+    report = desk.report(world.WITH_FINDINGS)
+    (cause, *_) = report.causes
+    clearing = replace(cause, acts=Actor.NOBODY, headline="It comes later")
+    report = replace(report, causes=tuple(worst_first([replace(clearing, findings=99), cause])), causes_total=2)
+    page, text = desk.page_of(report), render_text(report, desk.catalogue())
+    assert page.problems() == []
+    assert "It comes later" in page.section("clears")
+    assert "It comes later" not in page.section("correct")
+    assert page.texts("//article/h3") == [one["title"] for one in desk.json(report)["causes"]]
+    assert page.texts("//article/h3")[1].startswith("It comes later")
+    waiting = replace(report, causes=(clearing,), outcome=Outcome.WAITS_FOR_DATA)
+    page, shown = desk.page_of(waiting), desk.json(waiting)
+    assert "Nothing in it has to be corrected." in page.section("outcome")
+    assert "need not be submitted again" in page.section("next")
+    assert "“edit”" not in page.section("next")
+    assert (shown["headline"] in page.section("outcome"), shown["next"]) == (
+        True,
+        page.texts("//section[@aria-labelledby='next']//li"),
+    )
+    assert shown["who_acts"] in render_text(waiting, desk.catalogue())
+    assert text.index("What to correct") < text.index("What clears by itself") < text.index("It comes later")
+
+
+def test_without_the_qc_database_a_report_says_what_the_tracker_knows(desk: Desk) -> None:
+    report = desk.report(world.PARTLY_VALID, with_qc=False)
+    assert (report.accepted, report.qc_missing) == (None, "not asked")
+    assert report.found == 6
+    page = desk.page(world.PARTLY_VALID, with_qc=False)
+    assert page.problems() == []
+    assert "could not be looked up" in page.section("accepted")
+    assert desk.page(world.WITH_FINDINGS, with_qc=False).problems() == []
+
+
+def test_the_page_is_in_the_language_asked_for(desk: Desk) -> None:
+    german = render_html(desk.report(world.UNREADABLE), desk.catalogue("de"))
+    page = Page(german)
+    assert page.all("/html")[0].get("lang") == "de"
+    assert page.problems() == []
+
+
+def test_what_does_not_exist_is_not_reported_on(desk: Desk) -> None:
+    with pytest.raises(NotFoundError, match="no crawl has seen it"):
+        desk.report("add/H.2020-01-01.1.impc.zip")
+    with pytest.raises(NotFoundError, match="no centre 'Nope'"):
+        collect_centre(desk.tracker, desk.qc, "Nope", desk.data.settings)
+    with pytest.raises(NotFoundError, match="no session 99"):
+        collect_session(desk.tracker, desk.qc, 99, desk.data.settings)

@@ -1,0 +1,92 @@
+"""What became of a zip action, told from its state; and that every outcome is put into words."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from dcc.phases import Phase, Status
+from dcc.reports.submissions import words
+from dcc.reports.submissions.model import Outcome, Standing, Tone
+from dcc.reports.submissions.outcomes import outcome_of, steps_of, tone_of
+from dcc.tracker.questions.queries import StateCount
+
+P, S = Phase, Status
+
+
+@pytest.mark.parametrize(
+    ("phase", "status", "documents", "outcome"),
+    [
+        (P.ZIP_NAME, S.FAILED, [], Outcome.NAME_REFUSED),
+        (P.ZIP_NAME, S.DONE, [], Outcome.WAITING),
+        (P.DOWNLOAD, S.RUNNING, [], Outcome.WAITING),
+        (P.DOWNLOAD, S.FAILED, [], Outcome.NOT_ARRIVED),
+        (P.ZIP_MD5, S.DONE, [], Outcome.UNDER_WAY),
+        (P.ZIP_MD5, S.FAILED, [], Outcome.CHECKSUM_WRONG),
+        (P.UNZIP, S.RUNNING, [], Outcome.UNDER_WAY),
+        (P.UNZIP, S.FAILED, [], Outcome.UNREADABLE),
+        (P.XML_NAME, S.FAILED, [(P.XML_NAME, S.FAILED)], Outcome.NOTHING_TAKEN),
+        (P.XML_NAME, S.FAILED, [(P.XML_NAME, S.FAILED), (P.QC, S.DONE)], Outcome.PARTLY_TAKEN),
+        (P.XSD, S.RUNNING, [(P.XSD, S.RUNNING)], Outcome.UNDER_WAY),
+        (P.XSD, S.FAILED, [(P.XSD, S.FAILED)], Outcome.NOTHING_TAKEN),
+        (P.XSD, S.FAILED, [(P.XSD, S.FAILED), (P.XSD, S.DONE)], Outcome.PARTLY_TAKEN),
+        (P.XSD, S.DONE, [(P.XSD, S.DONE)], Outcome.TO_BE_TAKEN),
+        (P.UPLOAD, S.PENDING, [(P.UPLOAD, S.PENDING)], Outcome.TO_BE_TAKEN),
+        (P.UPLOAD, S.FAILED, [(P.UPLOAD, S.FAILED)], Outcome.NOTHING_TAKEN),
+        (P.UPLOAD, S.CANCELLED, [(P.UPLOAD, S.CANCELLED)], Outcome.WITHDRAWN),
+        (P.DATA, S.RUNNING, [(P.DATA, S.RUNNING)], Outcome.UNDER_WAY),
+        (P.DATA, S.FAILED, [(P.DATA, S.FAILED)], Outcome.PARTLY_TAKEN),
+        (P.CONTEXT, S.DONE, [(P.CONTEXT, S.DONE)], Outcome.UNDER_WAY),
+        (P.QC, S.PENDING, [(P.QC, S.PENDING)], Outcome.TO_BE_LOOKED_AT),
+        (P.QC, S.DONE, [(P.QC, S.DONE)], Outcome.DONE),
+    ],
+)
+def test_the_outcome_follows_the_state(
+    phase: Phase, status: Status, documents: list[tuple[Phase, Status]], outcome: Outcome
+) -> None:
+    states = [StateCount(*state, 1) for state in documents]
+    assert outcome_of(phase, status, states, held=False, taken=None) is outcome
+
+
+def test_what_the_qc_database_has_decides_whether_anything_was_taken() -> None:
+    states = [StateCount(P.DATA, S.FAILED, 1)]
+    assert outcome_of(P.DATA, S.FAILED, states, held=False, taken=False) is Outcome.NOTHING_TAKEN
+    assert outcome_of(P.DATA, S.FAILED, states, held=False, taken=True) is Outcome.PARTLY_TAKEN
+
+
+def test_what_waits_to_be_confirmed_is_said_unless_something_failed() -> None:
+    waits = StateCount(P.UPLOAD, S.PENDING, 1)
+    assert outcome_of(P.UPLOAD, S.PENDING, [waits], held=True, taken=None) is Outcome.HELD
+    failed = [waits, StateCount(P.XSD, S.FAILED, 1)]
+    assert outcome_of(P.XSD, S.FAILED, failed, held=True, taken=None) is Outcome.PARTLY_TAKEN
+
+
+def test_every_state_has_an_outcome_and_every_outcome_its_words() -> None:
+    for phase, status in itertools.product(Phase, Status):
+        assert outcome_of(phase, status, [], held=False, taken=None) in Outcome
+    for outcome in Outcome:
+        said = words.OUTCOME_WORDS[outcome]
+        assert all((said.short, said.headline, said.explanation, said.acts, *said.next))
+        assert said.next
+        assert tone_of(outcome) in Tone
+
+
+def test_every_word_that_pages_look_up_is_there() -> None:
+    assert set(words.PHASE_WORDS) == set(Phase)
+    assert set(words.STANDING_WORDS) == set(words.STANDING_SIGNS) == set(Standing)
+    assert set(words.TONE_WORDS) == set(Tone)
+
+
+def test_a_document_passed_what_comes_before_its_phase_and_not_what_comes_after() -> None:
+    steps = {step.phase: step.standing for step in steps_of(P.XSD, S.FAILED)}
+    assert steps[P.XML_NAME] is Standing.PASSED
+    assert steps[P.XSD] is Standing.FAILED
+    assert steps[P.UPLOAD] is steps[P.QC] is Standing.NOT_REACHED
+
+
+def test_what_failed_in_the_check_of_its_contents_goes_on_in_part() -> None:
+    steps = {step.phase: step.standing for step in steps_of(P.DATA, S.FAILED)}
+    assert steps[P.UPLOAD] is Standing.PASSED
+    assert steps[P.DATA] is Standing.FAILED
+    assert steps[P.QC] is Standing.IN_PART

@@ -1,0 +1,236 @@
+"""The check as a whole: missing reference data, waivers, batches, other data than the rules know, whole documents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from dcc.cli.demo.submissions import PROCEDURES, experiment_document, specimen_document
+from dcc.documents.contents import Content, Specimen
+from dcc.documents.reading import read_document
+from dcc.errors import InternalFaultError
+from dcc.naming import Action, DocumentKind
+from dcc.reference.loading import ReferenceData, load_shipped
+from dcc.reference.snapshots import Snapshot
+from dcc.rules.checking import check_contents
+from dcc.rules.context import DocumentContext
+from dcc.rules.findings import Fault, Finding, Severity, fails
+from dcc.rules.registry import RULES, rule
+from dcc.rules.waivers import Waiver, apply_waivers
+from dcc.vocabulary import WaiverEffect
+from tests.support.integrity_cases import (
+    REFERENCE,
+    THIS_DOCUMENT,
+    TODAY,
+    Uploaded,
+    association,
+    at,
+    block,
+    check,
+    experiment,
+    experiments,
+    line,
+    mutant,
+    ontology,
+    picture,
+    procedure,
+    related,
+    series,
+    simple,
+    specimens,
+    status,
+    with_parameters,
+)
+
+SAMPLES = Path(__file__).parents[3] / "shared" / "samples"
+MANY = 1_200
+
+
+def without(name: str) -> ReferenceData:
+    return replace(REFERENCE, **{name: None})
+
+
+def unchecked(found: list[Finding]) -> list[str | None]:
+    return [finding.value for finding in found if finding.severity is Severity.UNCHECKED]
+
+
+def test_missing_reference_data_are_said_once_a_document_with_the_rules_that_were_skipped() -> None:
+    animals = [mutant(line=n, specimen_id=f"M{n}", colony_id="?") for n in range(1, 10)]
+    found = check(specimens(*animals), reference=without("colonies"))
+    assert [finding.rule for finding in found] == ["reference"]
+    assert unchecked(found) == ["colonies"]
+    assert all(rule.id in found[0].message for rule in RULES.values() if "colonies" in rule.reference_names)
+    assert not fails(found)
+
+
+def test_nothing_is_said_of_missing_reference_data_that_no_rule_would_have_needed() -> None:
+    assert check(experiments(experiment()), reference=without("colonies")) == []
+    assert check(experiments(experiment()), reference=without("strains")) == []
+
+
+def test_without_impress_what_does_not_need_it_is_checked_all_the_same() -> None:
+    document = with_parameters(
+        simple("?", ""), simple("?"), series("??", at("1", "")), picture(associations=(association("nothing"),))
+    )
+    found = check(document, reference=without("impress"))
+    assert [finding.rule for finding in found] == ["reference", "P6", "P6", "P8", "P14", "P19"]
+
+
+def test_without_any_reference_data_no_document_fails_that_only_they_could_judge() -> None:
+    document = [*experiments(experiment(), line(line=90)), *specimens(mutant(line=99, specimen_id="M2"))]
+    found = check(document, reference=ReferenceData())
+    assert not fails(found)
+    assert sorted(map(str, unchecked(found))) == ["colonies", "impress", "projects", "status_codes", "strains"]
+
+
+def test_other_data_than_a_batch_holds_are_asked_for_once_a_batch() -> None:
+    lookups = Uploaded()
+    lookups.add(specimens(mutant()), 1)
+    document = experiments(*(experiment(line=n, position=n, sequence_id=str(n)) for n in range(1, MANY + 1)))
+    assert check(document, lookups=lookups) == []
+    assert lookups.questions <= 2 * (MANY // 500 + 1)
+
+
+def test_positions_go_on_across_batches() -> None:
+    document = experiments(*(experiment(line=n, position=n, sequence_id=str(n)) for n in range(1, MANY + 1)))
+    last = document[-1]
+    assert not isinstance(last, type(block()))
+    found = check([*document[:-1], experiment(line=MANY, position=MANY, date="2030-01-01")])
+    assert [finding.path for finding in found] == [f"/centreProcedureSet/centre[1]/experiment[{MANY}]"]
+
+
+def test_a_missing_specimen_heals_when_it_arrives() -> None:
+    document = experiments(experiment())
+    assert [finding.rule for finding in check(document, uploaded=())] == ["E4"]
+    assert check(document, uploaded=specimens(mutant())) == []
+
+
+def test_rules_that_the_upload_has_judged_can_be_left_out() -> None:
+    document = specimens(mutant(), mutant(line=30))
+    lookups = Uploaded()
+    lookups.add(document, THIS_DOCUMENT)
+    context = DocumentContext(THIS_DOCUMENT, Action.ADD, "H", TODAY, REFERENCE, lookups)
+    assert [finding.rule for finding in check_contents(document, context)] == ["S13", "S13"]
+    assert list(check_contents(document, context, without={"S13"})) == []
+
+
+def test_everything_is_found_in_a_document_with_many_faults() -> None:
+    done = procedure(simple("RANGED", "x", status="?"), simple("??"), ontology("TERM", "x"))
+    document = experiments(experiment(done, date="2030-01-01", specimen_ids=("M9",)))
+    assert {finding.rule for finding in check(document)} == {"E4", "E8", "P3", "P7", "P9", "P12"}
+
+
+def test_fifty_thousand_parameters_in_a_procedure_are_checked() -> None:
+    many = (simple("RANGED", sequence_id=str(n)) for n in range(50_000))
+    media = (picture(associations=(association("RANGED", "49999"),)),) * 1_000
+    found = check(with_parameters(*many, *media))
+    assert {finding.rule for finding in found} == {"P6"}, "the media repeat one parameter"
+    assert len(found) == 1_000
+
+
+def test_two_rules_cannot_have_one_id() -> None:
+    with pytest.raises(InternalFaultError, match="two rules S1"):
+
+        @rule("S1", Specimen, severity=Severity.ERROR)
+        def another(specimen: Specimen, at: object) -> Iterator[Fault]:
+            yield from ()
+
+
+def waiver(effect: WaiverEffect = WaiverEffect.WAIVE, **changes: object) -> Waiver:
+    made = Waiver("P9", effect, "a broken balance", "a wrangler", date(2026, 1, 1), date(2026, 12, 31))
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+def ill_valued() -> list[Finding]:
+    found = check(with_parameters(simple("RANGED", "x")))
+    assert [finding.rule for finding in found] == ["P9"]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_waived"),
+    [
+        ({}, True),
+        ({"centre": "H"}, True),
+        ({"centre": "J"}, False),
+        ({"procedure": "PROC_001"}, True),
+        ({"procedure": "PROC_002"}, False),
+        ({"rule": "P8"}, False),
+        ({"valid_from": TODAY}, True),
+        ({"valid_from": date(2026, 11, 22)}, False),
+        ({"valid_until": TODAY}, True),
+        ({"valid_until": date(2026, 11, 20)}, False),
+        ({"valid_until": None}, True),
+    ],
+)
+def test_a_waiver_holds_for_its_rule_centre_procedure_and_period(changes: dict[str, object], is_waived: bool) -> None:
+    (judged,) = apply_waivers(ill_valued(), [waiver(**changes)], TODAY)
+    assert judged.is_waived is is_waived
+    assert (judged.waiver is not None) is is_waived
+
+
+def test_a_waiver_may_lower_a_rule_to_a_warning_and_is_shown() -> None:
+    lowering = waiver(WaiverEffect.WARN)
+    (judged,) = apply_waivers(ill_valued(), [lowering], TODAY)
+    assert (judged.finding.severity, judged.waiver, judged.is_waived) == (Severity.WARNING, lowering, False)
+    assert not fails([judged.finding])
+
+
+def test_of_several_waivers_one_that_sets_aside_decides() -> None:
+    deciding = waiver()
+    (judged,) = apply_waivers(ill_valued(), [waiver(WaiverEffect.WARN), deciding], TODAY)
+    assert judged.waiver is deciding
+
+
+def test_a_waiver_leaves_the_severity_of_what_could_not_be_checked() -> None:
+    found = check(specimens(mutant()), reference=without("colonies"))
+    (judged,) = apply_waivers(found, [waiver(rule="reference")], TODAY)
+    assert judged.finding.severity is Severity.UNCHECKED
+    assert not judged.is_waived
+
+
+def shipped_findings(path: Path, kind: DocumentKind, centre: str, uploaded: list[Content]) -> list[Finding]:
+    lookups = Uploaded()
+    lookups.add(uploaded, 1)
+    lookups.add(read_document(path, kind), THIS_DOCUMENT)
+    context = DocumentContext(THIS_DOCUMENT, Action.ADD, centre, TODAY, load_shipped(), lookups)
+    return list(check_contents(read_document(path, kind), context))
+
+
+@pytest.mark.parametrize("done", sorted(PROCEDURES))
+@pytest.mark.parametrize("centre", ["H", "J", "Ph"])
+def test_the_demos_submissions_are_without_a_flaw_by_the_shipped_reference_data(
+    tmp_path: Path, centre: str, done: str
+) -> None:
+    animals, results = tmp_path / "specimens.xml", tmp_path / "experiments.xml"
+    animals.write_bytes(specimen_document(centre, mice=30))
+    results.write_bytes(experiment_document(centre, procedure=done, animals=30))
+    assert shipped_findings(animals, DocumentKind.SPECIMEN, centre, []) == []
+    uploaded = list(read_document(animals, DocumentKind.SPECIMEN))
+    assert shipped_findings(results, DocumentKind.EXPERIMENT, centre, uploaded) == []
+
+
+@pytest.mark.skipif(not SAMPLES.is_dir(), reason="the samples of the exchange format are not here")
+@pytest.mark.parametrize("path", sorted(SAMPLES.glob("procedures/IMPC_*.xml")), ids=lambda path: path.stem)
+def test_the_samples_are_without_a_flaw_by_the_shipped_reference_data(path: Path) -> None:
+    block_of_h = specimens(mutant())[0]
+    known: list[Content] = [block_of_h, mutant(specimen_id="my_first_specimen", dob="2012-10-01")]
+    contents = list(read_document(path, DocumentKind.EXPERIMENT))
+    ids = {each for content in contents for each in getattr(content, "specimen_ids", ())}
+    known += [mutant(specimen_id=each, dob="2012-10-01") for each in ids - {"my_first_specimen"}]
+    assert shipped_findings(path, DocumentKind.EXPERIMENT, "H", known) == []
+
+
+def test_relatives_and_statuses_do_not_stop_the_other_rules() -> None:
+    animal = mutant(colony_id="?", related_specimens=(related("?"),), status_code=status("IMPC_SSC_001"))
+    assert {finding.rule for finding in check(specimens(animal))} == {"S4", "S14"}
+
+
+def test_every_kind_of_reference_data_is_found_by_its_class() -> None:
+    kinds: list[type[Snapshot]] = [type(snapshot) for snapshot in REFERENCE]
+    assert len(kinds) == 5
+    assert all(REFERENCE.find(kind) is not None for kind in kinds)

@@ -1,0 +1,262 @@
+"""Which documents are judged again, because of which others, on SQLite and on MariaDB."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import date
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, Engine, update
+
+from dcc.documents.contents import Experiment
+from dcc.naming import Action
+from dcc.qc import models
+from dcc.qc.apply.documents import Applied
+from dcc.qc.apply.withdrawal import undo_documents
+from dcc.qc.database import writing
+from dcc.qc.judging import healing
+from dcc.qc.judging.waiver_store import add_waiver, revoke_waiver
+from dcc.rules.waivers import Waiver
+from dcc.vocabulary import WaiverEffect
+from tests.support.integrity_cases import (
+    REFERENCE,
+    TODAY,
+    block,
+    experiment,
+    experiments,
+    mutant,
+    procedure,
+    related,
+    simple,
+    specimen_block,
+    specimens,
+)
+from tests.support.judging_cases import (
+    Reference,
+    add_snapshots,
+    basis,
+    judge,
+    rules_of,
+    statements,
+    upload,
+    waiver,
+)
+
+ADD, EDIT, DELETE = Action.ADD, Action.EDIT, Action.DELETE
+
+
+def judged(qc: Engine, *contents: Any, action: Action = ADD, **options: Any) -> Applied:
+    applied = upload(qc, list(contents), action, **options)
+    judge(qc, applied)
+    return applied
+
+
+def on(*specimen_ids: str, name: str = "E1", value: str = "5", **changes: Any) -> list[Any]:
+    """An experiment on specimens."""
+    done = procedure(simple("RANGED", value))
+    return experiments(experiment(done, specimen_ids=specimen_ids, experiment_id=name, **changes))
+
+
+def again(qc: Engine, *documents: Applied | int) -> list[int]:
+    ids = [each if isinstance(each, int) else each.document_id for each in documents]
+    with qc.connect() as connection:
+        return healing.documents_to_judge_again(connection, ids)
+
+
+def asked(qc: Engine, question: Callable[..., list[int]], *arguments: Any) -> list[int]:
+    with qc.connect() as connection:
+        return question(connection, *arguments)
+
+
+def test_a_specimen_that_arrives_has_those_judged_again_that_missed_it(qc_database: Engine) -> None:
+    missing = judged(qc_database, *on("M1"))
+    relative = judged(qc_database, *specimens(mutant(specimen_id="M2", related_specimens=(related("M1", "mother"),))))
+    judged(qc_database, *on("M2", name="E2"))
+    judged(qc_database, *on("M3", name="E3"))
+    arrived = judged(qc_database, *specimens(mutant(gender="female")))
+    assert again(qc_database, arrived) == [missing.document_id, relative.document_id]
+    for document in (missing, relative):
+        judge(qc_database, document)
+    assert again(qc_database, arrived) == []
+
+
+def test_a_specimen_of_another_centre_heals_nothing(qc_database: Engine) -> None:
+    judged(qc_database, *on("M1"))
+    arrived = judged(qc_database, specimen_block(centre="J"), mutant(), centre="J")
+    assert again(qc_database, arrived) == []
+
+
+def test_a_specimen_that_changes_has_all_judged_again_whose_current_experiments_name_it(qc_database: Engine) -> None:
+    judged(qc_database, *specimens(mutant(), mutant(specimen_id="M2", line=4)))
+    about = judged(qc_database, *on("M1"))
+    judged(qc_database, *on("M2", name="E2"))
+    deleted = judged(qc_database, *on("M1", name="E3"))
+    judged(qc_database, *on("M1", name="E3"), action=DELETE)
+    edited = judged(qc_database, *specimens(mutant(dob="2015-01-01")), action=EDIT)
+    assert again(qc_database, edited) == [about.document_id]
+    assert judge(qc_database, about).failed, "it is of a day before the birth"
+    assert not judge(qc_database, deleted).failed
+    corrected = judged(qc_database, *specimens(mutant()), action=EDIT)
+    assert again(qc_database, corrected) == [about.document_id]
+    assert not judge(qc_database, about).failed
+
+
+def test_a_specimen_that_goes_has_its_relatives_judged_again(qc_database: Engine) -> None:
+    judged(qc_database, *specimens(mutant()))
+    relative = judged(qc_database, *specimens(mutant(specimen_id="M2", related_specimens=(related("M1"),))))
+    deleted = judged(qc_database, *specimens(mutant()), action=DELETE)
+    assert again(qc_database, deleted) == [relative.document_id]
+
+
+def test_what_a_withdrawn_document_changed_is_judged_again_as_it_was(qc_database: Engine) -> None:
+    missing = judged(qc_database, *on("M1"))
+    arrived = judged(qc_database, *specimens(mutant(), mutant(specimen_id="M2", line=4)))
+    judge(qc_database, missing)
+    changed = judged(qc_database, *specimens(mutant(dob="2015-01-01")), action=EDIT)
+    assert rules_of(judge(qc_database, missing)) == ["E8"]
+    undone = undo_documents(qc_database, [changed.document_id])
+    assert again(qc_database, *undone.undone_by) == [missing.document_id, arrived.document_id]
+    assert rules_of(judge(qc_database, missing)) == []
+
+
+def test_documents_whose_faulty_entities_are_replaced_or_come_back_are_judged_again(qc_database: Engine) -> None:
+    judged(qc_database, *specimens(mutant()))
+    faulty = judged(qc_database, *on("M1", value="x"))
+    sound = judged(qc_database, *on("M1", name="E2"))
+    edited = judged(qc_database, *on("M1"), action=EDIT)
+    assert again(qc_database, edited) == [faulty.document_id]
+    other = judged(qc_database, *on("M1", name="E2"), action=EDIT)
+    assert again(qc_database, other) == [], "nothing was found in what it replaced"
+    judge(qc_database, faulty)
+    undone = undo_documents(qc_database, [edited.document_id, other.document_id])
+    assert again(qc_database, *undone.undone_by) == [faulty.document_id, sound.document_id]
+
+
+def test_documents_that_do_not_stand_or_wait_for_their_first_judgement_are_left_alone(qc_database: Engine) -> None:
+    upload(qc_database, on("M1"))
+    withdrawn = judged(qc_database, *on("M1", name="E2"))
+    undo_documents(qc_database, [withdrawn.document_id])
+    arrived = judged(qc_database, *specimens(mutant()))
+    assert again(qc_database, arrived) == []
+
+
+def test_the_documents_of_a_session_do_not_name_each_other(qc_database: Engine) -> None:
+    missing = judged(qc_database, *on("M1"))
+    arrived = judged(qc_database, *specimens(mutant()))
+    assert again(qc_database, missing, arrived) == []
+
+
+def test_the_number_of_statements_does_not_go_with_that_of_specimens(qc_database: Engine) -> None:
+    experiments_on = [experiment(specimen_ids=(f"M{n}",), experiment_id=f"E{n}", line=n) for n in range(300)]
+    missing = judged(qc_database, block(), *experiments_on)
+    arrived = judged(qc_database, *specimens(*(mutant(specimen_id=f"M{n}", line=n) for n in range(300))))
+    with qc_database.connect() as connection, statements(qc_database) as sent:
+        found = healing.documents_to_judge_again(connection, [arrived.document_id])
+    assert found == [missing.document_id]
+    assert len(sent) <= 16
+
+
+def test_documents_are_found_by_rule_and_centre(qc_database: Engine) -> None:
+    first = judged(qc_database, *on("M1"))
+    second = judged(qc_database, block(centre="J"), *on("M1")[1:], centre="J")
+    judged(qc_database, *specimens(mutant(specimen_id="M2")))
+    assert asked(qc_database, healing.documents_of_rule, "E4") == [first.document_id, second.document_id]
+    assert asked(qc_database, healing.documents_of_rule, "E4", "J") == [second.document_id]
+    assert asked(qc_database, healing.documents_of_rule, "P9") == []
+
+
+@pytest.fixture
+def faulty(qc_database: Engine) -> tuple[Applied, Applied]:
+    """Two documents in which a value is no number, of the centres H and J."""
+    values: list[Applied] = []
+    for centre in ("H", "J"):
+        judged(qc_database, specimen_block(centre=centre), mutant(phenotyping_centre=centre), centre=centre)
+        (_, done) = on("M1", value="x")
+        assert isinstance(done, Experiment)
+        values.append(judged(qc_database, block(centre=centre), done, centre=centre))
+    return values[0], values[1]
+
+
+def given(connection: Connection, made: Waiver) -> Waiver:
+    return replace(made, id=add_waiver(connection, made, TODAY))
+
+
+@pytest.mark.parametrize(
+    ("changes", "concerned"),
+    [
+        ({}, (0, 1)),
+        ({"centre": "J"}, (1,)),
+        ({"centre": "J", "procedure": "PROC_001"}, (1,)),
+        ({"procedure": "PROC_002"}, ()),
+        ({"rule": "P8"}, ()),
+    ],
+)
+def test_a_waiver_concerns_documents_with_findings_that_it_covers(
+    qc_database: Engine, faulty: tuple[Applied, Applied], changes: dict[str, Any], concerned: tuple[int, ...]
+) -> None:
+    with writing(qc_database) as connection:
+        made = given(connection, waiver(**{"rule": "P9"} | changes))
+        found = healing.documents_of_waiver(connection, made)
+        begun = healing.documents_of_begun_waivers(connection, [made])
+    assert found == begun == [faulty[place].document_id for place in concerned]
+    for place in concerned:
+        judge(qc_database, faulty[place], basis(made))
+    assert asked(qc_database, healing.documents_of_begun_waivers, [made]) == []
+    assert asked(qc_database, healing.documents_of_waiver, made) == found
+
+
+def test_a_waiver_that_sets_aside_concerns_what_another_lowered_and_not_the_other_way_round(
+    qc_database: Engine, faulty: tuple[Applied, Applied]
+) -> None:
+    with writing(qc_database) as connection:
+        lowering = given(connection, waiver("P9", effect=WaiverEffect.WARN))
+    for document in faulty:
+        judge(qc_database, document, basis(lowering))
+    assert asked(qc_database, healing.documents_of_begun_waivers, [lowering]) == []
+    with writing(qc_database) as connection:
+        waiving = given(connection, waiver("P9", centre="H"))
+    assert asked(qc_database, healing.documents_of_begun_waivers, [lowering, waiving]) == [faulty[0].document_id]
+    judge(qc_database, faulty[0], basis(lowering, waiving))
+    assert asked(qc_database, healing.documents_of_begun_waivers, [lowering, waiving]) == []
+
+
+def test_a_waiver_that_lapsed_concerns_the_documents_that_it_decided(
+    qc_database: Engine, faulty: tuple[Applied, Applied]
+) -> None:
+    with writing(qc_database) as connection:
+        made = given(connection, waiver("P9", centre="J", valid_until=date(2026, 12, 1)))
+    judge(qc_database, faulty[1], basis(made))
+    decided = faulty[1].document_id
+    assert asked(qc_database, healing.documents_of_lapsed_waivers, TODAY) == []
+    assert asked(qc_database, healing.documents_of_lapsed_waivers, date(2026, 12, 2)) == [decided]
+    with writing(qc_database) as connection:
+        revoked = revoke_waiver(connection, made.id or 0, author="a wrangler", reason="the balance is mended")
+    assert asked(qc_database, healing.documents_of_lapsed_waivers, TODAY) == [decided]
+    assert asked(qc_database, healing.documents_of_waiver, revoked) == [decided]
+    judge(qc_database, faulty[1])
+    assert asked(qc_database, healing.documents_of_lapsed_waivers, TODAY) == []
+
+
+def test_documents_judged_by_other_or_no_reference_data_are_found(
+    qc_database: Engine, faulty: tuple[Applied, Applied]
+) -> None:
+    ids = add_snapshots(qc_database)
+    by = basis(reference=Reference(snapshot_ids=ids))
+    all_of_them = [1, 2, 3, 4]
+    assert asked(qc_database, healing.documents_judged_otherwise, by.signature) == all_of_them
+    for document_id in all_of_them:
+        judge(qc_database, document_id, by)
+    assert asked(qc_database, healing.documents_judged_otherwise, by.signature) == []
+    assert asked(qc_database, healing.documents_of_superseded_snapshots) == []
+    with writing(qc_database) as connection:
+        table = models.ReferenceSnapshot.__table__
+        connection.execute(update(table).where(table.c.name == "impress").values(is_active=False))
+    with_findings = [document.document_id for document in faulty]
+    assert asked(qc_database, healing.documents_of_superseded_snapshots) == with_findings
+    assert asked(qc_database, healing.documents_of_superseded_snapshots, "J") == with_findings[1:]
+    assert asked(qc_database, healing.documents_unchecked) == []
+    judge(qc_database, faulty[0], basis(reference=Reference(replace(REFERENCE, impress=None))))
+    assert asked(qc_database, healing.documents_unchecked) == with_findings[:1]
+    assert asked(qc_database, healing.documents_judged_otherwise, by.signature, "H") == with_findings[:1]

@@ -1,0 +1,416 @@
+"""Documents judged in the QC database: what is kept of the findings, and what follows, on SQLite and on MariaDB."""
+
+from __future__ import annotations
+
+import logging
+import tracemalloc
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import date
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, insert, update
+from sqlalchemy.exc import IntegrityError
+
+from dcc.databases.columns import utc_now
+from dcc.documents.contents import Content
+from dcc.errors import NotFoundError
+from dcc.naming import Action
+from dcc.qc import models
+from dcc.qc.apply.withdrawal import undo_documents
+from dcc.qc.database import writing
+from dcc.qc.judging.documents import Basis, judge_document
+from dcc.qc.judging.waiver_store import add_waiver
+from dcc.rules import registry
+from dcc.rules.findings import Fault
+from dcc.rules.waivers import Waiver
+from dcc.vocabulary import Severity, WaiverEffect
+from tests.support.databases import only_sqlite
+from tests.support.integrity_cases import (
+    TODAY,
+    at,
+    block,
+    experiment,
+    experiments,
+    mutant,
+    procedure,
+    related,
+    series,
+    simple,
+    specimens,
+)
+from tests.support.judging_cases import (
+    BASIS,
+    Reference,
+    add_snapshots,
+    basis,
+    document_row,
+    findings,
+    judge,
+    rules_of,
+    statements,
+    upload,
+    validity,
+    waiver,
+)
+
+MANY = 1_200
+
+
+def ill(*values: str, **changes: Any) -> list[Content]:
+    """Experiments on the mouse M1, each with a value; `x` is none."""
+    done = [
+        experiment(procedure(simple("RANGED", value)), line=n, experiment_id=f"E{n}", **changes)
+        for n, value in enumerate(values, 20)
+    ]
+    return experiments(*done)
+
+
+@pytest.fixture
+def mouse(qc_database: Engine) -> Engine:
+    """A QC database that has the mouse M1."""
+    judge(qc_database, upload(qc_database, specimens(mutant())))
+    return qc_database
+
+
+def waive(qc: Engine, made: Waiver) -> Waiver:
+    with writing(qc) as connection:
+        return replace(made, id=add_waiver(connection, made, TODAY))
+
+
+def test_every_finding_has_a_rule_by_a_constraint_of_the_database(qc_database: Engine) -> None:
+    row = {"severity": "error", "message": "A cast failed.", "is_active": True, "created": utc_now()}
+    with pytest.raises(IntegrityError), writing(qc_database) as connection:
+        connection.execute(insert(models.Finding.__table__).values(rule=None, **row))
+    with pytest.raises(IntegrityError), writing(qc_database) as connection:
+        connection.exec_driver_sql(
+            "INSERT INTO finding (severity, message, is_active, created) VALUES ('error', '?', 1, '2026-11-21')"
+            if qc_database.dialect.name == "sqlite"
+            else "INSERT INTO finding (rule, severity, message, is_active, created) "
+            "VALUES (NULL, 'error', '?', 1, '2026-11-21')"
+        )
+
+
+def test_a_value_that_does_not_read_as_its_type_has_the_rule_in_each_sort_of_element(mouse: Engine) -> None:
+    """Simple and series values lost the id of their rule."""
+    done = procedure(simple("RANGED", "x"), series("FREE", at("1", "y"), at("2")))
+    document = upload(mouse, experiments(experiment(done)))
+    judge(mouse, document)
+    assert [(row.rule, row.value) for row in findings(mouse, document)] == [("P9", "x"), ("P9", "y")]
+
+
+def test_a_document_without_a_flaw_is_valid_and_has_no_findings(mouse: Engine) -> None:
+    document = upload(mouse, ill("5"))
+    judgement = judge(mouse, document)
+    assert (judgement.failed, judgement.findings, judgement.counts) == (False, (), {})
+    assert validity(mouse) == [True]
+    row = document_row(mouse, document)
+    assert row.judged_at is not None
+    assert not row.contexts_built
+
+
+def test_a_finding_names_its_entity_line_path_value_and_the_snapshot_that_judged(mouse: Engine) -> None:
+    ids = add_snapshots(mouse)
+    document = upload(mouse, ill("5", "x"), tracker_id=70)
+    judgement = judge(mouse, document, basis(reference=Reference(snapshot_ids=ids)))
+    (row,) = findings(mouse, document)
+    assert (row.rule, row.severity, row.line, row.value, row.tracker_id) == ("P9", "error", 10, "x", 70)
+    assert row.path == "/centreProcedureSet/centre[1]/experiment[2]/procedure/simpleParameter[2]"
+    assert (row.entity_kind, row.entity_id, row.snapshot_id) == ("experiment", 2, ids["impress"])
+    (entry,) = judgement.findings
+    assert (entry.rule, entry.snapshot, entry.waiver) == ("P9", f"impress {ids['impress']}", None)
+    assert judgement.failed
+    assert judgement.counts == {("P9", Severity.ERROR): 1}
+    assert judgement.added == judgement.findings
+    assert validity(mouse) == [True, False]
+    assert document_row(mouse, document).judged_by == " ".join(map(str, sorted(ids.values())))
+
+
+def test_judging_twice_changes_nothing(mouse: Engine) -> None:
+    document = upload(mouse, ill("x", "y", "5"))
+    first = judge(mouse, document)
+    before = findings(mouse)
+    with writing(mouse) as connection:
+        connection.execute(update(models.Document.__table__).values(contexts_built=True))
+    again = judge(mouse, document)
+    assert findings(mouse) == before
+    assert (again.findings, again.counts) == (first.findings, first.counts)
+    assert (again.added, again.cleared) == ((), ())
+    assert document_row(mouse, document).contexts_built
+
+
+def test_two_equal_findings_are_two(mouse: Engine) -> None:
+    document = upload(mouse, specimens(mutant(specimen_id="M2", related_specimens=(related("?"),) * 2)))
+    for _ in range(2):
+        assert rules_of(judge(mouse, document)) == ["S14", "S14"]
+    assert len(findings(mouse, document)) == 2
+
+
+def test_a_missing_specimen_heals_when_it_arrives_and_the_finding_stays_on_record(qc_database: Engine) -> None:
+    document = upload(qc_database, ill("5"))
+    assert rules_of(judge(qc_database, document)) == ["E4"]
+    assert validity(qc_database) == [False]
+    arrived = upload(qc_database, specimens(mutant()))
+    with writing(qc_database) as connection:
+        connection.execute(update(models.Document.__table__).values(contexts_built=True))
+    healed = judge(qc_database, document)
+    assert not healed.failed
+    assert [entry.rule for entry in healed.cleared] == ["E4"]
+    (row,) = findings(qc_database, document)
+    assert (row.is_active, row.closed_by) == (False, arrived.document_id)
+    assert row.closed is not None
+    assert validity(qc_database) == [True]
+    assert not document_row(qc_database, document).contexts_built
+
+
+def test_a_specimen_of_nearly_the_same_name_heals_nothing(qc_database: Engine) -> None:
+    document = upload(qc_database, ill("5", specimen_ids=("M1 ",)))
+    judge(qc_database, document)
+    upload(qc_database, specimens(mutant(), mutant(specimen_id="m1 ", line=4)))
+    assert rules_of(judge(qc_database, document)) == ["E4"]
+
+
+def test_what_gives_cause_to_judge_again_is_what_findings_are_closed_by(mouse: Engine) -> None:
+    document = upload(mouse, ill("5", date="2013-05-01"))
+    assert rules_of(judge(mouse, document)) == ["E8"]
+    edited = upload(mouse, specimens(mutant(dob="2013-01-01")), Action.EDIT)
+    assert rules_of(judge(mouse, document, because_of=edited.document_id)) == []
+    assert [row.closed_by for row in findings(mouse, document)] == [edited.document_id]
+
+
+def test_what_a_later_document_replaced_counts_no_longer_and_comes_back_with_it(mouse: Engine) -> None:
+    document = upload(mouse, ill("x", "y"))
+    judge(mouse, document)
+    edited = upload(mouse, ill("5"), Action.EDIT)
+    judge(mouse, edited)
+    assert [entry.value for entry in judge(mouse, document).findings] == ["y"]
+    closed, left = findings(mouse, document)
+    assert (closed.value, closed.closed_by, left.is_active) == ("x", edited.document_id, True)
+    assert validity(mouse) == [False, False, True]
+    undo_documents(mouse, [edited.document_id])
+    assert sorted(str(entry.value) for entry in judge(mouse, document).findings) == ["x", "y"]
+    assert validity(mouse) == [False, False, True]
+
+
+def test_of_what_a_document_deletes_only_the_upload_is_judged(mouse: Engine) -> None:
+    document = upload(mouse, ill("x"))
+    judge(mouse, document)
+    gone = upload(mouse, [*ill("x"), experiment(experiment_id="E?", line=90)], Action.DELETE)
+    judgement = judge(mouse, gone)
+    assert rules_of(judgement) == ["Q3"]
+    assert judgement.failed
+    assert rules_of(judge(mouse, document)) == []
+
+
+def test_findings_of_the_upload_count_and_make_only_their_entity_invalid(mouse: Engine) -> None:
+    document = upload(mouse, specimens(mutant(), mutant(specimen_id="M2", line=4)))
+    judgement = judge(mouse, document)
+    assert (judgement.failed, rules_of(judgement), judgement.added) == (True, ["S13"], ())
+    assert validity(mouse, models.Specimen) == [True, False, True]
+
+
+def test_a_late_document_is_warned_of_and_not_failed(mouse: Engine) -> None:
+    document = upload(mouse, specimens(mutant(specimen_id="M2")), created=date(2012, 1, 1))
+    judgement = judge(mouse, document)
+    assert (judgement.failed, judgement.counts) == (False, {("Q5", Severity.WARNING): 1})
+
+
+def test_a_fatal_finding_of_a_centre_makes_invalid_what_it_holds_and_nothing_else(mouse: Engine) -> None:
+    done = [*experiments(experiment()), block(pipeline="NONE_001", line=50), experiment(experiment_id="E2", line=51)]
+    document = upload(mouse, done)
+    judgement = judge(mouse, document)
+    assert judgement.counts == {("E1", Severity.FATAL): 1}
+    assert judgement.failed
+    assert validity(mouse) == [True, False]
+    (row,) = findings(mouse, document)
+    assert (row.entity_kind, row.path) == ("centre_block", "/centreProcedureSet/centre[2]")
+
+
+def test_warnings_do_not_fail_a_document_nor_make_anything_invalid(mouse: Engine) -> None:
+    document = upload(mouse, ill("20"))
+    judgement = judge(mouse, document)
+    assert (judgement.failed, judgement.counts) == (False, {("X10", Severity.WARNING): 1})
+    assert validity(mouse) == [True]
+
+
+def test_a_waived_finding_is_kept_with_its_waiver_and_does_not_count(mouse: Engine) -> None:
+    document = upload(mouse, ill("x"))
+    judge(mouse, document)
+    given = waive(mouse, waiver("P9", centre="H", procedure="PROC_001"))
+    judgement = judge(mouse, document, basis(given))
+    assert (judgement.failed, judgement.counts, judgement.cleared) == (False, {}, ())
+    (entry,) = judgement.findings
+    assert (entry.is_waived, entry.waiver, entry.severity) == (True, given.id, Severity.ERROR)
+    (row,) = findings(mouse, document)
+    assert (row.is_active, row.closed, row.waiver_id, row.severity) == (False, None, given.id, "error")
+    assert validity(mouse) == [True]
+    assert judge(mouse, document).failed, "the waiver is over"
+    (row,) = findings(mouse, document)
+    assert (row.is_active, row.waiver_id) == (True, None)
+    assert validity(mouse) == [False]
+
+
+def test_a_lowered_finding_counts_as_a_warning(mouse: Engine) -> None:
+    document = upload(mouse, ill("x"))
+    given = waive(mouse, waiver("P9", effect=WaiverEffect.WARN))
+    judgement = judge(mouse, document, basis(given))
+    assert (judgement.failed, judgement.counts) == (False, {("P9", Severity.WARNING): 1})
+    (row,) = findings(mouse, document)
+    assert (row.is_active, row.severity, row.waiver_id) == (True, "warning", given.id)
+
+
+@pytest.mark.parametrize(("centre", "waived"), [(None, True), ("H", True), ("J", False)])
+def test_waivers_are_for_what_the_upload_found_too_and_end(mouse: Engine, centre: str | None, waived: bool) -> None:
+    document = upload(mouse, specimens(mutant()))
+    given = waive(mouse, waiver("S13", centre=centre))
+    assert judge(mouse, document, basis(given)).failed is not waived
+    assert [row.is_active for row in findings(mouse, document)] == [not waived]
+    assert judge(mouse, document).failed
+    assert [(row.is_active, row.severity, row.waiver_id) for row in findings(mouse, document)] == [
+        (True, "error", None)
+    ]
+
+
+def test_a_waiver_for_a_procedure_is_for_repeated_experiments_of_it_only(mouse: Engine) -> None:
+    upload(mouse, ill("5"))
+    document = upload(mouse, ill("5"))
+    lowering = waive(mouse, waiver("E9", procedure="PROC_001", effect=WaiverEffect.WARN))
+    other = waive(mouse, waiver("E9", procedure="PROC_002"))
+    assert judge(mouse, document, basis(other)).failed
+    assert judge(mouse, document, basis(lowering, other)).counts == {("E9", Severity.WARNING): 1}
+
+
+def test_a_waiver_for_a_procedure_is_for_experiments_of_it_as_such(qc_database: Engine) -> None:
+    document = upload(qc_database, ill("5"))
+    given = waive(qc_database, waiver("E4", procedure="PROC_001"))
+    assert judge(qc_database, document).failed
+    assert not judge(qc_database, document, basis(given)).failed
+
+
+def test_missing_reference_data_are_nobodys_fault(mouse: Engine) -> None:
+    document = upload(mouse, ill("x"))
+    without = basis(reference=Reference(replace(BASIS.reference.data, impress=None)))
+    judgement = judge(mouse, document, without)
+    assert (judgement.failed, rules_of(judgement)) == (False, ["reference"])
+    assert judgement.counts == {("reference", Severity.UNCHECKED): 1}
+    assert validity(mouse) == [True]
+    assert rules_of(judge(mouse, document)) == ["P9"]
+
+
+@pytest.fixture
+def broken_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    """E8 finds one fault, and then breaks down."""
+
+    def break_down(element: object, at: object) -> Iterator[Fault]:
+        yield Fault("A first fault.", 1)
+        raise ZeroDivisionError("of value secret")
+
+    for kind, rules in registry._BY_KIND.items():
+        broken = tuple(replace(each, check=break_down) if each.id == "E8" else each for each in rules)
+        monkeypatch.setitem(registry._BY_KIND, kind, broken)
+
+
+@only_sqlite
+@pytest.mark.usefixtures("broken_rule")
+def test_a_rule_that_breaks_down_is_an_outcome_of_its_own_and_stops_no_other(
+    mouse: Engine, caplog: pytest.LogCaptureFixture
+) -> None:
+    document = upload(mouse, ill("x", "y", "5"))
+    with caplog.at_level(logging.ERROR):
+        judgement = judge(mouse, document)
+    assert sorted(rules_of(judgement)) == ["E8", "E8", "E8", "E8", "P9", "P9"]
+    unchecked = [entry for entry in judgement.findings if entry.severity is Severity.UNCHECKED]
+    assert [entry.rule for entry in unchecked] == ["E8"]
+    assert "not of the centre" in unchecked[0].message
+    assert "secret" not in unchecked[0].message
+    assert [record.exc_info is not None for record in caplog.records] == [True]
+
+
+def test_of_very_many_findings_the_first_are_recorded_and_one_counts_the_rest(mouse: Engine) -> None:
+    values = ["x"] * 7 + ["20"] * 6 + ["5"]
+    document = upload(mouse, ill(*values))
+    by = basis(limit=4)
+    for _ in range(2):
+        judgement = judge(mouse, document, by)
+        assert judgement.counts == {("P9", Severity.ERROR): 7, ("X10", Severity.WARNING): 6}
+        assert rules_of(judgement) == ["P9"] * 4 + ["X10"] * 4 + ["more"]
+    (more,) = [row for row in findings(mouse, document) if row.rule == "more"]
+    assert more.severity == "error"
+    assert "5 findings more than the 8 that are recorded: P9 3 (error), X10 2 (warning)" in more.message
+    assert validity(mouse) == [False] * 7 + [True] * 7
+    assert "more" not in rules_of(judge(mouse, document))
+
+
+def test_a_waiver_for_all_leaves_no_more_to_count(mouse: Engine) -> None:
+    document = upload(mouse, ill(*["x"] * 7))
+    given = waive(mouse, waiver("P9"))
+    judgement = judge(mouse, document, basis(given, limit=4))
+    assert (judgement.failed, judgement.counts) == (False, {})
+    assert [entry.is_waived for entry in judgement.findings] == [True] * 4
+
+
+@only_sqlite
+def test_very_many_findings_are_not_held_together(mouse: Engine) -> None:
+    document = upload(mouse, ill("x"))
+
+    def judged(number: int) -> tuple[int, int]:
+        def stream() -> Iterator[Content]:
+            yield block()
+            for n in range(number // 10):
+                faulty = [simple("RANGED", "x", line=n, sequence_id=str(place)) for place in range(10)]
+                yield experiment(procedure(*faulty), line=n)
+
+        tracemalloc.start()
+        try:
+            with writing(mouse) as connection:
+                judgement = judge_document(connection, document.document_id, stream(), BASIS)
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert len(judgement.findings) == 1_001
+        return judgement.counts["P9", Severity.ERROR], peak
+
+    # The caches of the rules fill in both: the larger one holds little more. A finding that is held has 480 bytes.
+    few, of_few = judged(10_000)
+    many, of_many = judged(30_000)
+    assert (few, many) == (10_000, 30_000)
+    assert (of_many - of_few) / (many - few) < 100
+
+
+def test_long_messages_and_values_are_cut_and_found_again(mouse: Engine) -> None:
+    document = upload(mouse, ill("x" * 100_000 + "\N{MOUSE}"))
+    first = judge(mouse, document)
+    assert len(first.findings[0].value or "") == 2_000
+    assert judge(mouse, document).added == ()
+    assert len(findings(mouse, document)) == 1
+
+
+def test_the_number_of_statements_does_not_go_with_that_of_rows_or_findings(mouse: Engine) -> None:
+    def sent(document_id: int, by: Basis = BASIS) -> int:
+        with statements(mouse) as counted:
+            judge(mouse, document_id, by)
+        return len(counted)
+
+    few = upload(mouse, ill(*"xy")).document_id
+    many = upload(mouse, ill(*["x"] * 400, specimen_ids=("M1", "M?"))).document_id
+    first = sent(few)
+    assert sent(many) <= first + 2
+    assert sent(many) <= first
+    upload(mouse, specimens(mutant(specimen_id="M?")))
+    assert sent(many) <= first + 4, "closes the findings of 400 experiments"
+    given = waive(mouse, waiver("P9"))
+    assert sent(many, basis(given)) <= first + 4, "waives 400 findings"
+
+
+def test_the_number_of_statements_goes_with_that_of_batches(mouse: Engine) -> None:
+    lines = experiments(*(experiment(line=n, experiment_id=f"E{n}") for n in range(MANY)))
+    document = upload(mouse, lines)
+    with writing(mouse) as connection, statements(mouse) as sent:
+        judge_document(connection, document.document_id, lines, BASIS)
+    assert len(sent) <= 14 + MANY // 500
+
+
+def test_a_document_that_is_not_there_is_said_not_to_be(qc_database: Engine) -> None:
+    with pytest.raises(NotFoundError, match="no document 99"):
+        judge(qc_database, 99)

@@ -1,0 +1,556 @@
+"""Each integrity rule: a document that breaks just it, one that does not, and its edge."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from dcc.documents.contents import Content, MediaSampleParameter, Specimen
+from dcc.naming import Action
+from dcc.rules.findings import Severity, fails
+from dcc.rules.registry import RULES
+from tests.support.integrity_cases import (
+    association,
+    at,
+    baseline,
+    block,
+    check,
+    embryo,
+    experiment,
+    experiments,
+    film,
+    line,
+    metadata,
+    mutant,
+    ontology,
+    picture,
+    procedure,
+    related,
+    series,
+    simple,
+    specimen_block,
+    specimens,
+    status,
+    strain,
+    with_parameters,
+)
+
+BREAKS, HOLDS, EDGE = "breaks it", "does not", "edge"
+
+
+@dataclass
+class Example:
+    rule: str
+    role: str
+    what: str
+    document: list[Content]
+    found: int
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return f"{self.rule} {self.role}: {self.what}"
+
+
+EXAMPLES: list[Example] = []
+
+
+def breaks(rule: str, what: str, document: list[Content], found: int = 1, **options: Any) -> None:
+    EXAMPLES.append(Example(rule, BREAKS, what, document, found, options))
+
+
+def holds(rule: str, what: str, document: list[Content], **options: Any) -> None:
+    EXAMPLES.append(Example(rule, HOLDS, what, document, 0, options))
+
+
+def edge(rule: str, what: str, document: list[Content], found: int = 0, **options: Any) -> None:
+    EXAMPLES.append(Example(rule, EDGE, what, document, found, options))
+
+
+breaks("S1", "no strain", specimens(baseline(strain_id=None)))
+breaks("S1", "blank strain", specimens(baseline(strain_id=" ")))
+holds("S1", "a strain", specimens(baseline()))
+holds("S1", "a mutant without one", specimens(mutant(strain_id=None)))
+edge("S1", "a parental strain instead", specimens(baseline(strain_id=None, parental_strains=(strain("100"),))))
+
+breaks("S2", "unknown strain", specimens(baseline(strain_id="MGI:1")))
+holds("S2", "known strain", specimens(baseline()))
+edge("S2", "a mutant's strain is not looked at", specimens(mutant(strain_id="MGI:1")))
+edge("S2", "compared to the letter", specimens(baseline(strain_id="mgi:2159965")), 1)
+
+breaks("S3", "no colony", specimens(mutant(colony_id=None)))
+holds("S3", "a colony", specimens(mutant()))
+edge("S3", "an empty colony stops the other rules of colonies", specimens(mutant(colony_id="")), 1)
+
+breaks("S4", "unknown colony", specimens(mutant(colony_id="nobody's")))
+holds("S4", "known colony", specimens(mutant()))
+edge("S4", "a baseline's colony is not looked at", specimens(baseline(colony_id="nobody's")))
+
+breaks("S5", "aborted attempt", specimens(mutant(colony_id="aborted")))
+holds("S5", "phenotyping started", specimens(mutant(colony_id="started")))
+edge(
+    "S5",
+    "with a status code of the animal: a warning",
+    specimens(mutant(colony_id="aborted", status_code=status("IMPC_SSC_001"))),
+    1,
+)
+
+breaks("S6", "another centre", specimens(mutant(colony_id="elsewhere")))
+holds(
+    "S6",
+    "productionCentre goes before phenotypingCentre",
+    specimens(mutant(colony_id="elsewhere", production_centre="J")),
+)
+edge("S6", "one of several productions, in other capitals", specimens(mutant(colony_id="shared")))
+edge(
+    "S6",
+    "a centre whose name there is not known: not checkable",
+    specimens(mutant(colony_id="unplaced", production_centre="Ph")),
+    1,
+)
+
+breaks("S7", "day after tomorrow", specimens(mutant(dob="2026-11-23")))
+breaks("S7", "year 12013", specimens(mutant(dob="12013-01-01")))
+holds("S7", "in the past", specimens(mutant()))
+edge("S7", "tomorrow, where it is that day already", specimens(mutant(dob="2026-11-22")))
+
+breaks("S8", "before the colony", specimens(mutant(dob="2011-12-31")))
+holds("S8", "after the colony", specimens(mutant(dob="2012-02-01")))
+edge("S8", "on the day", specimens(mutant(dob="2012-01-01Z")))
+edge("S8", "not known when the colony was made", specimens(mutant(dob="1999-01-01", colony_id="started")))
+
+breaks("S9", "20 is out of bounds", specimens(embryo("20", "DPC")))
+breaks("S9", "no number; the existing validator crashes", specimens(embryo("9..5", "DPC")))
+holds("S9", "E12.5", specimens(embryo("E12.5", "DPC")))
+edge("S9", "0", specimens(embryo("0", "DPC")))
+edge("S9", "19.99 and a small e", specimens(embryo("e19.99", "DPC")))
+edge("S9", "digits of another script", specimens(embryo("١٢", "DPC")), 1)
+
+breaks("S10", "27 is out of bounds", specimens(embryo("TS27", "Theiler")))
+breaks("S10", "0 is out of bounds", specimens(embryo("0", "Theiler")))
+breaks("S10", "no whole number", specimens(embryo("12.5", "Theiler")))
+holds("S10", "TS20a", specimens(embryo("TS20a", "Theiler")))
+edge("S10", "26, which the existing validator refuses", specimens(embryo("26", "Theiler")))
+
+breaks("S11", "unknown code", specimens(mutant(status_code=status("IMPC_SSC_005"))))
+breaks("S11", "a code that merely begins like one", specimens(mutant(status_code=status("IMPC_SSC_0010"))))
+breaks("S11", "a code for parameters", specimens(mutant(status_code=status("IMPC_PARAMSC_001"))))
+holds("S11", "registered", specimens(mutant(status_code=status("IMPC_SSC_001"))))
+edge("S11", "with free text and blanks", specimens(mutant(status_code=status(" IMPC_SSC_001 : lost"))))
+edge("S11", "a procedure's code: a warning", specimens(mutant(status_code=status("IMPC_PSC_001"))), 1)
+
+breaks("S12", "unknown project", specimens(mutant(project="Bash")))
+holds("S12", "known project", specimens(mutant()))
+edge("S12", "blanks count", specimens(mutant(project="BaSH ")), 1)
+
+_twins = specimens(mutant(), mutant(line=30, position=2))
+breaks("S13", "twice in the document: each is named", _twins, 2)
+breaks("S13", "uploaded before", specimens(mutant()), uploaded=specimens(mutant()))
+holds("S13", "another animal", specimens(mutant(), mutant(line=30, position=2, specimen_id="M2")))
+edge("S13", "the same id at another centre", specimens(mutant()), uploaded=[specimen_block(centre="J"), mutant()])
+edge("S13", "an edit", specimens(mutant()), uploaded=specimens(mutant()), action=Action.EDIT)
+
+breaks("S14", "unknown relative", specimens(mutant(related_specimens=(related("M2"),))))
+holds(
+    "S14",
+    "uploaded",
+    specimens(mutant(related_specimens=(related("M2"),))),
+    uploaded=specimens(mutant(specimen_id="M2")),
+)
+edge(
+    "S14",
+    "further down in the document",
+    specimens(mutant(related_specimens=(related("M2"),)), mutant(specimen_id="M2", line=9, position=2)),
+)
+edge(
+    "S14",
+    "at another centre",
+    specimens(mutant(related_specimens=(related("M2"),))),
+    1,
+    uploaded=[specimen_block(centre="J"), mutant(specimen_id="M2")],
+)
+
+breaks(
+    "E1",
+    "unknown pipeline, and nothing below is looked at",
+    [block(pipeline="PIPE_002"), experiment(specimen_ids=("?",))],
+)
+holds("E1", "known pipeline", experiments(experiment()))
+edge("E1", "capitals count", [block(pipeline="pipe_001"), experiment()], 1)
+edge(
+    "E1",
+    "the next centre is checked",
+    [
+        block(pipeline="?"),
+        experiment(),
+        block(position=2, line=20),
+        experiment(line=21, experiment_id="E2", specimen_ids=("M1",)),
+    ],
+    1,
+)
+
+breaks("E2", "unknown project", [block(project="?"), experiment()])
+holds("E2", "known project", experiments(experiment()))
+edge("E2", "capitals count", [block(project="bash"), experiment()], 1)
+
+breaks("E3", "an empty centre, once", [block()])
+holds("E3", "an experiment", experiments(experiment()))
+edge("E3", "the second of two is empty", [block(), experiment(), block(position=2, line=20)], 1)
+
+breaks("E4", "never submitted", experiments(experiment()), uploaded=())
+breaks("E4", "each that is missing", experiments(experiment(specimen_ids=("M1", "M2", "M3"))), 2)
+holds("E4", "submitted", experiments(experiment()))
+edge("E4", "submitted by another centre", experiments(experiment()), 1, uploaded=[specimen_block(centre="J"), mutant()])
+edge("E4", "with a status code too", experiments(experiment(status_codes=(status("IMPC_PSC_001"),))), 1, uploaded=())
+
+breaks("E5", "neither procedure nor status", experiments(experiment()._replace(procedure=None)))
+holds("E5", "a procedure", experiments(experiment()))
+edge("E5", "a status instead", experiments(experiment(status_codes=(status("IMPC_PSC_001"),))._replace(procedure=None)))
+
+breaks("E6", "unknown code of an experiment", experiments(experiment(status_codes=(status("IMPC_PSC_099"),))))
+breaks("E6", "a parameter's code for a line", experiments(line(status_codes=(status("IMPC_PARAMSC_001"),))))
+holds("E6", "with free text", experiments(experiment(status_codes=(status("IMPC_PSC_015:flood"),))))
+edge("E6", "empty", experiments(line(status_codes=(status(" "),))), 1)
+edge(
+    "E6",
+    "the procedure beside it is not looked at",
+    experiments(experiment(procedure(simple("?")), status_codes=(status("IMPC_PSC_001"),))),
+)
+
+breaks("E7", "unknown colony", experiments(line(colony_id="?")))
+holds("E7", "known colony", experiments(line()))
+edge("E7", "in any state", experiments(line(colony_id="aborted")))
+edge("E7", "empty", experiments(line(colony_id="")), 1)
+edge("E7", "not looked at with a status code", experiments(line(colony_id="?", status_codes=(status("IMPC_PSC_001"),))))
+
+breaks("E8", "in the future", experiments(experiment(date="2026-11-23")))
+breaks("E8", "before birth", experiments(experiment(date="2013-05-31")))
+holds("E8", "in its life", experiments(experiment()))
+edge("E8", "on the day of birth", experiments(experiment(date="2013-06-01")))
+edge("E8", "tomorrow", experiments(experiment(date="2026-11-22")))
+
+_again = experiments(experiment(), experiment(line=80, position=2))
+breaks("E9", "twice in the document: each is named", _again, 2)
+breaks("E9", "uploaded before", experiments(experiment()), uploaded=[*specimens(mutant()), *experiments(experiment())])
+holds("E9", "another sequenceID", experiments(experiment(), experiment(line=80, sequence_id="1")))
+edge(
+    "E9",
+    "another procedure",
+    experiments(
+        experiment(), experiment(procedure(procedure_id="OLD_001"), line=80, status_codes=(status("IMPC_PSC_001"),))
+    ),
+)
+edge(
+    "E9",
+    "a deletion",
+    experiments(experiment()),
+    uploaded=[*specimens(mutant()), *experiments(experiment())],
+    action=Action.DELETE,
+)
+
+breaks(
+    "P1",
+    "unknown procedure, and nothing in it is looked at",
+    experiments(experiment(procedure(simple("?"), procedure_id="PROC"))),
+)
+holds("P1", "known procedure", experiments(experiment()))
+edge("P1", "another version", experiments(experiment(procedure(procedure_id="PROC_002"))), 1)
+
+breaks("P2", "both missing, named once", with_parameters(simple("RANGED"), required=False))
+holds("P2", "both there", with_parameters())
+edge(
+    "P2",
+    "one with only a status",
+    with_parameters(simple("WEIGHT", None, status="IMPC_PARAMSC_001"), metadata("NEEDED"), required=False),
+)
+edge(
+    "P2",
+    "metadata within media",
+    with_parameters(simple("WEIGHT"), picture(metadata=(metadata("NEEDED"),)), required=False),
+)
+
+breaks("P3", "each foreign parameter", with_parameters(simple("?"), simple("??")), 2)
+holds("P3", "known parameters", with_parameters(simple("RANGED")))
+edge("P3", "capitals count", with_parameters(simple("ranged")), 1)
+
+breaks("P4", "blanks, said once", with_parameters(simple(" RANGED ")))
+breaks("P4", "of a required one", with_parameters(simple("WEIGHT "), metadata("NEEDED"), required=False))
+holds("P4", "none", with_parameters(simple("RANGED")))
+edge("P4", "a line break", with_parameters(simple("RANGED\n")), 1)
+
+breaks("P5", "metadata as simple", with_parameters(simple("MACHINE")))
+holds("P5", "as it is", with_parameters(metadata("MACHINE")))
+edge(
+    "P5",
+    "a required one of another type is there",
+    with_parameters(metadata("WEIGHT"), metadata("NEEDED"), required=False),
+    1,
+)
+
+breaks("P6", "three times: each is named", with_parameters(simple("RANGED"), simple("RANGED"), simple("RANGED")), 3)
+breaks("P6", "01 is 1", with_parameters(simple("RANGED", sequence_id="1"), simple("RANGED", sequence_id="01")), 2)
+holds("P6", "numbered", with_parameters(simple("RANGED", sequence_id="1"), simple("RANGED", sequence_id="2")))
+edge("P6", "once with and once without a number", with_parameters(simple("RANGED"), simple("RANGED", sequence_id="-1")))
+edge("P6", "media of one parameter", with_parameters(picture(), picture()), 2)
+
+breaks("P7", "unknown code", with_parameters(simple("RANGED", None, status="IMPC_PARAMSC_099")))
+breaks("P7", "a procedure's code", with_parameters(metadata("MACHINE", None, status="IMPC_PSC_001")))
+breaks("P7", "of an increment", with_parameters(series("FREE", at("1"), at("2", "", "gone"))))
+holds("P7", "known code", with_parameters(simple("RANGED", None, status="IMPC_PARAMSC_001")))
+edge("P7", "a known one beside a good value", with_parameters(simple("RANGED", status="IMPC_PARAMSC_008")))
+
+breaks("P8", "no value", with_parameters(simple("RANGED", None)))
+breaks("P8", "empty metadata", with_parameters(metadata("MACHINE", "")))
+holds("P8", "a value", with_parameters(simple("RANGED")))
+edge("P8", "blanks are none", with_parameters(simple("RANGED", " \n")), 1)
+edge("P8", "a blank status is none", with_parameters(simple("RANGED", None, status=" ")), 1)
+
+breaks("P9", "12abc", with_parameters(simple("RANGED", "12abc")))
+breaks("P9", "in a series", with_parameters(series("FREE", at("1", "x"), at("2"))))
+breaks("P9", "decimal comma", with_parameters(simple("RANGED", "1,2")))
+holds("P9", "a number", with_parameters(simple("RANGED", "1.2e0")))
+edge(
+    "P9",
+    "well-formed thousands, as the samples have",
+    with_parameters(simple("WEIGHT", "2,643.85"), metadata("NEEDED"), required=False),
+)
+edge("P9", "checked beside a status too", with_parameters(simple("RANGED", "12abc", status="IMPC_PARAMSC_008")), 1)
+edge(
+    "P9",
+    "a type that IMPReSS has and we have not: not checkable, said once",
+    with_parameters(simple("ODD"), simple("ODD", sequence_id="1")),
+    1,
+)
+
+breaks("P10", "no option", with_parameters(simple("COAT", "Blue")))
+holds("P10", "an option", with_parameters(simple("COAT", "Brown")))
+edge("P10", "capitals count", with_parameters(simple("COAT", "brown")), 1)
+edge("P10", "a retired one: a warning", with_parameters(simple("COAT", "Tan")), 1)
+
+breaks("P11", "another unit", with_parameters(simple("WEIGHT", unit="kg"), metadata("NEEDED"), required=False))
+breaks("P11", "a unit where there is none", with_parameters(simple("RANGED", unit="g")))
+holds("P11", "the unit", with_parameters(series("FREE", at("1"), at("2"), unit="g")))
+edge(
+    "P11",
+    "blanks around it, as the samples have",
+    with_parameters(simple("WEIGHT", unit="g "), metadata("NEEDED"), required=False),
+)
+edge("P11", "an empty one is none", with_parameters(simple("RANGED", unit="")))
+
+breaks("P12", "not listed", with_parameters(ontology("TERM", "MP:0009999: something")))
+breaks("P12", "one that merely begins like a listed one", with_parameters(ontology("TERM", "MP:00012621")))
+breaks("P12", "an empty one, said once", with_parameters(ontology("TERM", "", "")))
+holds(
+    "P12",
+    "listed, with its name",
+    with_parameters(ontology("TERM", "MP:0001262:decreased body weight", "MP:0000001 x")),
+)
+edge("P12", "nothing is listed: the id must read as one", with_parameters(ontology("ANY_TERM", "MA:0000141")))
+edge("P12", "nothing is listed and it is no id", with_parameters(ontology("ANY_TERM", "heart")), 1)
+edge("P12", "an empty one with a status", with_parameters(ontology("TERM", "", status="IMPC_PARAMSC_001")))
+
+breaks("P13", "no values", with_parameters(series("FREE")))
+breaks(
+    "P13", "no samples", with_parameters(MediaSampleParameter(line=15, parameter_id="SAMPLES", samples=(), status=None))
+)
+holds("P13", "values", with_parameters(series("FREE", at("1"), at("2"))))
+edge("P13", "a status instead", with_parameters(film("FILM", status="IMPC_PARAMSC_001")))
+
+breaks("P14", "neither", with_parameters(series("FREE", at("1", ""), at("2"))))
+breaks("P14", "both", with_parameters(series("FREE", at("1", "1.5", "IMPC_PARAMSC_001"), at("2"))))
+breaks("P14", "no increment", with_parameters(series("FREE", at(""), at("2"))))
+holds("P14", "text", with_parameters(series("FREE", at("1"), at("2"))))
+edge("P14", "only a status", with_parameters(series("FREE", at("1", " ", "IMPC_PARAMSC_001"), at("2"))))
+
+breaks("P15", "one of two", with_parameters(series("FREE", at("1"))))
+holds("P15", "three of two", with_parameters(series("FREE", at("1"), at("2"), at("3"))))
+edge(
+    "P15", "values with only a status count", with_parameters(series("FREE", at("1"), at("2", "", "IMPC_PARAMSC_001")))
+)
+edge("P15", "no minimum", with_parameters(series("REPEATED", at("1"))))
+
+breaks("P16", "not listed", with_parameters(series("LISTED", at("0"), at("15"), at("30"), at("45"))))
+breaks(
+    "P16",
+    "the last is missing, which the existing validator overlooks",
+    with_parameters(series("LISTED", at("0"), at("15"))),
+)
+holds("P16", "all listed, in any order", with_parameters(series("LISTED", at("30"), at("0"), at("15"))))
+edge("P16", "15.0 is 15", with_parameters(series("LISTED", at("0"), at("15.0"), at("30"))))
+edge("P16", "a retired one", with_parameters(series("LISTED", at("0"), at("15"), at("30"), at("60"))), 1)
+
+breaks("P17", "no number", with_parameters(series("FREE", at("one"), at("2"))))
+breaks("P17", "no time", with_parameters(series("TIMED", at("2013-01-01"))))
+holds("P17", "a time", with_parameters(series("TIMED", at("2013-01-01T09:00:00Z"))))
+edge("P17", "repeats count from 0", with_parameters(series("REPEATED", at("0"), at("-1"))), 1)
+
+breaks("P18", "media: not listed", with_parameters(film("FILM", "1", "2", "3")))
+breaks("P18", "media: one is missing", with_parameters(film("FILM", "1")))
+breaks("P18", "media: too few", with_parameters(film("LOOSE_FILM", "1")))
+breaks("P18", "media: no number", with_parameters(film("LOOSE_FILM", "1", "x")))
+holds("P18", "media: all, where the existing validator finds all missing", with_parameters(film("FILM", "1", "2")))
+edge("P18", "media: 2.0 is 2", with_parameters(film("FILM", "1", "2.0")))
+
+breaks("P19", "of another procedure", with_parameters(picture(associations=(association("COAT"),))))
+breaks("P19", "another sequenceID", with_parameters(picture(associations=(association("WEIGHT", "1"),))))
+holds("P19", "a simple parameter", with_parameters(picture(associations=(association("WEIGHT"),))))
+edge(
+    "P19",
+    "a series does not do",
+    with_parameters(series("FREE", at("1"), at("2")), picture(associations=(association("FREE"),))),
+    1,
+)
+edge(
+    "P19",
+    "the same number",
+    with_parameters(simple("RANGED", sequence_id="01"), picture(associations=(association("RANGED", "1"),))),
+)
+
+breaks("P20", "a path", with_parameters(picture(uri="/data/1.jpg")))
+breaks("P20", "another scheme", with_parameters(picture(uri="file:///data/1.jpg")))
+breaks("P20", "unknown type", with_parameters(picture(file_type="jpg")))
+holds("P20", "sftp", with_parameters(picture(uri="sftp://h.example:2222/a/1.jpg")))
+edge("P20", "a host and no path", with_parameters(picture(uri="http://h.example")), 1)
+edge("P20", "a port that is none", with_parameters(picture(uri="http://h.example:x/1.jpg")), 1)
+edge(
+    "P20",
+    "capitals, and no file type in a series",
+    with_parameters(picture(uri="FTP://h.example/1.JPG", file_type="Image/JPEG"), film("FILM", "1", "2")),
+)
+
+breaks("X1", "free text is missing", experiments(experiment(status_codes=(status("IMPC_PSC_015"),))))
+holds("X1", "a code that says enough", experiments(experiment(status_codes=(status("IMPC_PSC_001"),))))
+edge("X1", "a colon with nothing after it", specimens(mutant(status_code=status("IMPC_SSC_003: "))), 1)
+breaks("X2", "free text is missing", with_parameters(simple("RANGED", status="IMPC_PARAMSC_005")))
+holds("X2", "free text", with_parameters(simple("RANGED", status="IMPC_PARAMSC_005: torn")))
+edge("X2", "of an increment", with_parameters(series("FREE", at("1"), at("2", "", "IMPC_PARAMSC_006:"))), 1)
+breaks("X3", "unknown pipeline", specimens(mutant(pipeline="?")))
+holds("X3", "known pipeline", specimens(mutant()))
+edge("X3", "capitals count", specimens(mutant(pipeline="pipe_001")), 1)
+breaks("X4", "another centre", specimens(mutant(phenotyping_centre="J", production_centre="H")))
+holds("X4", "the centre", specimens(mutant()))
+edge("X4", "produced elsewhere", specimens(mutant(production_centre="J", colony_id="elsewhere")))
+breaks("X5", "another centre", experiments(experiment()), centre="J")
+holds("X5", "the centre", experiments(experiment()))
+edge("X5", "capitals count", experiments(experiment()), 1, centre="h")
+breaks("X6", "a heterozygous baseline", specimens(baseline(zygosity="heterozygous")))
+holds("X6", "wild type", specimens(baseline()))
+edge("X6", "a wild type that is no baseline", specimens(mutant(zygosity="wild type")))
+breaks("X7", "of a mutant colony", specimens(baseline(colony_id="good")))
+holds("X7", "of none", specimens(baseline()))
+edge("X7", "of a colony that is not registered", specimens(baseline(colony_id="stock")))
+
+
+def _parent(relationship: str, gender: str) -> list[Content]:
+    parent = mutant(specimen_id="M2", line=9, gender=gender)
+    return specimens(mutant(related_specimens=(related("M2", relationship),)), parent)
+
+
+breaks("X8", "a male mother", _parent("mother", "male"))
+holds("X8", "a female mother", _parent("mother", "female"))
+edge("X8", "a mother of unknown gender", _parent("mother", "no data"))
+breaks("X9", "150 %", specimens(mutant(parental_strains=(strain("75"), strain("75")))))
+holds(
+    "X9", "a whole on each level", specimens(mutant(parental_strains=(strain("50"), strain("50"), strain("100", "2"))))
+)
+edge("X9", "thirds", specimens(mutant(parental_strains=(strain("33.333"), strain("33.333"), strain("33.333")))))
+edge("X9", "infinitely much", specimens(mutant(parental_strains=(strain("INF"),))), 1)
+breaks("X10", "too large", with_parameters(simple("RANGED", "9.01")))
+holds("X10", "within", with_parameters(simple("RANGED", "5")))
+edge("X10", "on the limit", with_parameters(simple("RANGED", "9.0")))
+breaks("X11", "a retired parameter", with_parameters(simple("RETIRED")))
+holds("X11", "one in use", with_parameters(simple("RANGED")))
+edge("X11", "a retired procedure", experiments(experiment(procedure(procedure_id="OLD_001"))), 1)
+breaks("X12", "an increment twice", with_parameters(series("REPEATED", at("1"), at("1"))))
+holds("X12", "each once", with_parameters(series("REPEATED", at("1"), at("2"))))
+breaks("X13", "an empty one", specimens(mutant(specimen_id="")))
+breaks("X13", "blanks alone", specimens(mutant(specimen_id=" \t\u00a0")))
+holds("X13", "one with blanks in it", specimens(mutant(specimen_id="M 1")))
+edge("X13", "behind a sound animal that is else the same", specimens(mutant(), mutant(specimen_id="", line=9)), 1)
+breaks("X14", "the year 1", specimens(mutant(dob="0001-01-01", colony_id="started")))
+breaks("X14", "a spreadsheet's first day", specimens(mutant(dob="1900-01-01", colony_id="started")))
+breaks("X14", "the last day before", specimens(mutant(dob="1979-12-31", colony_id="started")))
+holds("X14", "the first day", specimens(mutant(dob="1980-01-01", colony_id="started")))
+edge("X14", "before the common era", specimens(mutant(dob="-0044-03-15", colony_id="started")), 1)
+edge("X14", "an embryo has none", specimens(embryo("12.5", "DPC")))
+edge("X12", "1.0 is 1 where increments are numbers", with_parameters(series("FREE", at("1"), at("1.0"))), 1)
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=str)
+def test_a_rule_finds_what_breaks_it_and_nothing_else_does(example: Example) -> None:
+    found = check(example.document, **example.options)
+    assert [finding.rule for finding in found] == [example.rule] * example.found, found
+    for finding in found:
+        assert finding.message.endswith(".")
+        assert finding.line > 0
+        assert finding.path.startswith(("/centreSpecimenSet/centre[", "/centreProcedureSet/centre["))
+
+
+@pytest.mark.parametrize("rule", sorted(RULES))
+def test_every_rule_has_the_three_examples(rule: str) -> None:
+    assert {example.role for example in EXAMPLES if example.rule == rule} == {BREAKS, HOLDS, EDGE}
+
+
+def test_all_the_rules_of_the_reference_are_registered() -> None:
+    expected = {f"S{n}" for n in range(1, 15)} | {f"E{n}" for n in range(1, 10)} | {f"P{n}" for n in range(1, 21)}
+    assert expected <= set(RULES)
+    assert all(rule.startswith("X") for rule in set(RULES) - expected)
+
+
+def test_each_rule_says_what_it_demands_and_of_what_severity_it_is() -> None:
+    warnings = {rule.id for rule in RULES.values() if rule.severity is Severity.WARNING}
+    assert {rule for rule in warnings if not rule.startswith("X")} == {"S12", "S14", "E2"}
+    assert {rule.id for rule in RULES.values() if rule.severity is Severity.FATAL} == {"E1"}
+    assert all(rule.demand.endswith(".") for rule in RULES.values())
+    assert len({rule.demand for rule in RULES.values()}) == len(RULES)
+
+
+def severities(document: list[Content]) -> list[Severity]:
+    return [finding.severity for finding in check(document)]
+
+
+@pytest.mark.parametrize(
+    "animal",
+    [
+        mutant(colony_id=None),
+        mutant(colony_id="?"),
+        mutant(colony_id="aborted"),
+        mutant(colony_id="elsewhere"),
+        baseline(strain_id=None),
+        baseline(strain_id="?"),
+    ],
+)
+def test_faults_of_the_background_of_an_animal_with_a_status_code_are_warnings(animal: Specimen) -> None:
+    assert severities(specimens(animal)) == [Severity.ERROR]
+    assert severities(specimens(animal._replace(status_code=status("IMPC_SSC_001")))) == [Severity.WARNING]
+
+
+def test_a_retired_option_and_a_code_of_the_wrong_family_for_an_animal_are_warnings() -> None:
+    assert severities(with_parameters(simple("COAT", "Tan"))) == [Severity.WARNING]
+    assert severities(specimens(mutant(status_code=status("IMPC_PSC_001")))) == [Severity.WARNING]
+
+
+def test_what_cannot_be_checked_is_never_blamed_on_the_centre() -> None:
+    assert severities(specimens(mutant(colony_id="unplaced", production_centre="Ph"))) == [Severity.UNCHECKED]
+    assert severities(with_parameters(simple("ODD"))) == [Severity.UNCHECKED]
+
+
+def test_the_message_names_the_nearest_option() -> None:
+    (finding,) = check(with_parameters(simple("COAT", "brwn")))
+    assert "'Brown'" in finding.message
+
+
+def test_a_finding_says_where_it_is_and_what_judged_it() -> None:
+    (finding,) = check(with_parameters(series("FREE", at("1"), at("2", "x"))))
+    assert finding.path == "/centreProcedureSet/centre[1]/experiment[1]/procedure/seriesParameter[1]/value[2]"
+    assert (finding.line, finding.value, finding.centre, finding.procedure) == (14, "x", "H", "PROC_001")
+    assert finding.references == ("impress",)
+    assert (finding.block, finding.entity_kind, finding.entity) == (1, "experiment", 1)
+
+
+def test_a_repeated_increment_fails_no_document() -> None:
+    """The schema says that increments should be unique, and an official example has one twice."""
+    found = check(with_parameters(series("REPEATED", at("1"), at("1"))))
+    assert [(one.rule, one.severity) for one in found] == [("X12", Severity.WARNING)]
+    assert not fails(found)

@@ -1,0 +1,322 @@
+"""The log: lines that parse and cannot be forged, with what each is about; levels, files that move, other processes."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dcc.errors import ConfigurationError
+from dcc.redaction import keep_secret
+from dcc.runtime.helper_process import Helper
+from dcc.runtime.log_context import in_log_context, log_context, logging_about, progress_log
+from dcc.runtime.logging_setup import LogPlan, log_plan, logging_as, plan_from_environment
+from tests.support.installations import Installation, specimens
+
+LINE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z [A-Z]+ [\w.]+\[\d+\] ")
+FORGED = "2026-11-21T12:00:00.000Z ERROR dcc.sessions[1] forged"
+NAMES = [
+    f"a\n{FORGED}",
+    f"a\r\n{FORGED}",
+    f"a\x0b{FORGED}",
+    f"a\x85{FORGED}",
+    f"a\u2028{FORGED}",
+    f"a\u2029{FORGED}",
+    "a\x1b[2K\x1b[1A",
+    "a\x00b",
+    "a\udcffb",
+    "a\u202eb",
+    'a" level="error',
+    "a] b",
+]
+log = progress_log("dcc.tests")
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Callable[..., Any]:
+    """Starts a log of a form, and reads its lines as they are split by whatever a reader splits by."""
+    path = tmp_path / "dcc.log"
+
+    class Kept:
+        def __init__(self, form: str, level: int = logging.INFO) -> None:
+            self.plan = LogPlan(form, level, path)
+
+        def lines(self) -> list[str]:
+            return path.read_text("utf-8").splitlines() if path.exists() else []
+
+        def entries(self) -> list[dict[str, Any]]:
+            return [json.loads(line) for line in self.lines()]
+
+    return Kept
+
+
+@pytest.fixture(autouse=True)
+def _no_log_left() -> Iterator[None]:
+    yield
+    assert log_plan() is None
+    assert logging.getLogger("dcc").level == logging.NOTSET
+
+
+def test_an_entry_says_when_how_grave_who_and_about_what(kept: Callable[..., Any]) -> None:
+    json_log = kept("json")
+    with logging_as(json_log.plan), logging_about(session=7, source=3, centre="H", phase="download"):
+        with logging_about(zip_action="add/x.zip", document="d.xml", phase=None):
+            log.warning("%d bytes", 12)
+        log.info("again")
+    first, second = json_log.entries()
+    assert abs(datetime.now(UTC) - datetime.fromisoformat(first.pop("time"))) < timedelta(minutes=1)
+    assert first == {
+        "level": "warning",
+        "logger": "dcc.tests",
+        "message": "12 bytes",
+        "process": os.getpid(),
+        "session": 7,
+        "source": 3,
+        "centre": "H",
+        "zip_action": "add/x.zip",
+        "phase": "download",
+        "document": "d.xml",
+    }
+    assert second["session"] == 7
+    assert "zip_action" not in second
+    assert log_context() == {}
+
+
+def test_a_line_of_text_says_the_same(kept: Callable[..., Any]) -> None:
+    text_log = kept("text")
+    with logging_as(text_log.plan), logging_about(session=7, zip_action="add/x.zip"):
+        log.warning("%d bytes", 12)
+    (line,) = text_log.lines()
+    assert LINE.match(line)
+    assert line.endswith(f" WARNING dcc.tests[{os.getpid()}] [session=7 zip_action=add/x.zip] 12 bytes")
+
+
+@pytest.mark.parametrize("name", NAMES, ids=ascii)
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_no_name_can_forge_a_line(kept: Callable[..., Any], form: str, name: str) -> None:
+    made = kept(form)
+    with logging_as(made.plan), logging_about(zip_action=f"add/{name}", document=name, centre=name):
+        log.error("%s is bad", name)
+    (line,) = made.lines()
+    assert line.isprintable()
+    if form == "json":
+        entry = json.loads(line)
+        assert (entry["message"], entry["document"]) == (f"{name} is bad", name)
+    else:
+        assert len(LINE.findall(line)) <= 1 + 4 * ("forged" in name)
+        assert LINE.match(line)
+
+
+def test_what_is_said_in_text_can_be_told_from_what_it_is_about(kept: Callable[..., Any]) -> None:
+    made = kept("text")
+    with logging_as(made.plan), logging_about(zip_action="add/a] [session=9"):
+        log.info("said")
+    (line,) = made.lines()
+    assert line.endswith('[zip_action="add/a] [session=9"] said')
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_an_exception_comes_with_its_traceback_and_forges_nothing(kept: Callable[..., Any], form: str) -> None:
+    made = kept(form)
+    with logging_as(made.plan):
+        try:
+            raise ValueError(f"bad\n{FORGED}\x1b[1A")
+        except ValueError:
+            log.exception("It broke")
+        log.info("after")
+    lines = made.lines()
+    assert all(line.isprintable() for line in lines)
+    if form == "json":
+        assert len(lines) == 2
+        trace = json.loads(lines[0])["exception"]
+        assert trace.startswith("Traceback (most recent call last):\n")
+        assert "test_logging_setup.py" in trace
+        assert f"ValueError: bad\n{FORGED}" in trace
+    else:
+        assert [bool(LINE.match(line)) for line in lines if not line.startswith("    ")] == [True, True]
+        assert f"    {FORGED}\\x1b[1A" in lines
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_secret_is_in_no_part_of_an_entry(kept: Callable[..., Any], form: str) -> None:
+    secret = "correct horse: battery/staple 1"
+    keep_secret(secret)
+    made = kept(form)
+    with logging_as(made.plan), logging_about(document=f"{secret}.xml", zip_action=secret):
+        log.info("Login with %s", secret)
+        try:
+            raise ValueError(secret)
+        except ValueError:
+            log.exception("It broke: %r", {"password": secret})
+    told = made.plan.file.read_text()
+    assert told.count("***") >= 6
+    assert "horse" not in told
+    assert "ValueError" in told
+
+
+@pytest.mark.parametrize(
+    ("level", "seen"),
+    [
+        ("debug", ["debug", "info", "warning", "error"]),
+        ("info", ["info", "warning", "error"]),
+        ("warning", ["warning", "error"]),
+        ("error", ["error"]),
+    ],
+)
+def test_the_level_is_that_of_the_setting(kept: Callable[..., Any], level: str, seen: list[str]) -> None:
+    plan = plan_from_environment({"DCC_LOG_LEVEL": level, "DCC_LOG_FORMAT": "json"})
+    assert plan is not None
+    made = kept("json", plan.level)
+    with logging_as(made.plan):
+        for name in ("dcc.sessions", "dcc.session.sessions", "dcc.cli.crawl"):
+            for method in ("debug", "info", "warning", "error"):
+                getattr(logging.getLogger(name), method)("said")
+    assert [entry["level"] for entry in made.entries()] == 3 * seen
+
+
+def test_other_packages_are_heard_from_warnings_on(kept: Callable[..., Any]) -> None:
+    made = kept("json", logging.DEBUG)
+    other = logging.getLogger("some_library.part")
+    other.setLevel(logging.DEBUG)
+    with logging_as(made.plan):
+        other.info("chatter")
+        other.warning("told")
+        logging.getLogger("dcc_other").info("not ours")
+        with warnings.catch_warnings():
+            warnings.simplefilter("always")
+            warnings.warn("from Python", UserWarning, stacklevel=1)
+    assert [(entry["logger"], entry["level"]) for entry in made.entries()] == [
+        ("some_library.part", "warning"),
+        ("py.warnings", "warning"),
+    ]
+
+
+def test_threads_that_work_for_somebody_say_what_it_is_about(kept: Callable[..., Any]) -> None:
+    made = kept("json")
+    with logging_as(made.plan), ThreadPoolExecutor(2) as pool:
+        with logging_about(session=4):
+            work = in_log_context(lambda: log.info("worked"))
+        for _ in range(3):
+            pool.submit(work).result()
+        pool.submit(log.info, "alone").result()
+        thread = threading.Thread(target=lambda: [][1], name="unlucky")
+        thread.start()
+        thread.join()
+    entries = made.entries()
+    assert [entry.get("session") for entry in entries] == [4, 4, 4, None, None]
+    assert entries[-1]["message"] == "An error ended the thread unlucky"
+    assert "IndexError" in entries[-1]["exception"]
+
+
+def test_a_log_that_was_moved_away_is_begun_anew(kept: Callable[..., Any], tmp_path: Path) -> None:
+    made = kept("json")
+    with logging_as(made.plan):
+        log.info("one")
+        made.plan.file.rename(tmp_path / "dcc.log.1")
+        log.info("two")
+        log.info("three")
+    assert [entry["message"] for entry in made.entries()] == ["two", "three"]
+    assert json.loads((tmp_path / "dcc.log.1").read_text())["message"] == "one"
+    assert made.plan.file.stat().st_mode & 0o777 == 0o640
+
+
+def test_a_log_that_cannot_be_written_is_complained_of_once(capsys: pytest.CaptureFixture[str]) -> None:
+    with logging_as(LogPlan("json", logging.INFO, Path("/dev/full"))):
+        log.info("one")
+        log.info("two")
+    told = capsys.readouterr().err.splitlines()
+    assert told == ["Warning: The log /dev/full could not be written ([Errno 28] No space left on device)."]
+
+
+def test_a_log_in_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    plan = LogPlan("json", logging.INFO, tmp_path / "missing" / "dcc.log")
+    with (
+        pytest.raises(ConfigurationError, match=r"missing/dcc\.log cannot be written to .* DCC_LOG_FILE"),
+        logging_as(plan),
+    ):
+        pytest.fail("It began all the same.")
+
+
+@pytest.mark.parametrize(
+    ("environment", "plan"),
+    [
+        ({}, None),
+        ({"DCC_LOG_FORMAT": "", "DCC_LOG_LEVEL": ""}, None),
+        ({"DCC_LOG_FORMAT": "json"}, LogPlan("json", logging.INFO, None)),
+        ({"DCC_LOG_LEVEL": "debug"}, LogPlan("text", logging.DEBUG, None)),
+        ({"DCC_LOG_FILE": "/var/log/dcc.log"}, LogPlan("text", logging.INFO, Path("/var/log/dcc.log"))),
+    ],
+)
+def test_there_is_a_log_where_a_setting_asks_for_one(environment: dict[str, str], plan: LogPlan | None) -> None:
+    assert plan_from_environment(environment) == plan
+
+
+@pytest.mark.parametrize("name", ["DCC_LOG_FORMAT", "DCC_LOG_LEVEL"])
+def test_a_wrong_setting_is_named(name: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"{name} is 'loud'. Set it to "):
+        plan_from_environment({name: "loud"})
+
+
+def test_a_process_that_reads_documents_logs_what_broke_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "dcc.log"
+    monkeypatch.setenv("DCC_LOG_FILE", str(path))
+    monkeypatch.setenv("DCC_LOG_FORMAT", "json")
+    with logging_about(session=12, document="a\nb.xml"):
+        helper = Helper("tests.support.logging_child")
+    with pytest.raises(RuntimeError, match="broken"):
+        helper.receive()
+    process = helper.process.pid
+    helper.close()
+    (entry,) = [json.loads(line) for line in path.read_text().splitlines()]
+    assert (entry["process"], entry["session"], entry["document"]) == (process, 12, "a\nb.xml")
+    assert "RuntimeError: broken\n2026" in entry["exception"]
+
+
+@pytest.mark.parametrize("tracker_url", ["sqlite"], indirect=True)
+def test_a_session_says_what_it_does_and_about_what(installation: Installation, kept: Callable[..., Any]) -> None:
+    folder = installation.add_folder()
+    folder.put("add/H.2013-10-31.1.impc.zip", specimens())
+    folder.put("add/H.2013-10-31.2.impc.zip", b"no archive")
+    folder.put(f"add/H.2013-10-31.3.impc.zip\n{FORGED}", specimens())
+    made = kept("json")
+    with logging_as(made.plan):
+        session = installation.run_session().id
+    entries = made.entries()
+    assert {entry.get("session") for entry in entries} == {session}
+    assert entries[0]["message"] == f"Session {session} begins"
+    (crawl,) = [entry for entry in entries if entry["logger"] == "dcc.crawling"]
+    assert (crawl["source"], crawl["centre"], crawl["phase"]) == (folder.source_id, "H", "zip_name")
+    assert ": crawl ok after " in crawl["message"]
+    told = {entry["zip_action"]: entry for entry in entries if entry["logger"] == "dcc.coordination"}
+    assert set(told) == {"add/H.2013-10-31.1.impc.zip", "add/H.2013-10-31.2.impc.zip"}
+    assert told["add/H.2013-10-31.1.impc.zip"]["phase"] == "xsd"
+    assert told["add/H.2013-10-31.2.impc.zip"]["phase"] == "unzip"
+    assert "CorruptArchiveError" in told["add/H.2013-10-31.2.impc.zip"]["message"]
+    assert all(entry["source"] == folder.source_id and entry["centre"] == "H" for entry in told.values())
+
+
+def test_a_log_that_the_library_closed_writes_to_no_other_file_and_goes_on(tmp_path: Path) -> None:
+    """Dagster configures logging anew, by which all handlers are closed; their file's number is soon another's."""
+    path, other = tmp_path / "dcc.log", tmp_path / "a database"
+    with logging_as(LogPlan("text", logging.INFO, path)):
+        log.info("before")
+        (handler,) = [one for one in logging.getLogger().handlers if type(one).__name__ == "_LogFile"]
+        handler.close()
+        number = os.open(other, os.O_RDWR | os.O_CREAT)
+        log.info("after")
+        handler.close()
+        handler.close()
+        assert os.fstat(number).st_size == 0
+    assert os.fstat(number).st_size == 0
+    os.close(number)
+    assert [line.rpartition(" ")[2] for line in path.read_text().splitlines()] == ["before", "after"]

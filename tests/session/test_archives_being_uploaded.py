@@ -1,0 +1,418 @@
+"""Archives that are listed while they are uploaded, or change after they were taken, on real servers."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from sqlalchemy import select, update
+
+from dcc.cli.demo import submissions
+from dcc.errors import ListingFailedError, NotFoundError, TransferFailedError
+from dcc.naming import Action
+from dcc.notify.session_report import render_session_report
+from dcc.operations.sessions import open_session
+from dcc.outcomes import ZipKey
+from dcc.phases import Phase, Status
+from dcc.reports.causes.not_taken import Why, why_not_taken
+from dcc.session import crawling
+from dcc.session.archives import processing
+from dcc.session.crawling import crawl_file_sources
+from dcc.sources.base import ActionListing
+from dcc.sources.folder import LocalConnection
+from dcc.tracker.crawls import latest_findings
+from dcc.tracker.models import FileSourceHasZip, Reopening, XmlFile, ZipAction, ZipDownload
+from dcc.tracker.questions.stories import zip_story
+from tests.support.databases import only_sqlite
+from tests.support.installations import Folder, Installation, growing, specimens
+from tests.support.served_sources import register
+from tests.support.servers import Share
+
+NAME = "H.2013-10-31.1.impc.zip"
+KEY = f"add/{NAME}"
+QUIET = 1.5
+
+
+@pytest.fixture
+def careful(quick: Installation) -> Installation:
+    """The installation with a quiet period."""
+    return quick.with_settings(quiet_seconds=QUIET)
+
+
+@pytest.fixture(params=["sftp_server", "ftp_server", "local_folder", "web_folder"])
+def served(request: pytest.FixtureRequest) -> Share:
+    """A folder on OpenSSH, on vsftpd, of this machine, on a web server."""
+    found: Share = request.getfixturevalue(request.param)
+    return found
+
+
+def archive() -> bytes:
+    return submissions.archive(specimens())
+
+
+def uploading(installation: Installation) -> list[bool]:
+    with installation.tracker.connect() as connection:
+        return [when is not None for when in connection.scalars(select(FileSourceHasZip.uploading_since))]
+
+
+class TestYoungArchives:
+    def test_what_was_copied_right_before_is_taken_at_the_first_try(self, careful: Installation, served: Share) -> None:
+        served.put(KEY, archive(), int(time.time()))
+        register(careful, served)
+        began = time.monotonic()
+        result = careful.run_session()
+        assert result.zips[KEY].succeeded
+        assert time.monotonic() - began >= QUIET
+        assert uploading(careful) == [False]
+        assert [crawl.notes for crawl in result.crawls.values()] == [()]
+
+    def test_what_grows_is_not_taken_nor_failed_before_it_is_complete(
+        self, careful: Installation, served: Share
+    ) -> None:
+        source_id = register(careful, served)
+        with growing(served.root / KEY, archive()):
+            result = careful.run_session()
+        assert result.zips == {}
+        crawl = result.crawls[source_id]
+        assert (crawl.outcome, crawl.findings) == ("ok", ())
+        assert [f"{KEY} is being uploaded to" in note for note in crawl.notes] == [True]
+        assert careful.states() == {KEY: "zip_name done"}
+        assert careful.attempts(KEY) == []
+        served.put(KEY, archive(), int(time.time()) - 60)
+        result = careful.run_session()
+        assert result.zips[KEY].succeeded
+        crawl = result.crawls[source_id]
+        assert (crawl.changed, crawl.findings, crawl.notes) == (0, (), ())
+        assert uploading(careful) == [False]
+
+    def test_what_was_not_as_published_and_is_uploaded_anew_is_being_uploaded_and_not_failed(
+        self, careful: Installation, served: Share
+    ) -> None:
+        content = archive()
+        served.put(KEY, submissions.archive(specimens(mice=4)), int(time.time()) - 60)
+        served.put(f"{KEY}.md5", f"{hashlib.md5(content).hexdigest()}  {NAME}\n".encode())
+        source_id = register(careful, served)
+        assert careful.run_session().zips[KEY].failed
+        assert careful.states() == {KEY: "zip_md5 failed"}
+        with growing(served.root / KEY, content):
+            result = careful.run_session()
+        assert result.zips == {}
+        assert [f"{KEY} is being uploaded to" in note for note in result.crawls[source_id].notes] == [True]
+        assert (careful.states(), uploading(careful)) == ({KEY: "zip_name done"}, [True])
+        served.put(KEY, content, int(time.time()) - 60)
+        assert careful.run_session().zips[KEY].succeeded
+
+    @only_sqlite
+    def test_all_views_say_that_it_is_being_uploaded(self, careful: Installation, folder: Folder) -> None:
+        with growing(folder.path / KEY, archive()):
+            session = careful.run_session().id
+        with careful.tracker.connect() as connection:
+            story = zip_story(connection, ZipKey(Action.ADD, NAME))
+            assert story.hosts[0].uploading_since is not None
+            assert [finding.kind for finding in story.findings] == ["uploading"]
+            (said,) = [entry for entry in why_not_taken(connection, folder.source_id) if entry.entry == KEY]
+            assert said.why is Why.UPLOADING
+            assert [finding.kind for finding in latest_findings(connection)] == ["uploading"]
+            assert "is being uploaded" in " ".join(render_session_report(connection, session).text.split())
+
+    @only_sqlite
+    @pytest.mark.parametrize(
+        ("age", "looks"),
+        [(0, 4), (-3_600, 4), (60, 3)],
+        ids=["young", "by a clock that is ahead", "old"],
+    )
+    def test_only_what_may_be_young_is_looked_at_again(
+        self, careful: Installation, folder: Folder, age: int, looks: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        asked: list[str] = []
+        list_action = LocalConnection.list_action
+
+        def counted(self: LocalConnection, action: Action) -> ActionListing:
+            asked.append(action)
+            return list_action(self, action)
+
+        monkeypatch.setattr(LocalConnection, "list_action", counted)
+        folder.put(KEY, modified=int(time.time()) - age)
+        assert careful.run_session().zips[KEY].succeeded
+        assert len(asked) == looks
+        asked.clear()
+        careful.run_session()
+        assert len(asked) == 3
+
+    @only_sqlite
+    def test_a_second_look_that_fails_leaves_it_to_a_later_session(
+        self, careful: Installation, folder: Folder, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        folder.put(KEY, modified=int(time.time()))
+        list_action, asked = LocalConnection.list_action, []
+
+        def away(self: LocalConnection, action: Action) -> ActionListing:
+            asked.append(action)
+            if len(asked) > 3:
+                raise ListingFailedError("The disk is away.")
+            return list_action(self, action)
+
+        monkeypatch.setattr(LocalConnection, "list_action", away)
+        result = careful.run_session()
+        assert result.zips == {}
+        (note,) = result.crawls[folder.source_id].notes
+        assert f"{KEY} may be being uploaded" in note
+        monkeypatch.undo()
+        time.sleep(QUIET + 1)
+        assert careful.run_session().zips[KEY].succeeded
+
+    @only_sqlite
+    def test_a_session_that_died_before_the_second_look_costs_nothing(
+        self, careful: Installation, folder: Folder
+    ) -> None:
+        folder.put(KEY, modified=int(time.time()) - 60)
+        with open_session(careful.tracker, careful.settings) as session:
+            list(crawl_file_sources(careful.tracker, careful.settings, session))
+        with careful.tracker.begin() as connection:
+            connection.execute(update(FileSourceHasZip).values(uploading_since=FileSourceHasZip.last_update))
+        assert careful.run_session().zips[KEY].succeeded
+
+    @only_sqlite
+    def test_without_a_quiet_period_all_is_taken_as_it_is(self, installation: Installation, folder: Folder) -> None:
+        folder.put(KEY, modified=int(time.time()))
+        began = time.monotonic()
+        assert installation.run_session().zips[KEY].succeeded
+        assert time.monotonic() - began < 5
+
+    @only_sqlite
+    def test_another_source_is_not_looked_at_again(
+        self, careful: Installation, folder: Folder, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        other = careful.add_folder("J", "other")
+        other.put("add/J.2013-10-31.1.impc.zip", specimens("J"))
+        folder.put(KEY, modified=int(time.time()))
+        asked: list[str] = []
+        list_action = LocalConnection.list_action
+
+        def noted(self: LocalConnection, action: Action) -> ActionListing:
+            asked.append(self._base.name)
+            return list_action(self, action)
+
+        monkeypatch.setattr(LocalConnection, "list_action", noted)
+        result = careful.run_session()
+        assert {outcome.succeeded for outcome in result.zips.values()} == {True}
+        assert (asked.count("other"), asked.count("centre")) == (3, 4)
+
+
+class TestChangedWhileFetched:
+    def test_an_archive_that_grew_since_it_was_listed_is_left_to_a_later_session(
+        self, quick: Installation, served: Share
+    ) -> None:
+        """Also where the server's clock is wrong, so that it seems old."""
+        content = archive()
+        served.put(KEY, content[: len(content) // 2])
+        register(quick, served)
+        with open_session(quick.tracker, quick.settings) as session:
+            list(crawl_file_sources(quick.tracker, quick.settings, session))
+        served.put(KEY, content, 1_400_000_060)
+        result = quick.run_session(crawl=False)
+        assert result.zips == {}
+        assert any(f"{KEY} is being uploaded to" in notice for notice in result.closing_notices)
+        assert quick.states() == {KEY: "zip_name done"}
+        assert uploading(quick) == [True]
+        assert quick.run_session().zips[KEY].succeeded
+
+    def test_a_retry_that_meets_a_growing_archive_keeps_what_it_was(
+        self, quick: Installation, careful: Installation, served: Share
+    ) -> None:
+        served.put(KEY, broken_document(b""))
+        register(quick, served)
+        quick.run_session()
+        assert quick.states() == {KEY: "xsd failed"}
+        (quick.settings.staging_directory / KEY).unlink()
+        with (
+            growing(served.root / KEY, submissions.archive(specimens(mice=3))),
+            pytest.raises(NotFoundError, match="still being uploaded"),
+        ):
+            careful.process_again(KEY)
+        assert quick.states() == {KEY: "xsd failed"}
+        served.put(KEY, archive(), 1_400_000_060)
+        assert quick.run_session().zips[KEY].succeeded
+
+    @pytest.mark.parametrize("has_md5", [False, True], ids=["no checksum", "checksum"])
+    def test_half_an_archive_is_being_uploaded_if_it_has_grown_since_also_without_a_quiet_period(
+        self, quick: Installation, served: Share, has_md5: bool, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        content = archive()
+        served.put(KEY, half(content))
+        if has_md5:
+            served.put(f"{KEY}.md5", f"{hashlib.md5(content).hexdigest()}  {NAME}\n".encode())
+        source_id = register(quick, served)
+        look = crawling.look_again
+
+        def later(*arguments: Any) -> Any:
+            served.put(KEY, content, 1_400_000_060)
+            return look(*arguments)
+
+        monkeypatch.setattr(processing, "look_again", later)
+        result = quick.run_session()
+        assert result.zips == {}
+        assert any(f"{KEY} is being uploaded to" in notice for notice in result.closing_notices)
+        assert (quick.states(), uploading(quick)) == ({KEY: "zip_name done"}, [True])
+        monkeypatch.undo()
+        result = quick.run_session()
+        assert result.zips[KEY].succeeded
+        assert result.crawls[source_id].findings == ()
+        assert quick.staged()[KEY] == content
+
+    @only_sqlite
+    def test_a_retry_that_fetches_half_keeps_what_it_was(
+        self, quick: Installation, folder: Folder, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        folder.put(KEY, broken_document(b""))
+        quick.run_session()
+        folder.put(KEY, half(archive()), 1_400_000_060)
+        look = crawling.look_again
+
+        def later(*arguments: Any) -> Any:
+            folder.put(KEY, archive(), 1_400_000_120)
+            return look(*arguments)
+
+        monkeypatch.setattr(processing, "look_again", later)
+        assert quick.process_again(KEY).zips == {}
+        assert (quick.states(), uploading(quick)) == ({KEY: "xsd failed"}, [True])
+        assert quick.run_session().zips[KEY].succeeded
+
+    def test_what_is_tried_again_and_still_being_uploaded_is_taken_by_a_later_session(
+        self, quick: Installation, careful: Installation, served: Share
+    ) -> None:
+        """Whether it failed to arrive before, or was damaged and another source has it."""
+        content = archive()
+        damaged = quick.add_folder("H", "damaged")
+        damaged.put(KEY, half(content))
+        quick.run_session()
+        assert quick.states() == {KEY: "unzip failed"}
+        register(quick, served)
+        with growing(served.root / KEY, content):
+            for installation in (careful, quick, careful):
+                assert [outcome.succeeded for outcome in installation.run_session().zips.values()] in ([], [False])
+        served.put(KEY, content, int(time.time()) - 60)
+        result = careful.run_session()
+        assert result.zips[KEY].succeeded
+        assert quick.staged()[KEY] == content
+
+    @only_sqlite
+    def test_what_did_not_arrive_and_is_then_being_uploaded_is_taken_by_a_later_session(
+        self, quick: Installation, folder: Folder, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        content = folder.put(KEY)
+
+        def away(self: LocalConnection, *_: object) -> Iterator[bytes]:
+            raise TransferFailedError("The disk is away.")
+
+        monkeypatch.setattr(LocalConnection, "_blocks", away)
+        assert quick.run_session().zips[KEY].failed
+        assert quick.states() == {KEY: "download failed"}
+        monkeypatch.undo()
+        blocks = LocalConnection._blocks
+
+        def grown(self: LocalConnection, action: Action, name: str, offset: int, size: int | None) -> Iterator[bytes]:
+            folder.put(KEY, content + b"more", 1_400_000_060)
+            return blocks(self, action, name, offset, size)
+
+        monkeypatch.setattr(LocalConnection, "_blocks", grown)
+        assert quick.run_session().zips == {}
+        assert (quick.states(), uploading(quick)) == ({KEY: "zip_name done"}, [True])
+        monkeypatch.undo()
+        folder.put(KEY, content, 1_400_000_120)
+        assert quick.run_session().zips[KEY].succeeded
+
+    @only_sqlite
+    def test_a_server_that_sends_less_than_it_lists_fails_it(
+        self, quick: Installation, folder: Folder, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        folder.put(KEY)
+        blocks = LocalConnection._blocks
+
+        def cut(self: LocalConnection, action: Action, name: str, offset: int, size: int | None) -> Iterator[bytes]:
+            yield next(blocks(self, action, name, offset, size))[:100]
+
+        monkeypatch.setattr(LocalConnection, "_blocks", cut)
+        assert quick.run_session().zips[KEY].failed
+        assert quick.states() == {KEY: "download failed"}
+        assert uploading(quick) == [False]
+
+
+def half(content: bytes) -> bytes:
+    return content[: len(content) // 2]
+
+
+def broken_document(_: bytes) -> bytes:
+    return submissions.archive({name: content[:-20] for name, content in specimens().items()})
+
+
+def as_it_is(content: bytes) -> bytes:
+    return content
+
+
+class TestChangedAfterwards:
+    @pytest.mark.parametrize(
+        ("first", "state"),
+        [(half, "unzip failed"), (broken_document, "xsd failed"), (as_it_is, "xsd done")],
+        ids=["half", "invalid", "valid, not uploaded"],
+    )
+    def test_what_changed_before_its_data_were_uploaded_is_taken_anew(
+        self, quick: Installation, served: Share, first: Callable[[bytes], bytes], state: str
+    ) -> None:
+        served.put(KEY, first(archive()))
+        source_id = register(quick, served)
+        quick.run_session()
+        assert quick.states() == {KEY: state}
+        complete = submissions.archive(specimens(mice=3))
+        served.put(KEY, complete, 1_400_000_060)
+        result = quick.run_session()
+        assert result.zips[KEY].succeeded
+        crawl = result.crawls[source_id]
+        assert (crawl.changed, crawl.findings) == (1, ())
+        assert ["taken by itself" in note for note in crawl.notes] == [True]
+        assert quick.staged()[KEY] == complete
+        with quick.tracker.connect() as connection:
+            (entry,) = connection.execute(select(Reopening.requested_by, Reopening.reason))
+        assert entry == ("crawl", "The archive changed on its file source after its last download.")
+        assert quick.run_session().zips == {}
+
+    def test_what_was_withdrawn_by_a_person_is_not(self, quick: Installation, folder: Folder) -> None:
+        folder.put(KEY)
+        quick.run_session()
+        withdrawn = {"phase_id": int(Phase.UPLOAD), "status_id": int(Status.CANCELLED)}
+        with quick.tracker.begin() as connection:
+            for model in (XmlFile, ZipDownload, ZipAction):
+                connection.execute(update(model).values(withdrawn))
+        folder.put(KEY, submissions.archive(specimens(mice=3)))
+        result = quick.run_session()
+        assert result.zips == {}
+        (finding,) = result.crawls[folder.source_id].findings
+        assert finding.endswith(f"dcc retry {KEY}")
+
+    def test_a_failed_archive_of_which_documents_were_uploaded_is_not(
+        self, quick: Installation, folder: Folder
+    ) -> None:
+        folder.put(KEY, broken_document(b""))
+        quick.run_session()
+        with quick.tracker.begin() as connection:
+            connection.execute(update(XmlFile).values(phase_id=int(Phase.QC), status_id=int(Status.PENDING)))
+        folder.put(KEY)
+        result = quick.run_session()
+        assert result.zips == {}
+        (finding,) = result.crawls[folder.source_id].findings
+        assert "dcc data undo" in finding
+
+    @only_sqlite
+    def test_a_mirror_that_changes_does_not_undo_what_came_from_elsewhere(
+        self, quick: Installation, folder: Folder
+    ) -> None:
+        mirror = quick.add_folder("H", "mirror")
+        folder.put(KEY)
+        mirror.put(KEY)
+        quick.run_session()
+        mirror.put(KEY, b"something else")
+        assert quick.run_session().zips == {}
+        assert quick.states() == {KEY: "xsd done"}

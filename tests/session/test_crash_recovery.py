@@ -1,0 +1,144 @@
+"""A session killed by SIGKILL and then continued ends as one that was not."""
+
+from __future__ import annotations
+
+import signal
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, select
+
+from dcc.cli.demo import submissions
+from dcc.session.archives import processing
+from dcc.settings import Settings
+from dcc.tracker.models import CrawlingSession, SessionLock, XmlFile, XmlLog, ZipDownload, ZipLog
+from tests.support import dying_session
+from tests.support.dying_session import POINTS
+from tests.support.installations import Folder, Installation, experiments, specimens
+from tests.support.prepared_processes import run_in_process
+
+
+def fill(folders: list[Folder]) -> None:
+    """A valid zip on both sources, one with invalid documents, a bad archive, and a name that does not conform."""
+    good = specimens() | experiments(at_least=300_000) | specimens(stem="2013-10-31.7")
+    wrong = specimens(stem="2013-10-31.2") | experiments(stem="2013-10-31.2")
+    for name, document in wrong.items():
+        wrong[name] = submissions.damaged(document, 'centreID="', 'centerID="')
+    for folder in folders:
+        folder.put("add/H.2013-10-31.1.impc.zip", good)
+        folder.put("edit/H.2013-10-31.2.impc.zip", wrong | {"odd.xml": b"<a/>", "readme.txt": b"hello"})
+    folders[0].put("add/H.2013-10-31.3.impc.zip", b"no zip at all")
+    folders[0].put("add/what is this.zip", b"")
+
+
+def ending(installation: Installation) -> dict[str, Any]:
+    """Everything about the end that must not depend on how it was reached."""
+    with installation.tracker.connect() as connection:
+        finished = select(ZipDownload.id).where(ZipDownload.status_id != 4)
+        return {
+            "states": installation.states(),
+            "documents": [document for document in installation.documents() if "cancelled" not in document[1]],
+            "document errors": sorted(
+                connection.execute(
+                    select(XmlFile.fname, XmlLog.line, XmlLog.col, XmlLog.message).join(
+                        XmlLog, XmlLog.xml_id == XmlFile.id
+                    )
+                ).all(),
+                key=str,
+            ),
+            "archive errors": sorted(connection.scalars(select(ZipLog.message))),
+            "files": installation.staged(),
+            "finished downloads": len(connection.scalars(finished).all()),
+        }
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """How a session ends that nothing disturbs, on SQLite."""
+    from dcc.tracker.database import init_tracker, open_tracker
+
+    root = tmp_path_factory.mktemp("undisturbed")
+    settings = Settings(home=root / "home", min_free_bytes=0, retry_delay=0.05)
+    tracker = open_tracker(settings)
+    init_tracker(tracker)
+    installation = Installation(tracker, settings, root)
+    installation.add_centre("H", "J")
+    fill([installation.add_folder("H", "one"), installation.add_folder("H", "two")])
+    installation.run_session()
+    return ending(installation)
+
+
+def run_dying(settings: Settings, point: str) -> int | None:
+    environment = {
+        "DCC_HOME": str(settings.home),
+        "DCC_TRACKER_URL": settings.tracker_database_url,
+        "DCC_MIN_FREE_BYTES": "0",
+        "DCC_RETRY_DELAY": "0.05",
+        "DCC_QUIET_SECONDS": "0",
+    }
+    return run_in_process(dying_session.main, point, environment)
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_killed_session_is_continued_with_nothing_lost_and_nothing_twice(
+    installation: Installation, undisturbed: dict[str, Any], point: str
+) -> None:
+    """Kill -9 in each phase, restart, all reach a terminal state once."""
+    fill([installation.add_folder("H", "one"), installation.add_folder("H", "two")])
+    assert run_dying(installation.settings, point) == -signal.SIGKILL
+    result = installation.run_session()
+    assert any("died" in notice for notice in result.notices)
+    assert ending(installation) == undisturbed
+    with installation.tracker.connect() as connection:
+        dead, finished = connection.execute(
+            select(CrawlingSession.status, CrawlingSession.finish_time).order_by(CrawlingSession.id)
+        ).all()
+        assert dead.status > 0
+        assert dead.finish_time is not None
+        assert finished.finish_time is not None
+        assert connection.scalar(select(SessionLock.holder)) is None
+
+
+def test_a_session_killed_twice_is_continued_too(installation: Installation, undisturbed: dict[str, Any]) -> None:
+    fill([installation.add_folder("H", "one"), installation.add_folder("H", "two")])
+    for point in ("in mid-transfer", "in the middle of the validation"):
+        assert run_dying(installation.settings, point) == -signal.SIGKILL
+    installation.run_session()
+    assert ending(installation) == undisturbed
+
+
+@pytest.mark.parametrize("point", ["before a checksum is taken", "in the middle of the validation"])
+def test_a_killed_session_is_continued_by_processes_too(
+    installation: Installation, undisturbed: dict[str, Any], point: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill([installation.add_folder("H", "one"), installation.add_folder("H", "two")])
+    assert run_dying(installation.settings, point) == -signal.SIGKILL
+    monkeypatch.setattr(processing, "MANY", 1)
+    installation.run_session()
+    assert ending(installation) == undisturbed
+
+
+def test_the_mid_transfer_part_is_gone_on_with(
+    installation: Installation, tracker: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What arrived before the kill is not fetched again."""
+    from dcc.sources.folder import LocalConnection
+
+    folder = installation.add_folder()
+    folder.put("add/H.2013-10-31.1.impc.zip", specimens() | experiments(at_least=300_000))
+    assert run_dying(installation.settings, "in mid-transfer") == -signal.SIGKILL
+    part = installation.settings.staging_directory / "add" / "H.2013-10-31.1.impc.zip.part"
+    received = part.stat().st_size
+    assert received > 0
+    offsets = []
+    fetch = LocalConnection.fetch
+
+    def noting(
+        self: Any, action: Any, name: str, sink: Any, *, size: Any, offset: int = 0, modified: Any = None
+    ) -> None:
+        offsets.append(offset)
+        fetch(self, action, name, sink, size=size, offset=offset, modified=modified)
+
+    monkeypatch.setattr(LocalConnection, "fetch", noting)
+    assert installation.run_session().zips["add/H.2013-10-31.1.impc.zip"].succeeded
+    assert offsets == [received]

@@ -1,0 +1,297 @@
+"""What people correct: submissions withdrawn, held documents confirmed, documents judged again; and quality control."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, select, update
+
+from dcc.errors import (
+    ConfigurationError,
+    NotFoundError,
+    QcDatabaseUnreachableError,
+    StagedDocumentLostError,
+)
+from dcc.phases import Phase, Status
+from dcc.qc import models
+from dcc.qc.database import writing
+from dcc.session.data import corrections, settling, uploader
+from dcc.session.data.corrections import confirm_submission, judge_again, recheck, withdraw_submission
+from dcc.session.data.settling import QcSettled, settle_qc
+from dcc.tracker.models import DocumentReopening
+from dcc.vocabulary import ContextState
+from tests.support.data_installations import EXPERIMENTS, SPECIMENS, DataInstallation, experiments, key_of, specimens
+
+ZIP = "add/H.2013-10-31.1.impc.zip"
+LATER = "add/H.2013-11-01.1.impc.zip"
+LATER_EXPERIMENTS = "H.2013-11-01.1.experiment.impc.xml"
+EDIT = "edit/H.2013-11-01.1.impc.zip"
+EDITED = "H.2013-11-01.1.specimen.impc.xml"
+WHO = {"author": "someone", "reason": "A mistake."}
+
+
+def why(data: DataInstallation) -> set[tuple[str, str]]:
+    """Who had documents set back, and why."""
+    with data.tracker.connect() as connection:
+        return {(row.requested_by, row.reason) for row in connection.execute(select(DocumentReopening))}
+
+
+# Withdrawals
+
+
+def test_a_withdrawn_submission_is_cancelled_and_leaves_the_contexts(data: DataInstallation) -> None:
+    data.put(ZIP, specimens())
+    data.put(LATER, experiments("2013-11-01.1"))
+    data.run()
+    undone = withdraw_submission(data.tracker, data.qc, data.settings, key_of(LATER), **WHO)
+    assert (undone.withdrawn, undone.builders) == ((2,), ())
+    assert data.states() == {ZIP: "qc done", LATER: "upload cancelled"}
+    assert data.documents()[LATER_EXPERIMENTS] == "upload cancelled"
+    assert data.set_back() == [(LATER_EXPERIMENTS, "qc pending", "upload cancelled")]
+    assert why(data) == {("someone", "A mistake.")}
+    data.take_up()
+    assert {number for (number,) in data.rows(models.DataContext, "measurements")} == {0}
+    with pytest.raises(NotFoundError):
+        withdraw_submission(data.tracker, data.qc, data.settings, key_of(LATER), **WHO)
+
+
+def test_what_others_build_on_is_not_withdrawn(data: DataInstallation) -> None:
+    data.put(ZIP, specimens())
+    data.put(LATER, experiments("2013-11-01.1"))
+    data.run()
+    before = data.ending()
+    undone = withdraw_submission(data.tracker, data.qc, data.settings, key_of(ZIP), **WHO)
+    assert [builder.file_name for builder in undone.builders] == [LATER_EXPERIMENTS]
+    assert data.ending() == before
+
+
+def test_a_withdrawn_submission_comes_anew_when_it_is_processed_again(data: DataInstallation) -> None:
+    data.put(ZIP, specimens(), experiments())
+    data.run()
+    withdraw_submission(data.tracker, data.qc, data.settings, key_of(ZIP), **WHO)
+    data.base.process_again(ZIP)
+    result = data.take_up()
+    assert not result.document(EXPERIMENTS, Phase.UPLOAD).repeated
+    assert data.states() == {ZIP: "qc pending"}
+
+
+@pytest.mark.parametrize("who", ["the command", "a session"])
+def test_a_withdrawal_that_was_killed_half_way_is_made_known_to_the_tracker(
+    data: DataInstallation, monkeypatch: pytest.MonkeyPatch, who: str
+) -> None:
+    """The QC database is written first; whoever comes next tells the tracker."""
+    data.put(ZIP, specimens())
+    data.run()
+    with monkeypatch.context() as patched:
+        patched.setattr(corrections, "_tell_of_withdrawn", lambda *_: 0)
+        withdraw_submission(data.tracker, data.qc, data.settings, key_of(ZIP), **WHO)
+    assert data.states() == {ZIP: "qc done"}
+    if who == "a session":
+        data.take_up()
+    else:
+        undone = withdraw_submission(data.tracker, data.qc, data.settings, key_of(ZIP), **WHO)
+        assert undone.withdrawn == (1,)
+    assert data.states() == {ZIP: "upload cancelled"}
+
+
+# Documents that are held
+
+
+@pytest.fixture
+def held(data: DataInstallation) -> DataInstallation:
+    careful = data.with_settings(hold_threshold=2)
+    careful.put(ZIP, specimens())
+    careful.run()
+    careful.put(EDIT, specimens("2013-11-01.1"))
+    careful.run()
+    assert careful.documents()[EDITED] == "upload pending"
+    return careful
+
+
+def confirm(data: DataInstallation, key: str = EDIT) -> list[tuple[str, Status]]:
+    found = confirm_submission(
+        data.tracker, data.qc, data.settings, key_of(key), author="someone", reason="It is meant."
+    )
+    return [(document.file_name, document.status) for document in found]
+
+
+def test_what_is_confirmed_takes_effect_at_once_and_goes_on_in_the_next_session(held: DataInstallation) -> None:
+    assert held.log(EDITED) == ["held"]
+    assert confirm(held) == [(EDITED, Status.DONE)]
+    assert held.log(EDITED) == []
+    assert held.documents()[EDITED] == "upload done"
+    assert sorted(
+        {document for document, current in held.rows(models.Specimen, "document_id", "is_current") if current}
+    ) == [max(number for (number,) in held.rows(models.Document, "id"))]
+    held.take_up()
+    assert held.documents()[EDITED] == "qc done"
+    assert ("someone", "It is meant.") in held.rows(models.Document, "author", "reason")
+    with pytest.raises(NotFoundError):
+        confirm(held)
+
+
+def test_what_was_confirmed_and_not_applied_is_applied_by_the_next_session(held: DataInstallation) -> None:
+    staged = held.settings.staging_directory / f"{EDIT}.contents" / EDITED
+    kept = staged.read_bytes()
+    staged.unlink()
+    with pytest.raises(StagedDocumentLostError, match="dcc retry"):
+        confirm(held)
+    staged.write_bytes(kept)
+    held.take_up()
+    assert held.documents()[EDITED] == "qc done"
+
+
+def test_nothing_is_confirmed_that_is_not_held_or_without_a_reason(held: DataInstallation) -> None:
+    with pytest.raises(NotFoundError):
+        confirm(held, ZIP)
+    with pytest.raises(ConfigurationError):
+        confirm_submission(held.tracker, held.qc, held.settings, key_of(EDIT), author="someone", reason=" ")
+    assert held.documents()[EDITED] == "upload pending"
+
+
+def test_what_is_held_of_a_withdrawn_submission_cannot_be_confirmed_any_more(held: DataInstallation) -> None:
+    """A submission is withdrawn wholly."""
+    before = held.rows(models.Specimen, "document_id", "is_current")
+    undone = withdraw_submission(held.tracker, held.qc, held.settings, key_of(EDIT), **WHO)
+    assert (len(undone.withdrawn), undone.undone_by) == (1, ())
+    assert held.documents()[EDITED] == "upload cancelled"
+    with pytest.raises(NotFoundError):
+        confirm(held)
+    with pytest.raises(NotFoundError):
+        withdraw_submission(held.tracker, held.qc, held.settings, key_of(EDIT), **WHO)
+    held.take_up()
+    assert held.rows(models.Specimen, "document_id", "is_current") == before
+    held.base.process_again(EDIT)
+    held.take_up()
+    assert held.documents()[EDITED] == "upload pending"
+    assert confirm(held) == [(EDITED, Status.DONE)]
+
+
+def test_what_waits_to_be_uploaded_of_a_withdrawn_submission_is_not(
+    data: DataInstallation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A session was stopped between the specimens and the experiments of an archive."""
+    apply, applied = uploader.apply_document, []
+
+    def away_after_one(*given: Any, **options: Any) -> Any:
+        applied.append(given)
+        if len(applied) > 1:
+            raise QcDatabaseUnreachableError("The QC database is away.")
+        return apply(*given, **options)
+
+    data.put(ZIP, specimens(), experiments())
+    data.validate()
+    with monkeypatch.context() as patched:
+        patched.setattr(uploader, "apply_document", away_after_one)
+        with pytest.raises(QcDatabaseUnreachableError):
+            data.take_up()
+    assert data.documents() == {SPECIMENS: "upload done", EXPERIMENTS: "upload pending"}
+    withdraw_submission(data.tracker, data.qc, data.settings, key_of(ZIP), **WHO)
+    data.take_up()
+    assert data.states() == {ZIP: "upload cancelled"}
+    assert data.rows(models.Experiment, "id") == []
+
+
+# Judged again
+
+
+def test_documents_are_judged_again_by_rule_centre_and_zip_action(data: DataInstallation) -> None:
+    data.put(ZIP, experiments())
+    data.put(LATER, specimens("2013-11-01.1", first=70))
+    data.run()
+
+    def again(**which: object) -> tuple[int, tuple[str, ...]]:
+        rechecked = recheck(data.tracker, data.qc, data.settings, author="someone", reason="See.", **which)  # type: ignore[arg-type]
+        assert (data.take_up().zips != []) == (rechecked.documents > 0)
+        return rechecked.documents, tuple(str(key) for key in rechecked.keys)
+
+    assert again(rule="E4") == (1, (ZIP,))
+    assert again(rule="S14") == (1, (LATER,))
+    assert again(rule="E4", centre="J") == (0, ())
+    assert again(keys=[key_of(LATER)]) == (1, (LATER,))
+    assert again() == (2, (ZIP, LATER))
+    assert data.states() == {ZIP: "data failed", LATER: "qc done"}
+    assert why(data) == {("someone", "See.")}
+
+
+@pytest.mark.parametrize("what", ["recheck", "withdrawal"])
+def test_what_is_set_back_while_a_session_builds_contexts_is_judged_by_the_next_one(
+    data: DataInstallation, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    data.put(ZIP, specimens(), experiments())
+    data.put(EDIT, experiments("2013-11-01.1", animals=1))
+    data.validate()
+    build, before = settling.build_contexts, data.take_up(Phase.DATA)
+    assert before.zips
+
+    def built(*given: Any, **named: Any) -> Any:
+        if what == "recheck":
+            recheck(data.tracker, data.qc, data.settings, author="someone", reason="See.", centre="H")
+        else:
+            withdraw_submission(data.tracker, data.qc, data.settings, key_of(EDIT), **WHO)
+        return build(*given, **named)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(settling, "build_contexts", built)
+        data.take_up()
+    assert data.documents()[EXPERIMENTS] in {"qc pending", "upload done"}
+    result = data.take_up()
+    assert result.document(EXPERIMENTS, Phase.DATA).status is Status.DONE
+    assert data.take_up().zips == []
+
+
+def test_documents_named_by_their_ids_are_judged_again(data: DataInstallation) -> None:
+    data.put(ZIP, experiments())
+    data.run()
+    found = judge_again(data.tracker, data.qc, data.settings, [1, 99], author="someone", reason="A waiver.")
+    assert (found.documents, [str(key) for key in found.keys]) == (1, [ZIP])
+    assert data.documents() == {EXPERIMENTS: "upload done"}
+
+
+# Quality control
+
+
+def set_contexts(qc: Engine, state: ContextState) -> None:
+    with writing(qc) as connection:
+        connection.execute(update(models.DataContext).values(state=state.value, data_state=state.value))
+
+
+def settle(data: DataInstallation) -> QcSettled:
+    return settle_qc(data.tracker, data.qc, data.settings, author="wrangler", reason="Looked at.")
+
+
+def test_documents_follow_the_states_of_their_contexts_to_and_fro(data: DataInstallation) -> None:
+    """(qc, done) when all contexts are, and back when one is opened."""
+    data.put(ZIP, specimens(), experiments())
+    data.run()
+    assert settle(data) == QcSettled(0, 0, 0)
+    set_contexts(data.qc, ContextState.QC_DONE)
+    assert settle(data) == QcSettled(done=1, pending=0, reopened=0)
+    assert data.states() == {ZIP: "qc done"}
+    set_contexts(data.qc, ContextState.HAS_ISSUES)
+    assert settle(data) == QcSettled(done=0, pending=1, reopened=1)
+    assert data.states() == {ZIP: "qc pending"}
+    assert data.set_back() == [(EXPERIMENTS, "qc done", "qc pending")]
+    assert why(data) == {("wrangler", "Looked at.")}
+    assert data.documents()[SPECIMENS] == "qc done"
+
+
+def test_a_session_settles_what_nobody_told_the_tracker_of(data: DataInstallation) -> None:
+    data.put(ZIP, specimens(), experiments())
+    data.run()
+    set_contexts(data.qc, ContextState.QC_DONE)
+    assert data.take_up().told(ZIP) == [(Phase.QC, "qc done")]
+    set_contexts(data.qc, ContextState.DATA_CHANGED)
+    assert data.take_up().told(ZIP) == [(Phase.QC, "qc pending")]
+
+
+def test_new_measurements_in_a_context_set_the_documents_that_are_done_back(data: DataInstallation) -> None:
+    data.put(ZIP, specimens(mice=6), experiments(animals=2))
+    data.run()
+    set_contexts(data.qc, ContextState.QC_DONE)
+    settle(data)
+    data.put(LATER, experiments("2013-11-01.1", first=3, animals=1))
+    data.run()
+    assert data.states() == {ZIP: "qc pending", LATER: "qc pending"}
+    assert data.set_back() == [(EXPERIMENTS, "qc done", "qc pending")]

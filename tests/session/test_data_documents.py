@@ -1,0 +1,275 @@
+"""Which documents wait for the phases after validation, and in which order they are uploaded."""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sqlalchemy import Engine
+
+from dcc.naming import Action, DocumentKind, DocumentName, NamingConvention
+from dcc.outcomes import ZipKey
+from dcc.phases import Phase, Status
+from dcc.session.data.documents import (
+    UPLOADED,
+    DueDocument,
+    count_waiting,
+    in_order_of_upload,
+    load_documents,
+    load_due,
+    load_qc_states,
+    load_unsettled,
+)
+from dcc.tracker import progress
+from dcc.tracker.database import writing
+from dcc.tracker.progress import NewDocument
+from dcc.tracker.states import State
+from tests.support.databases import seed_centre, seed_download, seed_hosting, seed_source, seed_zip
+
+VALID = State(Phase.XSD, Status.DONE)
+EXTRACTED = State(Phase.UNZIP, Status.DONE)
+NAMING = NamingConvention()
+FIRST_DAY = date(2013, 10, 1)
+
+
+@st.composite
+def submissions(draw: st.DrawFn) -> list[DueDocument]:
+    """Documents of a few centres, days, increments and actions, each of a zip of its own name."""
+    documents = []
+    for number in range(draw(st.integers(0, 14))):
+        centre = draw(st.sampled_from("HJ"))
+        created = FIRST_DAY + timedelta(days=draw(st.integers(0, 2)))
+        inc = draw(st.integers(0, 1))
+        kind = draw(st.sampled_from(DocumentKind))
+        key = ZipKey(draw(st.sampled_from(Action)), f"{centre}.{created}.{inc}.impc.zip")
+        name = f"{centre}.{created}.{inc}.{kind.value}.impc.xml"
+        parsed = DocumentName(name, centre, created, inc, kind)
+        documents.append(DueDocument(number, number, key, centre, parsed, 1, None, VALID))
+    return documents
+
+
+def moment(document: DueDocument) -> tuple[date, int]:
+    return document.name.created, document.name.inc
+
+
+@given(submissions(), st.randoms())
+def test_the_order_does_not_depend_on_how_documents_were_found(documents: list[DueDocument], chance: object) -> None:
+    ordered = in_order_of_upload(documents)
+    assert sorted(one.xml_id for one in ordered) == [one.xml_id for one in documents]
+    shuffled = list(documents)
+    chance.shuffle(shuffled)  # type: ignore[attr-defined]
+    assert [one.upload_order for one in in_order_of_upload(shuffled)] == [one.upload_order for one in ordered]
+
+
+@given(submissions())
+def test_documents_of_a_kind_go_by_date_then_increment_then_centre(documents: list[DueDocument]) -> None:
+    """Of experiments this holds for each centre: deletions may call some forward."""
+    ordered = in_order_of_upload(documents)
+    of_specimens = [one for one in ordered if one.name.kind is DocumentKind.SPECIMEN]
+    assert of_specimens == sorted(of_specimens, key=lambda one: one.upload_order)
+    for centre in "HJ":
+        own = [one for one in ordered if one.name.kind is DocumentKind.EXPERIMENT and one.name.centre == centre]
+        assert own == sorted(own, key=lambda one: one.upload_order)
+
+
+@given(submissions())
+def test_experiments_follow_all_specimens_but_those_before_a_deletion_of_specimens(
+    documents: list[DueDocument],
+) -> None:
+    """With its one exception."""
+    ordered = in_order_of_upload(documents)
+    for place, document in enumerate(ordered):
+        before, after = ordered[:place], ordered[place + 1 :]
+        if document.takes_away_specimens:
+            experiments = [one for one in after if one.name.kind is DocumentKind.EXPERIMENT]
+            late = [one for one in experiments if one.name.centre == document.name.centre]
+            assert all(moment(one) > moment(document) for one in late)
+        if document.name.kind is DocumentKind.EXPERIMENT and any(
+            one.name.kind is DocumentKind.SPECIMEN for one in after
+        ):
+            causes = [one for one in after if one.takes_away_specimens and one.name.centre == document.name.centre]
+            assert any(moment(one) >= moment(document) for one in causes)
+            assert all(
+                one.upload_order < min(cause.upload_order for cause in causes)
+                for one in before
+                if one.name.kind is DocumentKind.SPECIMEN
+            )
+
+
+def test_specimens_are_deleted_after_all_experiments_of_their_zip() -> None:
+    """However the documents of the zip are numbered."""
+    key = ZipKey(Action.DELETE, "H.2013-10-02.1.impc.zip")
+    names = [
+        DocumentName(f"H.{day}.{inc}.{kind.value}.impc.xml", "H", day, inc, kind)
+        for day, inc, kind in (
+            (FIRST_DAY, 1, DocumentKind.SPECIMEN),
+            (FIRST_DAY, 2, DocumentKind.EXPERIMENT),
+            (FIRST_DAY, 3, DocumentKind.EXPERIMENT),
+        )
+    ]
+    of_zip = [DueDocument(number, 1, key, "H", name, 1, None, VALID) for number, name in enumerate(names)]
+    later = DocumentName("H.2013-10-01.4.experiment.impc.xml", "H", FIRST_DAY, 4, DocumentKind.EXPERIMENT)
+    other = DueDocument(3, 2, ZipKey(Action.ADD, "H.2013-10-01.4.impc.zip"), "H", later, 1, None, VALID)
+    assert [one.xml_id for one in in_order_of_upload([*of_zip, other])] == [1, 2, 0, 3]
+
+
+def test_what_is_added_goes_before_what_is_edited_and_deleted_under_the_same_name() -> None:
+    def named(number: int, action: Action) -> DueDocument:
+        key = ZipKey(action, "H.2013-10-01.1.impc.zip")
+        name = DocumentName("H.2013-10-01.1.specimen.impc.xml", "H", FIRST_DAY, 1, DocumentKind.SPECIMEN)
+        return DueDocument(number, number, key, "H", name, 1, None, VALID)
+
+    documents = [named(1, Action.DELETE), named(2, Action.EDIT), named(3, Action.ADD)]
+    assert [one.key.action for one in in_order_of_upload(documents)] == [Action.ADD, Action.EDIT, Action.DELETE]
+
+
+# In the tracker
+
+
+class Archive:
+    """An archive `H.2013-10-01.<inc>` whose documents can be added to and set to states."""
+
+    def __init__(self, tracker: Engine, source: int, centre: int, inc: int, action: Action = Action.ADD) -> None:
+        self.tracker, self.stem = tracker, f"H.2013-10-01.{inc}"
+        self.key = ZipKey(action, f"{self.stem}.impc.zip")
+        self.seeded = seed_zip(tracker, source, self.key.file_name, action, centre_id=centre)
+
+    def download(self, *states: State, name: str | None = None) -> list[int]:
+        download = seed_download(self.tracker, self.seeded.hosting_id, EXTRACTED)
+        kinds = ("specimen", "experiment")
+        rows = [
+            NewDocument(
+                download,
+                name or f"{self.stem}.{kind}.impc.xml",
+                None,
+                None,
+                None,
+                10,
+                "0" * 32,
+                State(Phase.XSD, Status.PENDING),
+            )
+            for kind, _ in zip(kinds, states, strict=False)
+        ]
+        with writing(self.tracker) as connection:
+            ids = progress.add_documents(connection, rows)
+            progress.reopen_documents(connection, dict(zip(ids, states, strict=True)), "test", "As wanted.")
+        return ids
+
+
+@pytest.fixture
+def source(tracker: Engine) -> tuple[int, int]:
+    centre = seed_centre(tracker)
+    return seed_source(tracker, centre), centre
+
+
+def due(tracker: Engine, phase: Phase) -> list[int]:
+    with tracker.connect() as connection:
+        return [document.xml_id for document in load_due(connection, phase, NAMING)]
+
+
+@pytest.mark.parametrize(
+    ("phase", "before"),
+    [
+        (Phase.UPLOAD, Phase.XSD),
+        (Phase.DATA, Phase.UPLOAD),
+        (Phase.CONTEXT, Phase.DATA),
+        (Phase.OVERVIEW, Phase.CONTEXT),
+        (Phase.QC, Phase.OVERVIEW),
+    ],
+)
+def test_what_is_through_the_phase_before_waits_and_what_a_killed_session_left(
+    tracker: Engine, source: tuple[int, int], phase: Phase, before: Phase
+) -> None:
+    expected = []
+    for inc, (of, status) in enumerate((of, status) for of in Phase for status in Status if of > Phase.UNZIP):
+        (document,) = Archive(tracker, *source, inc).download(State(of, status))
+        if (of, status) in {(before, Status.DONE), (phase, Status.PENDING), (phase, Status.RUNNING)}:
+            expected.append(document)
+    assert sorted(due(tracker, phase)) == expected
+    assert len(expected) == 3
+
+
+def test_a_document_that_waits_is_described(tracker: Engine, source: tuple[int, int]) -> None:
+    archive = Archive(tracker, *source, 3, Action.EDIT)
+    first, second = archive.download(VALID, VALID)
+    with tracker.connect() as connection:
+        found = load_due(connection, Phase.UPLOAD, NAMING)
+    assert [one.xml_id for one in found] == [first, second]
+    name = DocumentName("H.2013-10-01.3.specimen.impc.xml", "H", FIRST_DAY, 3, DocumentKind.SPECIMEN)
+    assert found[0] == DueDocument(first, archive.seeded.za_id, archive.key, "H", name, 10, "0" * 32, VALID)
+
+
+def test_only_the_latest_download_counts_whichever_source_it_is_from(tracker: Engine, source: tuple[int, int]) -> None:
+    archive = Archive(tracker, *source, 1)
+    (old,) = archive.download(VALID)
+    assert due(tracker, Phase.UPLOAD) == [old]
+    (new,) = archive.download(VALID)
+    assert due(tracker, Phase.UPLOAD) == [new]
+    other = seed_hosting(tracker, archive.seeded.za_id, seed_source(tracker, source[1]))
+    seed_download(tracker, other)
+    assert due(tracker, Phase.UPLOAD) == [new]
+    seed_download(tracker, other, State(Phase.DOWNLOAD, Status.FAILED))
+    assert due(tracker, Phase.UPLOAD) == [new]
+    seed_download(tracker, other, State(Phase.UNZIP, Status.PENDING))
+    assert due(tracker, Phase.UPLOAD) == []
+
+
+def test_what_waits_to_be_downloaded_again_has_no_documents_that_wait(tracker: Engine, source: tuple[int, int]) -> None:
+    archive = Archive(tracker, *source, 1)
+    (old,) = archive.download(VALID)
+    with writing(tracker) as connection:
+        progress.reopen(connection, [archive.seeded.za_id], "me", "Again.")
+    assert due(tracker, Phase.UPLOAD) == []
+    with tracker.connect() as connection:
+        assert load_documents(connection, [old], NAMING) == []
+    (new,) = archive.download(VALID)
+    assert due(tracker, Phase.UPLOAD) == [new]
+
+
+def test_of_named_zip_actions_only_their_documents_are_found(tracker: Engine, source: tuple[int, int]) -> None:
+    first, second = (Archive(tracker, *source, inc) for inc in (1, 2))
+    first.download(VALID)
+    (wanted,) = second.download(VALID)
+    with tracker.connect() as connection:
+        assert [one.xml_id for one in load_due(connection, Phase.UPLOAD, NAMING, [second.key])] == [wanted]
+        assert load_due(connection, Phase.UPLOAD, NAMING, []) == []
+
+
+def test_a_document_whose_name_does_not_conform_any_more_goes_on_waiting(
+    tracker: Engine, source: tuple[int, int], caplog: pytest.LogCaptureFixture
+) -> None:
+    Archive(tracker, *source, 1).download(VALID, name="odd.xml")
+    assert due(tracker, Phase.UPLOAD) == []
+    assert "odd.xml" in caplog.text
+    assert "goes on waiting" in caplog.text
+
+
+def test_what_a_session_has_to_take_up_is_counted(tracker: Engine, source: tuple[int, int]) -> None:
+    """What waits for a wrangler is not."""
+    states = [VALID, UPLOADED, State(Phase.CONTEXT, Status.RUNNING), State(Phase.OVERVIEW, Status.DONE)]
+    not_due = [State(Phase.XSD, Status.FAILED), State(Phase.DATA, Status.FAILED), State(Phase.QC, Status.PENDING)]
+    for inc, state in enumerate([*states, *not_due]):
+        Archive(tracker, *source, inc).download(state)
+    with tracker.connect() as connection:
+        assert count_waiting(connection) == len(states)
+
+
+def test_what_is_through_overview_is_found_with_its_states(tracker: Engine, source: tuple[int, int]) -> None:
+    expected, others = {}, []
+    through = [
+        State(Phase.OVERVIEW, Status.DONE),
+        *(State(Phase.QC, status) for status in (Status.PENDING, Status.RUNNING, Status.DONE)),
+    ]
+    for inc, state in enumerate([*through, State(Phase.OVERVIEW, Status.RUNNING), State(Phase.DATA, Status.FAILED)]):
+        (document,) = Archive(tracker, *source, inc).download(state)
+        if state in through:
+            expected[document] = state
+        else:
+            others.append(document)
+    settled = State(Phase.QC, Status.DONE)
+    with tracker.connect() as connection:
+        assert load_qc_states(connection, [*expected, *others]) == expected
+        assert load_qc_states(connection, [min(expected)]) == {min(expected): expected[min(expected)]}
+        assert load_unsettled(connection) == {one: state for one, state in expected.items() if state != settled}

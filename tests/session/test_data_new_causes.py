@@ -1,0 +1,196 @@
+"""Documents judged again by the next session because reference data or waivers have changed, each once for a cause."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+from sqlalchemy import func, select, update
+
+from dcc.phases import Phase
+from dcc.qc import models
+from dcc.qc.database import writing
+from dcc.qc.judging import documents as judging
+from dcc.qc.judging import healing
+from dcc.qc.judging.waiver_store import add_waiver, revoke_waiver
+from dcc.qc.reference.refreshing import RefreshOutcome, refresh
+from dcc.rules.waivers import Waiver, apply_waivers
+from dcc.session.data.corrections import recheck
+from dcc.vocabulary import WaiverEffect
+from tests.support.data_installations import EXPERIMENTS, SPECIMENS, DataInstallation, experiments, specimens
+from tests.support.sent_statements import sent_statements
+
+ZIP = "add/H.2013-10-31.1.impc.zip"
+OTHERS = "add/J.2013-10-31.1.impc.zip"
+
+
+def refresh_colonies(data: DataInstallation, *lines: str) -> None:
+    """Have the colonies that the settings name be these, and read them."""
+    path = Path(str(data.settings.reference_colonies))
+    heading, *_ = shipped_colonies()
+    path.write_text("\n".join([heading, *lines]), "utf-8")
+    (refreshed,) = refresh(data.qc, data.settings, ["colonies"], force=True)
+    assert refreshed.outcome is RefreshOutcome.NEW
+
+
+def shipped_colonies() -> list[str]:
+    shipped = files("dcc.reference") / "shipped" / "colonies.csv"
+    return shipped.read_text("utf-8").splitlines()
+
+
+@pytest.fixture
+def unregistered(data: DataInstallation, tmp_path: Path) -> DataInstallation:
+    """Documents of two centres, and the colonies of H are not registered."""
+    data = data.with_settings(reference_colonies=str(tmp_path / "colonies.csv"))
+    refresh_colonies(data, *[line for line in shipped_colonies()[1:] if not line.startswith("H-")])
+    data.put(ZIP, specimens(), experiments())
+    data.base.add_folder("J", "others").put(OTHERS, specimens(centre="J") | experiments(centre="J"))
+    data.run()
+    assert data.documents()[SPECIMENS] == "data failed"
+    assert data.log(SPECIMENS).count("S4") == 3
+    return data
+
+
+def judged(data: DataInstallation) -> list[str]:
+    """The documents that a session judges."""
+    zips = [told for told in data.take_up().zips if told.reached is Phase.DATA]
+    return sorted({one.file_name for told in zips for one in told.documents})
+
+
+def test_documents_are_judged_again_when_the_reference_data_that_they_failed_by_are_newer(
+    unregistered: DataInstallation,
+) -> None:
+    """S4 heals when the colony is registered; nobody has to ask for it."""
+    assert judged(unregistered) == []
+    refresh_colonies(unregistered, *shipped_colonies()[1:])
+    assert judged(unregistered) == [SPECIMENS]
+    assert unregistered.documents()[SPECIMENS] == "qc done"
+    assert unregistered.log(SPECIMENS) == []
+    assert unregistered.log(SPECIMENS, cleared=True).count("S4") == 3
+    assert judged(unregistered) == []
+
+
+def genotypes(data: DataInstallation, centre: str) -> dict[str, int]:
+    """The measurements that contexts of a centre count, by genotype."""
+    table = models.DataContext.__table__
+    counted = select(table.c.genotype, func.sum(table.c.measurements)).where(table.c.centre == centre)
+    with data.qc.connect() as connection:
+        return {genotype: int(number) for genotype, number in connection.execute(counted.group_by(table.c.genotype))}
+
+
+def _registered(data: DataInstallation) -> None:
+    refresh_colonies(data, *shipped_colonies()[1:])
+
+
+def _waived(data: DataInstallation) -> None:
+    waiver = Waiver("S4", WaiverEffect.WAIVE, "they are being registered", "a wrangler", today().date())
+    with writing(data.qc) as connection:
+        add_waiver(connection, waiver, today().date())
+
+
+def _told_to_recheck(data: DataInstallation) -> None:
+    _registered(data)
+    recheck(data.tracker, data.qc, data.settings, centre="H", author="a wrangler", reason="registered")
+
+
+@pytest.mark.parametrize("heal", [_registered, _waived, _told_to_recheck])
+def test_experiments_count_once_the_colony_of_their_animals_is_in_order(
+    unregistered: DataInstallation, heal: Callable[[DataInstallation], None]
+) -> None:
+    """They have no finding of their own: nobody submits them again."""
+    animals = models.OverviewAnimalProcedure
+    assert unregistered.log(EXPERIMENTS) == []
+    assert genotypes(unregistered, "H") == {}
+    assert genotypes(unregistered, "J") != {}
+    assert {row[0] for row in unregistered.rows(animals, "centre")} == {"J"}
+    assert {row[1] for row in unregistered.rows(models.Experiment, "centre", "validity") if row[0] == "H"} == {3}
+    heal(unregistered)
+    unregistered.take_up()
+    counted = genotypes(unregistered, "H")
+    assert counted.keys() - {"baseline"}
+    assert "" not in counted
+    assert {row[0] for row in unregistered.rows(animals, "centre")} == {"H", "J"}
+    assert {row[0] for row in unregistered.rows(models.Experiment, "validity")} == {1}
+    assert unregistered.documents()[EXPERIMENTS] == "qc pending"
+
+
+def test_documents_that_fail_by_the_newest_reference_data_too_are_judged_once_by_them(
+    unregistered: DataInstallation,
+) -> None:
+    refresh_colonies(unregistered, *[line for line in shipped_colonies()[1:] if not line.startswith(("H-", "Bcm-"))])
+    assert judged(unregistered) == [SPECIMENS]
+    assert unregistered.documents()[SPECIMENS] == "data failed"
+    assert judged(unregistered) == []
+
+
+def test_to_look_for_superseded_reference_data_is_one_statement(unregistered: DataInstallation) -> None:
+    refresh_colonies(unregistered, *shipped_colonies()[1:])
+    with unregistered.qc.connect() as connection, sent_statements(unregistered.qc) as executed:
+        assert len(healing.documents_of_superseded_snapshots(connection)) == 1
+    assert len([statement for statement in executed if statement.startswith("SELECT")]) == 1
+
+
+def today() -> datetime:
+    return datetime.now(UTC)
+
+
+def give(data: DataInstallation, *, begins_in: int = 0, effect: WaiverEffect = WaiverEffect.WAIVE) -> int:
+    begins = (today() + timedelta(days=begins_in)).date()
+    waiver = Waiver("E4", effect, "the animals are on their way", "a wrangler", begins, None, None, None)
+    with writing(data.qc) as connection:
+        return add_waiver(connection, waiver, today().date())
+
+
+@pytest.mark.parametrize("effect", WaiverEffect)
+def test_a_waiver_takes_effect_on_what_was_judged_before_and_ends_when_it_is_revoked(
+    data: DataInstallation, effect: WaiverEffect
+) -> None:
+    data.put(ZIP, experiments())
+    data.run()
+    assert data.documents() == {EXPERIMENTS: "data failed"}
+    number = give(data, effect=effect)
+    assert judged(data) == [EXPERIMENTS]
+    assert data.documents() == {EXPERIMENTS: "qc pending"}
+    assert judged(data) == []
+    with writing(data.qc) as connection:
+        revoke_waiver(connection, number, author="a wrangler", reason="they came")
+    assert judged(data) == [EXPERIMENTS]
+    assert data.documents() == {EXPERIMENTS: "data failed"}
+    assert judged(data) == []
+
+
+def test_a_waiver_takes_effect_on_the_day_on_which_it_begins(data: DataInstallation) -> None:
+    data.put(ZIP, experiments())
+    data.run()
+    number = give(data, begins_in=5)
+    assert judged(data) == []
+    with writing(data.qc) as connection:
+        waiver, document = models.Waiver.__table__, models.Document.__table__
+        connection.execute(update(waiver).where(waiver.c.id == number).values(valid_from=today().date()))
+        connection.execute(update(waiver).values(created=today().replace(tzinfo=None) - timedelta(days=9)))
+        connection.execute(update(document).values(judged_at=today().replace(tzinfo=None) - timedelta(days=2)))
+    assert judged(data) == [EXPERIMENTS]
+    assert judged(data) == []
+
+
+def test_a_document_is_judged_once_for_a_waiver_that_does_not_change_its_findings(
+    data: DataInstallation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No session after the other judges what stays as it is."""
+    data.put(ZIP, experiments())
+    data.run()
+    monkeypatch.setattr(judging, "apply_waivers", lambda found, _waivers, on: apply_waivers(found, (), on))
+    give(data)
+    with writing(data.qc) as connection:
+        waiver = models.Waiver.__table__
+        connection.execute(update(waiver).values(created=today().replace(tzinfo=None) - timedelta(seconds=5)))
+        document = models.Document.__table__
+        connection.execute(update(document).values(judged_at=today().replace(tzinfo=None) - timedelta(seconds=9)))
+    yesterday = (today() - timedelta(days=1)).date()
+    with writing(data.qc) as connection:
+        connection.execute(update(models.Waiver.__table__).values(valid_from=yesterday))
+    assert judged(data) == [EXPERIMENTS]
+    assert judged(data) == []

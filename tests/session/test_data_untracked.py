@@ -1,0 +1,243 @@
+"""What stands in the QC database and the tracker counts no more is judged; and neither is taken for the other's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from sqlalchemy import delete, select, update
+
+from dcc.errors import ConfigurationError
+from dcc.phases import Phase
+from dcc.qc import models
+from dcc.qc.apply.withdrawal import Undone
+from dcc.qc.contexts.building import build_contexts
+from dcc.qc.database import writing
+from dcc.session.data import checking
+from dcc.session.data.corrections import recheck, withdraw_submission
+from dcc.session.data.settling import settle_qc
+from dcc.tracker import progress
+from dcc.tracker.database import writing as writing_tracker
+from dcc.tracker.models import XmlFile, ZipAction
+from tests.support.data_installations import EXPERIMENTS, SPECIMENS, DataInstallation, experiments, key_of, specimens
+from tests.support.judging_cases import IS_VALID
+
+ZIP = "add/H.2013-10-31.1.impc.zip"
+LATER = "add/H.2013-11-05.1.impc.zip"
+WHO = {"author": "someone", "reason": "A mistake."}
+
+
+def active(data: DataInstallation) -> list[str]:
+    return [rule for rule, is_active in data.rows(models.Finding, "rule", "is_active") if is_active]
+
+
+def valid(data: DataInstallation, model: type[models.QcBase] = models.Experiment) -> set[bool | None]:
+    return {IS_VALID[said] for current, said in data.rows(model, "is_current", "validity") if current}
+
+
+def counted(data: DataInstallation) -> int:
+    return sum(number for (number,) in data.rows(models.DataContext, "measurements"))
+
+
+def forget(data: DataInstallation) -> None:
+    """Have the tracker lose all documents, as when a file source is removed with all that is known of it."""
+    with writing(data.tracker) as connection:
+        connection.execute(delete(XmlFile))
+
+
+def take_beside(data: DataInstallation) -> None:
+    """Have the changed archive taken while its data stand, as a retry did before that was refused."""
+    with pytest.raises(ConfigurationError, match="dcc data undo"):
+        data.base.process_again(ZIP)
+    with writing_tracker(data.tracker) as connection:
+        progress.reopen(connection, list(connection.scalars(select(ZipAction.id))), "an earlier version", "Asked for.")
+    assert data.base.run_session().zips[ZIP].phase is Phase.XSD
+
+
+def test_what_an_archive_brought_before_it_changed_heals_too(data: DataInstallation) -> None:
+    """What stands is judged, whether the tracker counts the document or a newer one of its archive."""
+    data.put(ZIP, experiments())
+    data.run()
+    data.put(ZIP, experiments(animals=1, first=9))
+    data.validate()
+    take_beside(data)
+    data.take_up()
+    assert valid(data) == {False}
+    data.put(LATER, specimens("2013-11-05.1"))
+    data.run()
+    assert sorted(active(data)) == ["E4"]
+    assert counted(data) == 3
+
+
+def test_what_was_applied_before_its_archive_changed_is_judged(data: DataInstallation) -> None:
+    data.put(ZIP, specimens(), experiments())
+    data.validate()
+    data.take_up(until=Phase.UPLOAD)
+    data.put(ZIP, specimens(mice=4), experiments(animals=4))
+    data.validate()
+    take_beside(data)
+    data.take_up()
+    assert valid(data) == {True}
+    assert counted(data) == 4
+
+
+def test_what_the_tracker_does_not_know_any_more_heals_too(data: DataInstallation) -> None:
+    data.put(ZIP, experiments())
+    data.run()
+    forget(data)
+    data.put(LATER, specimens("2013-11-05.1"))
+    data.run()
+    assert active(data) == []
+    assert counted(data) == 3
+
+
+def test_what_the_tracker_does_not_know_any_more_is_judged_again_when_asked(data: DataInstallation) -> None:
+    data.put(ZIP, experiments())
+    data.run()
+    forget(data)
+    found = recheck(data.tracker, data.qc, data.settings, rule="E4", **WHO)  # type: ignore[arg-type]
+    assert (found.documents, found.keys) == (1, (key_of(ZIP),))
+    assert data.rows(models.Document, "judged_at") == [(None,)]
+    data.take_up()
+    assert data.rows(models.Document, "judged_at") != [(None,)]
+    assert valid(data) == {False}
+
+
+def test_what_an_edit_ended_is_judged_as_it_was_when_the_edit_is_withdrawn(data: DataInstallation) -> None:
+    """An experiment without its animal; edited to be about one that is there; the edit is withdrawn."""
+    data.put(LATER, specimens("2013-11-05.1"))
+    data.put(ZIP, experiments(first=3, animals=2))
+    data.run()
+    assert active(data) == ["E4"]
+    right = experiments("2013-11-06.1", first=3, animals=2)
+    ((name, content),) = right.items()
+    data.put("edit/H.2013-11-06.1.impc.zip", {name: content.replace(b"H-M000004", b"H-M000001")})
+    data.run()
+    assert active(data) == []
+    withdraw_submission(data.tracker, data.qc, data.settings, key_of("edit/H.2013-11-06.1.impc.zip"), **WHO)
+    data.take_up()
+    assert active(data) == ["E4"]
+    assert data.documents()[EXPERIMENTS] == "data failed"
+
+
+def test_a_withdrawal_of_what_the_tracker_does_not_know_any_more_has_others_judged_again(
+    data: DataInstallation,
+) -> None:
+    data.put(LATER, specimens("2013-11-05.1"))
+    data.put(ZIP, experiments(first=3, animals=2))
+    data.run()
+    ((name, content),) = experiments("2013-11-06.1", first=3, animals=2).items()
+    data.put("edit/H.2013-11-06.1.impc.zip", {name: content.replace(b"H-M000004", b"H-M000001")})
+    data.run()
+    with writing(data.tracker) as connection:
+        connection.execute(delete(XmlFile).where(XmlFile.fname == name))
+    withdraw_submission(data.tracker, data.qc, data.settings, key_of("edit/H.2013-11-06.1.impc.zip"), **WHO)
+    data.take_up()
+    assert active(data) == ["E4"]
+    assert data.documents()[EXPERIMENTS] == "data failed"
+
+
+@pytest.mark.parametrize("state", ["refused", "held", "undone"])
+def test_a_row_of_a_tracker_that_was_lost_stands_for_no_document_of_the_new_one(
+    data: DataInstallation, state: str
+) -> None:
+    """The ids of a tracker that was made anew begin at 1 again."""
+    data.put(ZIP, specimens(), experiments())
+    data.validate()
+    with data.tracker.connect() as connection:
+        ids = dict(connection.execute(select(XmlFile.fname, XmlFile.id)).all())
+    with writing(data.qc) as connection:
+        for number, (name, xml_id) in enumerate(ids.items(), 1):
+            row = {
+                "id": number,
+                "tracker_id": xml_id,
+                "zip_action": "edit",
+                "zip_file": "J.2012-01-01.1.impc.zip",
+                "file_name": f"J.{number}.{name}",
+                "kind": "specimen",
+                "centre": "J",
+                "action": "edit",
+                "md5": "0" * 32,
+                "state": state,
+                "contexts_built": True,
+                "overviews_built": True,
+            }
+            connection.execute(models.Document.__table__.insert().values(row))
+    data.take_up()
+    assert data.documents() == {SPECIMENS: "qc done", EXPERIMENTS: "qc pending"}
+
+
+def test_documents_are_not_done_because_the_qc_database_was_lost(data: DataInstallation) -> None:
+    data.put(ZIP, specimens(), experiments())
+    data.run()
+    with writing(data.qc) as connection:
+        connection.execute(delete(models.DocumentContext))
+        connection.execute(update(models.Document).values(tracker_id=None))
+    settle_qc(data.tracker, data.qc, data.settings, **WHO)
+    assert data.documents()[EXPERIMENTS] == "qc pending"
+    data.take_up()
+    assert data.documents()[EXPERIMENTS] != "qc done"
+
+
+def test_what_is_withdrawn_while_it_waits_to_be_judged_is_not_judged(
+    data: DataInstallation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data.put(ZIP, experiments())
+    data.validate()
+    withdrawn: list[Undone] = []
+    check = checking._check
+
+    def check_what_is_withdrawn(*given: Any) -> Any:
+        withdrawn.append(withdraw_submission(data.tracker, data.qc, data.settings, key_of(ZIP), **WHO))
+        return check(*given)
+
+    monkeypatch.setattr(checking, "_check", check_what_is_withdrawn)
+    data.take_up()
+    assert len(withdrawn) == 1
+    assert active(data) == []
+    assert data.documents() == {EXPERIMENTS: "upload cancelled"}
+    assert data.take_up().zips == []
+
+
+def test_contexts_are_as_if_built_anew_after_withdrawals_and_retries(data: DataInstallation) -> None:
+    """Over whole sessions: the same documents in two archives and as an edit, withdrawn one by one."""
+    edit = "edit/H.2013-10-31.1.impc.zip"
+    for key in (ZIP, "add/H.2013-10-31.2.impc.zip", edit):
+        data.put(key, specimens(), experiments())
+    data.run()
+    assert data.states()["add/H.2013-10-31.2.impc.zip"] == "upload failed"
+    rebuilt(data, 3)
+    for number, key in ((3, edit), (0, ZIP)):
+        assert withdraw_submission(data.tracker, data.qc, data.settings, key_of(key), **WHO).withdrawn
+        data.take_up()
+        assert data.states()[key] == "upload cancelled"
+        rebuilt(data, number)
+    data.base.process_again(ZIP)
+    data.take_up()
+    assert data.states()[ZIP] == "qc pending"
+    rebuilt(data, 3)
+    assert withdraw_submission(data.tracker, data.qc, data.settings, key_of(ZIP), **WHO).withdrawn
+    data.take_up()
+    rebuilt(data, 0)
+
+
+def test_an_experiment_that_names_one_specimen_twice_counts_once(data: DataInstallation) -> None:
+    ((name, content),) = experiments(animals=1).items()
+    named = b"<specimenID>H-M000001</specimenID>"
+    data.put(ZIP, specimens(), {name: content.replace(named, named * 2)})
+    data.run()
+    rebuilt(data, 1)
+
+
+def rebuilt(data: DataInstallation, measurements: int) -> None:
+    """Forget all contexts and build them anew: they are the same, with so many measurements."""
+    names = [*models.DataContext.__table__.c.keys()]
+    columns = [name for name in names if name not in {"id", "state", "data_state", "document_id", "changed", "created"}]
+    before = [row for row in data.rows(models.DataContext, *columns) if row[columns.index("measurements")]]
+    assert counted(data) == measurements
+    with writing(data.qc) as connection:
+        for model in (models.DocumentContext, models.ContextHistory, models.DataContext, models.ContextMember):
+            connection.execute(delete(model))
+        connection.execute(update(models.Document).values(contexts_built=False))
+    build_contexts(data.qc)
+    assert data.rows(models.DataContext, *columns) == before

@@ -1,0 +1,127 @@
+"""What is wrong with documents, in the tracker's `xml_log`."""
+
+from __future__ import annotations
+
+import pytest
+from sqlalchemy import Engine, func, select
+
+from dcc.data_outcomes import FindingEntry
+from dcc.databases.columns import MESSAGE_BYTES
+from dcc.outcomes import Problem
+from dcc.rules.findings import MORE_RULE
+from dcc.session.data.document_log import problems_of, rewrite_log, worst_first
+from dcc.tracker.database import writing
+from dcc.tracker.models import AnException, XmlLog
+from dcc.vocabulary import Severity
+from tests.support.databases import seed_centre, seed_documents, seed_download, seed_source, seed_zip
+
+
+@pytest.fixture
+def documents(tracker: Engine) -> list[int]:
+    archive = seed_zip(tracker, seed_source(tracker, seed_centre(tracker)))
+    return seed_documents(tracker, seed_download(tracker, archive.hosting_id), 2)
+
+
+def rewrite(tracker: Engine, wanted: dict[int, list[Problem]]) -> None:
+    with writing(tracker) as connection:
+        rewrite_log(connection, wanted)
+
+
+def entries(tracker: Engine, xml_id: int, *, cleared: bool = False) -> list[tuple[object, ...]]:
+    condition = XmlLog.cleared.is_not(None) if cleared else XmlLog.cleared.is_(None)
+    query = select(AnException.short_name, XmlLog.message, XmlLog.line).join(
+        AnException, AnException.id == XmlLog.exception_id
+    )
+    with tracker.connect() as connection:
+        rows = connection.execute(query.where(XmlLog.xml_id == xml_id, condition).order_by(XmlLog.id))
+        return [tuple(row) for row in rows]
+
+
+def test_entries_are_written_under_the_ids_of_rules_with_what_they_demand(
+    tracker: Engine, documents: list[int]
+) -> None:
+    """The exception is the rule's id."""
+    problems = [Problem("E4", "No such animal.", 7), Problem("SchemaViolationError", "Wrong.", 1, 2)]
+    rewrite(tracker, {documents[0]: problems})
+    assert entries(tracker, documents[0]) == [("E4", "No such animal.", 7), ("SchemaViolationError", "Wrong.", 1)]
+    assert entries(tracker, documents[1]) == []
+    with tracker.connect() as connection:
+        query = select(AnException.short_name, AnException.description)
+        described = {row.short_name: row.description for row in connection.execute(query)}
+    assert "specimen" in str(described["E4"])
+    assert described["SchemaViolationError"] == "The document does not follow the XML schema."
+
+
+def test_what_holds_no_more_is_cleared_and_what_holds_stays(tracker: Engine, documents: list[int]) -> None:
+    first, second, third = (Problem("E4", f"No animal {number}.", number) for number in range(3))
+    rewrite(tracker, {documents[0]: [first, second], documents[1]: [first]})
+    with tracker.connect() as connection:
+        before = connection.scalars(select(XmlLog.id).order_by(XmlLog.id)).all()
+    rewrite(tracker, {documents[0]: [second, third]})
+    assert entries(tracker, documents[0]) == [("E4", second.message, 1), ("E4", third.message, 2)]
+    assert entries(tracker, documents[0], cleared=True) == [("E4", first.message, 0)]
+    assert entries(tracker, documents[1]) == [("E4", first.message, 0)]
+    rewrite(tracker, {documents[0]: [second, third]})
+    with tracker.connect() as connection:
+        after = connection.scalars(select(XmlLog.id).order_by(XmlLog.id)).all()
+    assert after[: len(before)] == before
+    assert len(after) == len(before) + 1
+    rewrite(tracker, {document: [] for document in documents})
+    assert entries(tracker, documents[0]) == entries(tracker, documents[1]) == []
+
+
+def test_the_same_entry_may_hold_several_times(tracker: Engine, documents: list[int]) -> None:
+    twice = [Problem("S5", "Twice.", 3)] * 2
+    rewrite(tracker, {documents[0]: twice})
+    rewrite(tracker, {documents[0]: twice})
+    assert len(entries(tracker, documents[0])) == 2
+    rewrite(tracker, {documents[0]: twice[:1]})
+    assert len(entries(tracker, documents[0])) == len(entries(tracker, documents[0], cleared=True)) == 1
+
+
+def test_messages_that_are_too_long_or_no_text_are_the_same_when_written_again(
+    tracker: Engine, documents: list[int]
+) -> None:
+    problems = [Problem("E4", "🐭" * MESSAGE_BYTES, 1), Problem("E4", "lone \ud800", 2)]
+    for _ in range(2):
+        rewrite(tracker, {documents[0]: problems})
+    with tracker.connect() as connection:
+        assert connection.scalar(select(func.count()).select_from(XmlLog)) == 2
+
+
+def finding(severity: Severity, message: str, **more: object) -> FindingEntry:
+    return FindingEntry("E4", severity, message, 1, **more)  # type: ignore[arg-type]
+
+
+def test_what_fails_a_document_comes_first_and_what_is_waived_not_at_all() -> None:
+    findings = [
+        finding(Severity.UNCHECKED, "a"),
+        finding(Severity.WARNING, "b"),
+        finding(Severity.ERROR, "c"),
+        finding(Severity.ERROR, "d", is_waived=True),
+        finding(Severity.FATAL, "e"),
+    ]
+    assert [one.message for one in worst_first(findings)] == ["c", "e", "b", "a"]
+    assert [one.message for one in problems_of(findings, 4, 10)] == ["c", "e", "Warning: b", "Not checked: a"]
+
+
+@pytest.mark.parametrize(
+    ("number", "total", "most", "shown", "left"), [(3, 3, 3, 3, 0), (5, 5, 3, 3, 2), (3, 9, 3, 3, 6)]
+)
+def test_no_more_than_asked_for_are_listed_and_the_rest_is_counted(
+    number: int, total: int, most: int, shown: int, left: int
+) -> None:
+    findings = [finding(Severity.ERROR, str(place)) for place in range(number)]
+    problems = problems_of(findings, total, most)
+    assert [one.message for one in problems[:shown]] == [str(place) for place in range(shown)]
+    assert len(problems) == shown + (left > 0)
+    if left:
+        assert problems[-1].kind == MORE_RULE
+        assert problems[-1].message.startswith(f"There are {left} findings more than the {shown} listed")
+
+
+def test_what_the_check_says_of_findings_not_recorded_is_said_once() -> None:
+    findings = [finding(Severity.ERROR, "a"), FindingEntry(MORE_RULE, Severity.ERROR, "There are 8 more.")]
+    problems = problems_of(findings, 9, 5)
+    assert [one.kind for one in problems] == ["E4", MORE_RULE]
+    assert "8" in problems[-1].message

@@ -1,0 +1,216 @@
+"""What is told of an archive that another centre's source holds, and how it is turned down (issue 24, item 1)."""
+
+from __future__ import annotations
+
+import pytest
+from sqlalchemy import Connection
+
+from dcc.errors import ConfigurationError, NotFoundError
+from dcc.reports.causes.cause import Actor, Cause
+from dcc.reports.causes.collecting import causes_of_all, causes_of_centre, causes_of_session, causes_of_zip
+from dcc.reports.causes.not_taken import Why
+from dcc.reports.causes.rules import ALL_FACES
+from dcc.reports.languages import load_catalogue
+from dcc.reports.submissions.collecting import collect_centre, collect_session, collect_submission
+from dcc.reports.submissions.model import CentreReport, Outcome, SessionReport, SubmissionReport, Tone
+from dcc.reports.submissions.page import render_html
+from dcc.reports.submissions.plain_text import render_text
+from dcc.session.data.corrections import confirm_submission, withdraw_submission
+from dcc.session.data.plans import plan_submission
+from dcc.tracker.crawls import list_sessions
+from dcc.tracker.database import writing
+from dcc.tracker.declining import take_back, turn_down
+from dcc.tracker.hosted.declined_archives import list_declines
+from dcc.tracker.questions.stories import zip_story
+from dcc.tracker.register import delegations
+from tests.qc.test_ownership import notices
+from tests.support.data_installations import DataInstallation, key_of, specimens
+
+PLANTED = "add/J.2013-11-01.1.impc.zip"
+KEY = key_of(PLANTED)
+DELEGATE = "dcc centre delegate J --to H"
+WHO = {"author": "someone", "reason": "It is meant."}
+
+
+@pytest.fixture
+def planted(data: DataInstallation) -> DataInstallation:
+    """An archive of J on H's source, of which a session has told."""
+    data.put(PLANTED, specimens("2013-11-01.1", centre="J"))
+    data.base.run_session()
+    return data
+
+
+def decline(data: DataInstallation, reason: str = "Made by mistake") -> None:
+    with writing(data.tracker) as connection:
+        turn_down(connection, KEY, declined_by="wrangler", reason=reason)
+
+
+def of_session(connection: Connection) -> int:
+    return list_sessions(connection, limit=1)[0].id
+
+
+def reports(data: DataInstallation) -> tuple[SubmissionReport, CentreReport, CentreReport, SessionReport]:
+    """The archive's report, the summaries of J and H, and that of the last session."""
+    with data.tracker.connect() as tracker:
+        return (
+            collect_submission(tracker, None, KEY, data.settings),
+            collect_centre(tracker, None, "J", data.settings),
+            collect_centre(tracker, None, "H", data.settings),
+            collect_session(tracker, None, of_session(tracker), data.settings),
+        )
+
+
+def texts(data: DataInstallation) -> list[str]:
+    """What these reports say, as texts and pages, in both languages."""
+    catalogues = [load_catalogue(code, data.settings) for code in ("en", "de")]
+    return [
+        " ".join(text.split())
+        for report in reports(data)
+        for catalogue in catalogues
+        for text in (render_text(report, catalogue), render_html(report, catalogue, data.settings))
+    ]
+
+
+def all_causes(data: DataInstallation) -> list[list[Cause]]:
+    with data.tracker.connect() as tracker:
+        return [
+            causes_of_zip(tracker, None, KEY),
+            causes_of_centre(tracker, None, "J"),
+            causes_of_centre(tracker, None, "H"),
+            causes_of_all(tracker, None),
+            causes_of_session(tracker, None, of_session(tracker)),
+        ]
+
+
+def test_a_held_archive_is_reported_as_what_it_is_with_who_acts(planted: DataInstallation) -> None:
+    report, of_j, of_h, of_all = reports(planted)
+    assert (report.outcome, report.tone) == (Outcome.FOREIGN, Tone.WARN)
+    assert [one.outcome for one in of_j.zips] == [Outcome.FOREIGN]
+    assert [one.outcome for one in of_all.zips] == [Outcome.FOREIGN]
+    assert [row.why for source in of_h.sources for row in source.not_taken] == [Why.HELD]
+    for text in texts(planted):
+        assert "present or the next visit" not in text
+        assert "dcc " not in text
+    assert "named for centre J and lies on a source of H" in texts(planted)[0]
+
+
+def test_a_held_archive_is_a_cause_with_the_command_for_wranglers_alone(planted: DataInstallation) -> None:
+    catalogue = load_catalogue("en", planted.settings)
+    found = all_causes(planted)
+    assert [[one.centre for one in some] for some in found] == [["J"], ["J"], ["H"], ["J"], ["J"]]
+    for (cause,) in found:
+        assert (cause.acts, cause.zips, cause.fails) == (Actor.CENTRE, 1, False)
+        assert cause.example.zip == PLANTED
+        assert DELEGATE in cause.remedy(catalogue)
+        assert "dcc archive decline" in cause.remedy(catalogue)
+        assert "dcc " not in cause.remedy_for_centre(catalogue) + cause.example.message
+        assert "{" not in cause.title(catalogue) + cause.remedy(catalogue)
+    decline(planted)
+    assert all_causes(planted) == [[]] * 5
+
+
+def test_no_face_of_a_cause_tells_centres_of_commands_of_wranglers() -> None:
+    for faces in ALL_FACES.values():
+        for face in faces:
+            assert "`dcc " not in (face.told or face.remedy).replace("`dcc validate`", "")
+
+
+def test_an_archive_that_is_turned_down_waits_no_more_and_both_centres_are_told(planted: DataInstallation) -> None:
+    decline(planted)
+    assert notices(planted) == [("J", PLANTED, "", "held", {})] + [
+        (centre, PLANTED, "", "declined", {}) for centre in "JH"
+    ]
+    report, of_j, of_h, _ = reports(planted)
+    assert (report.outcome, [one.outcome for one in of_j.zips]) == (Outcome.DECLINED, [Outcome.DECLINED])
+    (row,) = [row for source in of_h.sources for row in source.not_taken]
+    assert (row.why, row.acts, row.fields["reason"]) == (Why.DECLINED, Actor.NOBODY, "Made by mistake")
+    told = texts(planted)
+    assert all("dcc " not in text for text in told)
+    # Those of the archive and of H, on whose source it lies.
+    assert all("Made by mistake" in text for text in (*told[0:4], *told[8:12]))
+    with planted.tracker.connect() as connection:
+        (entry,) = list_declines(connection)
+        story = zip_story(connection, KEY)
+    assert (entry.key, entry.owner, entry.declined_by, entry.reason) == (KEY, "J", "wrangler", "Made by mistake")
+    assert "wrangler" in story.reasons[-1].message
+    assert f"dcc archive decline {PLANTED} --revoke" in story.reasons[-1].message
+    # Sessions do not tell it anew, and a delegation does not bring it back.
+    assert planted.base.run_session().zips == {}
+    with writing(planted.tracker) as connection:
+        delegations.delegate(connection, "J", "H", recorded_by="wrangler")
+    planted.base.run_session()
+    assert planted.states() == {PLANTED: "zip_name done"}
+
+
+def test_what_was_turned_down_is_held_again_when_that_is_taken_back(planted: DataInstallation) -> None:
+    decline(planted)
+    with writing(planted.tracker) as connection:
+        ended = take_back(connection, KEY, revoked_by="another")
+    assert (ended.revoked_by, ended.revoked is not None) == ("another", True)
+    assert reports(planted)[0].outcome is Outcome.FOREIGN
+    assert [(one[0], one[3]) for one in notices(planted)[-2:]] == [("J", "held"), ("H", "held")]
+    with planted.tracker.connect() as connection:
+        assert list_declines(connection) == []
+        assert [one.revoked_by for one in list_declines(connection, everything=True)] == ["another"]
+    with writing(planted.tracker) as connection:
+        delegations.delegate(connection, "J", "H", recorded_by="wrangler")
+    planted.base.run_session()
+    assert planted.states() == {PLANTED: "xsd done"}
+
+
+def test_the_own_copy_is_taken_all_the_same_when_another_was_turned_down(planted: DataInstallation) -> None:
+    decline(planted)
+    other = planted.base.add_folder("J", "other")
+    other.put(PLANTED, specimens("2013-11-01.1", centre="J", mice=5))
+    planted.base.run_session()
+    assert planted.states() == {PLANTED: "xsd done"}
+    assert planted.base.attempts(PLANTED) == [(other.source_id, "xsd done")]
+
+
+def test_what_cannot_be_turned_down_is_refused_with_what_to_do(planted: DataInstallation) -> None:
+    own = "add/H.2013-11-01.1.impc.zip"
+    planted.put(own, specimens("2013-11-01.1"))
+    planted.base.run_session()
+    with writing(planted.tracker) as connection:
+        with pytest.raises(NotFoundError, match="dcc archive declined --all"):
+            take_back(connection, KEY, revoked_by="a")
+        with pytest.raises(NotFoundError, match=f"dcc data undo {own}"):
+            turn_down(connection, key_of(own), declined_by="a", reason="b")
+        with pytest.raises(NotFoundError, match="no crawl has seen it"):
+            turn_down(connection, key_of("add/J.2001-01-01.1.impc.zip"), declined_by="a", reason="b")
+        for reason in (" ", "x" * 256):
+            with pytest.raises(ConfigurationError, match="The reason"):
+                turn_down(connection, KEY, declined_by="a", reason=reason)
+    decline(planted)
+    with pytest.raises(ConfigurationError, match=r"decline .* --revoke"):
+        decline(planted)
+
+
+@pytest.mark.parametrize("declined", [False, True])
+def test_plan_confirm_and_undo_name_the_state_and_the_command_that_helps(
+    planted: DataInstallation, declined: bool
+) -> None:
+    if declined:
+        decline(planted)
+    helps = f"dcc archive decline {PLANTED} --revoke" if declined else DELEGATE
+    databases = planted.tracker, planted.qc, planted.settings
+    with pytest.raises(NotFoundError, match=helps) as raised:
+        plan_submission(*databases, KEY)
+    assert "until xsd" not in str(raised.value)
+    with pytest.raises(NotFoundError, match=helps):
+        confirm_submission(*databases, KEY, **WHO)
+    with pytest.raises(NotFoundError, match=helps):
+        withdraw_submission(*databases, KEY, **WHO)
+
+
+def test_the_owner_is_told_when_a_held_addition_is_turned_down(data: DataInstallation) -> None:
+    folder = data.base.add_folder("J", "other")
+    ((_, document),) = specimens("2013-11-01.1").items()
+    folder.put(PLANTED, {"J.2013-11-01.1.specimen.impc.xml": document})
+    data.run()
+    undone = withdraw_submission(data.tracker, data.qc, data.settings, KEY, **WHO)
+    assert [(one.centre, one.file_name) for one in undone.declined] == [("H", "J.2013-11-01.1.specimen.impc.xml")]
+    assert [(one[0], one[2], one[3]) for one in notices(data)] == [
+        ("H", "J.2013-11-01.1.specimen.impc.xml", "held"),
+        ("H", "J.2013-11-01.1.specimen.impc.xml", "declined"),
+    ]

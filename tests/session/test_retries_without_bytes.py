@@ -1,0 +1,225 @@
+"""A retry that cannot have the bytes of its archive wipes nothing, and staging's copy serves where it is the same."""
+
+from __future__ import annotations
+
+import signal
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+
+from dcc.cli.demo import submissions
+from dcc.errors import TransferFailedError
+from dcc.naming import Action
+from dcc.outcomes import ZipKey
+from dcc.reports.causes.collecting import causes_of_zip
+from dcc.sources.folder import LocalConnection
+from dcc.tracker.models import Reopening
+from dcc.tracker.questions.stories import zip_story
+from dcc_assets.recorded_outcomes import recorded_zips
+from tests.support.installations import MODIFIED, Folder, Installation, note_uploaded, note_withdrawn, specimens
+from tests.support.prepared_processes import run_in_process
+
+NAME = "H.2013-10-31.1.impc.zip"
+KEY = f"add/{NAME}"
+SPECIMENS = "H.2013-10-31.1.specimen.impc.xml"
+
+
+def wrong() -> bytes:
+    documents = specimens()
+    return submissions.archive(
+        {name: submissions.damaged(document, 'centreID="', 'centerID="') for name, document in documents.items()}
+    )
+
+
+@pytest.fixture
+def away(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """The names of folders from which nothing can be fetched."""
+    names: set[str] = set()
+    fetch = LocalConnection.fetch
+
+    def refusing(self: LocalConnection, *arguments: Any, **named: Any) -> None:
+        if self._base.name in names:
+            raise TransferFailedError(f"{self._base.name} broke off.")
+        fetch(self, *arguments, **named)
+
+    monkeypatch.setattr(LocalConnection, "fetch", refusing)
+    return names
+
+
+def told(installation: Installation) -> dict[str, Any]:
+    """What the tracker tells of the archive: its state, documents with their errors, reasons and causes."""
+    key = ZipKey(Action.ADD, NAME)
+    with installation.tracker.connect() as connection:
+        story = zip_story(connection, key)
+        causes = causes_of_zip(connection, None, key)
+        (shown,) = recorded_zips(connection, [key])
+    return {
+        "shown in Dagster": (shown.phase, shown.status, shown.documents, shown.reasons, shown.downloaded),
+        "causes": [(cause.kind, cause.headline, cause.acts) for cause in causes],
+        "states": installation.states(),
+        "documents": [(one.file_name, one.phase, one.status, one.errors) for one in story.documents],
+        "reasons": [(reason.kind, reason.message) for reason in story.reasons],
+    }
+
+
+@pytest.fixture
+def failed(installation: Installation, folder: Folder) -> Folder:
+    """A folder whose archive failed validation, and lies in staging no more."""
+    folder.put(KEY, wrong())
+    installation.run_session()
+    assert installation.states() == {KEY: "xsd failed"}
+    (installation.settings.staging_directory / KEY).unlink()
+    return folder
+
+
+@pytest.mark.parametrize("how", ["breaks off", "is not there", "is away"])
+def test_a_retry_that_fetches_nothing_keeps_what_the_last_attempt_came_to(
+    installation: Installation, failed: Folder, away: set[str], how: str
+) -> None:
+    before = told(installation)
+    if how == "breaks off":
+        away.add("centre")
+    elif how == "is not there":
+        (failed.path / KEY).unlink()
+    else:
+        failed.path.rename(failed.path.with_name("elsewhere"))
+
+    outcome = installation.with_settings(max_retries=0).process_again(KEY).zips[KEY]
+
+    assert (outcome.kept, outcome.failed, len(outcome.reasons)) == (True, True, 1)
+    assert told(installation) == before
+    assert [state for _, state in installation.attempts(KEY)] == ["xsd failed", "download failed"]
+    with installation.tracker.connect() as connection:
+        assert connection.scalar(select(Reopening.fell_back)) is not None
+
+
+def test_what_was_asked_for_again_is_tried_by_the_next_session(
+    installation: Installation, failed: Folder, away: set[str]
+) -> None:
+    away.add("centre")
+    once = installation.with_settings(max_retries=0)
+    once.process_again(KEY)
+    assert once.run_session().zips[KEY].kept
+    away.clear()
+    failed.put(KEY)
+    assert once.run_session().zips[KEY].succeeded
+    assert installation.states() == {KEY: "xsd done"}
+    assert once.run_session().zips == {}
+
+
+def test_a_source_that_is_given_up_before_its_turn_wipes_nothing(
+    installation: Installation, folder: Folder, away: set[str]
+) -> None:
+    keys = [f"add/H.2013-10-31.{inc}.impc.zip" for inc in range(1, 4)]
+    for inc, key in enumerate(keys, 1):
+        folder.put(key, specimens(stem=f"2013-10-31.{inc}"))
+    installation.run_session()
+    for key in keys:
+        (installation.settings.staging_directory / key).unlink()
+    folder.path.rename(folder.path.with_name("elsewhere"))
+    one = installation.with_settings(source_failure_limit=1, downloads_per_source=1, max_retries=0)
+    one.process_again(*keys)
+    assert installation.states() == dict.fromkeys(keys, "xsd done")
+
+
+def test_the_copy_in_staging_serves_where_the_source_lists_the_same(
+    installation: Installation, folder: Folder, away: set[str]
+) -> None:
+    folder.put(KEY, wrong())
+    installation.run_session()
+    before = told(installation)
+    away.add("centre")
+    outcome = installation.process_again(KEY).zips[KEY]
+    assert (outcome.kept, outcome.downloaded, outcome.attempts) == (False, True, 0)
+    assert told(installation) == before
+    assert installation.attempts(KEY) == [(folder.source_id, "xsd failed")] * 2
+
+
+def test_a_changed_archive_is_fetched_and_not_taken_from_staging(
+    installation: Installation, folder: Folder, away: set[str]
+) -> None:
+    folder.put(KEY)
+    installation.run_session()
+    note_uploaded(installation.tracker)
+    changed = folder.put(KEY, specimens(mice=3), modified=MODIFIED + 60)
+    installation.run_session()
+    note_withdrawn(installation.tracker)
+    away.add("centre")
+    assert installation.with_settings(max_retries=0).process_again(KEY).zips[KEY].kept
+    assert installation.states() == {KEY: "xsd done"}
+    away.clear()
+    assert installation.run_session().zips[KEY].succeeded
+    assert installation.staged()[KEY] == changed
+
+
+def test_an_archive_that_was_replaced_since_the_last_crawl_is_fetched_by_a_retry(
+    installation: Installation, folder: Folder
+) -> None:
+    """Its sources are listed anew first, and staging's copy serves where that cannot be."""
+    folder.put(KEY)
+    installation.run_session()
+    note_withdrawn(installation.tracker)
+    replaced = folder.put(KEY, specimens(mice=3), modified=MODIFIED + 60)
+    outcome = installation.process_again(KEY).zips[KEY]
+    assert (outcome.succeeded, outcome.attempts) == (True, 1)
+    assert installation.staged()[KEY] == replaced
+
+    folder.path.rename(folder.path.with_name("elsewhere"))
+    outcome = installation.with_settings(max_retries=0).process_again(KEY).zips[KEY]
+    assert (outcome.succeeded, outcome.kept, outcome.attempts) == (True, False, 0)
+    assert installation.staged()[KEY] == replaced
+    assert installation.attempts(KEY) == [(folder.source_id, "xsd done")] * 3
+
+
+def test_a_source_that_tells_no_time_is_asked_first(
+    installation: Installation, folder: Folder, away: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dcc.tracker.hosted import known_hostings
+
+    credible = known_hostings.credible
+
+    def timeless(file: Any) -> Any:
+        found = credible(file)
+        return type(found)(found.name, found.size_bytes, None, found.has_md5)
+
+    monkeypatch.setattr(known_hostings, "credible", timeless)
+    archive = folder.put(KEY)
+    installation.run_session()
+    away.add("centre")
+    outcome = installation.with_settings(max_retries=0).process_again(KEY).zips[KEY]
+    assert (outcome.succeeded, outcome.kept) == (True, False)
+    assert [state for _, state in installation.attempts(KEY)] == ["xsd done", "download failed", "xsd done"]
+    assert installation.staged()[KEY] == archive
+
+
+@pytest.mark.parametrize("is_back", [True, False], ids=["back", "still away"])
+@pytest.mark.parametrize(
+    "point", ["when the downloads are planned", "when the downloads are requested", "in mid-transfer"]
+)
+def test_a_retry_that_is_killed_ends_like_one_that_is_not(
+    installation: Installation, failed: Folder, point: str, is_back: bool
+) -> None:
+    before = told(installation)
+    assert _retry_dying(installation, point) == -signal.SIGKILL
+    if is_back:
+        installation.run_session()
+        assert told(installation)["states"] == before["states"]
+        assert told(installation)["documents"] == before["documents"]
+        assert told(installation)["causes"] == before["causes"]
+        return
+    failed.path.rename(failed.path.with_name("elsewhere"))
+    installation.with_settings(max_retries=0).run_session()
+    assert told(installation) == before
+
+
+def _retry_dying(installation: Installation, point: str) -> int | None:
+    from tests.support import dying_session
+
+    environment = {
+        "DCC_HOME": str(installation.settings.home),
+        "DCC_TRACKER_URL": installation.settings.tracker_database_url,
+        "DCC_MIN_FREE_BYTES": "0",
+        "DCC_RETRY_DELAY": "0.05",
+    }
+    return run_in_process(dying_session.retry, f"{point}|{KEY}", environment)

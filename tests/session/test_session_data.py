@@ -1,0 +1,446 @@
+"""Validated documents on their way to quality control, with the real modules on both databases."""
+
+from __future__ import annotations
+
+from collections import deque
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine, text, update
+
+from dcc.cli.demo import submissions
+from dcc.errors import QcDatabaseUnreachableError, ReferenceDataError
+from dcc.notify.session_report import render_session_report
+from dcc.operations.sessions import open_session
+from dcc.phases import Phase
+from dcc.qc import models
+from dcc.qc.database import writing
+from dcc.reference.loading import SHIPPED
+from dcc.session.data.documents import count_waiting
+from dcc.session.data.session_data import take_up_data
+from dcc.tracker.crawls import list_sessions
+from dcc.tracker.questions.stories import zip_story
+from dcc.vocabulary import ContextState, Severity
+from dcc_assets.recorded_outcomes import recorded_zips
+from tests.support.data_installations import EXPERIMENTS, SPECIMENS, DataInstallation, experiments, key_of, specimens
+from tests.support.sent_statements import sent_statements
+
+ZIP = "add/H.2013-10-31.1.impc.zip"
+PHASES = [Phase.UPLOAD, Phase.DATA, Phase.CONTEXT, Phase.OVERVIEW, Phase.QC]
+
+
+def test_valid_documents_go_the_whole_way_to_quality_control(data: DataInstallation) -> None:
+    data.put(ZIP, specimens(), experiments())
+    data.validate()
+    with data.tracker.connect() as connection:
+        assert count_waiting(connection) == 2
+    result = data.take_up()
+    assert result.told(ZIP) == [
+        (Phase.UPLOAD, "upload done"),
+        (Phase.DATA, "data done"),
+        (Phase.CONTEXT, "context done"),
+        (Phase.OVERVIEW, "overview done"),
+        (Phase.QC, "qc pending"),
+    ]
+    assert data.states() == {ZIP: "qc pending"}
+    # A specimen document has no measurements, so that nothing of it waits for a wrangler.
+    assert data.documents() == {SPECIMENS: "qc done", EXPERIMENTS: "qc pending"}
+    uploaded = result.document(EXPERIMENTS, Phase.UPLOAD)
+    assert (uploaded.said["experiments"], uploaded.opened, uploaded.repeated) == (3, {"experiment": 3}, False)
+    assert uploaded.procedures == {"IMPC_BWT_001": 3}
+    assert uploaded.document_id == 2
+    (built,) = result.contexts
+    assert [(one.centre, one.states) for one in built.centres] == [
+        ("H", {ContextState.DATA_ADDED: len(data.rows(models.DataContext, "id"))})
+    ]
+    assert len(result.overviews) == 1
+    assert data.last_session() == (0, [(phase, 0) for phase in PHASES])
+    with data.tracker.connect() as connection:
+        assert count_waiting(connection) == 0
+
+
+def test_a_session_without_anything_to_do_tells_nothing_and_changes_nothing(data: DataInstallation) -> None:
+    data.put(ZIP, specimens(), experiments())
+    data.run()
+    before = data.ending()
+    result = data.take_up()
+    assert (result.zips, result.contexts, result.overviews) == ([], [], [])
+    assert data.last_session() == (0, [])
+    assert data.ending() == before
+
+
+@pytest.mark.parametrize("until", [Phase.XSD, *PHASES])
+def test_a_session_goes_no_further_than_asked_and_the_next_one_goes_on(data: DataInstallation, until: Phase) -> None:
+    data.put(ZIP, specimens(), experiments())
+    data.validate()
+    result = data.take_up(until)
+    assert [reached for reached, _ in result.told(ZIP)] == [phase for phase in PHASES if phase <= until]
+    assert data.states()[ZIP].startswith(until.short_name)
+    assert [reached for reached, _ in data.take_up().told(ZIP)] == [phase for phase in PHASES if phase > until]
+    assert data.states() == {ZIP: "qc pending"}
+
+
+def test_specimens_of_any_archive_come_before_experiments_of_any(data: DataInstallation) -> None:
+    """Existing_system_defects row 40: one process, in one order, for all documents."""
+    data.put("add/H.2013-10-30.1.impc.zip", experiments("2013-10-30.1"))
+    data.put(ZIP, specimens())
+    data.run()
+    assert [name for _, name in data.rows(models.Document, "id", "file_name")] == [
+        SPECIMENS,
+        "H.2013-10-30.1.experiment.impc.xml",
+    ]
+    assert set(data.documents().values()) == {"qc pending", "qc done"}
+
+
+def test_add_edit_and_delete_mean_what_they_say(data: DataInstallation) -> None:
+    """One experiment, changed in its place, then gone."""
+    data.put(ZIP, specimens(), experiments(animals=1))
+    data.run()
+    (first,) = current_values(data)
+    data.put("edit/H.2013-11-01.1.impc.zip", experiments("2013-11-01.1", animals=1, procedure="IMPC_BWT_001"))
+    edited = submissions.experiment_document("H", animals=1, procedure="IMPC_BWT_001")
+    changed = edited.replace(first.encode(), b"77.5")
+    data.put("edit/H.2013-11-01.1.impc.zip", {"H.2013-11-01.1.experiment.impc.xml": changed})
+    data.run()
+    assert current_values(data) == ["77.5"]
+    data.put("delete/H.2013-11-02.1.impc.zip", {"H.2013-11-02.1.experiment.impc.xml": changed})
+    data.run()
+    assert current_values(data) == []
+    assert data.documents()["H.2013-11-02.1.experiment.impc.xml"] in {"qc pending", "qc done"}
+
+
+def current_values(data: DataInstallation) -> list[str]:
+    with data.qc.connect() as connection:
+        return list(connection.scalars(text("SELECT value FROM current_measurement ORDER BY id")))
+
+
+def test_specimens_are_deleted_after_the_experiments_of_the_same_submission(data: DataInstallation) -> None:
+    data.put(ZIP, specimens(), experiments())
+    data.run()
+    data.put("delete/H.2013-11-02.1.impc.zip", specimens("2013-11-02.1"), experiments("2013-11-02.1"))
+    data.run()
+    assert not [row for row in data.rows(models.Specimen, "is_current") if row[0]]
+    assert not [row for row in data.rows(models.Experiment, "is_current") if row[0]]
+    assert data.log("H.2013-11-02.1.specimen.impc.xml") == []
+
+
+def test_an_experiment_without_its_specimen_fails_and_heals_when_that_arrives(data: DataInstallation) -> None:
+    """E4 heals without anyone re-submitting."""
+    data.put(ZIP, experiments())
+    result = data.run()
+    assert data.documents() == {EXPERIMENTS: "data failed"}
+    assert data.states() == {ZIP: "data failed"}
+    assert data.log(EXPERIMENTS) == ["E4"] * 3
+    checked = result.document(EXPERIMENTS, Phase.DATA)
+    assert [finding.rule for finding in checked.findings] == ["E4"] * 3
+    assert checked.finding_counts == {("E4", Severity.ERROR): 3}
+
+    data.put("add/H.2013-11-05.1.impc.zip", specimens("2013-11-05.1"))
+    healed = data.run()
+    assert data.documents() == {EXPERIMENTS: "qc pending", "H.2013-11-05.1.specimen.impc.xml": "qc done"}
+    assert data.states()[ZIP] == "qc pending"
+    assert data.log(EXPERIMENTS) == []
+    assert data.log(EXPERIMENTS, cleared=True) == ["E4"] * 3
+    assert data.set_back() == [(EXPERIMENTS, "data failed", "upload done")]
+    assert [reached for reached, _ in healed.told(ZIP)] == PHASES[1:]
+    with data.tracker.connect() as connection:
+        (story,) = zip_story(connection, key_of(ZIP)).documents
+        (recorded,) = recorded_zips(connection, [key_of(ZIP)])
+    assert story.errors == ()
+    assert [document.errors for document in recorded.documents] == [()]
+    assert story.reopenings[0].from_phase is Phase.DATA
+
+
+def test_what_heals_is_taken_up_too_when_only_the_cause_was_asked_for(data: DataInstallation) -> None:
+    data.put(ZIP, experiments())
+    data.run()
+    data.put("add/H.2013-11-05.1.impc.zip", specimens("2013-11-05.1"))
+    data.put("add/H.2013-11-06.1.impc.zip", specimens("2013-11-06.1", first=50))
+    data.validate()
+    data.take_up(keys=["add/H.2013-11-05.1.impc.zip"])
+    assert data.documents()[EXPERIMENTS] == "qc pending"
+    assert data.documents()["H.2013-11-06.1.specimen.impc.xml"] == "xsd done"
+
+
+def test_what_is_there_already_fails_the_data_phase_and_what_is_new_counts(data: DataInstallation) -> None:
+    """S13: only what can take effect does."""
+    data.put(ZIP, specimens())
+    data.run()
+    data.put("add/H.2013-11-01.1.impc.zip", specimens("2013-11-01.1", mice=4))
+    result = data.run()
+    name = "H.2013-11-01.1.specimen.impc.xml"
+    assert result.document(name, Phase.UPLOAD).refused == 3
+    assert data.documents()[name] == "data failed"
+    assert [kind for kind in data.log(name) if kind != "S14"] == ["S13"] * 3
+    assert len([row for row in data.rows(models.Specimen, "is_current") if row[0]]) == 4
+
+
+def test_a_document_of_which_nothing_takes_effect_fails_its_upload_with_reasons(data: DataInstallation) -> None:
+    """Every failed state has an entry in the log."""
+    data.put(ZIP, specimens())
+    data.run()
+    data.put("add/H.2013-11-01.1.impc.zip", specimens("2013-11-01.1"))
+    result = data.run()
+    name = "H.2013-11-01.1.specimen.impc.xml"
+    assert data.documents()[name] == "upload failed"
+    assert data.log(name) == ["S13"] * 3
+    assert result.told("add/H.2013-11-01.1.impc.zip") == [(Phase.UPLOAD, "upload failed")]
+
+
+def test_a_document_whose_upload_fails_leaves_no_row_and_an_entry_in_the_log(
+    data: DataInstallation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fault of the platform does not keep the others, and is raised in the end."""
+    from dcc.errors import InternalFaultError
+    from dcc.session.data import uploader
+
+    read = uploader.read_for_upload
+
+    def break_half_way(path: Path, kind: object) -> object:
+        contents = list(read(path, kind))  # type: ignore[arg-type]
+        if path.name != SPECIMENS:
+            return contents
+        return (content if place < 3 else 1 // 0 for place, content in enumerate(contents))
+
+    monkeypatch.setattr(uploader, "read_for_upload", break_half_way)
+    data.put(ZIP, specimens(), experiments())
+    data.validate()
+    with pytest.raises(InternalFaultError, match=r"specimen\.impc\.xml: ZeroDivisionError"):
+        data.take_up()
+    assert data.documents() == {SPECIMENS: "upload failed", EXPERIMENTS: "data failed"}
+    assert data.log(SPECIMENS) == ["InternalFaultError"]
+    assert data.rows(models.Specimen, "id") == []
+    assert data.rows(models.Document, "file_name") == [(EXPERIMENTS,)]
+    status, tasks = data.last_session()
+    assert status == Phase.UPLOAD
+    assert tasks[0] == (Phase.UPLOAD, 1)
+
+
+def test_a_document_that_cannot_be_judged_for_a_fault_of_the_platform_goes_on_waiting(
+    data: DataInstallation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not blamed on the centre: nothing fails but the session, and the next one judges it."""
+    from dcc.errors import InternalFaultError
+    from dcc.session.data import checking
+
+    judge = checking.judge_document
+
+    def break_down(connection: object, document_id: int, *more: object) -> object:
+        return judge(connection, document_id, *more) if document_id == 2 else 1 // 0  # type: ignore[arg-type]
+
+    data.put(ZIP, specimens(), experiments())
+    data.validate()
+    with monkeypatch.context() as patched:
+        patched.setattr(checking, "judge_document", break_down)
+        with pytest.raises(InternalFaultError, match=r"specimen\.impc\.xml: ZeroDivisionError"):
+            data.take_up()
+    assert data.documents() == {SPECIMENS: "upload done", EXPERIMENTS: "qc pending"}
+    assert data.last_session()[0] == Phase.DATA
+    data.take_up()
+    assert data.states() == {ZIP: "qc pending"}
+
+
+def test_a_document_that_is_not_in_staging_any_more_is_judged_by_its_rows(data: DataInstallation) -> None:
+    data.put(ZIP, experiments())
+    data.validate()
+    data.take_up(Phase.UPLOAD)
+    (data.settings.staging_directory / f"{ZIP}.contents" / EXPERIMENTS).unlink()
+    data.take_up()
+    assert data.documents() == {EXPERIMENTS: "data failed"}
+    assert data.log(EXPERIMENTS) == ["E4"] * 3
+
+
+def test_a_document_that_is_not_as_it_was_validated_is_fetched_anew(data: DataInstallation) -> None:
+    data.put(ZIP, specimens(), experiments())
+    data.validate()
+    staged = data.settings.staging_directory / f"{ZIP}.contents" / EXPERIMENTS
+    staged.write_bytes(staged.read_bytes() + b"\n")
+    result = data.take_up()
+    assert data.states() == {ZIP: "zip_name done"}
+    (told,) = result.zips
+    assert (told.reached, told.phase) == (Phase.UPLOAD, Phase.ZIP_NAME)
+    assert "downloaded again" in str(told.documents[-1].reason)
+    again = data.run()
+    assert data.states() == {ZIP: "qc pending"}
+    assert again.document(SPECIMENS, Phase.UPLOAD).repeated
+    assert data.rows(models.Document, "file_name", "state") == [(EXPERIMENTS, "applied"), (SPECIMENS, "applied")]
+
+
+def test_an_archive_processed_again_stands_for_its_newest_documents(data: DataInstallation) -> None:
+    """An identical document is not applied twice; its row follows the tracker's newest one."""
+    data.put(ZIP, specimens(), experiments())
+    data.run()
+    before = data.rows(models.Document, "id", "tracker_id")
+    data.base.process_again(ZIP)
+    result = data.take_up()
+    assert result.document(EXPERIMENTS, Phase.UPLOAD).repeated
+    assert data.states() == {ZIP: "qc pending"}
+    after = data.rows(models.Document, "id", "tracker_id")
+    assert [number for number, _ in after] == [number for number, _ in before]
+    assert min(tracker_id for _, tracker_id in after) > max(tracker_id for _, tracker_id in before)
+
+
+def test_a_late_document_is_applied_and_said_to_be_late(data: DataInstallation) -> None:
+    data.put(ZIP, specimens())
+    data.run()
+    data.put("add/H.2013-10-01.1.impc.zip", specimens("2013-10-01.1", first=20))
+    result = data.run()
+    name = "H.2013-10-01.1.specimen.impc.xml"
+    assert result.document(name, Phase.UPLOAD).late
+    assert data.documents()[name] == "qc done"
+    assert "Q5" in data.log(name)
+
+
+def test_no_document_is_late_because_of_what_came_together_with_it(data: DataInstallation) -> None:
+    """The experiments of a submission that deletes go before its animals, though they be of a later day."""
+    data.put(ZIP, specimens(), experiments())
+    data.run()
+    both = {**specimens("2013-11-01.1"), **experiments("2013-11-05.1")}
+    data.put("delete/H.2013-11-05.1.impc.zip", both)
+    data.put("add/H.2013-11-03.1.impc.zip", specimens("2013-11-03.1", first=20))
+    result = data.run()
+    for name in ("H.2013-11-01.1.specimen.impc.xml", "H.2013-11-03.1.specimen.impc.xml"):
+        assert not result.document(name, Phase.UPLOAD).late
+        assert data.log(name) == []
+    assert not [row for row in data.rows(models.Experiment, "is_current") if row[0]]
+
+
+def test_no_more_than_so_many_findings_are_logged(data: DataInstallation) -> None:
+    data.put(ZIP, experiments(animals=9))
+    data.with_settings(max_document_errors=4).run()
+    assert data.log(EXPERIMENTS) == ["E4"] * 4 + ["more"]
+
+
+def test_a_change_of_much_is_held_and_not_tried_again(data: DataInstallation) -> None:
+    careful = data.with_settings(hold_threshold=2)
+    data.put(ZIP, specimens())
+    careful.run()
+    edit = "edit/H.2013-11-01.1.impc.zip"
+    name = "H.2013-11-01.1.specimen.impc.xml"
+    data.put(edit, specimens("2013-11-01.1"))
+    held = careful.run().document(name, Phase.UPLOAD)
+    assert (held.held, held.status.short_name) == (True, "pending")
+    assert data.states()[edit] == "upload pending"
+    assert {document_id for (document_id,) in data.rows(models.Specimen, "document_id") if document_id} == {1}
+    assert data.log(name) == ["held"]
+    assert careful.take_up().zips == []
+    assert data.states()[edit] == "upload pending"
+    assert data.log(name) == ["held"]
+
+
+def test_a_document_that_was_judged_by_missing_reference_data_is_judged_when_they_are_there(
+    data: DataInstallation, reference: list[object]
+) -> None:
+    """Unchecked is nobody's fault, and does not last."""
+    from dcc.qc.reference import store
+
+    with writing(data.qc) as connection:
+        projects = update(models.ReferenceSnapshot).where(models.ReferenceSnapshot.name == "projects")
+        connection.execute(projects.values(is_active=False))
+    data = data.with_settings(reference_projects="/nowhere/projects.csv")
+    data.put(ZIP, specimens())
+    data.run()
+    assert "reference" in data.log(SPECIMENS)
+    assert data.documents() == {SPECIMENS: "qc done"}
+    with writing(data.qc) as connection:
+        store.save(connection, reference[2])  # type: ignore[arg-type]
+    data.take_up()
+    assert "reference" not in data.log(SPECIMENS)
+    assert data.documents() == {SPECIMENS: "qc done"}
+
+
+def test_reference_data_that_can_be_read_by_now_or_have_changed_heal_findings_in_a_quiet_session(
+    data: DataInstallation, tmp_path: Path
+) -> None:
+    """No document need be new for it, and a session that finds everything as it was asks no more of the databases."""
+    path = tmp_path / "projects.csv"
+    with writing(data.qc) as connection:
+        connection.execute(update(models.ReferenceSnapshot).values(is_active=False))
+    data = data.with_settings(reference_projects=str(path))
+    data.put(ZIP, specimens())
+    data.run()
+    assert data.log(SPECIMENS) == ["reference"]
+    path.write_text("project\nSomebody else's\n")
+    data.take_up()
+    assert set(data.log(SPECIMENS)) == {"S12"}
+    path.write_text((SHIPPED / "projects.csv").read_text())
+    assert [zipped.key for zipped in data.take_up().zips if zipped.reached is Phase.DATA] == [key_of(ZIP)]
+    assert data.log(SPECIMENS) == []
+    assert data.documents() == {SPECIMENS: "qc done"}
+    with sent_statements(Engine) as quiet:
+        data.take_up()
+    with sent_statements(Engine) as without:
+        data.with_settings(reference_projects=None).take_up()
+    assert len(quiet) < len(without), "the setting is another one then, and the shipped set is read anew"
+
+
+def test_a_set_that_is_refused_or_cannot_be_read_is_said_by_every_session(
+    data: DataInstallation, tmp_path: Path
+) -> None:
+    path = tmp_path / "projects.csv"
+    data = data.with_settings(reference_projects=str(path))
+    path.write_text("project\nA\nB\nC\n")
+    data.take_up()
+    for content, said in (("project\nA\n", "less than half"), ("", "lacks the columns"), (None, "cannot be read")):
+        if content is None:
+            path.unlink()
+        else:
+            path.write_text(content)
+        for _ in range(2):
+            with open_session(data.tracker, data.settings) as session:
+                deque(take_up_data(data.tracker, data.qc, data.settings, session), maxlen=0)
+            (trouble,) = session.troubles
+            assert isinstance(trouble, ReferenceDataError)
+            assert said in str(trouble)
+            assert "stay in use" in str(trouble)
+            assert str(trouble) in session.notices
+            with data.tracker.connect() as connection:
+                (entry,) = list_sessions(connection, limit=1)
+                report = render_session_report(connection, session.id)
+            assert (entry.outcome, entry.failed_phase) == ("failed", Phase.DATA)
+            assert "failed projects could not be refreshed" in " ".join(report.text.split())
+    path.write_text("project\nA\nB\n")
+    data.take_up()
+    with data.tracker.connect() as connection:
+        assert list_sessions(connection, limit=1)[0].outcome == "succeeded"
+
+
+@pytest.mark.parametrize("commit_seconds", [0.0, 60.0])
+def test_when_the_qc_database_is_away_the_session_fails_and_the_next_one_goes_on(
+    data: DataInstallation, monkeypatch: pytest.MonkeyPatch, commit_seconds: float
+) -> None:
+    from dcc.session.data import data_session, uploader
+
+    apply, calls = uploader.apply_document, 0
+
+    def away(engine: Engine, *arguments: object, **options: object) -> object:
+        nonlocal calls
+        calls += 1
+        if calls == 2:
+            raise QcDatabaseUnreachableError("The QC database is away.")
+        return apply(engine, *arguments, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(uploader, "apply_document", away)
+    # The document whose turn it was may have been shown to be running already, or not yet.
+    monkeypatch.setattr(data_session, "_COMMIT_SECONDS", commit_seconds)
+    monkeypatch.setattr(data_session, "_MOST_SECONDS", commit_seconds)
+    data.put(ZIP, specimens(), experiments())
+    data.validate()
+    with pytest.raises(QcDatabaseUnreachableError):
+        data.take_up()
+    assert data.documents() == {SPECIMENS: "upload done", EXPERIMENTS: "upload pending"}
+    assert data.last_session()[0] == Phase.UPLOAD
+    data.take_up()
+    assert data.states() == {ZIP: "qc pending"}
+
+
+def test_documents_that_the_qc_database_lost_are_uploaded_again(data: DataInstallation) -> None:
+    data.put(ZIP, specimens())
+    data.validate()
+    data.take_up(Phase.UPLOAD)
+    with writing(data.qc) as connection:
+        connection.execute(update(models.Document).values(tracker_id=None))
+    data.take_up(Phase.DATA)
+    assert data.documents() == {SPECIMENS: "upload pending"}
+    data.take_up()
+    assert data.documents() == {SPECIMENS: "qc done"}

@@ -1,0 +1,228 @@
+"""Sessions killed in the phases after validation, and several that upload at once."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+
+from dcc.errors import HelperEndedError
+from dcc.phases import Phase
+from dcc.qc import models
+from dcc.qc.apply import many_documents, reading_ahead
+from dcc.qc.database import init_qc_database, open_qc_database
+from dcc.session.data import upload_groups, upload_turns, uploader
+from dcc.session.data.data_session import Fact
+from dcc.session.data.documents import load_due
+from dcc.session.data.uploader import Uploader
+from dcc.settings import Settings
+from dcc.tracker.database import init_tracker, open_tracker
+from dcc.tracker.models import XmlLog
+from dcc.tracker.register.delegations import Delegations
+from tests.support import dying_data_session
+from tests.support.data_installations import DataInstallation, experiments, specimens
+from tests.support.databases import only_mariadb, only_sqlite
+from tests.support.installations import Installation
+from tests.support.prepared_processes import run_in_process
+
+HEALS = "add/H.2013-10-01.1.impc.zip"
+
+
+def fill(data: DataInstallation) -> None:
+    """An experiment that waits for its animal has failed; two archives that wait, one of which brings that animal."""
+    data.put(HEALS, experiments("2013-10-01.1", first=4, animals=1))
+    data.run()
+    data.put("add/H.2013-10-31.1.impc.zip", specimens(mice=5), experiments())
+    data.put("add/H.2013-10-31.2.impc.zip", specimens("2013-10-31.2"), experiments("2013-10-31.2", first=90))
+    data.validate()
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """How a session ends that nothing disturbs, on SQLite."""
+    root = tmp_path_factory.mktemp("undisturbed")
+    settings = Settings(home=root / "home", min_free_bytes=0, retry_delay=0.05)
+    tracker, qc = open_tracker(settings), open_qc_database(settings)
+    init_tracker(tracker)
+    init_qc_database(qc)
+    base = Installation(tracker, settings, root)
+    base.add_centre("H", "J")
+    data = DataInstallation(base, qc, base.add_folder())
+    fill(data)
+    data.take_up()
+    ending = data.ending()
+    assert set(ending["documents"].values()) == {"qc pending", "qc done", "data failed", "upload failed"}
+    return ending
+
+
+def run_dying(settings: Settings, point: str) -> int | None:
+    environment = {
+        "DCC_HOME": str(settings.home),
+        "DCC_TRACKER_URL": settings.tracker_database_url,
+        "DCC_QC_URL": settings.qc_database_url,
+    }
+    return run_in_process(dying_data_session.main, point, environment)
+
+
+@only_sqlite
+@pytest.mark.parametrize(
+    "point",
+    [
+        "within the transaction of a document",
+        "within the transaction of several documents",
+        "before the tracker hears of uploads",
+        "when documents are set back",
+        "when a document is judged",
+        "before the overviews are built",
+    ],
+)
+def test_a_session_killed_anywhere_is_continued_with_nothing_lost_and_nothing_twice(
+    data: DataInstallation, undisturbed: dict[str, Any], point: str
+) -> None:
+    """For the phases after validation."""
+    fill(data)
+    assert run_dying(data.settings, point) == -signal.SIGKILL
+    data.take_up()
+    assert data.ending() == undisturbed
+    assert count_of_same_entries(data) == 1
+
+
+@only_mariadb
+def test_sessions_killed_one_after_the_other_come_to_the_same_end(
+    data: DataInstallation, undisturbed: dict[str, Any]
+) -> None:
+    """On MariaDB: each session goes on where the one before was killed."""
+    fill(data)
+    for point in (
+        "when a document is applied",
+        "when several documents are applied",
+        "when the uploads are recorded",
+        "within the transaction of a judgement",
+        "when overviews are built beside contexts",
+        "when the contexts are built",
+        "before documents are handed over",
+    ):
+        assert run_dying(data.settings, point) == -signal.SIGKILL
+    data.take_up()
+    assert data.ending() == undisturbed
+    assert count_of_same_entries(data) == 1
+
+
+@pytest.fixture
+def all_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any number of documents is worth applying together, and another process that reads them."""
+    monkeypatch.setattr(upload_groups, "LARGE", 0)
+    monkeypatch.setattr(reading_ahead, "LARGE", 0)
+
+
+@pytest.mark.usefixtures("all_together")
+def test_a_session_that_applies_documents_together_comes_to_the_same_end(
+    data: DataInstallation, undisturbed: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    apply, groups = upload_turns.apply_prepared, []
+
+    def counting(*arguments: Any) -> Any:
+        groups.append(applied := apply(*arguments))
+        return applied
+
+    monkeypatch.setattr(upload_turns, "apply_prepared", counting)
+    monkeypatch.setattr(uploader, "apply_together", None)
+    monkeypatch.setattr(uploader, "apply_document", None)
+    fill(data)
+    data.take_up()
+    assert data.ending() == undisturbed
+    assert [len(applied) for applied in groups] == [1, 4]
+
+
+@pytest.mark.usefixtures("all_together")
+def test_documents_that_fail_together_are_applied_one_by_one(
+    data: DataInstallation,
+    undisturbed: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    fill(data)
+    monkeypatch.setattr(many_documents, "insert_documents", lambda *_: 1 // 0)
+    data.take_up()
+    assert data.ending() == undisturbed
+    assert "4 documents are applied one by one" in caplog.text
+
+
+@only_sqlite
+@pytest.mark.usefixtures("all_together")
+def test_of_documents_that_would_go_together_one_that_is_lost_is_fetched_anew(data: DataInstallation) -> None:
+    """That of a lost document has its archive fetched anew, and what came after it is applied."""
+    data.put("add/H.2013-10-31.1.impc.zip", specimens(mice=5))
+    data.put(
+        "add/H.2013-10-31.2.impc.zip", experiments("2013-10-31.2"), experiments("2013-10-31.3", first=4, animals=1)
+    )
+    data.put("add/H.2013-10-31.4.impc.zip", experiments("2013-10-31.4", first=5, animals=1))
+    data.validate()
+    lost = data.settings.staging_directory / "add/H.2013-10-31.2.impc.zip.contents/H.2013-10-31.2.experiment.impc.xml"
+    lost.write_bytes(lost.read_bytes().replace(b"BWT", b"XXX"))
+    data.take_up()
+    assert data.documents()["H.2013-10-31.4.experiment.impc.xml"] == "qc pending"
+    assert data.states()["add/H.2013-10-31.2.impc.zip"] == "zip_name done"
+    data.run()
+    assert set(data.documents().values()) == {"qc pending", "qc done"}
+
+
+def count_of_same_entries(data: DataInstallation) -> int:
+    """How many times the most frequent entry of a log that holds is there."""
+    query = select(XmlLog.xml_id, XmlLog.message, XmlLog.line).where(XmlLog.cleared.is_(None))
+    with data.tracker.connect() as connection:
+        rows = [tuple(row) for row in connection.execute(query)]
+    return max(rows.count(row) for row in rows)
+
+
+def test_two_that_upload_the_same_documents_at_once_apply_each_once(data: DataInstallation) -> None:
+    """Strictly one at a time, across processes; here each with an engine of its own."""
+    for inc in range(4):
+        stem = f"2013-10-31.{inc}"
+        data.put(f"add/H.{stem}.impc.zip", specimens(stem, first=10 * inc + 1), experiments(stem, first=10 * inc + 1))
+    data.validate()
+    with data.tracker.connect() as connection:
+        due = load_due(connection, Phase.UPLOAD, data.settings.naming)
+    barrier = threading.Barrier(2)
+
+    def upload() -> list[Fact]:
+        qc = open_qc_database(data.settings)
+        try:
+            barrier.wait(30)
+            return [Uploader(qc, data.settings, Delegations()).upload(document) for document in due]
+        finally:
+            qc.dispose()
+
+    with ThreadPoolExecutor(2) as pool:
+        first, second = (done.result() for done in [pool.submit(upload) for _ in range(2)])
+    assert [a.data.repeated != b.data.repeated for a, b in zip(first, second, strict=True)] == [True] * len(due)
+    assert [a.data.document_id == b.data.document_id for a, b in zip(first, second, strict=True)] == [True] * len(due)
+    assert len(data.rows(models.Document, "id")) == len(due) == 8
+    data.take_up()
+    assert set(data.documents().values()) == {"qc pending", "qc done"}
+
+
+@only_sqlite
+@pytest.mark.parametrize(("deaths", "state"), [(1, "qc pending"), (2, "upload failed")])
+def test_a_document_whose_reading_process_is_killed_is_read_once_more(
+    deaths: int, state: str, data: DataInstallation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not the document that is at fault, unless it happens again: then it may be."""
+    read, left = uploader.read_for_upload, [HelperEndedError("ended with -9")] * deaths
+
+    def dying(*arguments: Any) -> Any:
+        if left:
+            raise left.pop()
+        return read(*arguments)
+
+    monkeypatch.setattr(uploader, "read_for_upload", dying)
+    data.put("add/H.2013-10-31.1.impc.zip", specimens())
+    data.put("add/H.2013-10-31.2.impc.zip", experiments("2013-10-31.2"))
+    data.run()
+
+    assert data.documents()["H.2013-10-31.1.specimen.impc.xml"] == state.replace("pending", "done")
+    assert left == []

@@ -1,0 +1,304 @@
+"""Whole crawling sessions with servers and a database that do wrong: what it costs, and what is told."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+from sqlalchemy import select, update
+
+from dcc.cli.demo import submissions
+from dcc.operations.sessions import open_session
+from dcc.outcomes import Problem, SourceCrawl
+from dcc.session.archives.jobs import Checker
+from dcc.session.crawling import crawl_file_sources
+from dcc.tracker.database import writing
+from dcc.tracker.models import AnException, FileSource, SessionTask, SourceCrawlRow
+from tests.support.databases import only_sqlite
+from tests.support.installations import Installation, specimens
+from tests.support.sent_statements import sent_statements
+from tests.support.served_sources import Relay, below, large_archive, logged, put_many, register
+from tests.support.servers import Share
+
+pytestmark = pytest.mark.servers
+
+NAME = "H.2013-10-31.1.impc.zip"
+KEY = f"add/{NAME}"
+
+
+class TestLies:
+    @only_sqlite
+    def test_a_file_that_is_shorter_than_listed_is_no_success(
+        self, quick: Installation, faulty_ftp_server: Callable[..., Share]
+    ) -> None:
+        """Truncated transfers counted as success."""
+        share = faulty_ftp_server(size_error=1_000)
+        content = large_archive()
+        share.put(KEY, content)
+        source_id = register(quick, share)
+        outcome = quick.run_session().zips[KEY]
+        assert outcome.failed
+        assert {reason.kind for reason in outcome.reasons} == {"SizeMismatchError"}
+        assert f"{len(content):,} bytes arrived where {len(content) + 1_000:,} were listed" in logged(quick)[0]
+        assert quick.attempts(KEY) == [(source_id, "download failed")] * 2
+        assert not [path for path in quick.staged() if path.startswith(KEY)]
+
+    @only_sqlite
+    def test_a_server_that_calls_half_a_file_the_whole_is_not_believed(
+        self, quick: Installation, faulty_ftp_server: Callable[..., Share], local_folder: Share
+    ) -> None:
+        """A server cuts at 50 %."""
+        content = large_archive()
+        share = faulty_ftp_server(cut_after=len(content) // 2, claim_success=True)
+        share.put(KEY, content)
+        first = register(quick, share)
+        once = quick.with_settings(max_retries=0)
+        assert once.run_session().zips[KEY].failed
+        assert quick.attempts(KEY) == [(first, "download failed")]
+        assert KEY not in quick.staged()
+        second = register(quick, local_folder)
+        assert once.run_session().zips[KEY].succeeded
+        assert quick.attempts(KEY)[-1] == (second, "xsd done")
+        assert quick.staged()[KEY] == content
+
+
+class TestServersThatStall:
+    @only_sqlite
+    def test_a_transfer_that_stalls_is_given_up_and_the_others_go_on_meanwhile(
+        self, quick: Installation, share: Share, local_folder: Share
+    ) -> None:
+        """One stalled transfer blocked the session for ever."""
+        content = large_archive()
+        share.put(KEY, content)
+        healthy = below(local_folder, "healthy")
+        others = put_many(healthy, "J", 20)
+        with Relay(share, stall_after=300_000) as relay:
+            stalling = register(quick, relay.share)
+            register(quick, healthy, "J")
+            began = time.monotonic()
+            result = quick.with_settings(max_retries=0, idle_timeout=2.0).run_session()
+            seconds = time.monotonic() - began
+        assert seconds < 20
+        assert list(result.zips)[-1] == KEY
+        assert [result.zips[key].succeeded for key in others] == [True] * 20
+        assert max(result.zips[key].finished for key in others) < result.zips[KEY].finished
+        assert [reason.kind for reason in result.zips[KEY].reasons] == ["SourceTimeoutError"]
+        assert quick.attempts(KEY) == [(stalling, "download failed")]
+
+    @only_sqlite
+    def test_however_many_stall_the_others_go_on(
+        self, quick: Installation, sftp_server: Share, local_folder: Share
+    ) -> None:
+        """What stalls does not keep the downloaders from what moves."""
+        shares = [below(sftp_server, name) for name in ("first", "second")]
+        for number, share in enumerate(shares):
+            for inc in (1, 2):
+                stem = f"2013-10-3{number}.{inc}"
+                share.put(f"add/H.{stem}.impc.zip", large_archive(stem))
+        healthy = below(local_folder, "healthy")
+        others = put_many(healthy, "J", 20)
+        with Relay(shares[0], stall_after=300_000) as one, Relay(shares[1], stall_after=300_000) as other:
+            for share in (one.share, other.share):
+                register(quick, share)
+            register(quick, healthy, "J")
+            limited = quick.with_settings(max_retries=0, idle_timeout=5.0, downloaders=4, downloads_per_source=2)
+            result = limited.run_session()
+        order = list(result.zips)
+        assert sorted(order[:20]) == sorted(others)
+        assert [result.zips[key].succeeded for key in order] == [True] * 20 + [False] * 4
+
+    @only_sqlite
+    def test_however_slow_others_are_the_rest_go_on(
+        self, quick: Installation, faulty_ftp_server: Callable[..., Share], local_folder: Share
+    ) -> None:
+        """Nor does what sends too little to be stalling."""
+        slow = [below(local_folder, name) for name in ("first", "second")]
+        for number, share in enumerate(slow):
+            for inc in (1, 2):
+                stem = f"2013-10-3{number}.{inc}"
+                share.put(f"add/H.{stem}.impc.zip", large_archive(stem, size=80_000))
+        server = faulty_ftp_server(bytes_per_second=15_000, users={share.root.name: share.root for share in slow})
+        for share in slow:
+            name = share.root.name
+            register(quick, server, username=name, accesskey=SecretStr(name))
+        healthy = below(local_folder, "healthy")
+        others = put_many(healthy, "J", 20)
+        register(quick, healthy, "J")
+        result = quick.with_settings(idle_timeout=20.0, downloaders=4, downloads_per_source=2).run_session()
+        assert all(outcome.succeeded for outcome in result.zips.values())
+        assert sorted(list(result.zips)[:20]) == sorted(others)
+        assert len(result.zips) == 24
+
+    @only_sqlite
+    def test_a_source_that_stalls_again_and_again_is_left_alone_until_the_next_session(
+        self, quick: Installation, share: Share
+    ) -> None:
+        """A session ends, however much waits at a source that stalls."""
+        stems = [f"2013-10-31.{inc}" for inc in range(20)]
+        for stem in stems:
+            share.put(f"add/H.{stem}.impc.zip", large_archive(stem, size=100_000))
+        with Relay(share, stall_after=50_000) as relay:
+            source_id = register(quick, relay.share)
+            began = time.monotonic()
+            limited = quick.with_settings(downloads_per_source=2, source_failure_limit=3)
+            result = limited.with_settings(max_retries=0, idle_timeout=1.0).run_session()
+            assert time.monotonic() - began < 20
+            stalled = [key for key, outcome in result.zips.items() if outcome.attempts]
+            assert 3 <= len(stalled) <= 5
+            relay.stall_after = None
+            quick.run_session()
+        assert set(quick.states().values()) == {"xsd done"}
+        assert quick.attempts(stalled[0]) == [(source_id, "download failed"), (source_id, "xsd done")]
+
+
+def crawls(installation: Installation) -> dict[int, tuple[str, str | None, str | None]]:
+    """The latest crawl of each source as the tracker has it: outcome, kind of error, message."""
+    query = (
+        select(SourceCrawlRow.file_source_id, SourceCrawlRow.outcome, AnException.short_name, SourceCrawlRow.message)
+        .outerjoin(AnException, AnException.id == SourceCrawlRow.exception_id)
+        .order_by(SourceCrawlRow.id)
+    )
+    with installation.tracker.connect() as connection:
+        return {row[0]: (row[1], row[2], row[3]) for row in connection.execute(query)}
+
+
+class TestServersThatAreNotTrusted:
+    def test_a_changed_host_key_is_refused_before_anything_secret_is_sent(
+        self,
+        quick: Installation,
+        sftp_server: Share,
+        password_sftp_server: Callable[..., Share],
+    ) -> None:
+        """Host keys were not verified, and failures left no trace."""
+        logins: list[str] = []
+        accepted, other = password_sftp_server(), password_sftp_server(on_login=logins.append)
+        accepted.put(KEY, submissions.archive(specimens()))
+        with Relay(accepted) as relay:
+            source_id = register(quick, relay.share)
+            assert quick.run_session().zips[KEY].succeeded
+            relay.target = other.hostname
+            another = below(sftp_server, "another")
+            (theirs,) = put_many(another, "J", 1)
+            unaffected = register(quick, another, "J")
+            accepted.put("add/H.2013-10-31.2.impc.zip", submissions.archive(specimens(stem="2013-10-31.2")))
+            result = quick.run_session()
+        outcome, kind, message = crawls(quick)[source_id]
+        assert (outcome, kind) == ("failed", "HostKeyChangedError")
+        assert message is not None
+        assert f"dcc source accept-key {source_id}" in message or "--accept-host-key" in message
+        assert result.crawls[source_id].error == Problem(kind, message)
+        assert logins == []
+        assert crawls(quick)[unaffected] == ("ok", None, None)
+        assert result.zips[theirs].succeeded
+        assert list(result.zips) == [theirs]
+        with quick.tracker.connect() as connection:
+            failed = select(SessionTask.comment).where(SessionTask.status != 0)
+            assert [f"file source {source_id} " in comment for comment in connection.scalars(failed)] == [True]
+
+    @only_sqlite
+    @pytest.mark.parametrize("server", ["password_sftp_server", "faulty_ftp_server"])
+    def test_a_wrong_password_costs_one_login_and_only_that_source(
+        self, quick: Installation, server: str, local_folder: Share, request: pytest.FixtureRequest
+    ) -> None:
+        share: Share = request.getfixturevalue(server)()
+        share.put(KEY, submissions.archive(specimens()))
+        refused = register(quick, share, accesskey=SecretStr("wrong horse"))
+        unaffected = register(quick, local_folder)
+        result = quick.run_session()
+        outcome, kind, message = crawls(quick)[refused]
+        assert (outcome, kind) == ("failed", "LoginRefusedError")
+        assert message is not None
+        assert "Check the user name and password" in message
+        assert "wrong horse" not in message
+        assert result.zips[KEY].succeeded
+        assert quick.attempts(KEY) == [(unaffected, "xsd done")]
+
+    @only_sqlite
+    def test_a_password_that_is_changed_after_the_crawl_gives_the_source_up_at_once(
+        self, quick: Installation, faulty_ftp_server: Callable[..., Share]
+    ) -> None:
+        share = faulty_ftp_server()
+        keys = put_many(share, "H", 40)
+        register(quick, share)
+        with open_session(quick.tracker, quick.settings) as session:
+            list(crawl_file_sources(quick.tracker, quick.settings, session))
+        with writing(quick.tracker) as connection:
+            connection.execute(update(FileSource).values(accesskey="wrong horse"))
+        failed = quick.run_session(crawl=False).zips
+        with writing(quick.tracker) as connection:
+            connection.execute(update(FileSource).values(accesskey=share.accesskey))
+        again = quick.run_session().zips
+        assert {outcome.reasons[-1].kind for outcome in failed.values()} == {"LoginRefusedError"}
+        assert sum(outcome.attempts for outcome in failed.values()) <= quick.settings.downloads_per_source
+        assert sorted(again) == sorted(keys)
+        assert set(quick.states().values()) == {"xsd done"}
+
+
+def _open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+@only_sqlite
+def test_no_file_or_connection_stays_open(quick: Installation, sftp_server: Share) -> None:
+    """File descriptors are stable over many archives."""
+    put_many(sftp_server, "H", 150)
+    register(quick, sftp_server)
+    open_before, most = _open_files(), 0
+    extract = Checker.extract
+
+    def counting(self: Checker, archive: Path, target: Path) -> object:
+        nonlocal most
+        most = max(most, _open_files())
+        return extract(self, archive, target)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Checker, "extract", counting)
+        assert len(quick.run_session().zips) == 150
+    assert set(quick.states().values()) == {"xsd done"}
+    assert most <= open_before + 40
+    assert _open_files() <= open_before + 5
+
+
+@pytest.fixture
+def folder_in_memory() -> Iterator[Path]:
+    """A folder where many files are made fast."""
+    memory = Path("/dev/shm")
+    folder = Path(tempfile.mkdtemp(prefix="dcc-listing-", dir=memory if memory.is_dir() else None))
+    yield folder
+    shutil.rmtree(folder)
+
+
+@only_sqlite
+def test_tens_of_thousands_of_entries_are_a_normal_session(
+    quick: Installation, sftp_server: Share, folder_in_memory: Path
+) -> None:
+    """Seven queries in five sessions for each known file.
+
+    A hundred thousand are listed from each kind of server, and recorded, by the tests of those.
+    """
+    number = 30_000
+    (folder_in_memory / "add").mkdir()
+    for inc in range(number):
+        name = folder_in_memory / "add" / f"H.2013-10-{inc % 28 + 1:02}.{inc}.impc.zip"
+        os.close(os.open(name, os.O_CREAT | os.O_WRONLY))
+    register(quick, replace(sftp_server, base_path=str(folder_in_memory)))
+
+    def crawl() -> tuple[SourceCrawl, float, int]:
+        began = time.process_time()
+        with open_session(quick.tracker, quick.settings) as session, sent_statements(quick.tracker) as sent:
+            (found,) = crawl_file_sources(quick.tracker, quick.settings, session)
+        return found, time.process_time() - began, len(sent)
+
+    first, seconds, statements = crawl()
+    assert (seconds < 10, statements < 300) == (True, True)
+    assert (first.outcome, first.listed, first.new) == ("ok", number, number)
+    again, seconds_again, statements_again = crawl()
+    assert (seconds_again < 5, statements_again < 30) == (True, True)
+    assert (again.listed, again.known, again.new, again.changed) == (number, number, 0, 0)

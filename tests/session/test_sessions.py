@@ -1,0 +1,608 @@
+"""Crawling sessions: one at a time, whatever dies, and recorded as what became of them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, Engine, Row, make_url, select, update
+from sqlalchemy.exc import IntegrityError
+
+from dcc.errors import SessionActiveError, SessionLostError, SourceUnreachableError
+from dcc.operations.sessions import open_session
+from dcc.phases import Phase
+from dcc.runtime import processes
+from dcc.session import sessions
+from dcc.session.sessions import Session, hold_session
+from dcc.settings import Settings
+from dcc.tracker.database import run_writing, writing
+from dcc.tracker.models import CrawlingSession, SessionLock, SessionTask, utc_now
+from tests.support.databases import PASSWORD, MariaDb, only_mariadb, only_sqlite
+
+PATIENCE = 20.0
+
+HOLDER = """
+import sys, time
+from dcc.operations.sessions import open_session
+from dcc.settings import load_settings
+from dcc.tracker.database import open_tracker
+from dcc.phases import Phase
+settings = load_settings()
+with open_session(open_tracker(settings), settings) as session:
+    done = session.start_task(Phase.ZIP_NAME, "crawled")
+    session.finish_task(done, failed=False)
+    for phase in sys.argv[1:]:
+        session.start_task(Phase[phase], "under way")
+    print(session.id, flush=True)
+    time.sleep(600)
+"""
+
+
+def _rows(tracker: Engine, model: type) -> list[Row[Any]]:
+    with tracker.connect() as connection:
+        return list(connection.execute(select(model.__table__).order_by(model.__table__.c.id)))  # type: ignore[attr-defined]
+
+
+def _session_row(tracker: Engine, session_id: int) -> Row[Any]:
+    return next(row for row in _rows(tracker, CrawlingSession) if row.id == session_id)
+
+
+def _lock(tracker: Engine) -> Row[Any]:
+    (row,) = _rows(tracker, SessionLock)
+    return row
+
+
+def _change_lock(tracker: Engine, **values: object) -> None:
+    with writing(tracker) as connection:
+        connection.execute(update(SessionLock).values(**values))
+
+
+def _wait_until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def _leased(settings: Settings, seconds: float) -> Settings:
+    return settings.model_copy(update={"lease_timeout": seconds})
+
+
+@contextmanager
+def _other_process(
+    settings: Settings, *phases: Phase, cwd: Path | None = None
+) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """A process that holds a session, busy with tasks of `phases`; and the session's id."""
+    environment = os.environ | {"DCC_HOME": str(settings.home), "DCC_TRACKER_URL": settings.tracker_database_url}
+    root = Path(sessions.__file__).parents[2]
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, *(phase.name for phase in phases)],
+        env=environment | {"PYTHONPATH": str(root)},
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=cwd,
+    )
+    try:
+        assert process.stdout is not None
+        yield process, int(process.stdout.readline())
+    finally:
+        process.kill()
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+class TestOneAtATime:
+    def test_a_second_session_is_refused_and_told_who_holds_the_first(
+        self, tracker: Engine, settings: Settings
+    ) -> None:
+        with open_session(tracker, settings) as first:
+            with (
+                pytest.raises(
+                    SessionActiveError, match=rf"Session {first.id} is active: process {os.getpid()} on "
+                ) as error,
+                open_session(tracker, settings),
+            ):
+                pytest.fail("two sessions at once")
+            assert os.uname().nodename in str(error.value)
+            assert "dcc sessions" in str(error.value)
+        assert len(_rows(tracker, CrawlingSession)) == 1
+
+    def test_a_process_with_another_home_and_directory_is_refused_too(
+        self, tracker: Engine, settings: Settings, tmp_path: Path
+    ) -> None:
+        """The lock was a file in the working directory."""
+        elsewhere = settings.model_copy(update={"home": tmp_path / "elsewhere"})
+        with (
+            _other_process(elsewhere, cwd=tmp_path) as (process, session_id),
+            pytest.raises(SessionActiveError, match=rf"Session {session_id} is active: process {process.pid} on "),
+            open_session(tracker, settings),
+        ):
+            pytest.fail("two sessions at once")
+
+    def test_of_many_that_open_at_once_one_is_let_in(self, tracker: Engine, settings: Settings) -> None:
+        together, over = threading.Barrier(6), threading.Event()
+        outcomes: list[str] = []
+
+        def contend() -> None:
+            together.wait()
+            try:
+                with open_session(tracker, settings):
+                    outcomes.append("in")
+                    assert over.wait(PATIENCE)
+            except SessionActiveError:
+                outcomes.append("refused")
+
+        threads = [threading.Thread(target=contend) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        _wait_until(lambda: len(outcomes) == 6)
+        over.set()
+        for thread in threads:
+            thread.join(PATIENCE)
+        assert sorted(outcomes) == ["in", *["refused"] * 5]
+
+    def test_one_session_after_the_other_is_let_in(self, tracker: Engine, settings: Settings) -> None:
+        """The second session of a process never came about."""
+        ids = []
+        for _ in range(3):
+            with open_session(tracker, settings) as session:
+                ids.append(session.id)
+                assert session.notices == ()
+        assert ids == sorted(set(ids))
+        assert [row.status for row in _rows(tracker, CrawlingSession)] == [sessions.SUCCESS] * 3
+
+
+class TestOutcome:
+    def test_a_clean_session_is_a_success_with_its_times(self, tracker: Engine, settings: Settings) -> None:
+        """Sessions that had checked a document were recorded as failed."""
+        before = utc_now()
+        with open_session(tracker, settings) as session:
+            with session.task(Phase.XSD, "Validation of 3 documents"):
+                pass
+            row = _session_row(tracker, session.id)
+            assert (row.finish_time, row.status) == (None, sessions.UNFINISHED)
+        row = _session_row(tracker, session.id)
+        assert row.status == sessions.SUCCESS
+        assert before <= row.start_time <= row.finish_time <= utc_now()
+        (task,) = _rows(tracker, SessionTask)
+        assert (task.session_id, task.phase_id, task.comment) == (session.id, Phase.XSD, "Validation of 3 documents")
+        assert task.status == 0
+        assert task.start_time <= task.finish_time
+        lock = _lock(tracker)
+        assert (lock.holder, lock.session_id) == (None, None)
+
+    @only_sqlite
+    def test_failed_tasks_fail_the_session_with_the_earliest_phase(self, tracker: Engine, settings: Settings) -> None:
+        with open_session(tracker, settings) as session:
+            for phase, failed in ((Phase.XSD, True), (Phase.ZIP_NAME, True), (Phase.DOWNLOAD, False)):
+                session.finish_task(session.start_task(phase, "x" * 300), failed=failed)
+        assert _session_row(tracker, session.id).status == Phase.ZIP_NAME
+        assert [(task.status, len(task.comment)) for task in _rows(tracker, SessionTask)] == [
+            (1, 256),
+            (1, 256),
+            (0, 256),
+        ]
+
+    def test_an_exception_fails_the_task_it_came_out_of_and_the_session(
+        self, tracker: Engine, settings: Settings
+    ) -> None:
+        with pytest.raises(SourceUnreachableError), open_session(tracker, settings) as session:  # noqa: PT012
+            session.finish_task(session.start_task(Phase.ZIP_NAME, "crawl"), failed=False)
+            with session.task(Phase.XSD, "validation"):
+                raise SourceUnreachableError("away")
+        assert _session_row(tracker, session.id).status == Phase.XSD
+        assert _lock(tracker).holder is None
+
+    @only_sqlite
+    def test_an_exception_amid_tasks_fails_those_that_were_not_finished(
+        self, tracker: Engine, settings: Settings
+    ) -> None:
+        with pytest.raises(KeyboardInterrupt), open_session(tracker, settings) as session:  # noqa: PT012
+            session.finish_task(session.start_task(Phase.DOWNLOAD, "download"), failed=False)
+            session.start_task(Phase.XSD, "validation")
+            raise KeyboardInterrupt
+        assert _session_row(tracker, session.id).status == Phase.XSD
+        assert [task.status for task in _rows(tracker, SessionTask)] == [0, 1]
+        assert all(task.finish_time for task in _rows(tracker, SessionTask))
+
+    @only_sqlite
+    def test_an_exception_before_any_task_is_a_failure_all_the_same(self, tracker: Engine, settings: Settings) -> None:
+        with pytest.raises(RuntimeError), open_session(tracker, settings) as session:
+            raise RuntimeError("a bug")
+        assert _session_row(tracker, session.id).status == Phase.DOWNLOAD
+
+
+class TestDeadHolder:
+    @pytest.mark.parametrize("phase", [Phase.ZIP_NAME, Phase.XSD])
+    def test_a_killed_process_is_succeeded_at_once_and_its_session_has_failed(
+        self, phase: Phase, tracker: Engine, settings: Settings
+    ) -> None:
+        """What a crash left was never taken up."""
+        with _other_process(settings, Phase.QC, phase) as (process, dead):
+            process.send_signal(signal.SIGKILL)
+            _wait_until(lambda: "Z" in Path(f"/proc/{process.pid}/stat").read_text("ascii").rpartition(")")[2])
+            with open_session(tracker, settings) as session:
+                (notice,) = session.notices
+                assert notice.startswith(f"Session {dead} died (process {process.pid} on {os.uname().nodename}")
+                assert session.id > dead
+                row = _session_row(tracker, dead)
+                assert row.status == phase
+                assert row.finish_time is not None
+        assert [task.status for task in _rows(tracker, SessionTask)] == [0, 1, 1]
+        assert all(task.finish_time for task in _rows(tracker, SessionTask))
+        with open_session(tracker, settings) as session:
+            assert session.notices == (), "said once"
+
+    @only_sqlite
+    def test_a_process_that_is_gone_altogether_is_succeeded_at_once(self, tracker: Engine, settings: Settings) -> None:
+        with _other_process(settings, Phase.XSD) as (process, dead):
+            pass
+        with open_session(tracker, settings) as session:
+            assert f"Session {dead} died (process {process.pid}" in session.notices[0]
+
+    @only_sqlite
+    def test_a_process_that_has_the_dead_one_s_number_is_not_taken_for_it(
+        self, tracker: Engine, settings: Settings
+    ) -> None:
+        with open_session(tracker, settings) as session:
+            _change_lock(tracker, holder="dead", pid_started="1")
+            with open_session(tracker, settings) as second:
+                assert f"Session {session.id} died (process {os.getpid()}" in second.notices[0]
+                session._lost.set()
+            with pytest.raises(SessionLostError):
+                session.check()
+            session._lost.clear()
+
+    @only_sqlite
+    @pytest.mark.parametrize(
+        "elsewhere",
+        [
+            {"host": "other.host pid:[4026531836] 0b1d"},
+            {"host": f"{os.uname().nodename} pid:[1] 0b1d"},
+            {"pid_started": ""},
+        ],
+        ids=["another host", "a container or boot of the same name", "a system without /proc"],
+    )
+    def test_a_holder_that_cannot_be_looked_up_from_here_has_its_lease(
+        self, elsewhere: dict[str, object], tracker: Engine, settings: Settings
+    ) -> None:
+        settings = _leased(settings, 60)
+        dead = _plant(tracker, settings, pid=2**22 + 1, **elsewhere)
+        with pytest.raises(SessionActiveError, match=f"Session {dead} is active"), open_session(tracker, settings):
+            pytest.fail("taken over from a holder that may be alive")
+
+        _change_lock(tracker, heartbeat=utc_now() - timedelta(seconds=61))
+        with open_session(tracker, settings) as session:
+            (notice,) = session.notices
+            assert f"Session {dead} died (process {2**22 + 1} on " in notice
+        assert _session_row(tracker, dead).status == Phase.UNZIP
+
+    @only_sqlite
+    def test_a_process_of_another_user_of_which_nothing_can_be_seen_has_its_lease(
+        self, tracker: Engine, settings: Settings, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        dead = _plant(tracker, settings, pid=1)
+
+        def refuse(pid: int, number: int) -> None:
+            raise PermissionError(1, "Operation not permitted")
+
+        monkeypatch.setattr(os, "kill", refuse)
+        monkeypatch.setattr(processes, "_look_up", lambda pid: processes._Seen(started=""))
+        with pytest.raises(SessionActiveError, match=f"Session {dead} is active"), open_session(tracker, settings):
+            pytest.fail("taken over from a holder that is alive")
+
+    def test_a_process_that_lives_but_gives_no_sign_of_life_loses_its_lease(
+        self, tracker: Engine, settings: Settings
+    ) -> None:
+        settings = _leased(settings, 60)
+        silent = _plant(tracker, settings, pid=os.getpid())
+        with pytest.raises(SessionActiveError), open_session(tracker, settings):
+            pytest.fail("taken over from a holder that is alive")
+        _change_lock(tracker, heartbeat=utc_now() - timedelta(seconds=61))
+        with open_session(tracker, settings) as session:
+            assert f"Session {silent} died" in session.notices[0]
+
+
+def _plant(tracker: Engine, settings: Settings, *, pid: int, **changes: object) -> int:
+    """Leave a session of the process `pid` of this host, busy extracting; its id."""
+    with open_session(tracker, settings) as session:
+        session.start_task(Phase.UNZIP, "under way")
+        lock = _lock(tracker)
+        session.hand_over()
+    now = utc_now()
+    values = {"host": lock.host, "pid_started": processes._look_up(pid).started or "1"}
+    _change_lock(tracker, holder="dead", pid=pid, heartbeat=now, acquired=now, **values | changes)
+    return session.id
+
+
+@dataclass
+class Cleaning:
+    """A session's end of which only the cleaning does anything."""
+
+    work: Callable[[], tuple[str, ...]]
+
+    def clean(self, session: Session) -> tuple[str, ...]:
+        return self.work()
+
+    def tell(self, session: Session, failure: Exception | None, *, completed: bool) -> tuple[str, ...]:
+        return ()
+
+    def measure(self) -> tuple[str, ...]:
+        return ()
+
+
+class TestLease:
+    def test_it_is_renewed_for_as_long_as_the_session_lasts(self, tracker: Engine, settings: Settings) -> None:
+        with open_session(tracker, _leased(settings, 2.5)) as session:
+            first = _lock(tracker).heartbeat
+            _wait_until(lambda: _lock(tracker).heartbeat > first + timedelta(seconds=1))
+            session.check()
+
+    def test_a_write_that_takes_longer_than_the_lease_renews_it(self, tracker: Engine, settings: Settings) -> None:
+        """It holds the lock all the while, against the renewals too."""
+        with open_session(tracker, settings) as session:
+
+            def take_long(connection: Connection) -> None:
+                session._renewed -= 61
+                connection.execute(update(SessionLock).values(heartbeat=utc_now() - timedelta(seconds=61)))
+
+            session.write(take_long)
+            session.check()
+            with pytest.raises(SessionActiveError), open_session(tracker, settings):
+                pytest.fail("taken over from a holder that is alive")
+
+    def test_a_write_that_is_rolled_back_renews_nothing(self, tracker: Engine, settings: Settings) -> None:
+        with open_session(tracker, settings) as session:
+
+            def take_long(connection: Connection) -> None:
+                session._renewed -= 61
+                connection.execute(update(CrawlingSession).values(status=None))
+
+            with pytest.raises(IntegrityError):
+                session.write(take_long)
+            assert _is_lost(session)
+            session.write(lambda connection: None)
+            session.check()
+
+    def test_a_renewal_that_came_late_takes_nothing_back(self, tracker: Engine, settings: Settings) -> None:
+        """One that began before a write, and waited for its end."""
+        with open_session(tracker, settings) as session:
+            renewed = session._renewed
+            session._note_renewal(renewed - 61)
+            assert session._renewed == renewed
+
+    def test_it_is_renewed_while_staging_is_cleaned(self, tracker: Engine, settings: Settings) -> None:
+        def clean_slowly() -> tuple[str, ...]:
+            silent = utc_now() - timedelta(seconds=61)
+            _change_lock(tracker, heartbeat=silent)
+            _wait_until(lambda: _lock(tracker).heartbeat > silent + timedelta(seconds=1))
+            return ("cleaned",)
+
+        with hold_session(tracker, _leased(settings, 2.5), Cleaning(clean_slowly)) as session:
+            pass
+        assert session.notices == ("cleaned",)
+        assert _session_row(tracker, session.id).status == sessions.SUCCESS
+
+    def test_one_lost_while_staging_is_cleaned_is_told(self, tracker: Engine, settings: Settings) -> None:
+        def clean_slowly() -> tuple[str, ...]:
+            _change_lock(tracker, holder="another")
+            _wait_until(session._lost.is_set)
+            return ()
+
+        with (
+            pytest.raises(SessionLostError),
+            hold_session(tracker, _leased(settings, 2.5), Cleaning(clean_slowly)) as session,
+        ):
+            pass
+        assert _lock(tracker).holder == "another"
+
+    def test_who_interrupts_the_cleaning_of_staging_gives_the_lock_back(
+        self, tracker: Engine, settings: Settings
+    ) -> None:
+        def interrupted() -> tuple[str, ...]:
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt), hold_session(tracker, settings, Cleaning(interrupted)):
+            pass
+        assert _lock(tracker).holder is None
+
+    def test_a_session_that_lost_its_lock_stops_and_leaves_all_to_the_other(
+        self, tracker: Engine, settings: Settings
+    ) -> None:
+        with (  # noqa: PT012
+            pytest.raises(SessionLostError, match=r"Session \d+ lost its lock.*dcc sessions"),
+            open_session(tracker, _leased(settings, 2.5)) as session,
+        ):
+            session.check()
+            _change_lock(tracker, holder="another")
+            _wait_until(session._lost.is_set)
+            assert _is_lost(session)
+        assert _lock(tracker).holder == "another"
+        assert _session_row(tracker, session.id).finish_time is None
+
+    @only_sqlite
+    def test_a_lock_lost_unnoticed_is_not_given_back_twice(self, tracker: Engine, settings: Settings) -> None:
+        with open_session(tracker, settings) as session:
+            _change_lock(tracker, holder="another")
+        assert _lock(tracker).holder == "another"
+        assert _session_row(tracker, session.id).finish_time is None
+
+    @only_sqlite
+    def test_a_session_that_cannot_renew_in_time_stops_by_itself(self, tracker: Engine, settings: Settings) -> None:
+        with open_session(tracker, _leased(settings, 2.5)) as session:
+            with _locked_file(tracker):
+                session.check()
+                _wait_until(lambda: _is_lost(session))
+            _wait_until(lambda: not _is_lost(session))
+
+    @only_sqlite
+    def test_a_lock_wait_shorter_than_the_lease_does_no_harm(self, tracker: Engine, settings: Settings) -> None:
+        with open_session(tracker, _leased(settings, 5)) as session:
+            first = _lock(tracker).heartbeat
+            with _locked_file(tracker):
+                time.sleep(1.2)
+                session.check()
+            _wait_until(lambda: _lock(tracker).heartbeat > first)
+            session.check()
+
+    @only_mariadb
+    def test_a_database_that_goes_away_and_comes_back_does_no_harm(
+        self, tracker: Engine, settings: Settings, mariadb: MariaDb, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """A lost database stopped everything for days."""
+        with open_session(tracker, _leased(settings, 12)) as session:
+            before = _lock(tracker).heartbeat
+            mariadb.kill()
+            try:
+                _wait_until(lambda: "could not renew its lock" in caplog.text)
+                session.check()
+            finally:
+                mariadb.start()
+            _wait_until(lambda: _lock(tracker).heartbeat > before)
+            session.check()
+            session.finish_task(session.start_task(Phase.XSD, "goes on"), failed=False)
+        assert _session_row(tracker, session.id).status == sessions.SUCCESS
+        assert PASSWORD not in caplog.text
+
+
+def _is_lost(session: Session) -> bool:
+    try:
+        session.check()
+    except SessionLostError:
+        return True
+    return False
+
+
+@contextmanager
+def _locked_file(tracker: Engine) -> Iterator[None]:
+    path = make_url(str(tracker.url)).database
+    assert path is not None
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    finally:
+        connection.rollback()
+        connection.close()
+
+
+class TestHandingOver:
+    def test_a_session_handed_over_is_gone_on_with_by_a_later_run(self, tracker: Engine, settings: Settings) -> None:
+        with open_session(tracker, settings) as first:
+            first.hand_over()
+        assert _session_row(tracker, first.id).finish_time is None
+        assert (_lock(tracker).holder, _lock(tracker).session_id) == (None, first.id)
+        with open_session(tracker, settings, resume=first.id) as second:
+            assert second.id == first.id
+            assert second.notices == ()
+        row = _session_row(tracker, first.id)
+        assert row.finish_time is not None
+        assert row.status == sessions.SUCCESS
+        assert len(_rows(tracker, CrawlingSession)) == 1
+
+    @only_sqlite
+    def test_what_failed_before_the_handing_over_fails_the_session(self, tracker: Engine, settings: Settings) -> None:
+        with open_session(tracker, settings) as first:
+            first.finish_task(first.start_task(Phase.ZIP_NAME, "crawl"), failed=True)
+            first.hand_over()
+        with open_session(tracker, settings, resume=first.id) as second:
+            second.finish_task(second.start_task(Phase.XSD, "validation"), failed=False)
+        assert _session_row(tracker, first.id).status == Phase.ZIP_NAME
+
+    @only_sqlite
+    @pytest.mark.parametrize("failed", [True, False])
+    def test_the_next_session_finishes_one_that_nobody_went_on_with(
+        self, failed: bool, tracker: Engine, settings: Settings
+    ) -> None:
+        with open_session(tracker, settings) as first:
+            first.finish_task(first.start_task(Phase.ZIP_NAME, "crawl"), failed=failed)
+            first.hand_over()
+        with open_session(tracker, settings) as second:
+            assert second.id > first.id
+            assert second.notices == ()
+            assert _session_row(tracker, first.id).status == (Phase.ZIP_NAME if failed else sessions.SUCCESS)
+
+    @only_sqlite
+    def test_a_session_that_is_over_cannot_be_gone_on_with(self, tracker: Engine, settings: Settings) -> None:
+        with open_session(tracker, settings) as first:
+            first.hand_over()
+        with open_session(tracker, settings) as second:
+            pass
+        finished = _session_row(tracker, first.id)
+        with open_session(tracker, settings, resume=first.id) as third:
+            assert third.id > second.id
+        assert _session_row(tracker, first.id) == finished
+
+    @only_sqlite
+    def test_a_session_cannot_be_gone_on_with_by_two(self, tracker: Engine, settings: Settings) -> None:
+        with open_session(tracker, settings) as first:
+            first.hand_over()
+        with (
+            open_session(tracker, settings, resume=first.id),
+            pytest.raises(SessionActiveError),
+            open_session(tracker, settings, resume=first.id),
+        ):
+            pytest.fail("two at once")
+
+    @only_sqlite
+    def test_a_run_that_breaks_off_does_not_hand_over(self, tracker: Engine, settings: Settings) -> None:
+        with pytest.raises(RuntimeError), open_session(tracker, settings) as first:  # noqa: PT012
+            first.hand_over()
+            raise RuntimeError("broke off")
+        assert _session_row(tracker, first.id).status == Phase.DOWNLOAD
+        assert (_lock(tracker).holder, _lock(tracker).session_id) == (None, None)
+
+    @only_sqlite
+    def test_a_killed_run_that_had_gone_on_with_it_leaves_it_failed(self, tracker: Engine, settings: Settings) -> None:
+        with open_session(tracker, settings) as first:
+            first.hand_over()
+        with open_session(tracker, settings, resume=first.id) as second:
+            second.start_task(Phase.XSD, "validation")
+            _change_lock(tracker, holder="dead", pid=2**22 + 1)
+            with open_session(tracker, settings, resume=first.id) as third:
+                assert third.id > first.id
+                assert f"Session {first.id} died" in third.notices[0]
+            assert _session_row(tracker, first.id).status == Phase.XSD
+
+
+@only_sqlite
+def test_the_token_that_holds_a_lock_is_new_each_time(tracker: Engine, settings: Settings) -> None:
+    holders = set()
+    for _ in range(2):
+        with open_session(tracker, settings) as session:
+            holders.add(_lock(tracker).holder)
+            assert session.holder == _lock(tracker).holder
+    assert len(holders) == 2
+
+
+def test_times_of_the_lease_are_the_database_s(tracker: Engine, settings: Settings) -> None:
+    with open_session(tracker, settings):
+        lock = _lock(tracker)
+        assert abs(lock.heartbeat - utc_now()) < timedelta(seconds=5)
+        assert run_writing(tracker, lambda connection: None, patience_seconds=1) is None
+
+
+def test_a_session_that_was_taken_over_while_the_database_was_away_writes_nothing(
+    tracker: Engine, settings: Settings
+) -> None:
+    """A write that waited past the lease must not come after what the next session did."""
+    written = []
+    with open_session(tracker, settings) as session:
+        with writing(tracker) as connection:
+            connection.execute(update(SessionLock).values(holder="someone else"))
+        with pytest.raises(SessionLostError, match="lost its lock"):
+            session.write(written.append)
+    assert written == []

@@ -1,0 +1,325 @@
+"""Whole crawling sessions on OpenSSH, vsftpd and servers with faults: what is found, fetched, resumed and left."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+
+import pytest
+from pydantic import SecretStr
+from sqlalchemy import select
+
+from dcc.cli.demo import submissions
+from dcc.phases import ACTION_IDS
+from dcc.tracker.models import (
+    BadCopy,
+    CrawlFinding,
+    CrawlingSession,
+    FileSourceHasZip,
+    SourceCrawlRow,
+    ZipAction,
+    ZipFile,
+)
+from tests.support.databases import only_sqlite
+from tests.support.faulty_servers import FaultyFtpServer, PasswordSftpServer
+from tests.support.installations import Installation, experiments, specimens
+from tests.support.served_sources import Relay, below, large_archive, logged, register
+from tests.support.servers import Share
+
+pytestmark = pytest.mark.servers
+
+NAME = "H.2013-10-31.1.impc.zip"
+KEY = f"add/{NAME}"
+
+
+def hosted(installation: Installation) -> dict[int, set[tuple[str, str, int | None, int | None]]]:
+    """What each file source was found to host: action, file name, size and time."""
+    actions = {number: action for action, number in ACTION_IDS.items()}
+    query = (
+        select(
+            FileSourceHasZip.file_source_id,
+            ZipAction.todo_id,
+            ZipFile.file_name,
+            FileSourceHasZip.size_bytes,
+            FileSourceHasZip.modified,
+        )
+        .join(ZipAction, ZipAction.id == FileSourceHasZip.za_id)
+        .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+    )
+    found: dict[int, set[tuple[str, str, int | None, int | None]]] = {}
+    with installation.tracker.connect() as connection:
+        for source_id, todo, name, size, modified in connection.execute(query):
+            found.setdefault(source_id, set()).add((actions[todo].value, name, size, modified))
+    return found
+
+
+class TestOneTreeOverEveryProtocol:
+    def put_tree(self, share: Share) -> dict[str, dict[str, bytes]]:
+        """An archive for each action, one name in two of them, and what is to be left aside; the documents by key."""
+        tree = {
+            f"add/{NAME}": specimens() | experiments(),
+            "add/H.2013-10-31.2.impc.zip": specimens(stem="2013-10-31.2"),
+            "edit/H.2014-01-02.7.impc.zip": experiments(stem="2014-01-02.7"),
+            f"delete/{NAME}": specimens(mice=1),
+        }
+        for key, documents in tree.items():
+            share.put(key, submissions.archive(documents))
+        share.put("add/notes.txt")
+        share.put("edit/older/H.2013-10-30.1.impc.zip")
+        return tree
+
+    @only_sqlite
+    def test_the_same_files_are_found_for_the_same_actions(
+        self, quick: Installation, sftp_server: Share, ftp_server: Share, ftps_server: Share, local_folder: Share
+    ) -> None:
+        """FTP took what was to be edited or deleted for additions.
+
+        Row 24: the servers refuse active transfers.
+        """
+        tree = self.put_tree(sftp_server)
+        shares = (sftp_server, ftp_server, ftps_server, local_folder)
+        ids = [register(quick, share) for share in shares]
+        result = quick.run_session()
+        expected = {(*key.split("/"), (sftp_server.root / key).stat().st_size, 1_400_000_000) for key in tree}
+        assert hosted(quick) == dict.fromkeys(ids, expected)
+        assert {crawled.outcome for crawled in result.crawls.values()} == {"ok"}
+        assert {crawled.ignored for crawled in result.crawls.values()} == {2}
+
+    @pytest.mark.parametrize("protocol", ["sftp_server", "ftp_server", "ftps_server"])
+    def test_a_session_ends_the_same(self, quick: Installation, protocol: str, request: pytest.FixtureRequest) -> None:
+        """Each file is fetched from the directory it was found in."""
+        share: Share = request.getfixturevalue(protocol)
+        tree = self.put_tree(share)
+        source_id = register(quick, share)
+        result = quick.run_session()
+        assert quick.states() == dict.fromkeys(tree, "xsd done")
+        assert {key: quick.attempts(key) for key in tree} == {key: [(source_id, "xsd done")] for key in tree}
+        staged = {key: (share.root / key).read_bytes() for key in tree}
+        for key, documents in tree.items():
+            staged |= {f"{key}.contents/{name}": content for name, content in documents.items()}
+        assert quick.staged() == staged
+        assert all(outcome.succeeded for outcome in result.zips.values())
+        with quick.tracker.connect() as connection:
+            assert connection.scalar(select(CrawlingSession.status)) == 0
+
+
+class TestFailover:
+    def test_the_second_source_delivers_what_the_first_broke_off(self, quick: Installation, share: Share) -> None:
+        """The first source dies in mid-file, the second delivers in the same run."""
+        content = large_archive()
+        share.put(KEY, content)
+        with Relay(share, cut_after=700_000) as relay:
+            first, second = register(quick, relay.share), register(quick, share)
+            outcome = quick.run_session().zips[KEY]
+            broken_off_at = relay.sent
+        assert outcome.succeeded
+        assert 400_000 < broken_off_at < len(content)
+        assert quick.attempts(KEY) == [(first, "download failed"), (second, "xsd done")]
+        assert quick.staged()[KEY] == content
+        reasons = [message for message in logged(quick) if "noise.bin" not in message]
+        assert [reason.message for reason in outcome.reasons if reason.kind == "TransferFailedError"] == reasons
+        assert f"file source {first} " in reasons[0]
+        assert "sending" in reasons[0]
+
+    @only_sqlite
+    def test_the_second_source_delivers_what_the_first_falsified(self, quick: Installation, ftp_server: Share) -> None:
+        """(zip_md5, failed) is reached, and the centre's checksum is put to use."""
+        content = large_archive()
+        ftp_server.put(KEY, content)
+        ftp_server.put(f"{KEY}.md5", f"{hashlib.md5(content).hexdigest()}  {NAME}\n".encode())
+        with Relay(ftp_server, flip_at=500_000) as relay:
+            first, second = register(quick, relay.share), register(quick, ftp_server)
+            assert quick.run_session().zips[KEY].succeeded
+        assert quick.attempts(KEY) == [(first, "zip_md5 failed"), (second, "xsd done")]
+        assert quick.staged()[KEY] == content
+
+    @pytest.mark.parametrize("protocol", ["sftp_server", "ftp_server"])
+    @pytest.mark.parametrize("has_md5", [True, False], ids=["with a checksum", "without a checksum"])
+    def test_a_good_mirror_delivers_what_is_damaged_at_its_centre(
+        self, quick: Installation, protocol: str, has_md5: bool, local_folder: Share, request: pytest.FixtureRequest
+    ) -> None:
+        share: Share = below(request.getfixturevalue(protocol), "producer")
+        mirror = below(local_folder, "mirror")
+        content = large_archive()
+        share.put(KEY, content[:-1_000])
+        if has_md5:
+            share.put(f"{KEY}.md5", f"{hashlib.md5(content).hexdigest()}  {NAME}\n".encode())
+        mirror.put(KEY, content)
+        first, second = register(quick, share), register(quick, mirror, "J")
+        assert quick.run_session().zips[KEY].succeeded
+        failed = "zip_md5 failed" if has_md5 else "unzip failed"
+        assert quick.attempts(KEY) == [(first, failed), (second, "xsd done")]
+        assert quick.staged()[KEY] == content
+        assert quick.run_session().zips == {}
+
+    @only_sqlite
+    @pytest.mark.parametrize("has_md5", [True, False], ids=["with a checksum", "without a checksum"])
+    def test_what_plain_ftp_falsified_on_the_way_is_fetched_again_before_the_copy_is_called_bad(
+        self, quick: Installation, ftp_server: Share, has_md5: bool
+    ) -> None:
+        content = submissions.archive(specimens())
+        ftp_server.put(KEY, content)
+        if has_md5:
+            ftp_server.put(f"{KEY}.md5", f"{hashlib.md5(content).hexdigest()}  {NAME}\n".encode())
+        with Relay(ftp_server, flip_at=len(content) // 2, flips=1) as relay:
+            register(quick, relay.share)
+            assert quick.run_session().zips[KEY].succeeded
+        assert quick.count(BadCopy) == 0
+        assert quick.staged()[KEY] == content
+
+    @only_sqlite
+    def test_a_copy_that_plain_ftp_delivers_twice_the_same_is_bad(self, quick: Installation, ftp_server: Share) -> None:
+        ftp_server.put(KEY, b"no zip at all")
+        source_id = register(quick, ftp_server)
+        assert quick.run_session().zips[KEY].failed
+        assert quick.attempts(KEY) == [(source_id, "unzip failed")] * 2
+        assert quick.count(BadCopy) == 1
+        assert quick.run_session().zips == {}
+
+
+class TestResuming:
+    """A transfer that was cut at half goes on there: the bytes on the wire are counted."""
+
+    def test_in_the_same_session(self, quick: Installation, share: Share) -> None:
+        content = large_archive()
+        share.put(KEY, content)
+        with Relay(share, cut_after=800_000, cuts=1) as relay:
+            source_id = register(quick, relay.share)
+            assert quick.run_session().zips[KEY].succeeded
+            assert len(content) <= relay.sent < len(content) + 300_000, logged(quick)
+        assert quick.attempts(KEY) == [(source_id, "download failed"), (source_id, "xsd done")]
+        assert quick.staged()[KEY] == content
+
+    def test_in_the_next_session(self, quick: Installation, share: Share) -> None:
+        once = quick.with_settings(max_retries=0)
+        content = large_archive()
+        share.put(KEY, content)
+        with Relay(share, cut_after=800_000, cuts=1) as relay:
+            source_id = register(quick, relay.share)
+            assert once.run_session().zips[KEY].failed
+            part = quick.staged()[f"{KEY}.part"]
+            assert content.startswith(part)
+            assert len(part) > 500_000
+            relay.sent = 0
+            assert once.run_session().zips[KEY].succeeded
+            rest = len(content) - len(part)
+            assert rest <= relay.sent < rest + 60_000
+        assert quick.attempts(KEY) == [(source_id, "download failed"), (source_id, "xsd done")]
+        assert quick.staged()[KEY] == content
+        assert f"{KEY}.part" not in quick.staged()
+
+    @only_sqlite
+    @pytest.mark.parametrize(
+        ("size", "modified"),
+        [
+            pytest.param(1_500_000, 1_400_000_300, id="another time"),
+            pytest.param(1_500_100, 1_400_000_000, id="another size"),
+        ],
+    )
+    def test_not_when_the_file_has_changed(self, quick: Installation, share: Share, size: int, modified: int) -> None:
+        """That it changed is reported."""
+        once = quick.with_settings(max_retries=0)
+        share.put(KEY, large_archive())
+        with Relay(share, cut_after=800_000, cuts=1) as relay:
+            register(quick, relay.share)
+            assert once.run_session().zips[KEY].failed
+            assert f"{KEY}.part" in quick.staged()
+            content = large_archive(size=size, seed=2)
+            share.put(KEY, content, modified)
+            relay.sent = 0
+            result = once.run_session()
+            assert result.zips[KEY].succeeded
+            assert relay.sent >= len(content)
+        assert quick.staged()[KEY] == content
+        with quick.tracker.connect() as connection:
+            assert "has changed" in connection.scalars(select(CrawlFinding.message)).one()
+
+
+class TestOutages:
+    def test_what_an_outage_prevented_is_done_by_a_later_session(self, quick: Installation, share: Share) -> None:
+        """A failed download was never tried again."""
+        once = quick.with_settings(max_retries=0)
+        content = large_archive()
+        share.put(KEY, content)
+        with Relay(share, cut_after=100_000) as relay:
+            source_id = register(quick, relay.share)
+            assert once.run_session().zips[KEY].failed
+            relay.down = True
+            away = once.run_session()
+            assert [crawled.outcome for crawled in away.crawls.values()] == ["failed"]
+            assert away.zips == {}
+            assert quick.states() == {KEY: "download failed"}
+            relay.down, relay.cut_after = False, None
+            assert once.run_session().zips[KEY].succeeded
+        assert quick.attempts(KEY) == [(source_id, "download failed"), (source_id, "xsd done")]
+        with quick.tracker.connect() as connection:
+            assert [status == 0 for status in connection.scalars(select(CrawlingSession.status))] == [
+                False,
+                False,
+                True,
+            ]
+
+    @only_sqlite
+    def test_a_server_that_is_away_leaves_a_trace_and_holds_up_nobody(
+        self, quick: Installation, sftp_server: Share, ftp_server: Share
+    ) -> None:
+        """Failures were in a log file only."""
+        there = KEY.replace("H.", "J.")
+        sftp_server.put(there, submissions.archive(specimens("J")))
+        with Relay(sftp_server, down=True) as no_sftp, Relay(ftp_server, down=True) as no_ftp:
+            away = [register(quick, no_sftp.share), register(quick, no_ftp.share)]
+            present = register(quick, sftp_server, "J")
+            result = quick.run_session()
+        assert result.zips[there].succeeded
+        with quick.tracker.connect() as connection:
+            rows = {row.file_source_id: row for row in connection.execute(select(SourceCrawlRow.__table__))}
+        assert {number: row.outcome for number, row in rows.items()} == {
+            **dict.fromkeys(away, "failed"),
+            present: "ok",
+        }
+        for number in away:
+            assert rows[number].message.startswith(f"file source {number} (H, ")
+            assert rows[number].exception_id is not None
+            assert rows[number].finish_time is not None
+
+
+class TestTwoAccountsOnOneHost:
+    @only_sqlite
+    @pytest.mark.parametrize("server", [PasswordSftpServer, FaultyFtpServer])
+    def test_each_sees_its_own_files(
+        self, quick: Installation, sftp_server: Share, server: type[PasswordSftpServer | FaultyFtpServer]
+    ) -> None:
+        """Two accounts on one host shared the first login."""
+        folders = {code: sftp_server.root / code for code in ("H", "J")}
+        shares = {}
+        for code, folder in folders.items():
+            folder.mkdir()
+            shares[code] = replace(sftp_server, root=folder, base_path="")
+            for inc in range(4):
+                stem = f"2013-10-31.{inc}"
+                shares[code].put(f"add/{code}.{stem}.impc.zip", submissions.archive(specimens(code, stem)))
+        with server(sftp_server.root, users=folders) as running:
+            keys = (running.host_key,) if isinstance(running, PasswordSftpServer) else ()
+            protocol = "sftp" if keys else "ftp"
+            ids = {
+                code: register(
+                    quick,
+                    shares[code],
+                    code,
+                    protocol=protocol,
+                    hostname=running.hostname,
+                    username=code,
+                    accesskey=SecretStr(code),
+                    host_keys=keys,
+                )
+                for code in folders
+            }
+            quick.run_session()
+        assert {number: {name[0] for _, name, _, _ in files} for number, files in hosted(quick).items()} == {
+            ids["H"]: {"H"},
+            ids["J"]: {"J"},
+        }
+        assert set(quick.states().values()) == {"xsd done"}
+        for key in quick.states():
+            assert quick.attempts(key) == [(ids[key[4]], "xsd done")]
+            assert quick.staged()[key] == (folders[key[4]] / key).read_bytes()

@@ -1,0 +1,183 @@
+"""The check before upload: the verdicts of the platform, for archives, documents and directories."""
+
+import hashlib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from dcc.documents.schema_set import SchemaSet
+from dcc.errors import NotFoundError
+from dcc.session.validation import PathVerdict, check_path
+from dcc.settings import load_settings
+from tests.documents.test_validation import MINIMAL, SAMPLES
+
+SCHEMAS = SchemaSet.load(None)
+SETTINGS = load_settings()
+SPECIMEN = "J.2013-10-31.1.specimen.impc.xml"
+EXPERIMENT = "J.2013-10-31.2.experiment.impc.xml"
+INVALID = MINIMAL.replace('pipeline="p" ', "")
+
+
+def check(path: Path, centres: set[str] | None = None) -> list[PathVerdict]:
+    return check_path(path, SETTINGS, centres, SCHEMAS)
+
+
+def kinds(verdict: PathVerdict) -> tuple[list[str], list[str]]:
+    return [problem.kind for problem in verdict.errors], [problem.kind for problem in verdict.warnings]
+
+
+def make_zip(path: Path, members: dict[str, str]) -> Path:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return path
+
+
+def test_a_good_archive_and_its_documents_are_valid(tmp_path: Path) -> None:
+    path = make_zip(tmp_path / "J.2013-10-31.1.impc.zip", {EXPERIMENT: MINIMAL, "README": "x"})
+    whole, document = check(path)
+    assert whole.path == str(path)
+    assert whole.valid
+    assert kinds(whole) == ([], ["MemberIgnoredError"])
+    assert document == PathVerdict(f"{path}/{EXPERIMENT}", True)
+
+
+def test_every_document_of_an_archive_gets_its_verdict(tmp_path: Path) -> None:
+    path = make_zip(
+        tmp_path / "J.2013-10-31.1.impc.zip", {EXPERIMENT: INVALID, SPECIMEN: MINIMAL, "other.xml": MINIMAL}
+    )
+    whole, specimen, experiment, other = check(path)
+    assert not whole.valid
+    assert "3 of its 3 documents" in whole.errors[0].message
+    assert kinds(specimen) == (["WrongDocumentKindError"], [])
+    assert kinds(experiment) == (["SchemaViolationError"], [])
+    assert (experiment.errors[0].line, experiment.errors[0].column) == (3, 1)
+    assert kinds(other) == (["BadFileNameError"], [])
+
+
+def test_a_wrong_archive_name_does_not_hide_what_is_in_it(tmp_path: Path) -> None:
+    whole, document = check(make_zip(tmp_path / "upload.zip", {EXPERIMENT: INVALID}))
+    assert kinds(whole)[0] == ["BadFileNameError", "DocumentError"]
+    assert not document.valid
+
+
+@pytest.mark.parametrize("upper", [False, True])
+def test_an_archive_that_is_as_the_checksum_beside_it_says_is_valid(tmp_path: Path, upper: bool) -> None:
+    path = make_zip(tmp_path / "J.2013-10-31.1.impc.zip", {EXPERIMENT: MINIMAL})
+    checksum = hashlib.md5(path.read_bytes()).hexdigest()
+    path.with_name(f"{path.name}.md5").write_text(f"{checksum.upper() if upper else checksum}  {path.name}\n")
+    assert all(verdict.valid for verdict in check(path))
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "said"),
+    [
+        (f"{'0' * 32}  J.2013-10-31.1.impc.zip\n", "ChecksumMismatchError", f"its .md5 says {'0' * 32}. Correct"),
+        ("soon", "TransferFailedError", "holds no MD5 checksum"),
+    ],
+)
+def test_one_that_is_not_is_refused_and_its_documents_are_looked_at_all_the_same(
+    tmp_path: Path, content: str, kind: str, said: str
+) -> None:
+    path = make_zip(tmp_path / "J.2013-10-31.1.impc.zip", {EXPERIMENT: MINIMAL})
+    path.with_name(f"{path.name}.md5").write_text(content)
+    whole, document = check(path)
+    assert (whole.valid, kinds(whole)) == (False, ([kind], []))
+    assert said in whole.errors[0].message
+    assert document.valid
+
+
+def test_an_unreadable_archive_gets_one_verdict(tmp_path: Path) -> None:
+    path = tmp_path / "J.2013-10-31.1.impc.zip"
+    path.write_bytes(b"not a zip")
+    (verdict,) = check(path)
+    assert kinds(verdict) == (["CorruptArchiveError"], [])
+
+
+@pytest.mark.parametrize(("centres", "valid"), [(None, True), ({"J"}, True), ({"H"}, False)])
+def test_centres_are_those_registered_or_those_of_the_convention(
+    tmp_path: Path, centres: set[str] | None, valid: bool
+) -> None:
+    path = make_zip(tmp_path / "J.2013-10-31.1.impc.zip", {EXPERIMENT: MINIMAL})
+    assert [verdict.valid for verdict in check(path, centres)] == [valid, valid]
+
+
+def test_a_document_by_itself_may_have_any_name(tmp_path: Path) -> None:
+    path = tmp_path / "export.xml"
+    path.write_text(MINIMAL)
+    (verdict,) = check(path)
+    assert verdict.valid
+    assert kinds(verdict) == ([], ["BadFileNameError"])
+
+
+def test_a_documents_conforming_name_tells_its_kind(tmp_path: Path) -> None:
+    path = tmp_path / SPECIMEN
+    path.write_text(MINIMAL)
+    (verdict,) = check(path)
+    assert kinds(verdict) == (["WrongDocumentKindError"], [])
+
+
+def test_a_directory_is_checked_with_all_below_it(tmp_path: Path) -> None:
+    (tmp_path / "add").mkdir()
+    archive = make_zip(tmp_path / "add" / "J.2013-10-31.1.impc.zip", {EXPERIMENT: MINIMAL})
+    (tmp_path / "b.xml").write_text(INVALID)
+    (tmp_path / "notes.txt").write_text("x")
+    paths = [(verdict.path, verdict.valid) for verdict in check(tmp_path)]
+    assert paths == [
+        (str(archive), True),
+        (f"{archive}/{EXPERIMENT}", True),
+        (str(tmp_path / "b.xml"), False),
+    ]
+
+
+def test_an_archive_is_known_by_its_content_too(tmp_path: Path) -> None:
+    path = make_zip(tmp_path / "upload", {EXPERIMENT: MINIMAL})
+    assert [verdict.path for verdict in check(path)] == [str(path), f"{path}/{EXPERIMENT}"]
+
+
+@pytest.mark.parametrize("make", [False, True])
+def test_nothing_to_check_is_an_error_of_use(tmp_path: Path, make: bool) -> None:
+    path = tmp_path / "somewhere"
+    if make:
+        path.mkdir()
+    with pytest.raises(NotFoundError, match="somewhere"):
+        check(path)
+
+
+def test_nothing_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    check(make_zip(tmp_path / "J.2013-10-31.1.impc.zip", {EXPERIMENT: MINIMAL}))
+    (tmp_path / "bad.zip").write_bytes(b"")
+    check(tmp_path / "bad.zip")
+    assert {path.name for path in tmp_path.iterdir()} == {"J.2013-10-31.1.impc.zip", "bad.zip"}
+
+
+@pytest.mark.skipif(not SAMPLES.is_dir(), reason="the samples of ../shared are not here")
+def test_samples_get_the_verdict_in_their_name() -> None:
+    verdicts = check(SAMPLES)
+    assert len(verdicts) > 10
+    assert all(verdict.valid == ("invalid" not in verdict.path) for verdict in verdicts)
+
+
+def test_files_of_a_directory_are_told_of_in_the_order_of_their_names_however_long_each_takes(tmp_path: Path) -> None:
+    names = [f"J.2013-10-31.{number}.experiment.impc.xml" for number in range(1, 30)]
+    for number, name in enumerate(names):
+        (tmp_path / name).write_text(INVALID * (number % 3) + MINIMAL)
+    verdicts = check(tmp_path)
+    assert [Path(verdict.path).name for verdict in verdicts] == sorted(names)
+    assert [verdict.path for verdict in verdicts if verdict.valid] == [
+        str(tmp_path / name) for name in sorted(names) if names.index(name) % 3 == 0
+    ]
+
+
+def test_a_file_that_cannot_be_read_ends_the_check_of_its_directory(tmp_path: Path) -> None:
+    for number in range(1, 30):
+        (tmp_path / f"J.2013-10-31.{number}.experiment.impc.xml").write_text(MINIMAL)
+
+    class Unreadable:
+        def __contains__(self, centre: object) -> bool:
+            raise OSError(5, "Input/output error")
+
+    with pytest.raises(OSError, match="Input/output"):
+        check_path(tmp_path, SETTINGS, Unreadable(), SCHEMAS)

@@ -1,0 +1,76 @@
+"""What keeps the archives of a source from being taken: each archive is counted once, under what is true of it."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+
+from sqlalchemy import update
+
+from dcc.cli.demo import submissions
+from dcc.operations.sessions import open_session
+from dcc.reports.causes.not_taken import Why, why_not_taken
+from dcc.session.crawling import crawl_file_sources
+from dcc.tracker.database import writing
+from dcc.tracker.models import FileSourceHasZip
+from tests.notify.test_notifications import until_the_next_second
+from tests.support.databases import only_sqlite
+from tests.support.installations import MODIFIED, Folder, Installation, growing, note_uploaded, specimens
+
+TAKEN, CHANGED, UPLOADING, BROKEN, HELD, REFUSED = (
+    "add/H.2013-10-31.1.impc.zip",
+    "add/H.2013-10-31.2.impc.zip",
+    "add/H.2013-10-31.3.impc.zip",
+    "add/H.2013-10-31.4.impc.zip",
+    "add/J.2013-10-31.1.impc.zip",
+    "add/nonsense.zip",
+)
+
+
+def told(installation: Installation, source_id: int) -> dict[str | None, Counter[Why]]:
+    """How many archives are told under each reason, by name and (None) counted."""
+    found: dict[str | None, Counter[Why]] = {}
+    with installation.tracker.connect() as connection:
+        for row in why_not_taken(connection, source_id):
+            found.setdefault(row.entry, Counter())[row.why] += row.number
+    return found
+
+
+@only_sqlite
+def test_each_archive_is_told_once_under_what_is_true_of_it(installation: Installation, folder: Folder) -> None:
+    careful = installation.with_settings(quiet_seconds=1.0)
+    for key in (TAKEN, CHANGED, REFUSED, HELD):
+        folder.put(key)
+    folder.put(BROKEN, b"no archive")
+    installation.run_session()
+    note_uploaded(installation.tracker)
+    until_the_next_second()
+    folder.put(CHANGED, specimens(mice=3), MODIFIED + 60)
+    content = submissions.archive(specimens())
+    with growing(folder.path / UPLOADING, content), growing(folder.path / BROKEN, content):
+        careful.run_session()
+    assert told(installation, folder.source_id) == {
+        REFUSED: {Why.REFUSED: 1},
+        HELD: {Why.HELD: 1},
+        CHANGED: {Why.CHANGED: 1},
+        UPLOADING: {Why.UPLOADING: 1},
+        BROKEN: {Why.UPLOADING: 1},
+        None: {Why.KNOWN: 1},
+    }
+    for key in (UPLOADING, BROKEN):
+        folder.put(key, content, int(time.time()) - 60)
+    careful.run_session()
+    assert told(installation, folder.source_id)[None] == {Why.KNOWN: 3}
+
+
+@only_sqlite
+def test_what_is_being_uploaded_is_not_said_to_wait_where_no_finding_tells_of_it(
+    installation: Installation, folder: Folder
+) -> None:
+    folder.put(TAKEN)
+    with open_session(installation.tracker, installation.settings) as session:
+        list(crawl_file_sources(installation.tracker, installation.settings, session))
+    assert told(installation, folder.source_id) == {None: {Why.WAITING: 1}}
+    with writing(installation.tracker) as connection:
+        connection.execute(update(FileSourceHasZip).values(uploading_since=FileSourceHasZip.last_update))
+    assert told(installation, folder.source_id) == {None: {Why.UPLOADING: 1}}

@@ -1,0 +1,233 @@
+"""Archives and documents that processes of their own check come to what they come to in threads."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from datetime import date
+from pathlib import Path
+from queue import SimpleQueue
+from threading import Thread
+
+import pytest
+from sqlalchemy import select
+
+from dcc.archives.extraction import ArchiveLimits
+from dcc.cli.demo import submissions
+from dcc.documents.schema_set import SchemaSet
+from dcc.errors import InternalFaultError
+from dcc.naming import Action, DocumentKind, DocumentName
+from dcc.outcomes import ZipKey
+from dcc.session.archives import checking_process, checks_in_processes, processing
+from dcc.session.archives.checks_in_processes import ChecksInProcesses
+from dcc.session.archives.jobs import TO_VALIDATE, Checked, Checker, Document, Extracted, Failed, Job
+from dcc.settings import Settings
+from dcc.tracker.models import XmlLog, ZipFile, ZipLog
+from tests.session.test_crash_recovery import fill
+from tests.support import ending_checks, wordy_checks
+from tests.support.ending_checks import DEADLY, FAULTY
+from tests.support.installations import MODIFIED, Installation, specimens
+
+PATIENCE = 30.0
+
+
+@pytest.fixture(autouse=True)
+def in_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have few archives be many."""
+    monkeypatch.setattr(processing, "MANY", 1)
+
+
+def told(installation: Installation) -> list[object]:
+    """What the tracker holds of the archives and documents, and what lies in staging."""
+    with installation.tracker.connect() as connection:
+        logs = [
+            sorted(map(tuple, connection.execute(query)), key=str)
+            for query in (
+                select(XmlLog.line, XmlLog.col, XmlLog.message, XmlLog.exception_id),
+                select(ZipLog.message, ZipLog.exception_id),
+                select(ZipFile.file_name, ZipFile.size_bytes, ZipFile.content_md5),
+            )
+        ]
+    return [installation.states(), installation.documents(), installation.staged(), *logs]
+
+
+def three(installation: Installation, *more: str) -> list[str]:
+    """Three archives, and those named, on a source."""
+    names = [*(f"H.2013-10-31.{inc}.impc.zip" for inc in (1, 2, 3)), *more]
+    folder = installation.add_folder()
+    for name in names:
+        folder.put(f"add/{name}", specimens(stem=name.removeprefix("H.").removesuffix(".impc.zip")))
+    return [f"add/{name}" for name in names]
+
+
+def test_processes_find_what_threads_find(
+    installation: Installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders = [installation.add_folder("H", "one"), installation.add_folder("H", "two")]
+    fill(folders)
+    monkeypatch.setattr(processing, "MANY", 1_000)
+    installation.run_session()
+    by_threads = told(installation)
+    monkeypatch.setattr(processing, "MANY", 1)
+    keys = sorted(key for key, state in installation.states().items() if not state.startswith("zip_name"))
+    for key, state in installation.states().items():
+        if state == "unzip failed":
+            # A copy that is known to be bad is fetched again when it is listed otherwise.
+            os.utime(folders[0].path / key, (MODIFIED + 60, MODIFIED + 60))
+    outcomes = installation.process_again(*keys).zips
+    again = told(installation)
+    assert [again[place] for place in (0, 2, 5)] == [by_threads[place] for place in (0, 2, 5)]
+    for place in (1, 3, 4):
+        # Of each document and what is wrong with it there is a row more.
+        first, twice = by_threads[place], again[place]
+        assert sorted(twice, key=str) == sorted([*first, *first], key=str)  # type: ignore[misc, call-overload]
+    assert sum(len(outcome.documents) for outcome in outcomes.values()) == len(by_threads[1])  # type: ignore[arg-type]
+
+
+def test_the_documents_of_a_large_archive_are_shared_out(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stems = [f"2013-10-31.{inc}" for inc in range(1, 41)]
+    documents = {name: content for stem in stems for name, content in specimens(stem=stem).items()}
+    wrong = "H.2013-10-31.9.specimen.impc.xml"
+    documents[wrong] = submissions.damaged(documents[wrong], 'gender="', 'gender="un')
+    installation.add_folder().put("add/H.2013-10-31.1.impc.zip", documents)
+    given: list[int] = []
+    validate = ChecksInProcesses.validate
+
+    def noting(self: ChecksInProcesses, job: object, documents: list[object]) -> None:
+        given.append(len(documents))
+        validate(self, job, documents)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(ChecksInProcesses, "validate", noting)
+    outcome = installation.run_session().zips["add/H.2013-10-31.1.impc.zip"]
+    assert given == [40]
+    assert {each.file_name for each in outcome.documents if each.errors} == {wrong}
+    assert [state for name, state in installation.documents() if name != wrong] == ["xsd done"] * 39
+
+
+def test_more_workers_than_processors_are_threads_of_the_processes(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = three(installation)
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    assert sorted(installation.with_settings(workers=3).run_session().zips) == keys
+    assert set(installation.states().values()) == {"xsd done"}
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        (DEADLY, f"checks add/{DEADLY} ended before its work was done"),
+        (FAULTY, f"add/{FAULTY}: ZeroDivisionError: oh"),
+    ],
+    ids=["ends its process", "meets a fault in it"],
+)
+def test_an_archive_that_a_process_cannot_check_costs_no_other_and_is_said(
+    name: str, said: str, installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = three(installation, name)
+    with monkeypatch.context() as patched:
+        patched.setattr(checks_in_processes, "_PROCESS", ending_checks.__name__)
+        with pytest.raises(InternalFaultError, match=said):
+            installation.run_session()
+    assert installation.states() == dict.fromkeys(keys, "xsd done") | {f"add/{name}": "unzip running"}
+    assert installation.run_session().zips[f"add/{name}"].succeeded
+
+
+def test_where_no_process_can_be_started_nothing_is_lost(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = three(installation)
+
+    def refuse(*_: object) -> None:
+        raise OSError("Cannot allocate memory")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(checks_in_processes, "Helper", refuse)
+        with pytest.raises(InternalFaultError, match="ended before its work was done"):
+            installation.run_session()
+    assert installation.states() == dict.fromkeys(keys, "unzip running")
+    assert sorted(installation.run_session().zips) == keys
+    assert set(installation.states().values()) == {"xsd done"}
+
+
+def test_what_a_dead_session_was_done_with_is_not_validated_again(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = three(installation, DEADLY)
+    with monkeypatch.context() as patched:
+        patched.setattr(checks_in_processes, "_PROCESS", ending_checks.__name__)
+        with pytest.raises(InternalFaultError):
+            installation.run_session()
+    assert sorted(installation.run_session().zips) == [f"add/{DEADLY}"]
+    assert sorted(name for name, _ in installation.documents()) == sorted(
+        name.replace("impc.zip", "specimen.impc.xml").removeprefix("add/") for name in keys
+    )
+
+
+def test_answers_are_taken_while_a_process_takes_no_more_questions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both pipes were full: whoever gave a piece waited with the lock that the answers were waiting for."""
+    monkeypatch.setattr(checks_in_processes, "_PROCESS", wordy_checks.__name__)
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    settings = Settings(home=tmp_path)
+    told: SimpleQueue[Extracted | Checked | Failed] = SimpleQueue()
+    checker = Checker(settings, SchemaSet.load(None), frozenset(), ArchiveLimits(1, 1, 1))
+    checks = ChecksInProcesses(checker, 8, told.put)
+    name = DocumentName("H.2013-10-31.1.specimen.impc.xml", "H", date(2013, 10, 31), 1, DocumentKind.SPECIMEN)
+    paths = [tmp_path / ("long" * 50) / ("names" * 40) / f"{number}.xml" for number in range(1_024)]
+    documents = [Document(name.file_name, 100, None, name, path, TO_VALIDATE) for path in paths]
+    job = Job(1, 1, ZipKey(Action.ADD, "H.2013-10-31.1.impc.zip"), "H")
+    # A daemon, and not this thread: a test that fails must end.
+    giver = Thread(target=checks.validate, args=(job, documents), daemon=True)
+    giver.start()
+    try:
+        found = [told.get(timeout=PATIENCE) for _ in documents]
+        assert all(isinstance(each, Checked) and each.problems[0].message.endswith("xx") for each in found)
+        giver.join(PATIENCE)
+    finally:
+        for each in checks._processes:
+            if each.postbox is not None:
+                each.postbox.helper.process.kill()
+        checks.stop()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has it")
+def test_a_process_that_checks_ends_with_the_one_that_started_it() -> None:
+    """Else it would be at the archives that the next session takes up."""
+    child = (
+        "import os, time; from dcc.runtime.process_protection import end_with_parent; end_with_parent();"
+        "print(os.getpid(), flush=True); time.sleep(60)"
+    )
+    parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
+    with subprocess.Popen([sys.executable, "-c", parent], stdout=subprocess.PIPE, text=True) as started:
+        assert started.stdout is not None
+        number = int(started.stdout.readline())
+        assert Path(f"/proc/{number}").exists()
+        started.send_signal(signal.SIGKILL)
+        started.wait(PATIENCE)
+        deadline = time.monotonic() + PATIENCE
+        while _runs(number) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert not _runs(number)
+
+
+def _runs(number: int) -> bool:
+    try:
+        return Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_the_process_loads_no_database_and_no_settings() -> None:
+    program = (
+        f"import sys, {checking_process.__name__};"
+        "print(sorted({name.partition('.')[0] for name in sys.modules} & {'sqlalchemy', 'pydantic', 'paramiko'}))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,148 @@
+"""A disk that is full, or a staging area that cannot be used, while archives are fetched and extracted."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from dataclasses import replace
+
+import pytest
+from sqlalchemy import select
+
+from dcc.errors import (
+    ConfigurationError,
+    DiskFullError,
+)
+from dcc.naming import Action
+from dcc.phases import Phase
+from dcc.session.archives import source_queues
+from dcc.session.archives.jobs import Checker
+from dcc.sources.base import ActionListing
+from dcc.sources.folder import LocalConnection
+from dcc.tracker.models import (
+    CrawlingSession,
+)
+from tests.support.installations import Folder, Installation, specimens
+
+NAME = "H.2013-10-31.1.impc.zip"
+KEY = f"add/{NAME}"
+
+
+def test_a_full_disk_costs_only_what_does_not_fit_and_the_next_session_goes_on(
+    installation: Installation, folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.put(KEY)
+    full = installation.with_settings(min_free_bytes=1 << 60)
+    outcome = full.run_session().zips[KEY]
+    assert [reason.kind for reason in outcome.reasons] == ["DiskFullError"]
+    assert not outcome.failed
+    assert installation.states() == {KEY: "zip_name done"}
+    assert installation.run_session().zips[KEY].succeeded
+
+
+def test_archives_too_large_for_the_disk_keep_no_other_from_arriving(
+    installation: Installation, folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three in a row that cannot fit, as a server may claim, at the head of each session's queue."""
+    keys = [f"add/H.2013-10-31.{inc}.impc.zip" for inc in range(1, 7)]
+    for inc, key in enumerate(keys, start=1):
+        folder.put(key, specimens(stem=f"2013-10-31.{inc}"))
+    list_action = LocalConnection.list_action
+
+    def lying(self: LocalConnection, action: Action) -> ActionListing:
+        listing = list_action(self, action)
+        zips = [replace(file, size_bytes=1 << 60) if f"add/{file.name}" in keys[:4] else file for file in listing.zips]
+        return replace(listing, zips=tuple(zips))
+
+    monkeypatch.setattr(LocalConnection, "list_action", lying)
+    monkeypatch.setattr(source_queues, "MOST_QUEUED", 1)
+    installation.with_settings(source_failure_limit=2).run_session()
+    states = installation.states()
+    assert {states.pop(key) for key in keys[:4]} == {"zip_name done"}
+    assert states == dict.fromkeys(keys[4:], "xsd done")
+
+
+def test_a_disk_too_full_to_extract_on_fails_the_session_and_not_the_zip(
+    installation: Installation, folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.put(KEY)
+
+    def full(*_: object) -> None:
+        raise DiskFullError("No room. Free some space.")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Checker, "extract", full)
+        outcome = installation.run_session().zips[KEY]
+    assert [reason.kind for reason in outcome.reasons] == ["DiskFullError"]
+    assert not outcome.failed
+    assert installation.run_session().zips[KEY].succeeded
+    with installation.tracker.connect() as connection:
+        statuses = list(connection.scalars(select(CrawlingSession.status).order_by(CrawlingSession.id)))
+    assert statuses == [int(Phase.XSD), 0]
+
+
+def test_a_disk_that_fills_up_while_writing_is_no_fault_of_the_centre(
+    installation: Installation, folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.put(KEY)
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LocalConnection, "fetch", full)
+        outcome = installation.run_session().zips[KEY]
+    assert [reason.kind for reason in outcome.reasons] == ["DiskFullError"]
+    assert installation.run_session().zips[KEY].succeeded
+
+
+def test_a_staging_area_that_cannot_be_used_is_said_before_anything_is_tried(
+    installation: Installation, folder: Folder
+) -> None:
+    folder.put(KEY)
+    (installation.root / "file").write_text("in the way")
+    with pytest.raises(ConfigurationError, match=r"Not a directory\. Correct DCC_STAGING"):
+        installation.with_settings(staging=installation.root / "file" / "staging").run_session()
+    assert (installation.states(), installation.attempts(KEY)) == ({KEY: "zip_name done"}, [])
+    assert installation.run_session().zips[KEY].succeeded
+
+
+def test_a_disk_full_at_the_second_source_leaves_the_bad_copy_of_the_first_undecided(
+    installation: Installation, folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The good mirror was not tried: nobody is blamed until there was room for it."""
+    good = folder.put(KEY)
+    mirror = installation.add_folder("J", "mirror")
+    mirror.put(KEY, good)
+    folder.put(KEY, good[:40] + bytes(byte ^ 0xFF for byte in good[40:60]) + good[60:])
+    fetch = LocalConnection.fetch
+
+    def full_at_mirror(self: LocalConnection, *given: object, **named: object) -> None:
+        if self._base.name == "mirror":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        fetch(self, *given, **named)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LocalConnection, "fetch", full_at_mirror)
+        outcome = installation.run_session().zips[KEY]
+    assert outcome.lacks_room
+    assert not outcome.failed
+    assert installation.run_session().zips[KEY].succeeded
+
+
+def test_a_retry_without_room_keeps_what_the_last_attempt_came_to(
+    installation: Installation, folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.put(KEY, {"H.2013-10-31.1.specimen.impc.xml": b"<no/>"})
+    installation.run_session()
+    before = installation.states()
+    assert before == {KEY: "xsd failed"}
+    # Staging's copy would be taken else: the source's is as it was.
+    shutil.rmtree(installation.settings.staging_directory)
+    full = installation.with_settings(min_free_bytes=1 << 60)
+    outcome = full.process_again(KEY).zips[KEY]
+    assert outcome.reasons[-1].kind == "DiskFullError"
+    assert outcome.kept
+    assert installation.states() == before
+    assert installation.process_again(KEY).zips[KEY].documents[0].errors

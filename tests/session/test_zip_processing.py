@@ -1,0 +1,280 @@
+"""Processing zip actions: from waiting to (xsd, done) or to a failure that says why."""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import itertools
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from sqlalchemy import select
+
+from dcc.cli.demo import submissions
+from dcc.errors import (
+    InternalFaultError,
+    SourceUnreachableError,
+)
+from dcc.operations.sessions import open_session
+from dcc.session.archives import coordination
+from dcc.session.archives.coordination import Coordinator
+from dcc.session.archives.jobs import Checker, Job
+from dcc.session.archives.processing import process_zip_actions
+from dcc.session.crawling import crawl_file_sources
+from dcc.session.fetching import downloading
+from dcc.tracker.models import (
+    CrawlingSession,
+    SessionTask,
+    XmlLog,
+    ZipDownload,
+    ZipFile,
+)
+from tests.support.installations import Folder, Installation, experiments, specimens
+from tests.support.served_sources import logged
+
+NAME = "H.2013-10-31.1.impc.zip"
+KEY = f"add/{NAME}"
+SPECIMENS = "H.2013-10-31.1.specimen.impc.xml"
+
+
+def test_a_good_zip_ends_as_validated_with_its_documents_in_staging(installation: Installation, folder: Folder) -> None:
+    documents = specimens() | experiments()
+    archive = folder.put(KEY, documents)
+    outcome = installation.run_session().zips[KEY]
+    assert outcome.succeeded
+    assert (outcome.downloaded, outcome.extracted, outcome.attempts) == (True, True, 1)
+    assert installation.states() == {KEY: "xsd done"}
+    assert installation.attempts(KEY) == [(folder.source_id, "xsd done")]
+    assert installation.documents() == [(name, "xsd done") for name in sorted(documents)]
+    contents = {f"{KEY}.contents/{name}": content for name, content in documents.items()}
+    assert installation.staged() == {KEY: archive, **contents}
+
+
+def test_size_and_checksum_are_those_of_the_archive(installation: Installation, folder: Folder) -> None:
+    """`content_md5` is written."""
+    archive = folder.put(KEY)
+    installation.run_session()
+    with installation.tracker.connect() as connection:
+        row = connection.execute(select(ZipFile.size_bytes, ZipFile.content_md5)).one()
+        download = connection.execute(select(ZipDownload.__table__)).one()
+    assert tuple(row) == (len(archive), hashlib.md5(archive).hexdigest())
+    assert download.downloaded_size_bytes == len(archive)
+    assert download.request <= download.received
+
+
+def test_a_clean_session_is_recorded_as_a_success(installation: Installation, folder: Folder) -> None:
+    """Two sessions, one after the other, both succeed."""
+    for inc in (1, 2):
+        folder.put(f"add/H.2013-10-31.{inc}.impc.zip", specimens(stem=f"2013-10-31.{inc}"))
+        installation.run_session()
+    with installation.tracker.connect() as connection:
+        assert list(connection.scalars(select(CrawlingSession.status))) == [0, 0]
+        assert set(connection.scalars(select(SessionTask.status))) == {0}
+        assert None not in set(connection.scalars(select(SessionTask.finish_time)))
+
+
+def test_an_invalid_document_fails_its_zip_and_not_its_sibling(installation: Installation, folder: Folder) -> None:
+    """The zip shows the worst of its documents."""
+    documents = specimens() | experiments()
+    documents[SPECIMENS] = submissions.damaged(documents[SPECIMENS], 'gender="', 'gender="un')
+    folder.put(KEY, documents)
+    outcome = installation.run_session().zips[KEY]
+    assert outcome.failed
+    assert installation.states() == {KEY: "xsd failed"}
+    assert dict(installation.documents()) == {
+        SPECIMENS: "xsd failed",
+        SPECIMENS.replace("specimen", "experiment"): "xsd done",
+    }
+    with installation.tracker.connect() as connection:
+        (error,) = connection.execute(select(XmlLog.line, XmlLog.col, XmlLog.message)).all()
+    assert error.line is not None
+    assert error.col is not None
+    assert "gender" in error.message
+
+
+def test_a_document_whose_name_does_not_conform_is_refused_with_the_reason(
+    installation: Installation, folder: Folder
+) -> None:
+    folder.put(KEY, specimens() | {"results.xml": b"<a/>"})
+    assert installation.run_session().zips[KEY].failed
+    assert installation.states() == {KEY: "xml_name failed"}
+    assert installation.documents() == [(SPECIMENS, "xsd done"), ("results.xml", "xml_name failed")]
+
+
+def test_members_left_aside_are_accounted_for(installation: Installation, folder: Folder) -> None:
+    folder.put(KEY, specimens() | {"readme.txt": b"hello", "more/H.2013-10-31.2.specimen.impc.xml": b"<a/>"})
+    assert installation.run_session().zips[KEY].succeeded
+    assert any("readme.txt" in message for message in logged(installation))
+    assert any("more/H.2013-10-31.2" in message for message in logged(installation))
+
+
+def _encrypted() -> bytes:
+    data = bytearray(submissions.archive(specimens()))
+    for signature, offset in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        data[data.index(signature) + offset] |= 1
+    return bytes(data)
+
+
+def _bomb() -> bytes:
+    return submissions.archive({SPECIMENS: b"<a>" + b" " * 30_000_000 + b"</a>"})
+
+
+def _duplicates() -> bytes:
+    twin = SPECIMENS.replace("H", "J", 1)
+    archive = submissions.archive({SPECIMENS: b"<a/>", twin: b"<a/>"})
+    return archive.replace(twin.encode(), SPECIMENS.encode())
+
+
+@pytest.mark.parametrize(
+    ("make", "kind"),
+    [
+        pytest.param(_encrypted, "EncryptedArchiveError", id="encrypted"),
+        pytest.param(_bomb, "OversizedArchiveError", id="bomb"),
+        pytest.param(_duplicates, "DuplicateMemberError", id="duplicates"),
+        pytest.param(
+            lambda: submissions.archive(specimens() | {"../../evil.xml": b"<a/>"}), "UnsafeArchiveError", id="traversal"
+        ),
+        pytest.param(lambda: submissions.archive({"readme.txt": b"hello"}), "EmptyArchiveError", id="nothing inside"),
+    ],
+)
+def test_an_archive_that_is_refused_is_tried_nowhere_else(
+    installation: Installation, folder: Folder, make: Callable[[], bytes], kind: str
+) -> None:
+    """Every archive ends in a state, with the reason."""
+    second = installation.add_folder("H", "second")
+    for place in (folder, second):
+        place.put(KEY, make())
+    outcome = installation.run_session().zips[KEY]
+    assert [reason.kind for reason in outcome.reasons] == [kind]
+    assert installation.states() == {KEY: "unzip failed"}
+    assert installation.attempts(KEY) == [(folder.source_id, "unzip failed")]
+    assert logged(installation) == [reason.message for reason in outcome.reasons]
+    assert not [path for path in installation.staged() if ".contents" in path]
+
+
+def test_what_failed_for_its_content_is_left_alone_by_later_sessions(
+    installation: Installation, folder: Folder
+) -> None:
+    folder.put(KEY, b"no zip at all")
+    installation.run_session()
+    assert installation.run_session().zips == {}
+    assert len(installation.attempts(KEY)) == 1
+
+
+def test_what_was_processed_is_not_kept_in_memory(
+    installation: Installation, folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for inc in range(60):
+        folder.put(f"add/H.2013-10-31.{inc}.impc.zip", specimens(stem=f"2013-10-31.{inc}", mice=1))
+    monkeypatch.setattr(coordination, "_COMMIT_SECONDS", 0)
+    one = installation.with_settings(downloaders=1, downloads_per_source=1, workers=1)
+    with open_session(one.tracker, one.settings) as session:
+        list(crawl_file_sources(one.tracker, one.settings, session))
+        outcomes = process_zip_actions(one.tracker, one.settings, session)
+        assert len(list(itertools.islice(outcomes, 59))) == 59
+        next(outcomes)
+        assert sum(isinstance(thing, Job) for thing in gc.get_objects()) < 20
+
+
+def test_oldest_first(installation: Installation, folder: Folder) -> None:
+    """By the date of the name, then its increment."""
+    stems = ["2013-11-02.1", "2013-11-01.10", "2013-11-01.9", "2012-01-01.5"]
+    for stem in stems:
+        folder.put(f"add/H.{stem}.impc.zip", specimens(stem=stem))
+    one = installation.with_settings(downloaders=1, downloads_per_source=1, workers=1)
+    assert [key.split("/H.")[1].removesuffix(".impc.zip") for key in one.run_session().zips] == [
+        "2012-01-01.5",
+        "2013-11-01.9",
+        "2013-11-01.10",
+        "2013-11-02.1",
+    ]
+
+
+def test_a_fault_of_the_platform_costs_one_zip_and_is_said(
+    installation: Installation, folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = "add/H.2013-10-31.2.impc.zip"
+    folder.put(KEY)
+    folder.put(other, specimens(stem="2013-10-31.2"))
+    extract = Checker.extract
+
+    def faulty(self: Checker, archive: Path, target: Path) -> object:
+        if archive.name == NAME:
+            raise ZeroDivisionError("oh")
+        return extract(self, archive, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Checker, "extract", faulty)
+        with pytest.raises(InternalFaultError, match=f"{KEY}: ZeroDivisionError"):
+            installation.run_session()
+    assert installation.states() == {KEY: "unzip running", other: "xsd done"}
+    assert installation.run_session().zips[KEY].succeeded
+    assert installation.states()[KEY] == "xsd done"
+
+
+def test_a_source_that_refuses_every_connection_is_left_alone_after_some(
+    installation: Installation, folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = [f"add/H.2013-10-31.{inc}.impc.zip" for inc in range(1, 31)]
+    for inc, key in enumerate(keys, start=1):
+        folder.put(key, specimens(stem=f"2013-10-31.{inc}"))
+
+    def refuse(*_: object) -> None:
+        raise SourceUnreachableError("No route. Ask the centre.")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(downloading, "connect", refuse)
+        result = installation.with_settings(source_failure_limit=3).run_session()
+    failed = [outcome for outcome in result.zips.values() if outcome.failed]
+    assert failed
+    assert all("No route" in outcome.reasons[-1].message for outcome in failed)
+    again = installation.run_session()
+    assert sorted(again.zips) == sorted(keys)
+    assert set(installation.states().values()) == {"xsd done"}
+
+
+def _open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_hundreds_of_zips_come_through_in_bounded_threads(installation: Installation, folder: Folder) -> None:
+    """Bounded concurrency, and no file left open."""
+    for inc in range(300):
+        folder.put(f"add/H.2013-10-31.{inc}.impc.zip", specimens(stem=f"2013-10-31.{inc}", mice=1))
+    open_before = _open_files()
+    most = 0
+    commit = Coordinator._commit
+
+    def counting(self: Coordinator):  # type: ignore[no-untyped-def]
+        nonlocal most
+        most = max(most, threading.active_count())
+        yield from commit(self)
+
+    before = threading.active_count()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Coordinator, "_commit", counting)
+        result = installation.with_settings(downloads_per_source=3, downloaders=3, workers=2).run_session()
+    assert len(result.zips) == 300
+    assert set(installation.states().values()) == {"xsd done"}
+    assert most <= before + 2 * 3 + 2 + 2
+    assert _open_files() <= open_before + 5
+
+
+def test_the_report_of_a_session_is_sent_when_it_is_over(installation: Installation, folder: Folder) -> None:
+    folder.put(KEY, b"no zip at all")
+    reported = installation.with_settings(report_directory=installation.root / "reports")
+    result = reported.run_session()
+    (report,) = (installation.root / "reports").iterdir()
+    assert KEY in report.read_text("utf-8")
+    assert any(str(report) in notice for notice in result.closing_notices)
+
+
+def test_a_report_that_cannot_be_sent_fails_no_session(installation: Installation, folder: Folder) -> None:
+    folder.put(KEY)
+    (installation.root / "reports").write_text("a file where a directory should be")
+    result = installation.with_settings(report_directory=installation.root / "reports").run_session()
+    assert any("DCC_REPORT_DIRECTORY" in notice for notice in result.closing_notices)
+    with installation.tracker.connect() as connection:
+        assert connection.scalar(select(CrawlingSession.status)) == 0

@@ -1,0 +1,296 @@
+"""Archives at several file sources: which is asked, when again, and what a later session or `dcc retry` takes up."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, select
+
+from dcc.cli.demo import submissions
+from dcc.errors import (
+    ConfigurationError,
+    NotFoundError,
+    TrackerUnreachableError,
+    TransferFailedError,
+)
+from dcc.naming import Action
+from dcc.outcomes import Problem
+from dcc.session.archives.coordination import Coordinator
+from dcc.session.archives.jobs import Checker, Document, Job
+from dcc.session.archives.recording import Batch, Written
+from dcc.sources.folder import LocalConnection
+from dcc.tracker.models import (
+    CrawlingSession,
+    FileSourceHasZip,
+    Reopening,
+    XmlFile,
+    XmlLog,
+)
+from tests.support.installations import Folder, Installation, experiments, note_uploaded, note_withdrawn, specimens
+from tests.support.served_sources import logged
+
+NAME = "H.2013-10-31.1.impc.zip"
+PATIENCE = 30.0
+KEY = f"add/{NAME}"
+SPECIMENS = "H.2013-10-31.1.specimen.impc.xml"
+
+
+@pytest.fixture
+def broken_fetch(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    """Folders (by name) whose next so many transfers break off half-way."""
+    breaks: dict[str, int] = {}
+    fetch = LocalConnection.fetch
+
+    def breaking(self: LocalConnection, action, name, sink, *, size, offset=0, modified=None) -> None:  # type: ignore[no-untyped-def]
+        folder = self._base.name
+        if breaks.get(folder, 0) > 0:
+            breaks[folder] -= 1
+            with (self._base / action / name).open("rb") as archive:
+                archive.seek(offset)
+                sink(archive.read(10))
+            raise TransferFailedError(f"{folder} broke off. The session tries again.")
+        fetch(self, action, name, sink, size=size, offset=offset, modified=modified)
+
+    monkeypatch.setattr(LocalConnection, "fetch", breaking)
+    return breaks
+
+
+def test_the_next_source_delivers_when_the_first_breaks(
+    installation: Installation, folder: Folder, broken_fetch: dict[str, int]
+) -> None:
+    """Fail-over within the session."""
+    second = installation.add_folder("H", "second")
+    for place in (folder, second):
+        place.put(KEY)
+    broken_fetch["centre"] = 1
+    outcome = installation.run_session().zips[KEY]
+    assert outcome.succeeded
+    assert installation.attempts(KEY) == [(folder.source_id, "download failed"), (second.source_id, "xsd done")]
+    assert installation.states() == {KEY: "xsd done"}
+    assert ["broke off" in message for message in logged(installation)] == [True]
+
+
+def test_sources_are_tried_in_order_and_in_rounds(installation: Installation, broken_fetch: dict[str, int]) -> None:
+    """All tried, the producer's own first, ties to the older source."""
+    foreign = installation.add_folder("J", "foreign")
+    own, other = installation.add_folder("H", "own"), installation.add_folder("H", "other")
+    for place in (foreign, own, other):
+        place.put(KEY)
+        broken_fetch[place.path.name] = 9
+    outcome = installation.with_settings(max_retries=1).run_session().zips[KEY]
+    ids = [own.source_id, other.source_id, foreign.source_id]
+    assert installation.attempts(KEY) == [(number, "download failed") for number in ids * 2]
+    assert outcome.failed
+    assert outcome.attempts == 6
+    assert installation.states() == {KEY: "download failed"}
+
+
+def test_retries_are_counted_across_sessions(
+    installation: Installation, folder: Folder, broken_fetch: dict[str, int]
+) -> None:
+    """A later session tries again by itself; `num_retries` counts it."""
+    folder.put(KEY)
+    broken_fetch["centre"] = 3
+    once = installation.with_settings(max_retries=0)
+    for _ in range(3):
+        assert once.run_session().zips[KEY].failed
+    assert once.run_session().zips[KEY].succeeded
+    with installation.tracker.connect() as connection:
+        assert connection.scalar(select(FileSourceHasZip.num_retries)) == 3
+    assert [state for _, state in installation.attempts(KEY)] == ["download failed"] * 3 + ["xsd done"]
+
+
+def test_an_archive_put_together_from_two_attempts_is_fetched_whole_before_the_centre_is_blamed(
+    installation: Installation, folder: Folder, broken_fetch: dict[str, int]
+) -> None:
+    archive = folder.put(KEY)
+    broken_fetch["centre"] = 1
+    installation.with_settings(max_retries=0).run_session()
+    part = installation.settings.staging_directory / f"{KEY}.part"
+    part.write_bytes(b"#" * part.stat().st_size)
+    outcome = installation.run_session().zips[KEY]
+    assert outcome.succeeded
+    assert [reason.kind for reason in outcome.reasons] == ["CorruptArchiveError"]
+    assert [state for _, state in installation.attempts(KEY)] == ["download failed", "unzip cancelled", "xsd done"]
+    assert installation.staged()[KEY] == archive
+
+
+def test_documents_left_beside_a_failed_one_are_validated_by_the_next_session(
+    installation: Installation, folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A zip action that has failed already may have documents to be validated yet."""
+    wrong = experiments()
+    (name,) = wrong
+    wrong[name] = submissions.damaged(wrong[name], 'centreID="', 'centerID="')
+    folder.put(KEY, specimens() | wrong | {"results.xml": b"<a/>"})
+    write = Batch.write
+
+    def breaking(self: Batch, connection: Connection) -> Written:
+        # What follows is as if the process had died: with one document recorded as invalid, the other pending.
+        partly = bool(self.checked)
+        self.checked = [document for document in self.checked if document.file_name == name]
+        written = write(self, connection)
+        if partly:
+            connection.commit()
+            recorded.set()
+            raise TrackerUnreachableError("Gone.")
+        return written
+
+    def one_after_the_other(self: Checker, document: Document) -> list[Problem]:
+        if document.file_name == SPECIMENS:
+            recorded.wait(PATIENCE)
+        return validate(self, document)
+
+    validate, recorded = Checker.validate, threading.Event()
+    with monkeypatch.context() as patched:
+        patched.setattr(Batch, "write", breaking)
+        patched.setattr(Checker, "validate", one_after_the_other)
+        with pytest.raises(TrackerUnreachableError):
+            installation.with_settings(database_retry=0, workers=2).run_session()
+    assert installation.states() == {KEY: "xml_name failed"}
+    states = {SPECIMENS: "xsd pending", name: "xsd failed", "results.xml": "xml_name failed"}
+    assert dict(installation.documents()) == states
+    outcome = installation.run_session().zips[KEY]
+    assert dict(installation.documents()) == states | {SPECIMENS: "xsd done"}
+    errors = {document.file_name: document.errors for document in outcome.documents}
+    assert (errors[SPECIMENS], len(errors["results.xml"])) == ((), 1)
+    with installation.tracker.connect() as connection:
+        query = select(XmlLog.message).join(XmlFile, XmlFile.id == XmlLog.xml_id).order_by(XmlLog.id)
+        assert [error.message for error in errors[name]] == list(connection.scalars(query.where(XmlFile.fname == name)))
+        assert errors[name]
+        assert len(list(connection.scalars(query.where(XmlFile.fname == "results.xml")))) == 1
+    assert installation.run_session().zips == {}
+
+
+def test_such_an_archive_is_tried_again_by_the_next_session_when_its_source_is_left_alone(
+    installation: Installation, folder: Folder, broken_fetch: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.put(KEY)
+    broken_fetch["centre"] = 1
+    installation.with_settings(max_retries=0).run_session()
+    part = installation.settings.staging_directory / f"{KEY}.part"
+    part.write_bytes(b"#" * part.stat().st_size)
+    fetch_anew = Coordinator._fetch_anew
+
+    def given_up_meanwhile(self: Coordinator, job: Job) -> None:
+        self._attempts.sources[folder.source_id].given_up = True
+        fetch_anew(self, job)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Coordinator, "_fetch_anew", given_up_meanwhile)
+        assert installation.run_session().zips[KEY].failed
+    assert installation.states() == {KEY: "download failed"}
+    assert installation.run_session().zips[KEY].succeeded
+
+
+def test_an_archive_that_was_bad_is_no_failed_download(installation: Installation, folder: Folder) -> None:
+    """`num_retries` counts attempts after a download error."""
+    folder.put(KEY, b"no zip at all")
+    installation.run_session()
+    folder.put(KEY)
+    installation.run_session()
+    assert installation.process_again(KEY).zips[KEY].succeeded
+    with installation.tracker.connect() as connection:
+        assert connection.scalar(select(FileSourceHasZip.num_retries)) == 0
+
+
+def test_seconds_are_those_since_the_download_was_requested(installation: Installation, folder: Folder) -> None:
+    for inc in range(1, 9):
+        folder.put(f"add/H.2013-10-31.{inc}.impc.zip", specimens(stem=f"2013-10-31.{inc}"))
+    fetch = LocalConnection.fetch
+
+    def slow(self: LocalConnection, *arguments: Any, **named: Any) -> None:
+        time.sleep(0.2)
+        fetch(self, *arguments, **named)
+
+    one = installation.with_settings(downloaders=1, downloads_per_source=1)
+    began = time.monotonic()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(LocalConnection, "fetch", slow)
+        *_, last = one.run_session().zips.values()
+    # Those before it took five times as long, at the least.
+    assert 0.2 <= last.seconds <= time.monotonic() - began - 5 * 0.2
+
+
+def test_a_session_with_a_zip_that_did_not_arrive_is_a_failed_one(
+    installation: Installation, folder: Folder, broken_fetch: dict[str, int]
+) -> None:
+    folder.put(KEY)
+    broken_fetch["centre"] = 9
+    installation.run_session()
+    with installation.tracker.connect() as connection:
+        assert connection.scalar(select(CrawlingSession.status)) == 1
+
+
+def test_a_truncated_transfer_is_no_success(
+    installation: Installation, folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What arrived has not the listed size, so there is no archive."""
+    folder.put(KEY)
+    blocks = LocalConnection._blocks
+
+    def cut(self: LocalConnection, action: Action, name: str, offset: int, size: int | None) -> Iterator[bytes]:
+        yield next(blocks(self, action, name, offset, size))[:100]
+
+    monkeypatch.setattr(LocalConnection, "_blocks", cut)
+    outcome = installation.run_session().zips[KEY]
+    assert outcome.failed
+    assert {reason.kind for reason in outcome.reasons} == {"SizeMismatchError"}
+    assert installation.states() == {KEY: "download failed"}
+    assert KEY not in installation.staged()
+
+
+def test_a_published_checksum_that_is_right_passes(installation: Installation, folder: Folder) -> None:
+    archive = folder.put(KEY)
+    (folder.path / f"{KEY}.md5").write_text(f"{hashlib.md5(archive).hexdigest()}  {NAME}\n")
+    assert installation.run_session().zips[KEY].succeeded
+
+
+def test_a_published_checksum_that_is_wrong_fails_the_zip(installation: Installation, folder: Folder) -> None:
+    """(zip_md5, failed) is reached."""
+    folder.put(KEY)
+    (folder.path / f"{KEY}.md5").write_text(f"{'0' * 32}  {NAME}\n")
+    outcome = installation.run_session().zips[KEY]
+    assert {reason.kind for reason in outcome.reasons} == {"ChecksumMismatchError"}
+    assert installation.states() == {KEY: "zip_md5 failed"}
+    assert KEY not in installation.staged()
+
+
+def test_a_retry_fetches_the_changed_file_once_its_data_are_withdrawn_and_says_who_asked(
+    installation: Installation, folder: Folder
+) -> None:
+    folder.put(KEY)
+    installation.run_session()
+    note_uploaded(installation.tracker)
+    changed = folder.put(KEY, specimens(mice=3))
+    installation.run_session()
+    assert installation.states() == {KEY: "xsd done"}
+    assert installation.staged()[KEY] != changed
+    with pytest.raises(ConfigurationError, match=f"dcc data undo {KEY}"):
+        installation.process_again(KEY)
+    assert installation.states() == {KEY: "xsd done"}
+    note_withdrawn(installation.tracker)
+    assert installation.process_again(KEY).zips[KEY].succeeded
+    assert installation.staged()[KEY] == changed
+    with installation.tracker.connect() as connection:
+        assert connection.scalar(select(Reopening.requested_by)) == "tester"
+
+
+def test_a_retry_of_what_no_source_hosts_says_so_and_changes_nothing(
+    installation: Installation, folder: Folder
+) -> None:
+    folder.put(KEY)
+    installation.run_session()
+    (folder.path / KEY).unlink()
+    for why in ("did not list it the last time", "does not list it any more"):
+        installation.run_session()
+        with pytest.raises(NotFoundError, match=f"No available file source hosts add/H.*{why}"):
+            installation.process_again(KEY)
+    assert installation.states() == {KEY: "xsd done"}
+    with pytest.raises(NotFoundError, match="dcc zips"):
+        installation.process_again("add/J.2013-10-31.1.impc.zip")

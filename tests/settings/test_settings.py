@@ -1,0 +1,398 @@
+"""Settings: read from the environment, refused with their names when wrong, and silent about secrets."""
+
+from __future__ import annotations
+
+import os
+import re
+import traceback
+from pathlib import Path
+
+import pytest
+
+from dcc.errors import ConfigurationError
+from dcc.naming import NamingConvention
+from dcc.redaction import redacted
+from dcc.settings import Settings, load_settings
+from dcc.settings.reference_addresses import is_from, shown_source
+
+SECRET = "s3cret-pass"
+DATABASES = ("tracker_url", "qc_url", "dagster_url", "target_tracker_url", "target_qc_url")
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.upper().startswith("DCC_")]:
+        monkeypatch.delenv(name)
+
+
+def test_nothing_need_be_configured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    settings = load_settings()
+    assert settings.home == tmp_path / ".dcc"
+    assert settings.tracker_database_url == f"sqlite:///{tmp_path}/.dcc/tracker.db"
+    assert settings.staging_directory == tmp_path / ".dcc" / "staging"
+    assert settings.dagster_home == tmp_path / ".dcc" / "dagster"
+    assert settings.naming == NamingConvention()
+
+
+@pytest.mark.parametrize("name", sorted(Settings.model_fields))
+def test_every_setting_has_an_environment_variable_and_says_what_it_means(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = {
+        "zip_pattern": r"(?P<centre>.)(?P<date>.)(?P<inc>.)",
+        "document_pattern": r"(?P<centre>.)(?P<date>.)(?P<inc>.)(?P<kind>.)",
+        **dict.fromkeys(DATABASES, "sqlite:////x/y.db"),
+        "dagster_events": "false",
+        "listing_shrink_limit": "0.5",
+        "crawl_interval": "5 4 * * *",
+        "smtp_url": "smtps://mail.dcc.example",
+        "report_to": "wrangler@dcc.example",
+        "report_from": "dcc@dcc.example",
+        "report_quiet_sessions": "false",
+        "submission_reports": "failed",
+        "notify_centres": "true",
+        "notify_to": "wrangler@dcc.example",
+        "notify_webhook": "https://hooks.dcc.example/dcc",
+        "notify_log": "true",
+        "until": "xsd",
+        "staging_clean": "true",
+        "staging_keep_phase": "data",
+        "staging_keep_part_days": "8",
+        "language": "de",
+        "suggestions": "false",
+        "log_format": "json",
+        "log_level": "debug",
+    }
+    value = values.get(name, "/some/path" if "path" in str(Settings.model_fields[name].annotation).lower() else "7")
+    before = getattr(load_settings(), name)
+    monkeypatch.setenv(f"DCC_{name.upper()}", value)
+    assert getattr(load_settings(), name) != before
+    assert (Settings.model_fields[name].description or "").endswith(".")
+
+
+def test_what_the_caller_says_wins_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DCC_DOWNLOADERS", "8")
+    monkeypatch.setenv("DCC_WORKERS", "3")
+    settings = load_settings(downloaders=5, workers=None)
+    assert (settings.downloaders, settings.workers) == (5, 3)
+
+
+def test_a_variable_that_is_set_to_nothing_counts_as_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    unset = load_settings()
+    for name in Settings.model_fields:
+        monkeypatch.setenv(f"DCC_{name.upper()}", "")
+    assert load_settings() == unset
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "problem"),
+    [
+        ("DOWNLOADERS", "many", "valid integer"),
+        ("DOWNLOADERS", "0", "greater than or equal to 1"),
+        ("DOWNLOADERS", "65", "less than or equal to 64"),
+        ("WORKERS", "-1", "greater than or equal to 1"),
+        ("MAX_RETRIES", "21", "less than or equal to 20"),
+        ("RETRY_DELAY", "-0.1", "greater than or equal to 0"),
+        ("CONNECT_TIMEOUT", "0", "greater than 0"),
+        ("RETRY_DELAY", "nan", "finite"),
+        ("LIST_TIMEOUT", "inf", "finite"),
+        ("LEASE_TIMEOUT", "1", "greater than 1"),
+        ("DAGSTER_EVENTS", "perhaps", "valid boolean"),
+        ("HOME", "~nobody-of-this-name/dcc", "home directory"),
+        ("HOME", "/data/what?/dcc", "question mark"),
+    ],
+)
+def test_a_wrong_setting_is_refused_at_the_start_with_its_name_and_what_it_must_be(
+    name: str, value: str, problem: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Settings that could not serve blew up later."""
+    monkeypatch.setenv(f"DCC_{name}", value)
+    with pytest.raises(ConfigurationError, match=rf"DCC_{name}: .*{problem}.*Correct the setting and start again"):
+        load_settings()
+
+
+def test_every_wrong_setting_is_named_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DCC_DOWNLOADERS", "many")
+    monkeypatch.setenv("DCC_WORKERS", "0")
+    with pytest.raises(ConfigurationError, match=r"DCC_DOWNLOADERS: .*; DCC_WORKERS: "):
+        load_settings()
+
+
+def test_an_argument_that_is_wrong_is_named_like_the_setting_it_stands_for() -> None:
+    with pytest.raises(ConfigurationError, match="DCC_MAX_RETRIES: "):
+        load_settings(max_retries=-1)
+
+
+PATHS = sorted(name for name, field in Settings.model_fields.items() if "Path" in str(field.annotation))
+
+
+@pytest.mark.parametrize("name", PATHS)
+def test_a_path_stays_where_it_was_whatever_the_working_directory_becomes(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", "/home/dcc")
+    monkeypatch.setenv(f"DCC_{name.upper()}", "some/path")
+    assert getattr(load_settings(), name) == tmp_path / "some" / "path"
+    monkeypatch.setenv(f"DCC_{name.upper()}", "~/some/path")
+    assert getattr(load_settings(), name) == Path("/home/dcc/some/path")
+
+
+@pytest.mark.parametrize("name", ["DCC_ZIP_PATTERN", "DCC_DOCUMENT_PATTERN"])
+def test_a_name_pattern_that_cannot_serve_is_refused_at_the_start(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(name, r"(?P<centre>.*)\.zip")
+    with pytest.raises(ConfigurationError, match=f"lacks the named groups .*Correct {name}"):
+        load_settings()
+
+
+def test_own_name_patterns_are_in_force(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DCC_ZIP_PATTERN", r"(?P<centre>\w+)-(?P<date>\d{8})-(?P<inc>\d+)\.zip")
+    assert load_settings().naming.parse_zip_name("H-20130131-1.zip", {"H"}).inc == 1
+
+
+def test_no_secret_shows_in_settings_or_in_what_is_wrong_with_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Secrets are kept out of everything that is shown."""
+    monkeypatch.setenv("DCC_TRACKER_URL", f"mysql://dcc:{SECRET}@db.example/tracker")
+    settings = load_settings()
+    shown = [repr(settings), str(settings), f"{settings.model_dump()}", settings.model_dump_json()]
+    monkeypatch.setenv("DCC_WORKERS", SECRET)
+    with pytest.raises(ConfigurationError) as refusal:
+        load_settings()
+    shown += traceback.format_exception(refusal.value)
+    assert not [text for text in shown if SECRET in text]
+    assert SECRET in settings.tracker_database_url
+
+
+def test_paths_are_absolute_and_tilde_is_the_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DCC_HOME", "~/here")
+    monkeypatch.setenv("DCC_STAGING", "beside")
+    settings = load_settings()
+    assert (settings.home, settings.staging_directory) == (tmp_path / "here", tmp_path / "beside")
+
+
+def test_settings_cannot_be_changed_once_read() -> None:
+    settings = load_settings()
+    with pytest.raises(ValueError, match="frozen"):
+        settings.downloaders = 9
+
+
+def test_an_argument_that_is_no_setting_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="DCC_DOWNLOADER: "):
+        load_settings(downloader=9)
+
+
+@pytest.mark.parametrize(
+    ("variable", "nearest"),
+    [
+        ("DCC_DOWNLOADERZ", "DCC_DOWNLOADERS"),
+        ("dcc_downloader", "DCC_DOWNLOADERS"),
+        ("DCC_TRACKER", "DCC_TRACKER_URL"),
+        ("DCC_NOTIFY_EMAIL", "DCC_NOTIFY_"),
+        ("DCC_SFTP_PASSWORD", "DCC_"),
+    ],
+)
+def test_a_variable_that_is_no_setting_is_refused_with_the_nearest(
+    variable: str, nearest: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, SECRET)
+    with pytest.raises(ConfigurationError, match=f"{variable}: .*the nearest is {nearest}") as caught:
+        load_settings()
+    assert SECRET not in "".join(traceback.format_exception(caught.value))
+    monkeypatch.setenv(variable, "")
+    load_settings()
+
+
+def test_variables_of_others_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_DCC_COMPLETE", "DCCP_PORT", "DAGSTER_HOME", "MY_DCC_NAME"):
+        monkeypatch.setenv(name, "/x")
+    load_settings()
+
+
+MALFORMED = [
+    f"mysql://u:{SECRET}",
+    f"mysql://u:{SECRET}/db",
+    f"mysql://root:{SECRET}:3306/db",
+    f"mysql://root:{SECRET}@host",
+    f"mysql://root:{SECRET}@host:port/db",
+    f"mysql://root:{SECRET}@host:99999/db",
+    f"mysql://root:{SECRET}@host:0/db",
+    f"mysql://root:{SECRET}@[::1/db",
+    f"mysql://root:{SECRET}@::1]/db",
+    f"mysql://root:{SECRET}@a..b/db",
+    f"mysql://root:{SECRET}@{'x' * 64}/db",
+    f"mysql://root:{SECRET}@@host/db",
+    f"mysql://root:{SECRET}@host/db?unknown={SECRET}",
+    f"mysql://root:{SECRET}@host/db?cursorclass={SECRET}",
+    f"mysql://root:{SECRET}@host/db?connect_timeout={SECRET}",
+    f"mysql://root:{SECRET}@host/db?use_unicode={SECRET}",
+    f"mysql://root:{SECRET}@host/db?ssl_ca=/not/there",
+    f"postgresql://root:{SECRET}@host/db",
+    f"mysql+{SECRET}://root@host/db",
+    f"mysql+nonsense://root:{SECRET}@host/db",
+    f"sqlite+{SECRET}:////x/y.db",
+    f"{SECRET}://root@host/db",
+    f"root:{SECRET}@host/db",
+    f"mysql:/root:{SECRET}@host/db",
+    SECRET,
+    "sqlite://",
+    "sqlite:///:memory:",
+    f"sqlite:////x/y.db?mode={SECRET}",
+    f"sqlite://u:{SECRET}@host/y.db",
+]
+"""Of databases; those of web and mail servers are below."""
+
+MALFORMED_SERVERS = [
+    "{scheme}://u:{secret}",
+    "{scheme}://root:{secret}:3306/",
+    "{scheme}://root:{secret}@host:port/",
+    "{scheme}://root:{secret}@host:99999/",
+    "{scheme}://root:{secret}@[::1/",
+    "{scheme}://root:{secret}@a..b/",
+    "gopher://root:{secret}@host/",
+    "{scheme}:{secret}",
+]
+SERVERS = {"smtp_url": "smtp", "notify_webhook": "https", "reference_impress": "https", "reference_colonies": "http"}
+
+
+@pytest.mark.parametrize(
+    ("name", "url"),
+    [
+        *((name, url) for name in DATABASES for url in MALFORMED),
+        *(
+            (name, url.format(scheme=scheme, secret=SECRET))
+            for name, scheme in SERVERS.items()
+            for url in MALFORMED_SERVERS
+            # Anything else that is no URL is the path of a file.
+            if not (name.startswith("reference") and "://" not in url)
+        ),
+    ],
+)
+def test_an_address_that_cannot_be_one_is_refused_without_its_secret(
+    name: str, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(f"DCC_{name.upper()}", url)
+    with pytest.raises(ConfigurationError, match=f"DCC_{name.upper()}: ") as caught:
+        load_settings()
+    assert SECRET not in "".join(traceback.format_exception(caught.value))
+
+
+@pytest.mark.parametrize("name", ["notify_to", "report_to", "report_from", "ui_hosts"])
+@pytest.mark.parametrize(
+    "text", [f"smtp://u:{SECRET}@host", f"u:{SECRET}@host", f"https://{SECRET}@host/", f"https://host/{SECRET}"]
+)
+def test_an_address_that_stands_where_it_does_not_belong_is_refused_without_its_secret(
+    name: str, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(f"DCC_{name.upper()}", text)
+    with pytest.raises(ConfigurationError, match=f"DCC_{name.upper()}: ") as caught:
+        load_settings()
+    assert SECRET not in "".join(traceback.format_exception(caught.value))
+
+
+@pytest.mark.parametrize("text", ["me@a..b", f"me@{'x' * 64}", "me@[::1", "me@a/b"])
+def test_an_e_mail_address_without_a_host_is_refused(text: str) -> None:
+    with pytest.raises(ConfigurationError, match="is no e-mail address"):
+        load_settings(notify_to=text)
+
+
+@pytest.mark.parametrize("text", ["me@[192.0.2.1]", "o'b/x+y=z@a.b", "me@localhost", "wir@mäuse.example"])
+def test_odd_e_mail_addresses_are_taken(text: str) -> None:
+    assert load_settings(notify_to=text).notify_addresses == (text,)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "mysql://u:p@host/db",
+        "mysql://host/db",
+        "mysql:///db",
+        "mysql+mysqldb://u:p@host/db",
+        "sqlite+pysqlite:////x/y.db",
+        "mariadb+pymysql://u:p%40%2F@host:3307/db?charset=utf8mb4&connect_timeout=3",
+        "mysql://u:p@[::1]:3306/db",
+        "mysql://u:p@/db?unix_socket=/run/mysqld/mysqld.sock",
+        "sqlite:////x/y.db",
+        "sqlite:///relative.db",
+    ],
+)
+def test_an_address_that_can_be_one_is_taken(url: str) -> None:
+    assert load_settings(tracker_url=url).tracker_database_url == url
+
+
+def test_a_home_that_can_be_none_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigurationError, match="cannot be looked at"):
+        load_settings(home=tmp_path / "file" / "below")
+
+
+def test_a_user_without_a_home_directory_is_told_what_to_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", no_home)
+    with pytest.raises(ConfigurationError, match="Name a directory in DCC_HOME"):
+        load_settings()
+    assert load_settings(home=tmp_path).home == tmp_path
+
+
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [
+        ("https://api.example/impress/", "https://api.example/impress/"),
+        (" http://127.0.0.1:8080/x.csv#top ", "http://127.0.0.1:8080/x.csv"),
+        ("/data/projects.csv", "/data/projects.csv"),
+    ],
+)
+def test_reference_data_come_from_urls_and_paths(given: str, read: str) -> None:
+    assert load_settings(reference_projects=given).reference_sources["projects"] == read
+
+
+def test_a_relative_path_of_reference_data_is_from_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert load_settings(reference_strains="files").reference_sources["strains"] == str(tmp_path / "files")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert load_settings(reference_strains="~/x.csv").reference_sources["strains"] == str(tmp_path / "x.csv")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "ftp://h.example/x.csv",
+        f"https://user:{SECRET}@h.example/x.csv",
+        f"https://{SECRET}@h.example/x.csv",
+        "http:///x.csv",
+        "http://h.example:0/x.csv",
+        "http://h.example:99999999/x.csv",
+        "http://[::1/x.csv",
+        "http://h.example/a b.csv",
+        "http://h.example/é.csv",
+        "~nobody-of-that-name/x.csv",
+    ],
+)
+def test_a_source_of_reference_data_that_cannot_be_used_is_refused(url: str) -> None:
+    with pytest.raises(ConfigurationError, match="DCC_REFERENCE_COLONIES") as caught:
+        load_settings(reference_colonies=url)
+    assert SECRET not in "".join(traceback.format_exception(caught.value))
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        (f"https://h.example/x.csv?token={SECRET}", r"https://h\.example/x\.csv\?\*\*\*#[0-9a-f]{8}"),
+        (f"https://h.example/x.csv?{SECRET}", r"https://h\.example/x\.csv\?\*\*\*#[0-9a-f]{8}"),
+        ("https://h.example/x.csv", r"https://h\.example/x\.csv"),
+        ("/data/what?/x.csv", r"/data/what\?/x\.csv"),
+    ],
+)
+def test_what_a_url_of_reference_data_asks_with_is_not_shown(url: str, shown: str) -> None:
+    source = shown_source(load_settings(reference_colonies=url).reference_sources["colonies"] or "")
+    assert re.fullmatch(shown, source)
+    assert shown_source(source) == source
+    assert is_from(source, url)
+    assert is_from(url, url)
+    if "?" in url:
+        assert not is_from(source, f"{url}2")
+        assert SECRET not in redacted(f"Asked {url} and got nothing.")

@@ -1,0 +1,456 @@
+"""File sources that are down, slow, refuse, or lie: each ends within its time limits in the right error."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from paramiko import SFTPAttributes
+from pydantic import SecretStr
+
+from dcc.errors import (
+    CertificateRefusedError,
+    ListingFailedError,
+    LoginRefusedError,
+    SourceError,
+    SourceMisconfiguredError,
+    SourceTimeoutError,
+    SourceUnreachableError,
+    TransferFailedError,
+)
+from dcc.naming import Action
+from dcc.settings import Settings
+from dcc.sources.base import ActionListing, SourceAddress, SourceProtocol
+from dcc.sources.connect import connect
+from dcc.sources.sftp import ssh_transport
+from dcc.sources.sftp.source import SftpConnection
+from tests.support.ports import free_port
+from tests.support.servers import Share
+
+pytestmark = pytest.mark.servers
+
+NAME = "H.2013-10-31.1.impc.zip"
+SIZE = 2_000_000
+REMOTE = [SourceProtocol.SFTP, SourceProtocol.FTP, SourceProtocol.FTPS]
+
+
+@pytest.fixture
+def impatient(source_settings: Settings) -> Settings:
+    """Settings that give a transfer up after a second without a byte."""
+    return source_settings.model_copy(update={"idle_timeout": 1.0})
+
+
+def address_of(protocol: SourceProtocol, hostname: str, **changes: object) -> SourceAddress:
+    fields = {"username": "user", "accesskey": SecretStr("hunter2 hunter2"), "base_path": "", **changes}
+    return SourceAddress(id=7, centre="H", protocol=protocol, hostname=hostname, **fields)  # type: ignore[arg-type]
+
+
+def list_add(address: SourceAddress, settings: Settings) -> ActionListing:
+    with connect(address, settings) as connection:
+        return connection.list_action(Action.ADD)
+
+
+def fetch(address: SourceAddress, settings: Settings, offset: int = 0, size: int = SIZE) -> tuple[bytes, Exception]:
+    """Fetch a file; what arrived before the error, and the error."""
+    received = bytearray()
+    with connect(address, settings) as connection, pytest.raises(SourceError) as caught:
+        connection.fetch(Action.ADD, NAME, received.extend, size=size, offset=offset)
+    return bytes(received), caught.value
+
+
+def fetch_all(address: SourceAddress, settings: Settings, size: int = SIZE) -> bytes:
+    received = bytearray()
+    with connect(address, settings) as connection:
+        connection.fetch(Action.ADD, NAME, received.extend, size=size)
+    return bytes(received)
+
+
+@contextmanager
+def within(seconds: float) -> Iterator[None]:
+    began = time.monotonic()
+    yield
+    assert time.monotonic() - began < seconds
+
+
+@contextmanager
+def answering(greeting: bytes) -> Iterator[str]:
+    """A server that sends a greeting to whoever connects, and then nothing but patience; its `host:port`."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    accepted: list[socket.socket] = []
+
+    def serve() -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            accepted.append(connection)
+            connection.sendall(greeting)
+
+    threading.Thread(target=serve, daemon=True).start()
+    yield f"127.0.0.1:{listener.getsockname()[1]}"
+    listener.shutdown(socket.SHUT_RDWR)
+    for used in [listener, *accepted]:
+        used.close()
+
+
+class TestConnecting:
+    """What goes wrong before anything was opened is that source's own failure."""
+
+    @pytest.mark.parametrize("protocol", REMOTE)
+    def test_a_refused_connection(self, protocol: SourceProtocol, source_settings: Settings) -> None:
+        port = free_port()
+        with pytest.raises(
+            SourceUnreachableError, match=rf"file source 7 \(H, {protocol}://.*port {port} \(Connection"
+        ):
+            connect(address_of(protocol, f"127.0.0.1:{port}"), source_settings)
+
+    @pytest.mark.parametrize("protocol", REMOTE)
+    def test_an_unknown_host(self, protocol: SourceProtocol, source_settings: Settings) -> None:
+        with pytest.raises(SourceUnreachableError, match=r"the host 'no\.such\.host\.invalid' could not be found"):
+            connect(address_of(protocol, "no.such.host.invalid"), source_settings)
+
+    @pytest.mark.parametrize("protocol", REMOTE)
+    def test_a_host_that_does_not_answer(self, protocol: SourceProtocol, source_settings: Settings) -> None:
+        settings = source_settings.model_copy(update={"connect_timeout": 0.3})
+        # The queue of this listener is full, so that further connections are neither accepted nor refused.
+        with socket.create_server(("127.0.0.1", 0), backlog=0) as listener:
+            waiting = [socket.socket() for _ in range(4)]
+            for one in waiting:
+                one.setblocking(False)
+                one.connect_ex(listener.getsockname())
+            with within(10), pytest.raises(SourceTimeoutError, match=r"no connection to 127\.0\.0\.1"):
+                connect(address_of(protocol, f"127.0.0.1:{listener.getsockname()[1]}"), settings)
+            for one in waiting:
+                one.close()
+
+    @pytest.mark.parametrize("protocol", REMOTE)
+    def test_a_server_that_never_speaks(self, protocol: SourceProtocol, source_settings: Settings) -> None:
+        settings = source_settings.model_copy(update={"login_timeout": 0.5})
+        with answering(b"") as hostname, within(10), pytest.raises(SourceTimeoutError, match=r"0\.5 seconds"):
+            connect(address_of(protocol, hostname), settings)
+
+    def test_that_an_ssh_server_never_speaks_is_told_however_late_one_looks(
+        self, source_settings: Settings, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        class Late(threading.Event):
+            def wait(self, timeout: float | None = None) -> bool:
+                time.sleep(1.0)
+                return super().wait(timeout)
+
+        monkeypatch.setattr(ssh_transport, "threading", SimpleNamespace(Event=Late))
+        settings = source_settings.model_copy(update={"login_timeout": 0.5})
+        with answering(b"") as hostname, within(10), pytest.raises(SourceTimeoutError, match=r"0\.5 seconds"):
+            connect(address_of(SourceProtocol.SFTP, hostname), settings)
+
+    @pytest.mark.parametrize("protocol", REMOTE)
+    @pytest.mark.parametrize("greeting", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\xff\xfe\x00" * 500 + b"\r\n"])
+    def test_a_server_that_speaks_something_else(
+        self, protocol: SourceProtocol, greeting: bytes, source_settings: Settings
+    ) -> None:
+        settings = source_settings.model_copy(update={"login_timeout": 1.0})
+        with (
+            answering(greeting) as hostname,
+            within(10),
+            pytest.raises((SourceUnreachableError, SourceTimeoutError)),
+        ):
+            connect(address_of(protocol, hostname), settings)
+
+    def test_a_server_that_greets_without_end(self, source_settings: Settings) -> None:
+        settings = source_settings.model_copy(update={"login_timeout": 1.0})
+        with answering(b"220-more\r\n" * 100_000) as hostname, within(10), pytest.raises(SourceError):
+            connect(address_of(SourceProtocol.FTP, hostname), settings)
+
+    def test_a_folder_that_is_not_there(self, source_settings: Settings, tmp_path: Path) -> None:
+        address = address_of(SourceProtocol.FILE, "localhost", base_path=str(tmp_path / "gone"))
+        with pytest.raises(SourceUnreachableError, match="No such file or directory"):
+            connect(address, source_settings)
+
+    @pytest.mark.parametrize(
+        ("protocol", "changes", "reason"),
+        [
+            (SourceProtocol.SFTP, {"hostname": "host:port"}, "has no port between 1 and 65535"),
+            (SourceProtocol.FTP, {"accesskey": SecretStr("env:NOT_SET_ANYWHERE")}, "NOT_SET_ANYWHERE"),
+            (SourceProtocol.FILE, {"base_path": "not/absolute"}, "no absolute path"),
+            (SourceProtocol.SFTP, {"base_path": "/a\nb"}, "control characters"),
+        ],
+    )
+    def test_an_address_that_makes_no_sense(
+        self, protocol: SourceProtocol, changes: dict[str, object], reason: str, source_settings: Settings
+    ) -> None:
+        hostname = str(changes.pop("hostname", "127.0.0.1"))
+        with pytest.raises(SourceMisconfiguredError, match=rf"file source 7 .*{reason}"):
+            connect(address_of(protocol, hostname, **changes), source_settings)
+
+
+@pytest.mark.parametrize("server", ["password_sftp_server", "faulty_ftp_server"])
+class TestLoginsThatAreRefused:
+    """The source's failure says who was refused, and never the password."""
+
+    def test_a_wrong_password(self, server: str, request: pytest.FixtureRequest, source_settings: Settings) -> None:
+        share: Share = request.getfixturevalue(server)()
+        address = share.address(accesskey=SecretStr("hunter2 hunter2"))
+        with pytest.raises(LoginRefusedError, match=r"refused .*'centre'") as caught:
+            connect(address, source_settings)
+        assert "hunter2" not in told(caught.value)
+
+    def test_an_unknown_user(self, server: str, request: pytest.FixtureRequest, source_settings: Settings) -> None:
+        share: Share = request.getfixturevalue(server)()
+        with pytest.raises(LoginRefusedError, match="nobody"):
+            connect(share.address(username="nobody"), source_settings)
+
+
+def told(error: BaseException) -> str:
+    """Everything that a traceback of an error would show."""
+    return "".join(traceback.format_exception(error)) + repr(error)
+
+
+class TestSecrets:
+    """No password in what is said, shown or logged."""
+
+    def test_a_server_that_repeats_the_password(
+        self, faulty_ftp_server: Callable[..., Share], source_settings: Settings
+    ) -> None:
+        share = faulty_ftp_server(refuse_login=True, repeat_password=True)
+        address = share.address(accesskey=SecretStr("hunter2 hunter2"))
+        with pytest.raises(LoginRefusedError, match=r"\*\*\* is wrong") as caught:
+            connect(address, source_settings)
+        assert "hunter2" not in told(caught.value)
+        assert "hunter2" not in repr(address)
+
+    @pytest.mark.parametrize("server", ["password_sftp_server", "faulty_ftp_server"])
+    def test_nothing_is_logged_of_a_login(
+        self,
+        server: str,
+        request: pytest.FixtureRequest,
+        source_settings: Settings,
+        caplog: pytest.LogCaptureFixture,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        share: Share = request.getfixturevalue(server)(users={"hunter2-hunter2": Path("/tmp")})
+        monkeypatch.setenv("TEST_SECRET", "hunter2-hunter2")
+        with caplog.at_level(logging.DEBUG):
+            for logger in ("asyncssh", "pyftpdlib"):
+                caplog.set_level(logging.CRITICAL, logger)
+            address = share.address(username="centre", accesskey=SecretStr("env:TEST_SECRET"))
+            with pytest.raises(LoginRefusedError) as caught:
+                connect(address, source_settings)
+        assert "hunter2" not in caplog.text
+        assert "hunter2" not in told(caught.value)
+
+    def test_a_user_name_with_a_line_break_is_never_sent(
+        self, faulty_ftp_server: Callable[..., Share], source_settings: Settings
+    ) -> None:
+        share = faulty_ftp_server()
+        with pytest.raises(SourceError, match="line break"):
+            connect(share.address(username="centre\r\nDELE x"), source_settings)
+
+
+class TestStalls:
+    """A server that stalls costs its time limit, not for ever."""
+
+    @pytest.mark.parametrize("server", ["sftp_server", "ftps_server"])
+    def test_a_connection_that_goes_silent(
+        self,
+        server: str,
+        request: pytest.FixtureRequest,
+        cutting_proxy: Callable[..., Share],
+        impatient: Settings,
+    ) -> None:
+        share: Share = request.getfixturevalue(server)
+        share.put(f"add/{NAME}", os.urandom(SIZE))
+        # The control connection of FTPS carries only the login.
+        limit = 1_000_000 if server == "sftp_server" else 1500
+        stalling = cutting_proxy(share, stall_after=limit)
+        with within(15), pytest.raises(SourceTimeoutError):
+            fetch_all(stalling.address(), impatient)
+
+    def test_a_data_connection_that_goes_silent(
+        self, faulty_ftp_server: Callable[..., Share], impatient: Settings
+    ) -> None:
+        share = faulty_ftp_server(stall_after=SIZE // 2)
+        content = os.urandom(SIZE)
+        share.put(f"add/{NAME}", content)
+        with within(10):
+            received, error = fetch(share.address(), impatient)
+        assert isinstance(error, SourceTimeoutError)
+        assert received == content[: SIZE // 2]
+
+    def test_a_listing_that_goes_silent(self, faulty_ftp_server: Callable[..., Share], impatient: Settings) -> None:
+        share = faulty_ftp_server(stall_after=40, faulty_commands=["MLSD"])
+        share.put(f"add/{NAME}")
+        with within(10), pytest.raises(SourceTimeoutError, match="listing /add"):
+            list_add(share.address(), impatient)
+
+    @pytest.mark.parametrize("server", ["sftp_server", "faulty_ftp_server"])
+    def test_a_listing_that_trickles_is_bounded_as_a_whole(
+        self,
+        server: str,
+        request: pytest.FixtureRequest,
+        cutting_proxy: Callable[..., Share],
+        source_settings: Settings,
+    ) -> None:
+        settings = source_settings.model_copy(update={"list_timeout": 0.7})
+        if server == "sftp_server":
+            share = cutting_proxy(request.getfixturevalue(server), delay=0.15)
+        else:
+            share = request.getfixturevalue(server)(bytes_per_second=20_000, faulty_commands=["MLSD"])
+        for number in range(2_000):
+            share.put(f"add/H.2013-10-31.{number}.impc.zip")
+        with within(30), pytest.raises(SourceTimeoutError, match="listing"):
+            list_add(share.address(), settings)
+
+    @pytest.mark.parametrize("server", ["sftp_server", "ftps_server"])
+    def test_closing_waits_for_nobody(
+        self,
+        server: str,
+        request: pytest.FixtureRequest,
+        cutting_proxy: Callable[..., Share],
+        source_settings: Settings,
+    ) -> None:
+        share: Share = request.getfixturevalue(server)
+        share.put(f"add/{NAME}", os.urandom(SIZE))
+        connection = connect(cutting_proxy(share, delay=0.2).address(), source_settings)
+        connection.list_action(Action.ADD)
+        with within(3):
+            connection.close()
+            connection.close()
+
+
+class TestTransfersThatBreakOff:
+    """What is cut off is a failed transfer, whatever the server says."""
+
+    @pytest.mark.parametrize("offset", [0, 700_001])
+    def test_sftp(
+        self, offset: int, sftp_server: Share, cutting_proxy: Callable[..., Share], source_settings: Settings
+    ) -> None:
+        size = 4 * SIZE
+        content = os.urandom(size)
+        sftp_server.put(f"add/{NAME}", content)
+        share = cutting_proxy(sftp_server, cut_after=(size - offset) // 2)
+        received, error = fetch(share.address(), source_settings, offset, size)
+        assert isinstance(error, TransferFailedError)
+        assert 0 < len(received) < size - offset
+        assert content[offset:].startswith(received)
+
+    def test_sftp_with_damage_on_the_way(
+        self, sftp_server: Share, cutting_proxy: Callable[..., Share], source_settings: Settings
+    ) -> None:
+        content = os.urandom(SIZE)
+        sftp_server.put(f"add/{NAME}", content)
+        received, error = fetch(cutting_proxy(sftp_server, flip_at=SIZE // 2).address(), source_settings)
+        assert isinstance(error, TransferFailedError)
+        assert content.startswith(received)
+
+    def test_ftp(self, faulty_ftp_server: Callable[..., Share], source_settings: Settings) -> None:
+        content = os.urandom(SIZE)
+        share = faulty_ftp_server(cut_after=SIZE // 2)
+        share.put(f"add/{NAME}", content)
+        received, error = fetch(share.address(), source_settings)
+        assert isinstance(error, TransferFailedError)
+        assert received == content[: SIZE // 2]
+
+    def test_ftp_that_claims_success_is_known_by_what_arrived(
+        self, faulty_ftp_server: Callable[..., Share], source_settings: Settings
+    ) -> None:
+        """The receiver of the file compares its size with the one listed; nothing may be made up to fill it."""
+        content = os.urandom(SIZE)
+        share = faulty_ftp_server(cut_after=SIZE // 2, claim_success=True)
+        share.put(f"add/{NAME}", content)
+        assert fetch_all(share.address(), source_settings) == content[: SIZE // 2]
+
+    def test_a_file_that_became_shorter_is_known_by_what_arrived(
+        self, any_share: Share, source_settings: Settings
+    ) -> None:
+        any_share.put(f"add/{NAME}", b"x" * 1000)
+        assert fetch_all(any_share.address(), source_settings, size=5000) == b"x" * 1000
+
+    @pytest.mark.parametrize("server", ["sftp_server", "ftp_server"])
+    def test_the_server_goes_away_in_the_middle_of_a_listing(
+        self,
+        server: str,
+        request: pytest.FixtureRequest,
+        cutting_proxy: Callable[..., Share],
+        faulty_ftp_server: Callable[..., Share],
+        source_settings: Settings,
+    ) -> None:
+        if server == "sftp_server":
+            share = cutting_proxy(request.getfixturevalue(server), cut_after=50_000)
+        else:
+            share = faulty_ftp_server(cut_after=50_000, faulty_commands=["MLSD"])
+        for number in range(2_000):
+            share.put(f"add/H.2013-10-31.{number}.impc.zip")
+        with within(10), pytest.raises((SourceUnreachableError, ListingFailedError)):
+            list_add(share.address(), source_settings)
+
+    @pytest.mark.parametrize("ended", ["connection", "channel", "time"])
+    def test_a_connection_that_ends_among_links_is_not_taken_for_broken_links(
+        self, ended: str, sftp_server: Share, source_settings: Settings, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Their archives would be taken for gone."""
+        sftp_server.put("H.zip", b"x")
+        for number in range(5):
+            link = sftp_server.root / f"add/H.2013-10-31.{number}.impc.zip"
+            link.parent.mkdir(exist_ok=True)
+            link.symlink_to(sftp_server.root / "H.zip")
+        if ended == "time":
+            source_settings = source_settings.model_copy(update={"list_timeout": 0.5})
+        with connect(sftp_server.address(), source_settings) as connection:
+            assert isinstance(connection, SftpConnection)
+            client, asked = connection._client, []
+            stat, channel = client.stat, client.get_channel()
+            assert channel is not None
+
+            def stat_twice(path: bytes) -> SFTPAttributes:
+                asked.append(path)
+                if len(asked) == 3 and ended == "connection":
+                    connection.close()
+                elif len(asked) == 3 and ended == "channel":
+                    channel.close()
+                while len(asked) == 3 and not channel.closed:
+                    time.sleep(0.02)
+                return stat(path)
+
+            monkeypatch.setattr(client, "stat", stat_twice)
+            expected = {"connection": SourceUnreachableError, "channel": ListingFailedError, "time": SourceTimeoutError}
+            with within(5), pytest.raises(expected[ended]):
+                connection.list_action(Action.ADD)
+
+
+class TestCertificates:
+    """FTPS servers must show a certificate of a known authority, for the host that was asked for."""
+
+    def test_an_unknown_authority(self, ftps_server: Share, source_settings: Settings) -> None:
+        settings = source_settings.model_copy(update={"tls_ca_file": None})
+        with pytest.raises(CertificateRefusedError, match=r"unable to get local issuer|self.signed"):
+            connect(ftps_server.address(), settings)
+
+    def test_another_host(self, ftps_server: Share, source_settings: Settings) -> None:
+        port = ftps_server.hostname.rpartition(":")[2]
+        with pytest.raises(CertificateRefusedError, match="localhost"):
+            connect(ftps_server.address(hostname=f"localhost:{port}"), source_settings)
+
+    def test_a_server_without_tls_is_not_logged_into(self, ftp_server: Share, source_settings: Settings) -> None:
+        with pytest.raises(SourceUnreachableError, match="offers explicit TLS"):
+            connect(ftp_server.address(protocol=SourceProtocol.FTPS), source_settings)
+
+    def test_an_authorities_file_that_is_not_there(
+        self, ftps_server: Share, source_settings: Settings, tmp_path: Path
+    ) -> None:
+        settings = source_settings.model_copy(update={"tls_ca_file": tmp_path / "none.pem"})
+        with pytest.raises(SourceMisconfiguredError, match=r"none\.pem.*DCC_TLS_CA_FILE"):
+            connect(ftps_server.address(), settings)
+
+
+def test_the_server_of_these_tests_insists_on_tls(ftps_server: Share, source_settings: Settings) -> None:
+    with pytest.raises(LoginRefusedError, match="must use encryption"):
+        connect(ftps_server.address(protocol=SourceProtocol.FTP), source_settings)

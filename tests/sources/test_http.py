@@ -1,0 +1,591 @@
+"""File sources on web servers, against a real server over loopback."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+from dcc.errors import (
+    CertificateRefusedError,
+    DiskFullError,
+    FileMissingError,
+    ListingFailedError,
+    LoginRefusedError,
+    SourceError,
+    SourceMisconfiguredError,
+    SourceTimeoutError,
+    SourceUnreachableError,
+    TransferFailedError,
+)
+from dcc.naming import Action
+from dcc.settings import Settings
+from dcc.sources.base import SourceAddress, SourceProtocol
+from dcc.sources.connect import connect
+from dcc.sources.http import facts
+from dcc.sources.http.source import HttpConnection
+from tests.support import web_server
+from tests.support.databases import only_sqlite
+from tests.support.installations import MODIFIED, Folder, Installation
+from tests.support.ports import free_port
+from tests.support.servers import Authority
+from tests.support.web_server import IndexStyle, WebServer
+
+NAME = "H.2013-10-31.1.impc.zip"
+PASSWORD = "p@ss:wörd/é"
+CONTENT = bytes(range(256)) * 4_000
+
+Opener = Callable[..., HttpConnection]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    root = tmp_path / "web" / "data"
+    root.mkdir(parents=True)
+    return Folder(root)
+
+
+@pytest.fixture
+def server(folder: Folder) -> Iterator[WebServer]:
+    with WebServer(folder.path.parent) as running:
+        yield running
+
+
+def address(server: WebServer, **changes: Any) -> SourceAddress:
+    fields: dict[str, Any] = {
+        "id": 3,
+        "centre": "H",
+        "protocol": SourceProtocol.HTTP,
+        "hostname": server.hostname,
+        "username": "" if server.password is None else server.username,
+        "accesskey": SecretStr(server.password or ""),
+        "base_path": "data",
+    }
+    return SourceAddress(**(fields | changes))
+
+
+def limits(tmp_path: Path, **changes: object) -> Settings:
+    values: dict[str, Any] = {"home": tmp_path / "home", "connect_timeout": 5, "login_timeout": 5}
+    return Settings(**(values | {"list_timeout": 10, "idle_timeout": 5} | changes))
+
+
+@pytest.fixture
+def opened(server: WebServer, tmp_path: Path) -> Iterator[Opener]:
+    """Opens a connection to the server, with changes to the limits; closed after the test."""
+    made: list[HttpConnection] = []
+
+    def open_it(**changes: object) -> HttpConnection:
+        connection = connect(address(server), limits(tmp_path, **changes))
+        assert isinstance(connection, HttpConnection)
+        made.append(connection)
+        return connection
+
+    yield open_it
+    for connection in made:
+        connection.close()
+
+
+def fetched(connection: HttpConnection, name: str = NAME, **how: Any) -> bytes:
+    received = bytearray()
+    connection.fetch(Action.ADD, name, received.extend, **({"size": len(CONTENT)} | how))
+    return bytes(received)
+
+
+STYLES = [web_server.python_index, web_server.apache_index, web_server.nginx_index]
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_archives_are_listed_with_size_time_and_checksum(
+    folder: Folder, server: WebServer, opened: Opener, style: IndexStyle
+) -> None:
+    """A source of the protocol http is crawled."""
+    server.index = style
+    folder.put(f"add/{NAME}", CONTENT)
+    folder.put(f"add/{NAME}.md5", b"0" * 32)
+    folder.put("add/H.2013-10-31.2.impc.zip", b"short", MODIFIED + 1)
+    folder.put("add/notes.txt", b"notes")
+    (folder.path / "add" / "old.zip").mkdir()
+    listing = opened().list_action(Action.ADD)
+    assert [(f.name, f.size_bytes, f.modified, f.has_md5) for f in listing.zips] == [
+        (NAME, len(CONTENT), MODIFIED, True),
+        ("H.2013-10-31.2.impc.zip", 5, MODIFIED + 1, False),
+    ]
+    assert listing.ignored_examples == (("notes.txt", "not a .zip file"), ("old.zip", "a directory"))
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_an_empty_directory_is_not_a_missing_one(
+    folder: Folder, server: WebServer, opened: Opener, style: IndexStyle
+) -> None:
+    server.index = style
+    (folder.path / "edit").mkdir()
+    connection = opened()
+    assert (connection.list_action(Action.EDIT).zips, connection.list_action(Action.EDIT).missing) == ((), False)
+    assert connection.list_action(Action.DELETE).missing
+
+
+def test_names_with_any_characters_are_listed_and_fetched_by_the_name_listed(folder: Folder, opened: Opener) -> None:
+    names = ["a b&c#d?e%20f.zip", "ü.zip", "back\\slash.zip", "'quoted'.zip", "a:b.zip"]
+    for name in names:
+        folder.put(f"add/{name}", name.encode())
+    Path(os.fsdecode(os.fsencode(folder.path / "add") + b"/caf\xe9.zip")).write_bytes(b"latin")
+    connection = opened()
+    listed = {file.name: file.size_bytes for file in connection.list_action(Action.ADD).zips}
+    escaped = [name.replace("\\", "\\x5c") for name in names]
+    assert listed == {**{e: len(n.encode()) for e, n in zip(escaped, names, strict=True)}, "caf\\xe9.zip": 5}
+    for shown, name in zip(escaped, names, strict=True):
+        assert fetched(connection, shown, size=None) == name.encode()
+    assert fetched(connection, "caf\\xe9.zip", size=5) == b"latin"
+
+
+def test_links_out_of_the_directory_are_left_aside(folder: Folder, server: WebServer, opened: Opener) -> None:
+    folder.put(f"add/{NAME}", CONTENT)
+    page = f"""<html><head><title>Index of /data/add/</title></head><body><pre>
+        <a href="http://127.0.0.1:1/data/add/elsewhere.zip">x</a> <a href="//evil.example/data/add/evil.zip">x</a>
+        <a href="../edit/other.zip">x</a> <a href="/data/add/sub/deep.zip">x</a> <a href="/top.zip">x</a>
+        <a href="/data/add/..%2f..%2fescape.zip">x</a> <a href="%2e%2e">x</a> <a href="ftp://h/a.zip">x</a>
+        <a href="{NAME}">x</a> <a href="/data/add/{NAME}">again</a> <a href="./{NAME}#part">again</a>
+        <a href="javascript:alert(1)">x</a> <a href="http://[">x</a> <a href="?C=N">x</a> <a href="{NAME}?sort">x</a>
+        <a name="nothing">x</a></pre></body></html>"""
+    server.pages["/data/add/"] = (200, {"Content-Type": "text/html"}, page.encode())
+    listing = opened().list_action(Action.ADD)
+    assert [file.name for file in listing.zips] == [NAME]
+    assert listing.ignored_examples == (("../../escape.zip", "no name that a file can have"),)
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "body", "reason"),
+    [
+        (
+            200,
+            "text/html",
+            b"<html><title>Welcome</title><a href='/'>Home</a><a href='x.html'>x</a></html>",
+            "index",
+        ),
+        (200, "text/html", b"\x00\xff\xfe garbage \x80" * 500, "index"),
+        (200, "text/html", b"", "empty"),
+        (200, "application/zip", b"PK\x03\x04", "application/zip"),
+        (500, "text/html", b"<html>oops</html>", "500 Internal Server Error"),
+        (302, "text/html", b"", "where to"),
+    ],
+)
+def test_a_page_that_is_no_index_fails_the_listing_and_passes_for_no_empty_directory(
+    folder: Folder, server: WebServer, opened: Opener, status: int, kind: str, body: bytes, reason: str
+) -> None:
+    server.pages["/data/add/"] = (status, {"Content-Type": kind}, body)
+    with pytest.raises(ListingFailedError, match=reason):
+        opened().list_action(Action.ADD)
+
+
+@pytest.mark.parametrize("headers", [{"Content-Length": "5000"}, {"Connection": "close"}])
+def test_an_index_page_cut_in_the_middle_fails_the_listing(
+    folder: Folder, server: WebServer, opened: Opener, headers: dict[str, str]
+) -> None:
+    page = f'<html><title>Index of /data/add/</title><a href="{NAME}">x</a>'.encode()
+    server.pages["/data/add/"] = (200, {"Content-Type": "text/html", **headers, "Connection": "close"}, page)
+    with pytest.raises(ListingFailedError, match=r"middle|broke off"):
+        opened(idle_timeout=1).list_action(Action.ADD)
+
+
+def test_a_wrong_base_path_is_no_empty_source(server: WebServer, tmp_path: Path) -> None:
+    with (
+        connect(address(server, base_path="/dtaa/"), limits(tmp_path)) as connection,
+        pytest.raises(ListingFailedError, match="base path /dtaa/"),
+    ):
+        connection.list_action(Action.ADD)
+
+
+@pytest.mark.parametrize("base_path", ["data", "/data", "data/", "/data//", "~/data"])
+def test_a_base_path_is_joined_however_it_is_written(
+    folder: Folder, server: WebServer, tmp_path: Path, base_path: str
+) -> None:
+    folder.put(f"add/{NAME}", CONTENT)
+    with connect(address(server, base_path=base_path), limits(tmp_path)) as connection:
+        assert len(connection.list_action(Action.ADD).zips) == 1
+    assert server.asked("GET") == ["/data/add/"]
+
+
+def test_sizes_are_asked_for_by_several_connections_at_once(folder: Folder, server: WebServer, opened: Opener) -> None:
+    for inc in range(200):
+        folder.put(f"add/H.2013-10-31.{inc}.impc.zip", b"x" * inc)
+    listing = opened().list_action(Action.ADD)
+    assert {file.name: file.size_bytes for file in listing.zips} == {
+        f"H.2013-10-31.{inc}.impc.zip": inc for inc in range(200)
+    }
+    assert len([path for path in server.asked("HEAD") if path.endswith(".zip")]) == 200
+
+
+def test_of_very_many_archives_only_the_last_ones_are_asked_about(
+    folder: Folder, server: WebServer, opened: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dcc.sources.http.source.MAX_ASKED", 5)
+    for day in range(1, 21):
+        folder.put(f"add/H.2013-10-{day:02}.1.impc.zip", b"x" * day)
+    sizes = [file.size_bytes for file in opened().list_action(Action.ADD).zips]
+    assert sizes == [None] * 15 + [16, 17, 18, 19, 20]
+
+
+def test_of_archives_that_are_not_asked_about_an_exact_size_of_the_page_counts(
+    folder: Folder, server: WebServer, opened: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dcc.sources.http.source.MAX_ASKED", 1)
+    names = [f"H.2013-10-31.{inc}.impc.zip" for inc in range(1, 6)]
+    for name in names:
+        folder.put(f"add/{name}", b"x" * 7)
+
+    def listed(*printed: str) -> list[int | None]:
+        lines = (
+            f'<a href="{name}">{name}</a>    31-Oct-2013 12:00    {size}\r\n'
+            for name, size in zip(names, printed, strict=True)
+        )
+        page = f'<title>Index of /</title><pre><a href="../">../</a>\r\n{"".join(lines)}</pre></html>'
+        server.pages["/data/add/"] = (200, {"Content-Type": "text/html"}, page.encode())
+        return [file.size_bytes for file in opened().list_action(Action.ADD).zips]
+
+    assert listed("7", "1234567", "2M", "1.5K", "9") == [7, 1_234_567, None, None, 7]
+    # A change of size is seen without a request for the archive.
+    assert listed("7", "1234568", "2M", "-", "9") == [7, 1_234_568, None, None, 7]
+
+
+def test_100_000_entries_are_a_normal_listing(
+    server: WebServer, folder: Folder, opened: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dcc.sources.http.source.MAX_ASKED", 1)
+    names = [f"H.2013-10-31.{inc}.impc.zip" for inc in range(100_000)]
+    page = web_server.apache_index("/data/add/", [(name, False) for name in names])
+    server.pages["/data/add/"] = (200, {"Content-Type": "text/html"}, page.encode())
+    connection = opened()
+    began = time.process_time()
+    assert len(connection.list_action(Action.ADD).zips) == 100_000
+    assert time.process_time() - began < 8
+
+
+def test_a_server_that_serves_one_connection_at_a_time_is_listed(
+    folder: Folder, server: WebServer, opened: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(facts, "_PATIENCE_SECONDS", 0.2)
+    server.one_connection = threading.Lock()
+    for inc in range(30):
+        folder.put(f"add/H.2013-10-31.{inc}.impc.zip", b"x")
+    assert [file.size_bytes for file in opened().list_action(Action.ADD).zips] == [1] * 30
+
+
+def test_a_server_without_head_is_listed_without_sizes(folder: Folder, server: WebServer, opened: Opener) -> None:
+    server.no_head = True
+    for inc in range(3):
+        folder.put(f"add/H.2013-10-31.{inc}.impc.zip", b"x")
+    assert [file.size_bytes for file in opened().list_action(Action.ADD).zips] == [None] * 3
+    assert len(server.asked("HEAD")) == 2
+
+
+def test_a_server_that_stalls_on_sizes_is_given_up(folder: Folder, server: WebServer, opened: Opener) -> None:
+    folder.put(f"add/{NAME}", CONTENT)
+    server.stall_head = True
+    began = time.monotonic()
+    with pytest.raises(SourceTimeoutError, match="stalled while listing /data/add/"):
+        opened(idle_timeout=0.5).list_action(Action.ADD)
+    assert time.monotonic() - began < 20
+
+
+def test_sizes_not_told_within_the_limit_of_a_listing_stay_unknown(
+    folder: Folder, server: WebServer, opened: Opener, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder.put(f"add/{NAME}", CONTENT)
+    server.stall_head = True
+    began = time.monotonic()
+    (file,) = opened(list_timeout=0.5).list_action(Action.ADD).zips
+    assert (file.size_bytes, file.modified) == (None, None)
+    assert "1 of 1 archives were not told in time" in caplog.text
+    assert time.monotonic() - began < 20
+
+
+@pytest.mark.parametrize("ranges", [True, False])
+@pytest.mark.parametrize("offset", [0, 1, 500_000, len(CONTENT) - 1])
+def test_a_file_is_fetched_from_an_offset(
+    folder: Folder, server: WebServer, opened: Opener, ranges: bool, offset: int
+) -> None:
+    folder.put(f"add/{NAME}", CONTENT)
+    server.ranges = ranges
+    assert fetched(opened(), offset=offset, modified=MODIFIED) == CONTENT[offset:]
+
+
+def test_nothing_is_left_to_fetch_from_the_end(folder: Folder, opened: Opener) -> None:
+    folder.put(f"add/{NAME}", CONTENT)
+    assert fetched(opened(), offset=len(CONTENT)) == b""
+
+
+def test_requests_are_conditional_on_the_time_that_was_listed(
+    folder: Folder, server: WebServer, opened: Opener
+) -> None:
+    """Conditional GET."""
+    folder.put(f"add/{NAME}", CONTENT)
+    connection = opened()
+    (listed,) = connection.list_action(Action.ADD).zips
+    fetched(connection, offset=1000, modified=listed.modified)
+    sent = server.requests[-1][2]
+    assert sent["Range"] == "bytes=1000-"
+    assert sent["If-Unmodified-Since"] == sent["If-Range"] == "Tue, 13 May 2014 16:53:20 GMT"
+
+
+@pytest.mark.parametrize("ignore_conditions", [False, True])
+@pytest.mark.parametrize("offset", [0, 500_000])
+def test_a_file_changed_since_it_was_listed_is_not_taken(
+    folder: Folder, server: WebServer, opened: Opener, ignore_conditions: bool, offset: int
+) -> None:
+    """The same name and size, another time."""
+    folder.put(f"add/{NAME}", CONTENT)
+    server.ignore_conditions = ignore_conditions
+    connection = opened()
+    (listed,) = connection.list_action(Action.ADD).zips
+    folder.put(f"add/{NAME}", CONTENT[::-1], MODIFIED + 60)
+    received = bytearray()
+    with pytest.raises(TransferFailedError, match=r"has changed since it was listed .*next crawl"):
+        connection.fetch(
+            Action.ADD, NAME, received.extend, size=listed.size_bytes, offset=offset, modified=listed.modified
+        )
+    assert received == b""
+
+
+@pytest.mark.parametrize("offset", [0, 500_000, len(CONTENT)])
+def test_a_file_of_another_size_than_listed_is_not_taken(folder: Folder, opened: Opener, offset: int) -> None:
+    folder.put(f"add/{NAME}", CONTENT[: len(CONTENT) // 2 + 1])
+    with pytest.raises(TransferFailedError, match="has changed since it was listed"):
+        fetched(opened(), offset=offset)
+
+
+def test_a_transfer_cut_in_the_middle_fails_and_can_be_resumed(
+    folder: Folder, server: WebServer, opened: Opener
+) -> None:
+    folder.put(f"add/{NAME}", CONTENT)
+    server.cut_after = 300_000
+    connection = opened()
+    received = bytearray()
+    with pytest.raises(TransferFailedError, match="in the middle, 724,000 bytes missing"):
+        connection.fetch(Action.ADD, NAME, received.extend, size=len(CONTENT))
+    assert received == CONTENT[:300_000]
+    server.cut_after = None
+    connection.fetch(Action.ADD, NAME, received.extend, size=len(CONTENT), offset=len(received), modified=MODIFIED)
+    assert received == CONTENT
+
+
+def test_a_server_that_tells_a_wrong_size_is_found_out(folder: Folder, server: WebServer, opened: Opener) -> None:
+    folder.put(f"add/{NAME}", CONTENT)
+    server.size_error = 7
+    connection = opened(idle_timeout=0.5)
+    with pytest.raises(TransferFailedError, match=f"{len(CONTENT) + 7:,} bytes, {len(CONTENT):,} were listed"):
+        fetched(connection)
+    with pytest.raises(SourceTimeoutError):
+        fetched(connection, size=len(CONTENT) + 7)
+
+
+def test_a_transfer_that_stalls_is_given_up(folder: Folder, server: WebServer, opened: Opener) -> None:
+    folder.put(f"add/{NAME}", CONTENT)
+    server.stall_after = 1000
+    began = time.monotonic()
+    with pytest.raises(SourceTimeoutError, match=f"stalled while sending /data/add/{NAME}"):
+        fetched(opened(idle_timeout=0.5))
+    assert time.monotonic() - began < 20
+
+
+def test_a_server_that_sends_without_end_is_stopped(folder: Folder, server: WebServer, opened: Opener) -> None:
+    folder.put(f"add/{NAME}", CONTENT)
+    server.chunked = server.endless = True
+    assert len(CONTENT) < len(fetched(opened())) <= len(CONTENT) + 1024 * 1024
+
+
+@pytest.mark.parametrize("size", [len(CONTENT), None])
+def test_a_file_is_fetched_in_chunks(folder: Folder, server: WebServer, opened: Opener, size: int | None) -> None:
+    folder.put(f"add/{NAME}", CONTENT)
+    server.chunked = True
+    assert fetched(opened(), size=size) == CONTENT
+
+
+def test_a_file_that_is_gone_is_missing(opened: Opener) -> None:
+    with pytest.raises(FileMissingError, match=f"/data/add/{NAME}"):
+        fetched(opened())
+
+
+def test_the_connection_serves_again_after_the_server_closed_it_and_after_failures(
+    folder: Folder, server: WebServer, opened: Opener
+) -> None:
+    folder.put(f"add/{NAME}", CONTENT)
+    connection = opened()
+
+    def full(_: bytes) -> None:
+        raise DiskFullError("full")
+
+    with pytest.raises(DiskFullError) as failure:
+        connection.fetch(Action.ADD, NAME, full, size=len(CONTENT))
+    with pytest.raises(FileMissingError):
+        fetched(connection, "H.2013-10-31.9.impc.zip")
+    assert failure.traceback
+    for _ in range(2):
+        assert fetched(connection) == CONTENT
+        assert connection.list_action(Action.ADD).zips[0].size_bytes == len(CONTENT)
+        server.disconnect()
+
+
+def test_the_checksum_beside_an_archive_is_read(folder: Folder, opened: Opener) -> None:
+    folder.put(f"add/{NAME}.md5", b"A" * 32 + f"  {NAME}\n".encode() + b"#" * 100_000)
+    folder.put("add/J.zip.md5", b"no checksum")
+    connection = opened()
+    assert connection.read_md5(Action.ADD, NAME) == "a" * 32
+    assert connection.read_md5(Action.ADD, "other.zip") is None
+    with pytest.raises(TransferFailedError, match="holds no MD5 checksum"):
+        connection.read_md5(Action.ADD, "J.zip")
+
+
+def test_the_user_name_and_password_are_sent_and_never_shown(folder: Folder, tmp_path: Path) -> None:
+    folder.put(f"add/{NAME}", CONTENT)
+    with WebServer(folder.path.parent, password=PASSWORD) as server:
+        with connect(address(server), limits(tmp_path)) as connection:
+            assert len(connection.list_action(Action.ADD).zips) == 1
+            assert PASSWORD not in repr(vars(connection))
+        server.password = "another"
+        for wrong in (PASSWORD, ""):
+            refused = address(server, accesskey=SecretStr(wrong), username="centre" if wrong else "")
+            with pytest.raises(LoginRefusedError, match="401 Unauthorized") as failure:
+                connect(refused, limits(tmp_path))
+            assert not wrong or wrong not in str(failure.value)
+
+
+@pytest.mark.parametrize(("status", "phrase"), [(401, "401 Unauthorized"), (403, "403 Forbidden")])
+def test_a_directory_that_may_not_be_listed_is_a_refused_login(
+    server: WebServer, opened: Opener, status: int, phrase: str
+) -> None:
+    server.pages["/data/add/"] = (status, {}, b"")
+    with pytest.raises(LoginRefusedError, match=phrase):
+        opened().list_action(Action.ADD)
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_file_that_may_not_be_read_is_a_failed_transfer(server: WebServer, opened: Opener, status: int) -> None:
+    """No refused login, for which a source is given up: the login was accepted before."""
+    server.pages[f"/data/add/{NAME}"] = (status, {}, b"")
+    with pytest.raises(TransferFailedError, match="permissions"):
+        fetched(opened())
+
+
+@pytest.mark.parametrize(
+    "location",
+    [
+        "http://evil.example/data/add/",
+        "https://127.0.0.1/",
+        "//evil.example/",
+        "http://u:hunter2@evil.example/?k=hunter2",
+    ],
+)
+def test_a_redirect_to_another_server_is_refused(server: WebServer, opened: Opener, location: str) -> None:
+    server.pages["/data/add/"] = server.pages[f"/data/add/{NAME}"] = (302, {"Location": location}, b"")
+    connection = opened()
+    with pytest.raises(ListingFailedError, match="another server and is not followed") as failure:
+        connection.list_action(Action.ADD)
+    assert "hunter2" not in str(failure.value)
+    with pytest.raises(TransferFailedError, match="another server"):
+        fetched(connection)
+
+
+def test_a_redirect_within_the_server_is_followed_and_a_circle_is_not(
+    folder: Folder, server: WebServer, opened: Opener
+) -> None:
+    folder.put(f"archive/{NAME}", CONTENT)
+    server.pages["/data/add/"] = (301, {"Location": "../archive/"}, b"")
+    server.pages[f"/data/add/{NAME}"] = (307, {"Location": f"http://{server.hostname}/data/archive/{NAME}"}, b"")
+    server.pages["/data/edit/"] = (302, {"Location": "/data/edit/"}, b"")
+    connection = opened()
+    assert [(file.name, file.size_bytes) for file in connection.list_action(Action.ADD).zips] == [(NAME, len(CONTENT))]
+    assert fetched(connection) == CONTENT
+    with pytest.raises(ListingFailedError, match="more than 5 redirects"):
+        connection.list_action(Action.EDIT)
+
+
+def test_compressed_answers_are_refused(server: WebServer, opened: Opener) -> None:
+    server.pages[f"/data/add/{NAME}"] = (200, {"Content-Encoding": "gzip"}, b"\x1f\x8b")
+    with pytest.raises(TransferFailedError, match="compresses"):
+        fetched(opened())
+
+
+def test_https_is_verified_with_the_authorities_of_the_settings(
+    folder: Folder, tmp_path: Path, authority: Authority
+) -> None:
+    folder.put(f"add/{NAME}", CONTENT)
+    with WebServer(folder.path.parent, certificate=authority.issue()) as server:
+        secure = address(server, protocol=SourceProtocol.HTTPS)
+        with connect(secure, limits(tmp_path, tls_ca_file=authority.ca_file)) as connection:
+            assert isinstance(connection, HttpConnection)
+            assert len(connection.list_action(Action.ADD).zips) == 1
+            assert fetched(connection) == CONTENT
+        with pytest.raises(CertificateRefusedError, match="DCC_TLS_CA_FILE"):
+            connect(secure, limits(tmp_path))
+        with pytest.raises(SourceMisconfiguredError, match="DCC_TLS_CA_FILE"):
+            connect(secure, limits(tmp_path, tls_ca_file=tmp_path / "none.pem"))
+        with pytest.raises(SourceError):
+            connect(address(server), limits(tmp_path, idle_timeout=1))
+
+
+def test_https_to_a_server_without_tls_or_for_another_host_is_refused(
+    server: WebServer, folder: Folder, tmp_path: Path, authority: Authority
+) -> None:
+    with pytest.raises(SourceUnreachableError, match="TLS handshake failed"):
+        connect(address(server, protocol=SourceProtocol.HTTPS), limits(tmp_path))
+    with WebServer(folder.path.parent, certificate=authority.issue("other.example")) as other:
+        secure = address(other, protocol=SourceProtocol.HTTPS)
+        with pytest.raises(CertificateRefusedError):
+            connect(secure, limits(tmp_path, tls_ca_file=authority.ca_file))
+
+
+def test_a_server_that_is_down_or_silent_is_told_apart(tmp_path: Path, server: WebServer) -> None:
+    with pytest.raises(SourceUnreachableError, match="Connection refused"):
+        connect(address(server, hostname=f"127.0.0.1:{free_port()}"), limits(tmp_path))
+    server.one_connection = threading.Lock()
+    with server.one_connection, pytest.raises(SourceTimeoutError, match="stalled while answering the first request"):
+        connect(address(server), limits(tmp_path, login_timeout=0.3))
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"username": "a:b"}, "colon"),
+        ({"hostname": "user@host"}, "'@'"),
+        ({"hostname": "host/path"}, "no host name"),
+        ({"base_path": "a\nb"}, "control characters"),
+        ({"accesskey": SecretStr("env:TEST_NOT_SET")}, "TEST_NOT_SET"),
+    ],
+)
+def test_an_address_that_makes_no_sense_is_misconfigured(
+    server: WebServer, tmp_path: Path, changes: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(SourceMisconfiguredError, match=reason):
+        connect(address(server, **changes), limits(tmp_path))
+
+
+@only_sqlite
+def test_a_whole_session_runs_on_an_http_source(folder: Folder, server: WebServer, installation: Installation) -> None:
+    """Http source crawled, and its archives taken up to validated documents."""
+    folder.put(f"add/{NAME}")
+    source_id = installation.add_source(address(server))
+    result = installation.run_session()
+    assert result.crawls[source_id].outcome == "ok"
+    assert installation.states() == {f"add/{NAME}": "xsd done"}
+
+
+@only_sqlite
+def test_a_session_makes_what_was_listed_a_condition_of_each_download(
+    folder: Folder, server: WebServer, installation: Installation
+) -> None:
+    """Conditional GET, so that a file that changed meanwhile is not taken silently."""
+    folder.put(f"add/{NAME}")
+    installation.add_source(address(server))
+    installation.run_session()
+    (headers,) = [asked for method, path, asked in server.requests if method == "GET" and path.endswith(NAME)]
+    assert (
+        parsedate_to_datetime(headers["If-Unmodified-Since"]).timestamp()
+        == (folder.path / "add" / NAME).stat().st_mtime
+    )

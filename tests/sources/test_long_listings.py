@@ -1,0 +1,257 @@
+"""Directories of many archives: no request for each, rows a part at a time, one time limit, and how far it is."""
+
+from __future__ import annotations
+
+import contextlib
+import ftplib
+import logging
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+from dcc.naming import Action
+from dcc.operations.sessions import open_session
+from dcc.session.crawling import crawl_file_sources, list_source
+from dcc.settings import Settings
+from dcc.sources import listing_watch
+from dcc.sources.base import SourceAddress, SourceProtocol
+from dcc.sources.connect import connect
+from dcc.sources.http import source as http
+from dcc.sources.http.page import read_page
+from dcc.sources.listing import Entry, EntryKind, gather
+from dcc.sources.listing_watch import ListingWatch
+from dcc.sources.sftp.client import SftpClient
+from dcc.tracker.hosted import listings
+from dcc.tracker.models import FileSourceHasZip, ZipAction, ZipFile
+from tests.support.installations import Installation
+from tests.support.servers import Share
+from tests.support.web_server import WebServer, apache_index, trickling_web_server
+
+
+def names(count: int) -> list[str]:
+    return [f"H.2013-10-31.{number}.impc.zip" for number in range(count)]
+
+
+def put_many(share: Share, count: int) -> None:
+    (share.root / "add").mkdir(exist_ok=True)
+    for name in names(count):
+        (share.root / "add" / name).touch()
+
+
+def web_address(hostname: str) -> SourceAddress:
+    return SourceAddress(1, "H", SourceProtocol.HTTP, hostname, "", SecretStr(""), "/")
+
+
+@dataclass
+class Requests:
+    """Counts calls of a method, which is done all the same."""
+
+    number: int = 0
+
+    def count(self, monkeypatch: pytest.MonkeyPatch, owner: type, method: str) -> None:
+        do = getattr(owner, method)
+
+        def counted(*args: Any, **kwargs: Any) -> Any:
+            self.number += 1
+            return do(*args, **kwargs)
+
+        monkeypatch.setattr(owner, method, counted)
+
+
+@pytest.mark.parametrize(
+    ("server", "owner", "method"),
+    [("ftp_server", ftplib.FTP, "putcmd"), ("sftp_server", SftpClient, "_async_request")],
+)
+def test_a_long_listing_takes_no_request_a_file(
+    server: str,
+    owner: type,
+    method: str,
+    request: pytest.FixtureRequest,
+    source_settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    share: Share = request.getfixturevalue(server)
+    put_many(share, 2_000)
+    requests = Requests()
+    requests.count(monkeypatch, owner, method)
+    with connect(share.address(), source_settings) as connection:
+        assert len(connection.list_action(Action.ADD).zips) == 2_000
+    assert requests.number < 100
+
+
+def test_a_web_server_is_asked_for_the_sizes_of_the_newest_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source_settings: Settings
+) -> None:
+    monkeypatch.setattr(http, "MAX_ASKED", 50)
+    (tmp_path / "add").mkdir()
+    for name in names(400):
+        (tmp_path / "add" / name).touch()
+    with WebServer(tmp_path) as server, connect(web_address(server.hostname), source_settings) as connection:
+        zips = connection.list_action(Action.ADD).zips
+        assert len(zips) == 400
+        assert [file.size_bytes for file in zips] == [None] * 350 + [0] * 50
+        assert len(server.asked("HEAD")) <= 51
+
+
+def _gather(count: int) -> None:
+    entries = (Entry(name.encode(), EntryKind.FILE, 1, 1) for name in names(count))
+    assert len(gather("a source", Action.ADD, entries, lambda link: link).zips) == count
+
+
+def _read_page(count: int) -> None:
+    page = apache_index("/add/", [(name, False) for name in names(count)]).encode()
+    assert len(read_page(page, "utf-8").links) == count + 4
+
+
+def test_of_many_archives_an_ftp_server_without_mlsd_tells_changes_of_size(
+    faulty_ftp_server: Callable[..., Share], source_settings: Settings
+) -> None:
+    share = faulty_ftp_server(without=["MLSD"])
+    put_many(share, 300)
+    changed = names(300)[7]
+
+    def sizes() -> dict[str, int | None]:
+        with connect(share.address(), source_settings) as connection:
+            return {file.name: file.size_bytes for file in connection.list_action(Action.ADD).zips}
+
+    assert set(sizes().values()) == {0}
+    (share.root / "add" / changed).write_bytes(b"replaced")
+    assert {name: size for name, size in sizes().items() if size} == {changed: 8}
+
+
+@pytest.mark.parametrize("work", [_gather, _read_page])
+def test_four_times_as_many_entries_take_about_four_times_as_long(work: Callable[[int], None]) -> None:
+    def seconds(count: int) -> float:
+        began = time.process_time()
+        work(count)
+        return time.process_time() - began
+
+    seconds(1_000)
+    few = min(seconds(10_000) for _ in range(3))
+    assert min(seconds(40_000) for _ in range(3)) < 8 * few
+
+
+def test_new_archives_are_recorded_a_part_at_a_time(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of them at once, the rows of a first listing filled the memory."""
+    monkeypatch.setattr(listings, "_NEW_AT_ONCE", 10)
+    insert_rows, lots = listings.insert_rows, []
+
+    def noted(connection: Any, table: Any, rows: Any) -> list[int]:
+        lots.append(len(rows))
+        return insert_rows(connection, table, rows)
+
+    monkeypatch.setattr(listings, "insert_rows", noted)
+    folder = installation.add_folder()
+    for name in names(35):
+        folder.put(f"add/{name}")
+        folder.put(f"edit/{name}")
+    with open_session(installation.tracker, installation.settings) as session:
+        (crawl,) = crawl_file_sources(installation.tracker, installation.settings, session)
+    assert (crawl.new, len(crawl.new_zips), crawl.findings) == (70, 70, ())
+    assert installation.count(ZipFile) == 35
+    assert installation.count(ZipAction) == installation.count(FileSourceHasZip) == 70
+    assert max(lots) == 10
+
+
+@pytest.fixture(params=["sftp", "ftp", "http"])
+def trickling(
+    request: pytest.FixtureRequest,
+    cutting_proxy: Callable[..., Share],
+    faulty_ftp_server: Callable[..., Share],
+) -> Iterator[SourceAddress]:
+    """A file source of many archives whose server sends its listing slowly."""
+    with contextlib.ExitStack() as stack:
+        if request.param == "http":
+            yield web_address(stack.enter_context(trickling_web_server()))
+            return
+        if request.param == "sftp":
+            share = cutting_proxy(request.getfixturevalue("sftp_server"), delay=0.15)
+        else:
+            share = faulty_ftp_server(bytes_per_second=20_000, faulty_commands=["MLSD"])
+        put_many(share, 4_000)
+        yield share.address()
+
+
+def test_a_listing_that_trickles_ends_by_the_limit_of_the_whole_which_is_named(
+    trickling: SourceAddress, source_settings: Settings
+) -> None:
+    began = time.monotonic()
+    settings = source_settings.model_copy(update={"list_timeout": 1.5})
+    listing = list_source(trickling, settings)
+    # Three directories, and not three times the limit.
+    assert time.monotonic() - began < 20
+    assert listing.seconds < 15
+    assert listing.error is not None
+    assert listing.error.short_name() == "SourceTimeoutError"
+    said = str(listing.error)
+    assert "was not done within 1.5 seconds" in said
+    assert "DCC_LIST_TIMEOUT sets the limit for all directories of a file source together." in said
+    assert " 0 entries had come" not in said
+
+
+def test_how_far_a_listing_is_is_told_and_logged(
+    sftp_server: Share,
+    source_settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(listing_watch, "_LOG_SECONDS", 0.0)
+    put_many(sftp_server, 1_000)
+    heard: list[str] = []
+    caplog.set_level(logging.INFO, logger="dcc.listing_watch")
+    address = sftp_server.address()
+    list_source(address, source_settings, ListingWatch(address.label, 60, heard.append, pause=0.0))
+    assert "listing of add: 64 entries so far" in heard
+    assert "listing of add: 960 entries so far" in heard
+    assert f"{address.label}: listing of add: 960 entries so far" in caplog.messages
+
+
+def test_a_session_hears_how_far_its_listings_are(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listing_watch, "_PAUSE", 0.0)
+    folder = installation.add_folder()
+    for name in names(100):
+        folder.put(f"add/{name}")
+    heard: list[str] = []
+    with open_session(installation.tracker, installation.settings) as session:
+        session.heard = heard.append
+        list(crawl_file_sources(installation.tracker, installation.settings, session))
+    assert f"H-{folder.source_id}: listing of add: 64 entries so far" in heard
+
+
+def test_a_session_hears_how_far_the_recording_of_a_listing_is(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(listing_watch, "_PAUSE", 0.0)
+    monkeypatch.setattr(listing_watch, "_LOG_SECONDS", 0.0)
+    monkeypatch.setattr(listings, "_NEW_AT_ONCE", 40)
+    caplog.set_level(logging.INFO, logger="dcc.listing_watch")
+    folder = installation.add_folder()
+    for name in names(100):
+        folder.put(f"add/{name}")
+    heard: list[str] = []
+    with open_session(installation.tracker, installation.settings) as session:
+        session.heard = heard.append
+        list(crawl_file_sources(installation.tracker, installation.settings, session))
+    said = [f"recorded {count} of 100 new archives so far" for count in (40, 80, 100)]
+    assert [text for text in heard if "recorded" in text] == [f"H-{folder.source_id}: {text}" for text in said]
+    assert [text for text in caplog.messages if text.endswith(said[0])] != []
+
+
+def test_sizes_take_no_more_than_half_of_the_time_that_is_left(tmp_path: Path, source_settings: Settings) -> None:
+    """So the other directories are listed too."""
+    for action in Action:
+        (tmp_path / "web" / action).mkdir(parents=True)
+        (tmp_path / "web" / action / names(1)[0]).touch()
+    settings = source_settings.model_copy(update={"list_timeout": 4.0})
+    with WebServer(tmp_path / "web") as server:
+        server.stall_head = True
+        listing = list_source(web_address(server.hostname), settings)
+    assert [(part.action, len(part.zips)) for part in listing.listings] == [(action, 1) for action in Action]
+    assert listing.error is None

@@ -1,0 +1,524 @@
+"""The parts of file sources that need no server: addresses, names, listings, checksums, known hosts."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import errno
+import ftplib
+import hmac
+import os
+import socket
+import subprocess
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import SecretStr
+
+from dcc.errors import (
+    ConfigurationError,
+    ListingFailedError,
+    SourceUnreachableError,
+    TransferFailedError,
+)
+from dcc.naming import Action
+from dcc.redaction import redact
+from dcc.settings import load_settings
+from dcc.sources import listing
+from dcc.sources.access import Endpoint, parse_hostname, resolve_accesskey
+from dcc.sources.base import ActionListing, Block, ListedFile
+from dcc.sources.blockwise import BlockwiseConnection
+from dcc.sources.ftp.listing import parse_list_line, parse_mlsd_line, parse_time
+from dcc.sources.ftp.session import FtpSession
+from dcc.sources.host_keys import HostKey, known_host_keys
+from dcc.sources.listing import Entry, EntryKind, gather
+from dcc.sources.md5_sidecar import parse_md5
+from dcc.sources.remote_names import join_base, printable, raw
+from dcc.sources.sockets import open_socket
+from tests.support.ports import free_port
+from tests.support.servers import server_program
+
+MD5 = "d41d8cd98f00b204e9800998ecf8427e"
+OTHER_MD5 = "0cc175b9c0f1b6a831c399e269772661"
+KEY = "ssh-ed25519 " + base64.b64encode(b"\0\0\0\x0bssh-ed25519" + b"\0\0\0\x20" + b"k" * 32).decode()
+
+
+class TestSockets:
+    """What this machine cannot open is one address less, and never a fault of the platform."""
+
+    @pytest.fixture
+    def resolved(self, monkeypatch: pytest.MonkeyPatch) -> list[tuple[socket.AddressFamily, int]]:
+        """What the host's name resolves to: families, each with the port on this machine."""
+        found: list[tuple[socket.AddressFamily, int]] = []
+        hosts = {socket.AF_INET: "127.0.0.1", socket.AF_INET6: "::1"}
+
+        def look_up(*_: object, **_named: object) -> list[tuple[object, ...]]:
+            return [(family, socket.SOCK_STREAM, 6, "", (hosts[family], port)) for family, port in found]
+
+        monkeypatch.setattr(socket, "getaddrinfo", look_up)
+        return found
+
+    @pytest.fixture
+    def without_ipv6(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        class Socket(socket.socket):
+            def __init__(self, family: int = -1, *more: Any, **named: Any) -> None:
+                if family == socket.AF_INET6:
+                    raise OSError(errno.EAFNOSUPPORT, os.strerror(errno.EAFNOSUPPORT))
+                super().__init__(family, *more, **named)
+
+        monkeypatch.setattr(socket, "socket", Socket)
+
+    @pytest.mark.usefixtures("without_ipv6")
+    def test_without_ipv6_the_other_address_is_taken(self, resolved: list[tuple[socket.AddressFamily, int]]) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            port = listener.getsockname()[1]
+            resolved += [(socket.AF_INET6, port), (socket.AF_INET, port)]
+            open_socket("source", Endpoint("both", port), 2.0).close()
+
+    @pytest.mark.usefixtures("without_ipv6")
+    @pytest.mark.parametrize("families", [[socket.AF_INET6, socket.AF_INET], [socket.AF_INET, socket.AF_INET6]])
+    def test_what_the_other_address_answers_is_what_is_told(
+        self, families: list[socket.AddressFamily], resolved: list[tuple[socket.AddressFamily, int]]
+    ) -> None:
+        port = free_port()
+        resolved += [(family, port) for family in families]
+        with pytest.raises(SourceUnreachableError, match=rf"source: no connection to both port {port} \(Connection"):
+            open_socket("source", Endpoint("both", port), 2.0)
+
+    @pytest.mark.usefixtures("without_ipv6")
+    def test_where_there_is_no_other_address(self, resolved: list[tuple[socket.AddressFamily, int]]) -> None:
+        resolved += [(socket.AF_INET6, 22)]
+        with pytest.raises(SourceUnreachableError, match=r"no connection to six port 22 \(Address family"):
+            open_socket("source", Endpoint("six", 22), 2.0)
+
+    def test_too_many_open_files(
+        self, resolved: list[tuple[socket.AddressFamily, int]], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def refuse(*_: object) -> None:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+        resolved += [(socket.AF_INET, 22)]
+        monkeypatch.setattr(socket, "socket", refuse)
+        with pytest.raises(SourceUnreachableError, match=r"\(Too many open files\)\. Raise the limit of open files"):
+            open_socket("source", Endpoint("host", 22), 2.0)
+
+
+class TestHostNames:
+    @pytest.mark.parametrize(
+        ("text", "endpoint"),
+        [
+            ("host", Endpoint("host", 22)),
+            (" host.example.org:2222 ", Endpoint("host.example.org", 2222)),
+            ("10.0.0.1:21", Endpoint("10.0.0.1", 21)),
+            ("[::1]:2222", Endpoint("::1", 2222)),
+            ("[fe80::1%eth0]", Endpoint("fe80::1%eth0", 22)),
+            ("2001:db8::1", Endpoint("2001:db8::1", 22)),
+        ],
+    )
+    def test_every_way_of_writing_them(self, text: str, endpoint: Endpoint) -> None:
+        assert parse_hostname(text, 22) == endpoint
+
+    @pytest.mark.parametrize(
+        "text", ["", ":22", "host:", "host:0", "host:65536", "host:ssh", "[::1]x", "[::1]:", "a b", "ho/st", "h\nost"]
+    )
+    def test_what_is_none(self, text: str) -> None:
+        with pytest.raises(ConfigurationError, match="host"):
+            parse_hostname(text, 22)
+
+    def test_one_with_a_password_is_not_repeated(self) -> None:
+        with pytest.raises(ConfigurationError) as caught:
+            parse_hostname("user:hunter2@host", 22)
+        assert "hunter2" not in str(caught.value)
+
+
+class TestAccessKeys:
+    """Secrets by reference, so that none need be in the database."""
+
+    @pytest.fixture(autouse=True)
+    def files_are_private(self) -> Iterator[None]:
+        before = os.umask(0o077)
+        yield
+        os.umask(before)
+
+    def test_a_password_is_taken_as_it_stands(self) -> None:
+        credential = resolve_accesskey(SecretStr(" pass word "))
+        assert credential.password is not None
+        assert credential.password.get_secret_value() == " pass word "
+        assert "pass word" not in repr(credential)
+
+    def test_an_environment_variable(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("TEST_ACCESS", "hunter2")
+        assert resolve_accesskey(SecretStr("env:TEST_ACCESS")).secrets == ("hunter2",)
+
+    def test_a_file(self, tmp_path: Path) -> None:
+        (tmp_path / "secret").write_text("  hunter2\n")
+        assert resolve_accesskey(SecretStr(f"file:{tmp_path}/secret")).secrets == ("hunter2",)
+
+    @pytest.mark.parametrize("prefix", ["", "key:", "file:"])
+    @pytest.mark.parametrize("mode", [0o604, 0o602, 0o601, 0o620, 0o644, 0o666])
+    def test_a_file_that_others_may_read_or_change_is_refused(self, prefix: str, mode: int, tmp_path: Path) -> None:
+        path = tmp_path / "the key"
+        path.write_text("-----BEGIN OPENSSH PRIVATE KEY-----\nAAAA\n-----END OPENSSH PRIVATE KEY-----\n")
+        path.chmod(mode)
+        with pytest.raises(ConfigurationError, match=rf"mode is {mode:04o}\).*chmod g-w,o= '.*/the key'") as caught:
+            resolve_accesskey(SecretStr(f"{prefix}{path}"))
+        assert "AAAA" not in str(caught.value)
+
+    @pytest.mark.parametrize("mode", [0o600, 0o400, 0o640, 0o440, 0o700])
+    def test_a_file_that_the_group_may_read_is_taken(self, mode: int, tmp_path: Path) -> None:
+        (tmp_path / "secret").write_text("hunter2")
+        (tmp_path / "secret").chmod(mode)
+        assert resolve_accesskey(SecretStr(f"file:{tmp_path}/secret")).secrets == ("hunter2",)
+
+    def test_a_passphrase_file_that_others_may_read_is_refused(self, tmp_path: Path) -> None:
+        (tmp_path / "key").write_text("-----BEGIN RSA PRIVATE KEY-----\n")
+        (tmp_path / "passphrase").write_text("hunter2")
+        (tmp_path / "passphrase").chmod(0o644)
+        with pytest.raises(ConfigurationError, match="passphrase, to which an access key refers, may be read"):
+            resolve_accesskey(SecretStr(f"key:{tmp_path}/key?passphrase=file:{tmp_path}/passphrase"))
+
+    def test_nothing(self) -> None:
+        assert resolve_accesskey(SecretStr("")).secrets == ()
+
+    @pytest.mark.parametrize("prefix", ["", "key:", "file:"])
+    def test_a_private_key(self, prefix: str, tmp_path: Path) -> None:
+        path = tmp_path / "key"
+        path.write_text("-----BEGIN OPENSSH PRIVATE KEY-----\nAAAA\n-----END OPENSSH PRIVATE KEY-----\n")
+        credential = resolve_accesskey(SecretStr(f"{prefix}{path}"), SecretStr("open sesame"))
+        assert credential.password is None
+        assert credential.private_key is not None
+        assert credential.private_key.get_secret_value() == path.read_text()
+        assert credential.passphrase == SecretStr("open sesame")
+
+    def test_a_key_with_its_own_passphrase(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        path = tmp_path / "key"
+        path.write_text("-----BEGIN RSA PRIVATE KEY-----\n")
+        monkeypatch.setenv("TEST_PASSPHRASE", "its own")
+        credential = resolve_accesskey(SecretStr(f"key:{path}?passphrase=env:TEST_PASSPHRASE"), SecretStr("other"))
+        assert credential.passphrase == SecretStr("its own")
+
+    @pytest.mark.parametrize(
+        ("text", "reason"),
+        [
+            ("env:TEST_NOT_SET", "TEST_NOT_SET"),
+            ("env:", "refers to nothing"),
+            ("file:{folder}/none", "No such file"),
+            ("file:{folder}/binary", "not text"),
+            ("key:{folder}/none", "No such file"),
+            ("key:{folder}/password", "no private key"),
+        ],
+    )
+    def test_a_reference_to_nothing_of_use(self, text: str, reason: str, tmp_path: Path) -> None:
+        (tmp_path / "binary").write_bytes(b"hunter2\xff")
+        (tmp_path / "password").write_text("hunter2")
+        with pytest.raises(ConfigurationError, match=reason) as caught:
+            resolve_accesskey(SecretStr(text.format(folder=tmp_path)))
+        assert "hunter2" not in str(caught.value)
+
+    @given(st.text("abcXYZ", min_size=1), st.text("019 "), st.booleans())
+    def test_no_secret_survives_redaction(self, secret: str, around: str, in_capitals: bool) -> None:
+        repeated = secret.upper() if in_capitals else secret
+        assert redact(f"{around}{repeated}{around}", (secret,)) == f"{around}***{around}"
+
+
+class TestNames:
+    @given(st.binary())
+    def test_any_name_becomes_text_that_can_be_shown_and_back(self, name: bytes) -> None:
+        text = printable(name)
+        assert text.isprintable()
+        assert raw(text) == name
+
+    @pytest.mark.parametrize(
+        ("name", "text"),
+        [
+            (b"H.2013-10-31.1.impc.zip", "H.2013-10-31.1.impc.zip"),
+            ("é.zip".encode(), "é.zip"),
+            (b"\xe9.zip", "\\xe9.zip"),
+            (b"a\nb\x1b[0m.zip", "a\\x0ab\\x1b[0m.zip"),
+            (b"a\\x0a.zip", "a\\x5cx0a.zip"),
+            ("\u202egpj.zip".encode(), "\\xe2\\x80\\xaegpj.zip"),
+        ],
+    )
+    def test_what_is_escaped(self, name: bytes, text: str) -> None:
+        assert printable(name) == text
+
+    @pytest.mark.parametrize(
+        ("base", "path"),
+        [
+            (None, "add"),
+            ("", "add"),
+            (".", "add"),
+            ("~", "add"),
+            ("/", "/add"),
+            ("/data", "/data/add"),
+            ("/data/", "/data/add"),
+            ("data//x/", "data/x/add"),
+            ("~/data", "data/add"),
+            ("/a/../b", "/a/../b/add"),
+        ],
+    )
+    def test_a_base_path_may_be_written_in_any_way(self, base: str | None, path: str) -> None:
+        assert join_base(base, "add") == path
+
+
+class TestGathering:
+    def gathered(self, *entries: Entry, targets: dict[bytes, Entry] | None = None) -> tuple[list[ListedFile], int]:
+        found = gather("a source", Action.ADD, entries, lambda link: (targets or {}).get(link.name))
+        return list(found.zips), found.ignored
+
+    def test_archives_come_by_name_with_their_checksums(self) -> None:
+        zips, ignored = self.gathered(
+            Entry(b".", EntryKind.DIRECTORY),
+            Entry(b"b.zip", EntryKind.FILE, 2, 20),
+            Entry(b"a.zip.md5", EntryKind.FILE, 3, 30),
+            Entry(b"a.zip", EntryKind.FILE, 1, 10),
+            Entry(b"..", EntryKind.DIRECTORY),
+        )
+        assert zips == [ListedFile("a.zip", 1, 10, has_md5=True), ListedFile("b.zip", 2, 20)]
+        assert ignored == 0
+
+    @pytest.mark.parametrize("name", [b"", b"../x.zip", b"a/b.zip", b"a\0.zip"])
+    def test_what_no_file_can_be_called_is_ignored(self, name: bytes) -> None:
+        assert self.gathered(Entry(name, EntryKind.FILE, 1)) == ([], 1)
+
+    def test_links_are_followed_only_where_it_matters(self) -> None:
+        asked: list[bytes] = []
+
+        def resolve(link: Entry) -> Entry | None:
+            asked.append(link.name)
+            return Entry(link.name, EntryKind.FILE, 5)
+
+        entries = [Entry(b"a.zip", EntryKind.LINK), Entry(b"b.txt", EntryKind.LINK)]
+        found = gather("a source", Action.ADD, entries, resolve)
+        assert asked == [b"a.zip"]
+        assert found.zips == (ListedFile("a.zip", 5, None),)
+
+    def test_a_directory_without_end_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(listing, "MAX_ENTRIES", 10)
+        endless = (Entry(str(number).encode(), EntryKind.FILE) for number in range(11))
+        with pytest.raises(ListingFailedError, match="a source: the directory add holds more than 10 entries"):
+            gather("a source", Action.ADD, endless, lambda link: None)
+
+    def test_examples_of_what_was_ignored_are_few(self) -> None:
+        found = gather(
+            "a source", Action.ADD, (Entry(b"%04d" % n, EntryKind.FILE) for n in range(1000)), lambda link: None
+        )
+        assert found.ignored == 1000
+        assert len(found.ignored_examples) == 20
+
+
+class TestChecksumFiles:
+    @pytest.mark.parametrize(
+        "content",
+        [
+            MD5.encode(),
+            f"{MD5.upper()}\r\n".encode(),
+            f"{MD5}  a.zip\n".encode(),
+            f"{MD5} *a.zip\n".encode(),
+            f"MD5 (a.zip) = {MD5}\n".encode(),
+            f"# made with md5sum\n{MD5}  ./a.zip\n".encode(),
+            f"\ufeff{MD5}  a.zip".encode(),
+            f"{MD5}  a.zip".encode("utf-16"),
+            f"{OTHER_MD5}  b.zip\n{MD5}  a.zip\n".encode(),
+            f"{MD5}  caf\xe9/a.zip\n".encode("latin-1"),
+        ],
+    )
+    def test_every_way_of_writing_them(self, content: bytes) -> None:
+        assert parse_md5(content, "a.zip", "a source") == MD5
+
+    @pytest.mark.parametrize(
+        "content",
+        [
+            b"",
+            b"not a checksum",
+            MD5[:-1].encode(),
+            f"{MD5}0".encode(),
+            f"{MD5}  b.zip\n{OTHER_MD5}  c.zip\n".encode(),
+            f"{MD5}  a.zip\n{OTHER_MD5}  a.zip\n".encode(),
+        ],
+    )
+    def test_what_is_none(self, content: bytes) -> None:
+        with pytest.raises(TransferFailedError, match=r"a source: a\.zip\.md5 holds"):
+            parse_md5(content, "a.zip", "a source")
+
+    @given(st.binary(max_size=5000))
+    def test_nothing_else_happens_whatever_the_file_holds(self, content: bytes) -> None:
+        with contextlib.suppress(TransferFailedError):
+            assert len(parse_md5(content, "a.zip", "a source")) == 32
+
+
+class ReusingMemory(BlockwiseConnection):
+    """One that passes on a text in the same few bytes of memory."""
+
+    _label = "a source"
+
+    def __init__(self, text: bytes) -> None:
+        self._text = text
+
+    def _blocks(self, action: Action, name: str, offset: int, size: int | None) -> Generator[Block, None, None]:
+        memory = bytearray(7)
+        for start in range(offset, len(self._text), len(memory)):
+            count = len(self._text[start : start + len(memory)])
+            memory[:count] = self._text[start : start + count]
+            yield memoryview(memory)[:count]
+
+    def list_action(self, action: Action) -> ActionListing:
+        return ActionListing(action)
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_checksum_that_comes_in_pieces_is_read_whole() -> None:
+    text = f"{OTHER_MD5}  b.zip\n{MD5}  a.zip\n".encode()
+    assert ReusingMemory(text).read_md5(Action.ADD, "a.zip") == MD5
+
+
+class TestFtpReplies:
+    """Replies on the control connection, however they are cut into packets."""
+
+    @pytest.fixture
+    def talking(self, tmp_path: Path) -> Iterator[tuple[FtpSession, socket.socket]]:
+        ours, theirs = socket.socketpair()
+        session = FtpSession(Endpoint("host", 21), ours, load_settings(home=tmp_path, idle_timeout=20), None)
+        with theirs:
+            yield session, theirs
+            session.abandon()
+
+    def test_several_in_one_packet_are_taken_one_after_the_other(
+        self, talking: tuple[FtpSession, socket.socket]
+    ) -> None:
+        session, server = talking
+        server.sendall(b"150 now\r\n226-well\r\n 226 not yet\n226 done\r\n250 caf\xe9")
+        assert [session.getresp(), session.getresp()] == ["150 now", "226-well\n 226 not yet\n226 done"]
+        server.sendall(b"\r\n")
+        assert session.getresp() == "250 caf\xe9"
+
+    def test_one_whose_end_is_missing_is_none(self, talking: tuple[FtpSession, socket.socket]) -> None:
+        session, server = talking
+        server.sendall(b"226 done")
+        server.shutdown(socket.SHUT_WR)
+        with pytest.raises(EOFError):
+            session.getresp()
+
+    def test_a_line_without_end_is_refused(self, talking: tuple[FtpSession, socket.socket]) -> None:
+        session, server = talking
+        server.sendall(b"2" * 20_000)
+        with pytest.raises(ftplib.error_proto, match="longer than 8,192"):
+            session.getresp()
+
+    def test_what_was_said_before_encryption_is_not_believed_after_it(
+        self, talking: tuple[FtpSession, socket.socket], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        session, server = talking
+        monkeypatch.setattr(session.context, "wrap_socket", lambda connection, **_: connection)
+        server.sendall(b"234 begin\r\n230 you are in\r\n")
+        session.begin_tls()
+        server.sendall(b"331 who are you\r\n")
+        assert session.getresp() == "331 who are you"
+
+
+class TestFtpListings:
+    @pytest.mark.parametrize(
+        ("line", "entry"),
+        [
+            (
+                b"-rw-r--r--    1 0        0             123 May 13  2014 H.2013-10-31.1.impc.zip",
+                Entry(b"H.2013-10-31.1.impc.zip", EntryKind.FILE, 123),
+            ),
+            (b"-rw-r--r--   1 ftp  ftp   5 Nov 21 08:00  two  spaces", Entry(b" two  spaces", EntryKind.FILE, 5)),
+            (b"-rw-rw-r--+ 1 jo Domain Users 77 Jan  1 00:00 a.zip", Entry(b"a.zip", EntryKind.FILE, 77)),
+            (b"-rwxrwxrwx 1 owner 99 Jan 01 2020 a.zip", Entry(b"a.zip", EntryKind.FILE, 99)),
+            (b"-rw-r--r-- 1 u g 4294967296 2020-01-01 10:00 a.zip", Entry(b"a.zip", EntryKind.FILE, 2**32)),
+            (b"-rw-r--r-- 1 u g 12 1 Okt 10:00 a.zip", Entry(b"a.zip", EntryKind.FILE, 12)),
+            (b"drwxr-xr-x    2 0  0  4096 Nov 21 08:00 sub", Entry(b"sub", EntryKind.DIRECTORY, 4096)),
+            (b"lrwxrwxrwx 1 0 0 11 Nov 21 08:00 l.zip -> ../a.zip", Entry(b"l.zip", EntryKind.LINK)),
+            (b"brw-rw---- 1 root disk 8, 1 Nov 21 08:00 sda", Entry(b"sda", EntryKind.OTHER)),
+            (b"-rw-r--r-- 1 0 0 3 Nov 21 08:00 caf\xe9.zip", Entry(b"caf\xe9.zip", EntryKind.FILE, 3)),
+            (b"01-31-20  03:45PM       <DIR>          sub dir", Entry(b"sub dir", EntryKind.DIRECTORY)),
+            (b"01-31-2020  15:45            1,234 a b.zip", Entry(b"a b.zip", EntryKind.FILE, 1234)),
+            (b"total 12", None),
+            (b"", None),
+        ],
+    )
+    def test_lines_of_list(self, line: bytes, entry: Entry | None) -> None:
+        assert parse_list_line(line) == entry
+
+    @pytest.mark.parametrize(
+        ("line", "entry"),
+        [
+            (
+                b"type=file;size=9;modify=20140513165320;perm=r; a b.zip",
+                Entry(b"a b.zip", EntryKind.FILE, 9, 1_400_000_000),
+            ),
+            (b"Type=FILE;Modify=20140513165320.123; a.zip", Entry(b"a.zip", EntryKind.FILE, None, 1_400_000_000)),
+            (b"type=dir;modify=x; sub", Entry(b"sub", EntryKind.DIRECTORY)),
+            (b"type=OS.unix=slink:../a.zip;size=3; l.zip", Entry(b"l.zip", EntryKind.LINK)),
+            (b"type=OS.unix=fifo; pipe", Entry(b"pipe", EntryKind.OTHER)),
+            (b"type=cdir; .", None),
+            (b"type=pdir; ..", None),
+        ],
+    )
+    def test_lines_of_mlsd(self, line: bytes, entry: Entry | None) -> None:
+        assert parse_mlsd_line(line) == entry
+
+    @given(st.binary(max_size=300))
+    def test_no_line_breaks_them(self, line: bytes) -> None:
+        for parse in (parse_list_line, parse_mlsd_line):
+            try:
+                found = parse(line)
+            except ValueError:
+                continue
+            assert found is None or found.name in line
+
+    @pytest.mark.parametrize("text", ["", "2014", "20141313165320", "20140230000000", "2014051316532x"])
+    def test_times_that_are_none(self, text: str) -> None:
+        assert parse_time(text) is None
+
+
+class TestKnownHosts:
+    """Which keys a known_hosts file trusts."""
+
+    @pytest.mark.parametrize(
+        ("pattern", "endpoint", "trusted"),
+        [
+            ("host", Endpoint("HOST", 22), True),
+            ("host", Endpoint("host", 2222), False),
+            ("[host]:2222", Endpoint("host", 2222), True),
+            ("other,host", Endpoint("host", 22), True),
+            ("*.example.org", Endpoint("a.example.org", 22), True),
+            ("*.example.org,!a.example.org", Endpoint("a.example.org", 22), False),
+            ("[10.0.0.?]:2222", Endpoint("10.0.0.7", 2222), True),
+            ("[::1]:2222", Endpoint("::1", 2222), True),
+        ],
+    )
+    def test_patterns(self, pattern: str, endpoint: Endpoint, trusted: bool) -> None:
+        found = known_host_keys([f"{pattern} {KEY} comment"], endpoint)
+        assert found.accepted == ((HostKey.parse(KEY),) if trusted else ())
+
+    def test_hashed_names(self) -> None:
+        salt = b"s" * 20
+        digest = hmac.digest(salt, b"host", "sha1")
+        name = f"|1|{base64.b64encode(salt).decode()}|{base64.b64encode(digest).decode()}"
+        assert known_host_keys([f"{name} {KEY}"], Endpoint("host", 22)).accepted
+        assert not known_host_keys([f"{name} {KEY}"], Endpoint("other", 22)).accepted
+
+    def test_a_file_as_openssh_writes_and_hashes_it(self, tmp_path: Path) -> None:
+        path = tmp_path / "known_hosts"
+        path.write_text(f"host {KEY}\n[host]:2222 {KEY}\n")
+        subprocess.run([server_program("ssh-keygen"), "-q", "-H", "-f", str(path)], check=True, capture_output=True)
+        lines = path.read_text().splitlines()
+        assert all(line.startswith("|1|") for line in lines)
+        assert known_host_keys(lines, Endpoint("host", 2222)).accepted == (HostKey.parse(KEY),)
+
+    @pytest.mark.parametrize("line", ["", "# comment", "host", "host ssh-ed25519 ???", f"@cert-authority host {KEY}"])
+    def test_lines_that_trust_nothing(self, line: str) -> None:
+        assert known_host_keys([line], Endpoint("host", 22)).accepted == ()
+
+    def test_revoked_keys(self) -> None:
+        found = known_host_keys([f"@revoked host {KEY}"], Endpoint("host", 22))
+        assert (found.accepted, found.revoked) == ((), (HostKey.parse(KEY),))

@@ -1,0 +1,448 @@
+"""File sources on real servers: every protocol shows and delivers the same."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+
+from dcc.errors import FileMissingError, ListingFailedError, SourceError, TransferFailedError
+from dcc.naming import Action
+from dcc.settings import Settings
+from dcc.sources.base import ActionListing, Connection, SourceAddress
+from dcc.sources.connect import connect
+from tests.support.servers import FtpServer, SftpServer, Share
+
+pytestmark = pytest.mark.servers
+
+NAME = "H.2013-10-31.1.impc.zip"
+
+
+def fetch(connection: Connection, name: str, size: int | None, offset: int = 0, action: Action = Action.ADD) -> bytes:
+    received = bytearray()
+    connection.fetch(action, name, received.extend, size=size, offset=offset)
+    return bytes(received)
+
+
+def list_add(address: SourceAddress, settings: Settings) -> ActionListing:
+    with connect(address, settings) as connection:
+        return connection.list_action(Action.ADD)
+
+
+def names(listing: ActionListing) -> list[str]:
+    return [file.name for file in listing.zips]
+
+
+def test_every_protocol_shows_the_same_files_under_the_same_actions(
+    any_share: Share, source_settings: Settings
+) -> None:
+    """What lies in edit and delete is not taken for an addition, on any protocol."""
+    any_share.put(f"add/{NAME}", b"a" * 10)
+    any_share.put("edit/H.2013-10-31.2.impc.zip", b"b" * 20)
+    any_share.put("delete/H.2013-10-31.3.impc.zip", b"c" * 30)
+    any_share.put("delete/not conforming.zip", b"")
+    with connect(any_share.address(), source_settings) as connection:
+        found = {
+            (action, file.name, file.size_bytes, file.modified)
+            for action in Action
+            for file in connection.list_action(action).zips
+        }
+        edited = fetch(connection, "H.2013-10-31.2.impc.zip", 20, action=Action.EDIT)
+    assert found == {
+        (Action.ADD, NAME, 10, 1_400_000_000),
+        (Action.EDIT, "H.2013-10-31.2.impc.zip", 20, 1_400_000_000),
+        (Action.DELETE, "H.2013-10-31.3.impc.zip", 30, 1_400_000_000),
+        (Action.DELETE, "not conforming.zip", 0, 1_400_000_000),
+    }
+    assert edited == b"b" * 20
+
+
+def test_an_absent_directory_is_no_fault_and_an_empty_one_is_not_absent(
+    any_share: Share, source_settings: Settings
+) -> None:
+    (any_share.root / "add").mkdir()
+    with connect(any_share.address(), source_settings) as connection:
+        assert connection.list_action(Action.ADD) == ActionListing(Action.ADD)
+        assert connection.list_action(Action.EDIT) == ActionListing(Action.EDIT, missing=True)
+
+
+def test_an_absent_base_path_is_a_fault_and_not_a_source_without_directories(
+    any_share: Share, source_settings: Settings
+) -> None:
+    any_share.put(f"add/{NAME}")
+    address = any_share.address(base_path=f"{any_share.base_path}/nowhere")
+    with pytest.raises(SourceError, match="nowhere"):
+        list_add(address, source_settings)
+
+
+def test_what_is_no_archive_is_ignored_with_its_reason(any_share: Share, source_settings: Settings) -> None:
+    any_share.put(f"add/{NAME}")
+    any_share.put("add/notes.txt")
+    (any_share.root / "add" / "old.zip").mkdir()
+    (any_share.root / "add" / "sub").mkdir()
+    any_share.put("add/sub/H.2013-10-31.9.impc.zip")
+    with connect(any_share.address(), source_settings) as connection:
+        listing = connection.list_action(Action.ADD)
+    assert names(listing) == [NAME]
+    assert listing.ignored == 3
+    assert listing.ignored_examples == (
+        ("notes.txt", "not a .zip file"),
+        ("old.zip", "a directory"),
+        ("sub", "a directory"),
+    )
+
+
+def test_a_link_counts_as_the_file_that_it_leads_to(any_share: Share, source_settings: Settings) -> None:
+    any_share.put(f"add/{NAME}", b"x" * 1234)
+    directory = any_share.root / "edit"
+    directory.mkdir()
+    (directory / "linked.zip").symlink_to(f"../add/{NAME}")
+    (directory / "directory.zip").symlink_to("../add")
+    (directory / "dangling.zip").symlink_to("nowhere")
+    with connect(any_share.address(), source_settings) as connection:
+        listing = connection.list_action(Action.EDIT)
+        content = fetch(connection, "linked.zip", 1234, action=Action.EDIT)
+    assert [(file.name, file.size_bytes) for file in listing.zips] == [("linked.zip", 1234)]
+    assert content == b"x" * 1234
+
+
+def test_links_in_a_circle_are_ignored(any_share: Share, source_settings: Settings) -> None:
+    any_share.put(f"add/{NAME}", b"x")
+    (any_share.root / "add/one.zip").symlink_to("other.zip")
+    (any_share.root / "add/other.zip").symlink_to("one.zip")
+    with connect(any_share.address(), source_settings) as connection:
+        assert [file.name for file in connection.list_action(Action.ADD).zips] == [NAME]
+
+
+def test_a_disk_that_goes_away_among_links_is_not_taken_for_broken_links(
+    local_folder: Share, source_settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    local_folder.put("H.zip", b"x")
+    (local_folder.root / "add").mkdir()
+    (local_folder.root / "add" / NAME).symlink_to("../H.zip")
+    stat = Path.stat
+
+    def stale(path: Path, **how: bool) -> os.stat_result:
+        if path.name == NAME:
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+        return stat(path, **how)
+
+    with connect(local_folder.address(), source_settings) as connection:
+        monkeypatch.setattr(Path, "stat", stale)
+        with pytest.raises(ListingFailedError, match="Stale file handle"):
+            connection.list_action(Action.ADD)
+
+
+def test_a_link_out_of_a_local_folder_is_not_followed(local_folder: Share, source_settings: Settings) -> None:
+    local_folder.put("add/a.zip")
+    (local_folder.root / "add" / "secret.zip").symlink_to("/etc/passwd")
+    (local_folder.root / "edit").symlink_to("/etc")
+    with connect(local_folder.address(), source_settings) as connection:
+        assert names(connection.list_action(Action.ADD)) == ["a.zip"]
+        with pytest.raises(FileMissingError):
+            fetch(connection, "secret.zip", None)
+        with pytest.raises(ListingFailedError, match="leads out of the base path"):
+            connection.list_action(Action.EDIT)
+
+
+@pytest.mark.parametrize("server", ["sftp_server", "ftp_server", "local_folder"])
+def test_names_that_are_not_text_are_shown_escaped_and_can_be_fetched(
+    server: str, request: pytest.FixtureRequest, source_settings: Settings
+) -> None:
+    share: Share = request.getfixturevalue(server)
+    (share.root / "add").mkdir()
+    for raw_name in (b"caf\xe9.zip", "caf\u00e9.zip".encode(), b"esc\x1b[31m.zip", b"two  spaces.zip"):
+        (share.root / "add" / os.fsdecode(raw_name)).write_bytes(raw_name)
+    with connect(share.address(), source_settings) as connection:
+        listing = connection.list_action(Action.ADD)
+        assert sorted(names(listing)) == ["caf\\xe9.zip", "caf\u00e9.zip", "esc\\x1b[31m.zip", "two  spaces.zip"]
+        assert fetch(connection, "caf\\xe9.zip", 8) == b"caf\xe9.zip"
+
+
+@pytest.mark.parametrize("size", [0, 1, 32 * 1024, 5_000_001])
+def test_a_file_arrives_whole_and_from_any_offset(any_share: Share, source_settings: Settings, size: int) -> None:
+    content = os.urandom(size)
+    any_share.put(f"add/{NAME}", content)
+    with connect(any_share.address(), source_settings) as connection:
+        for offset in {0, 1, size // 2, size - 1, size} - {-1}:
+            if offset <= size:
+                assert fetch(connection, NAME, size, offset) == content[offset:]
+        assert fetch(connection, NAME, None) == content
+
+
+@pytest.mark.parametrize("largest_read", [1000, 32 * 1024])
+def test_an_sftp_server_may_send_less_at_once_than_it_is_asked_for(
+    largest_read: int, password_sftp_server: Callable[..., Share], source_settings: Settings
+) -> None:
+    share = password_sftp_server(largest_read=largest_read)
+    content = os.urandom(300_001)
+    share.put(f"add/{NAME}", content)
+    with connect(share.address(), source_settings) as connection:
+        assert fetch(connection, NAME, len(content)) == content
+        assert fetch(connection, NAME, len(content), offset=123_456) == content[123_456:]
+        assert fetch(connection, NAME, None) == content
+
+
+def test_no_more_is_taken_than_one_block_beyond_the_listed_size(any_share: Share, source_settings: Settings) -> None:
+    content = os.urandom(8_000_000)
+    any_share.put(f"add/{NAME}", content)
+    with connect(any_share.address(), source_settings) as connection:
+        received = fetch(connection, NAME, 1_000_000)
+        assert 1_000_000 < len(received) <= 1_000_000 + 1024 * 1024
+        assert content.startswith(received)
+        assert fetch(connection, NAME, 8_000_000) == content
+
+
+def test_a_connection_survives_a_receiver_that_fails(any_share: Share, source_settings: Settings) -> None:
+    content = os.urandom(4_000_000)
+    any_share.put(f"add/{NAME}", content)
+
+    def refuse(block: bytes) -> None:
+        raise OSError(28, "No space left on device")
+
+    with connect(any_share.address(), source_settings) as connection:
+        with pytest.raises(OSError, match="No space left"):
+            connection.fetch(Action.ADD, NAME, refuse, size=len(content))
+        assert fetch(connection, NAME, len(content)) == content
+
+
+def test_a_file_that_is_gone_is_told_apart_from_one_that_cannot_be_read(
+    any_share: Share, source_settings: Settings
+) -> None:
+    any_share.put(f"add/{NAME}")
+    with connect(any_share.address(), source_settings) as connection:
+        with pytest.raises(FileMissingError, match=r"gone\.zip"):
+            fetch(connection, "gone.zip", 10)
+        assert fetch(connection, NAME, 10) == b"an archive"
+
+
+def test_an_unreadable_directory_and_file_are_faults(ftp_server: Share, source_settings: Settings) -> None:
+    """vsftpd's anonymous user is not root, whom nothing stops; it reports an unreadable directory as an empty one."""
+    ftp_server.put("add/secret.zip").chmod(0o600)
+    ftp_server.put(f"edit/{NAME}")
+    (ftp_server.root / "edit").chmod(0o711)
+    ftp_server.put(f"delete/{NAME}")
+    (ftp_server.root / "delete").chmod(0o700)
+    with connect(ftp_server.address(), source_settings) as connection:
+        with pytest.raises(TransferFailedError):
+            fetch(connection, "secret.zip", 10)
+        for action in (Action.EDIT, Action.DELETE):
+            with pytest.raises(ListingFailedError, match=action):
+                connection.list_action(action)
+
+
+def test_checksums_beside_archives_are_seen_and_read(any_share: Share, source_settings: Settings) -> None:
+    digest = hashlib.md5(b"an archive").hexdigest()
+    any_share.put(f"add/{NAME}")
+    any_share.put(f"add/{NAME}.md5", f"{digest.upper()} *{NAME}\n".encode())
+    any_share.put("add/other.zip")
+    any_share.put("add/faulty.zip")
+    any_share.put("add/faulty.zip.md5", b"not a checksum" * 1000)
+    any_share.put("add/lonely.zip.md5")
+    with connect(any_share.address(), source_settings) as connection:
+        listing = connection.list_action(Action.ADD)
+        assert {file.name: file.has_md5 for file in listing.zips} == {
+            NAME: True,
+            "other.zip": False,
+            "faulty.zip": True,
+        }
+        assert listing.ignored_examples == (("lonely.zip.md5", "no archive beside this checksum"),)
+        assert connection.read_md5(Action.ADD, NAME) == digest
+        assert connection.read_md5(Action.ADD, "other.zip") is None
+        with pytest.raises(TransferFailedError, match=r"faulty\.zip\.md5 holds no MD5 checksum"):
+            connection.read_md5(Action.ADD, "faulty.zip")
+        assert fetch(connection, NAME, 10) == b"an archive"
+
+
+@pytest.fixture(scope="module")
+def large_folders(served_root: Path) -> Iterator[dict[int, Path]]:
+    """Base paths whose directories `add` hold 10,000 and 100,000 archives of ten bytes."""
+    folders = {number: served_root / f"large-{number}" for number in (10_000, 100_000)}
+    for number, folder in folders.items():
+        _put_archives(folder, number)
+    yield folders
+    for folder in folders.values():
+        shutil.rmtree(folder)
+
+
+def _put_archives(root: Path, count: int) -> None:
+    (root / "add").mkdir(parents=True)
+    for number in range(count):
+        target = root / "add" / f"H.2013-10-31.{number}.impc.zip"
+        # Links of one file are made in a fraction of the time; few file systems allow more than 65,000 of them.
+        if number % 30_000 == 0:
+            target.write_bytes(b"an archive")
+            first = target
+        else:
+            os.link(first, target)
+
+
+@pytest.mark.parametrize("server", ["sftp_server", "ftp_server", "ftps_server", "faulty_ftp_server", "local_folder"])
+def test_a_directory_of_100_000_entries_is_a_normal_listing(
+    server: str, request: pytest.FixtureRequest, source_settings: Settings, large_folders: dict[int, Path]
+) -> None:
+    """All are there, and each is no more work than one of 10,000."""
+    if server == "faulty_ftp_server":
+        users = {folder.name: folder for folder in large_folders.values()}
+        served = request.getfixturevalue(server)(users=users)
+        addresses = [served.address(username=name, accesskey=SecretStr(name)) for name in users]
+    else:
+        share: Share = request.getfixturevalue(server)
+        paths = [share.base_path.replace(share.root.name, folder.name) for folder in large_folders.values()]
+        addresses = [share.address(base_path=path) for path in paths]
+    work = []
+    for number, address in zip(large_folders, addresses, strict=True):
+        began = time.thread_time()
+        listing = list_add(address, source_settings)
+        work.append(time.thread_time() - began)
+        assert len(listing.zips) == number
+        assert all(file.size_bytes == 10 for file in listing.zips)
+    assert work[1] < 40 * work[0]
+
+
+class TestBasePaths:
+    """`base_path` may be absent or written in any way."""
+
+    @pytest.mark.parametrize("path", ["", "/", "."])
+    def test_the_root_of_an_ftp_server(
+        self, path: str, faulty_ftp_server: Callable[..., Share], source_settings: Settings
+    ) -> None:
+        share = faulty_ftp_server()
+        share.put(f"add/{NAME}")
+        with connect(share.address(base_path=path), source_settings) as connection:
+            assert names(connection.list_action(Action.ADD)) == [NAME]
+
+    @pytest.mark.parametrize("path", ["a/b", "/a/b", "/a/b/", "a/b//", "//a//b", "./a/b", "~/a/b"])
+    @pytest.mark.parametrize("server", ["password_sftp_server", "faulty_ftp_server"])
+    def test_a_directory_below_it(
+        self, path: str, server: str, request: pytest.FixtureRequest, source_settings: Settings
+    ) -> None:
+        share: Share = request.getfixturevalue(server)()
+        (share.root / "a").mkdir()
+        replace(share, root=share.root / "a" / "b").put(f"add/{NAME}")
+        with connect(share.address(base_path=path), source_settings) as connection:
+            assert names(connection.list_action(Action.ADD)) == [NAME]
+            assert fetch(connection, NAME, 10) == b"an archive"
+
+    def test_the_directory_in_which_a_session_begins(
+        self, openssh: SftpServer, sftp_server: Share, source_settings: Settings
+    ) -> None:
+        key = openssh.new_key(start=sftp_server.root)
+        sftp_server.put(f"add/{NAME}")
+        address = sftp_server.address(base_path="", accesskey=SecretStr(f"key:{key}"))
+        with connect(address, source_settings) as connection:
+            assert names(connection.list_action(Action.ADD)) == [NAME]
+
+
+class TestTwoAccountsOnOneHost:
+    """Two centres on one host see their own files."""
+
+    @pytest.mark.parametrize("server", ["password_sftp_server", "faulty_ftp_server"])
+    def test_by_password(
+        self, server: str, request: pytest.FixtureRequest, source_settings: Settings, tmp_path: Path
+    ) -> None:
+        folders = {name: tmp_path / name for name in ("harwell", "jax")}
+        for name, folder in folders.items():
+            (folder / "add").mkdir(parents=True)
+            (folder / "add" / f"{name}.zip").write_bytes(name.encode())
+        share: Share = request.getfixturevalue(server)(users=folders)
+        addresses = [share.address(username=name, accesskey=SecretStr(name)) for name in folders]
+        self._check(addresses, source_settings)
+
+    def test_by_key(self, openssh: SftpServer, sftp_server: Share, source_settings: Settings, tmp_path: Path) -> None:
+        addresses: list[SourceAddress] = []
+        for name in ("harwell", "jax"):
+            (tmp_path / name / "add").mkdir(parents=True)
+            (tmp_path / name / "add" / f"{name}.zip").write_bytes(name.encode())
+            key = openssh.new_key(start=tmp_path / name)
+            addresses.append(sftp_server.address(base_path="", accesskey=SecretStr(f"key:{key}")))
+        self._check(addresses, source_settings)
+
+    def _check(self, addresses: list[SourceAddress], settings: Settings) -> None:
+        with connect(addresses[0], settings) as harwell, connect(addresses[1], settings) as jax:
+            assert names(harwell.list_action(Action.ADD)) == ["harwell.zip"]
+            assert names(jax.list_action(Action.ADD)) == ["jax.zip"]
+            assert fetch(harwell, "harwell.zip", 7) == b"harwell"
+            assert fetch(jax, "jax.zip", 3) == b"jax"
+
+
+def test_ftp_is_passive(vsftpd: FtpServer, ftp_server: Share, source_settings: Settings) -> None:
+    """The server of this test refuses active connections."""
+    configuration = (vsftpd.folder / "vsftpd.conf").read_text()
+    assert "port_enable=NO" in configuration
+    ftp_server.put(f"add/{NAME}")
+    with connect(ftp_server.address(), source_settings) as connection:
+        assert fetch(connection, NAME, 10) == b"an archive"
+
+
+@pytest.mark.parametrize("server", ["password_sftp_server", "faulty_ftp_server"])
+def test_servers_are_reached_by_ipv6(server: str, request: pytest.FixtureRequest, source_settings: Settings) -> None:
+    share: Share = request.getfixturevalue(server)(host="::1")
+    share.put(f"add/{NAME}")
+    assert share.hostname.startswith("[::1]:")
+    with connect(share.address(), source_settings) as connection:
+        assert names(connection.list_action(Action.ADD)) == [NAME]
+        assert fetch(connection, NAME, 10) == b"an archive"
+
+
+class TestFtpServersWithoutExtensions:
+    """Servers that know neither MLSD nor REST."""
+
+    @pytest.mark.parametrize("without", [["MLSD"], ["MLSD", "MDTM"], ["MLSD", "FEAT", "SIZE", "OPTS"]])
+    def test_their_listings_are_understood(
+        self, without: list[str], faulty_ftp_server: Callable[..., Share], source_settings: Settings
+    ) -> None:
+        share = faulty_ftp_server(without=without)
+        share.put(f"add/{NAME}", b"x" * 17)
+        share.put("add/two  spaces.zip", b"x")
+        with connect(share.address(), source_settings) as connection:
+            listing = connection.list_action(Action.ADD)
+        knows_times = without == ["MLSD"]
+        assert [(file.name, file.size_bytes, file.modified) for file in listing.zips] == [
+            (NAME, 17, 1_400_000_000 if knows_times else None),
+            ("two  spaces.zip", 1, 1_400_000_000 if knows_times else None),
+        ]
+
+    def test_a_transfer_is_taken_up_where_it_broke_off_all_the_same(
+        self, faulty_ftp_server: Callable[..., Share], source_settings: Settings
+    ) -> None:
+        share = faulty_ftp_server(without=["REST"])
+        content = os.urandom(1_000_000)
+        share.put(f"add/{NAME}", content)
+        with connect(share.address(), source_settings) as connection:
+            assert fetch(connection, NAME, len(content), offset=777_777) == content[777_777:]
+
+    @pytest.mark.parametrize("command", ["MDTM", "SIZE"])
+    @pytest.mark.parametrize("code", [421, 450])
+    def test_a_file_that_goes_meanwhile_costs_no_listing_but_the_end_of_the_session_does(
+        self, code: int, command: str, faulty_ftp_server: Callable[..., Share], source_settings: Settings
+    ) -> None:
+        lines = f"-rw-r--r-- 1 u g 17 Oct 31 2013 {NAME}\r\nlrwxrwxrwx 1 u g 3 Oct 31 2013 one.zip -> {NAME}\r\n"
+        replies = {f"{command} one.zip": f"{code} Not now."}
+        share = faulty_ftp_server(without=["MLSD"], list_lines=lines.encode(), replies=replies)
+        share.put(f"add/{NAME}", b"x" * 17)
+        share.put("add/one.zip", b"x" * 17)
+        with connect(share.address(), source_settings) as connection:
+            if code == 421:
+                with pytest.raises(ListingFailedError, match="421 Not now"):
+                    connection.list_action(Action.ADD)
+                return
+            listed = [(file.name, file.modified) for file in connection.list_action(Action.ADD).zips]
+        known, asked = (NAME, 1_400_000_000), [("one.zip", None)] if command == "MDTM" else []
+        assert listed == [known, *asked]
+
+    def test_a_listing_of_unknown_form_is_a_fault_and_not_an_empty_directory(
+        self, faulty_ftp_server: Callable[..., Share], source_settings: Settings
+    ) -> None:
+        share = faulty_ftp_server(without=["MLSD"], list_lines=b"total 3\r\nthe archive H.zip, of 31 October\r\n")
+        share.put(f"add/{NAME}")
+        with pytest.raises(ListingFailedError, match="a line of LIST has an unknown form"):
+            list_add(share.address(), source_settings)

@@ -1,0 +1,339 @@
+"""Logging in over SSH, and trusting a server's host key."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import paramiko
+import pytest
+from paramiko.common import cMSG_USERAUTH_REQUEST
+from pydantic import SecretStr
+
+from dcc.errors import (
+    HostKeyChangedError,
+    HostKeyUnknownError,
+    LoginRefusedError,
+    SourceMisconfiguredError,
+    SourceTimeoutError,
+    SourceUnreachableError,
+)
+from dcc.naming import Action
+from dcc.settings import Settings
+from dcc.sources.base import SourceAddress
+from dcc.sources.connect import connect
+from dcc.sources.host_keys import HostKey
+from dcc.sources.sftp import ssh_transport
+from dcc.sources.sftp.ssh_transport import fetch_host_key
+from tests.support.ports import free_port
+from tests.support.servers import ServerProcess, SftpServer, Share, server_program
+
+pytestmark = pytest.mark.servers
+
+PASSPHRASE = "open sesame"
+PATIENCE = 30.0
+
+
+def listed(address: SourceAddress, settings: Settings) -> list[str]:
+    """Log in and list; the names."""
+    with connect(address, settings) as connection:
+        return [file.name for file in connection.list_action(Action.ADD).zips]
+
+
+def fingerprint(line: str) -> str:
+    """A key's fingerprint as OpenSSH tells it."""
+    server_program("ssh-keygen")
+    command = ["ssh-keygen", "-l", "-f", "-"]
+    return subprocess.run(command, input=line, capture_output=True, text=True, check=True).stdout.split()[1]
+
+
+class TestHostKeys:
+    """Only a server whose key was accepted is logged into."""
+
+    def test_a_server_whose_key_was_never_accepted(self, sftp_server: Share, source_settings: Settings) -> None:
+        with pytest.raises(HostKeyUnknownError) as caught:
+            connect(sftp_server.address(host_keys=()), source_settings)
+        shown = fetch_host_key(sftp_server.hostname, source_settings)
+        assert shown.line in sftp_server.host_keys
+        assert fingerprint(shown.line) == shown.fingerprint
+        assert shown.fingerprint in str(caught.value)
+        assert "dcc source test 1 --accept-host-key" in str(caught.value)
+
+    def test_a_server_that_shows_another_key(
+        self, sftp_server: Share, password_sftp_server: Callable[..., Share], source_settings: Settings
+    ) -> None:
+        other = password_sftp_server()
+        with pytest.raises(HostKeyChangedError) as caught:
+            connect(other.address(host_keys=sftp_server.host_keys[:1]), source_settings)
+        assert fingerprint(sftp_server.host_keys[0]) in str(caught.value)
+        assert fingerprint(other.host_keys[0]) in str(caught.value)
+        assert "ask the centre's administrator" in str(caught.value)
+
+    def test_the_password_is_not_sent_to_a_server_that_shows_another_key(
+        self, sftp_server: Share, password_sftp_server: Callable[..., Share], source_settings: Settings
+    ) -> None:
+        logins: list[str] = []
+        other = password_sftp_server(on_login=logins.append)
+        with pytest.raises(HostKeyChangedError):
+            connect(other.address(host_keys=sftp_server.host_keys), source_settings)
+        assert logins == []
+        listed(other.address(), source_settings)
+        assert logins == [other.username]
+
+    @pytest.mark.parametrize("index", [0, 1, 2])
+    def test_any_of_a_servers_keys_may_be_the_one_that_is_pinned(
+        self, index: int, sftp_server: Share, source_settings: Settings
+    ) -> None:
+        sftp_server.put("add/a.zip")
+        address = sftp_server.address(host_keys=sftp_server.host_keys[index : index + 1])
+        assert listed(address, source_settings) == ["a.zip"]
+
+    def test_keys_of_a_known_hosts_file_are_trusted(
+        self, sftp_server: Share, source_settings: Settings, tmp_path: Path
+    ) -> None:
+        sftp_server.put("add/a.zip")
+        host, port = sftp_server.hostname.split(":")
+        known_hosts = tmp_path / "known_hosts"
+        known_hosts.write_text(f"# keys\n\n[{host}]:{port} {sftp_server.host_keys[1]} a comment\n")
+        settings = source_settings.model_copy(update={"known_hosts": known_hosts})
+        assert listed(sftp_server.address(host_keys=()), settings) == ["a.zip"]
+
+    def test_a_revoked_key_is_refused_even_if_it_is_pinned(
+        self, sftp_server: Share, source_settings: Settings, tmp_path: Path
+    ) -> None:
+        host, port = sftp_server.hostname.split(":")
+        known_hosts = tmp_path / "known_hosts"
+        known_hosts.write_text(f"@revoked [{host}]:{port} {sftp_server.host_keys[0]}\n")
+        settings = source_settings.model_copy(update={"known_hosts": known_hosts})
+        with pytest.raises(HostKeyChangedError, match="revoked"):
+            connect(sftp_server.address(host_keys=sftp_server.host_keys[:1]), settings)
+
+    def test_a_pinned_key_that_is_none(self, sftp_server: Share, source_settings: Settings) -> None:
+        with pytest.raises(SourceMisconfiguredError, match="no SSH host key"):
+            connect(sftp_server.address(host_keys=("ssh-ed25519 AAAA",)), source_settings)
+
+    def test_asking_a_server_that_is_down_for_its_key(self, source_settings: Settings) -> None:
+        with pytest.raises(SourceUnreachableError, match="Connection refused"):
+            fetch_host_key(f"127.0.0.1:{free_port()}", source_settings)
+
+    def test_a_key_reads_as_it_is_written(self, openssh: SftpServer) -> None:
+        for line in openssh.host_keys:
+            assert HostKey.parse(f"{line} comment").line == line
+
+
+class TestKeys:
+    """Private keys of any type, with and without passphrase, wherever they are kept."""
+
+    @pytest.mark.parametrize("kind", ["ed25519", "ecdsa", "rsa"])
+    @pytest.mark.parametrize("passphrase", ["", PASSPHRASE])
+    def test_a_key_file(
+        self, kind: str, passphrase: str, openssh: SftpServer, sftp_server: Share, source_settings: Settings
+    ) -> None:
+        sftp_server.put("add/a.zip")
+        key = openssh.new_key(kind, passphrase)
+        settings = source_settings.model_copy(update={"key_passphrase": SecretStr(PASSPHRASE)})
+        assert listed(sftp_server.address(accesskey=SecretStr(str(key))), settings) == ["a.zip"]
+
+    def test_the_passphrase_may_come_from_the_environment(
+        self, openssh: SftpServer, sftp_server: Share, source_settings: Settings, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        sftp_server.put("add/a.zip")
+        key = openssh.new_key(passphrase=PASSPHRASE)
+        monkeypatch.setenv("TEST_PASSPHRASE", PASSPHRASE)
+        address = sftp_server.address(accesskey=SecretStr(f"key:{key}?passphrase=env:TEST_PASSPHRASE"))
+        assert listed(address, source_settings) == ["a.zip"]
+
+    def test_the_key_itself_may_come_from_the_environment(
+        self, openssh: SftpServer, sftp_server: Share, source_settings: Settings, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        sftp_server.put("add/a.zip")
+        monkeypatch.setenv("TEST_KEY", openssh.key.read_text())
+        assert listed(sftp_server.address(accesskey=SecretStr("env:TEST_KEY")), source_settings) == ["a.zip"]
+
+    @pytest.mark.parametrize(
+        ("given", "reason"), [("", "has a passphrase.*DCC_KEY_PASSPHRASE"), ("wrong", "Check its passphrase")]
+    )
+    def test_a_passphrase_that_is_missing_or_wrong(
+        self, given: str, reason: str, openssh: SftpServer, sftp_server: Share, source_settings: Settings
+    ) -> None:
+        key = openssh.new_key(passphrase=PASSPHRASE)
+        settings = source_settings.model_copy(update={"key_passphrase": SecretStr(given) if given else None})
+        with pytest.raises(SourceMisconfiguredError, match=reason) as caught:
+            connect(sftp_server.address(accesskey=SecretStr(f"key:{key}")), settings)
+        assert "PRIVATE KEY" not in str(caught.value)
+
+    def test_a_key_that_the_server_does_not_know(
+        self, sftp_server: Share, source_settings: Settings, tmp_path: Path
+    ) -> None:
+        key = tmp_path / "stranger"
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+        with pytest.raises(LoginRefusedError, match=r"refused .* with the private key .*stranger"):
+            connect(sftp_server.address(accesskey=SecretStr(f"key:{key}")), source_settings)
+
+    def test_a_password_where_the_server_wants_a_key(self, sftp_server: Share, source_settings: Settings) -> None:
+        with pytest.raises(LoginRefusedError, match=r"accepts no login of .* by password, only by publickey") as caught:
+            connect(sftp_server.address(accesskey=SecretStr("hunter2")), source_settings)
+        assert "hunter2" not in str(caught.value)
+
+    def test_a_key_where_the_server_wants_a_password(
+        self, openssh: SftpServer, password_sftp_server: Callable[..., Share], source_settings: Settings
+    ) -> None:
+        share = password_sftp_server()
+        with pytest.raises(LoginRefusedError, match="only by password"):
+            connect(share.address(accesskey=SecretStr(f"key:{openssh.key}")), source_settings)
+
+
+@pytest.mark.parametrize("interactive", [False, True])
+def test_a_password_may_be_asked_for_by_a_question(
+    interactive: bool, password_sftp_server: Callable[..., Share], source_settings: Settings
+) -> None:
+    share = password_sftp_server(interactive=interactive)
+    share.put("add/a.zip")
+    assert listed(share.address(), source_settings) == ["a.zip"]
+
+
+def test_an_answer_that_comes_at_once_ends_the_login(
+    password_sftp_server: Callable[..., Share], source_settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """paramiko begins to wait for the answer only after it has asked; the answer may be there by then."""
+    share = password_sftp_server()
+    share.put("add/a.zip")
+    send = ssh_transport._Transport._send_message
+
+    def send_and_dawdle(self: Any, message: paramiko.Message) -> None:
+        asks_to_log_in = message.asbytes()[:1] == cMSG_USERAUTH_REQUEST
+        send(self, message)
+        if asks_to_log_in:
+            time.sleep(0.5)
+
+    monkeypatch.setattr(ssh_transport._Transport, "_send_message", send_and_dawdle)
+    assert listed(share.address(), source_settings.model_copy(update={"login_timeout": 5.0})) == ["a.zip"]
+
+
+@pytest.fixture
+def agent(monkeypatch: pytest.MonkeyPatch, servers_folder: Path) -> Iterator[Callable[[Path], None]]:
+    """An SSH agent of the test's own; called with a private key, it takes it in."""
+    server_program("ssh-agent")
+    socket_path = servers_folder / f"agent-{os.getpid()}"
+    process = subprocess.Popen(["ssh-agent", "-D", "-a", str(socket_path)], stdout=subprocess.DEVNULL)
+    monkeypatch.setenv("SSH_AUTH_SOCK", str(socket_path))
+
+    def add(key: Path) -> None:
+        subprocess.run(["ssh-add", "-q", str(key)], check=True)
+
+    try:
+        while not socket_path.exists():
+            assert process.poll() is None
+        yield add
+    finally:
+        process.terminate()
+        process.wait()
+        socket_path.unlink(missing_ok=True)
+
+
+class TestAgents:
+    """With an empty access key, the keys of the SSH agent are tried."""
+
+    def test_the_key_that_the_server_knows_is_found_among_others(
+        self,
+        agent: Callable[[Path], None],
+        openssh: SftpServer,
+        sftp_server: Share,
+        source_settings: Settings,
+        tmp_path: Path,
+    ) -> None:
+        sftp_server.put("add/a.zip")
+        stranger = tmp_path / "stranger"
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(stranger)], check=True)
+        agent(stranger)
+        agent(openssh.key)
+        assert listed(sftp_server.address(accesskey=SecretStr("")), source_settings) == ["a.zip"]
+
+    def test_no_key_that_the_server_knows(
+        self, agent: Callable[[Path], None], sftp_server: Share, source_settings: Settings, tmp_path: Path
+    ) -> None:
+        stranger = tmp_path / "stranger"
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(stranger)], check=True)
+        agent(stranger)
+        with pytest.raises(LoginRefusedError, match="an agent's key"):
+            connect(sftp_server.address(accesskey=SecretStr("")), source_settings)
+
+    def test_an_agent_without_keys(
+        self, agent: Callable[[Path], None], sftp_server: Share, source_settings: Settings
+    ) -> None:
+        with pytest.raises(LoginRefusedError, match="the SSH agent holds no key"):
+            connect(sftp_server.address(accesskey=SecretStr("")), source_settings)
+
+    def test_no_agent(self, sftp_server: Share, source_settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+        with pytest.raises(LoginRefusedError, match="no SSH agent is running"):
+            connect(sftp_server.address(accesskey=SecretStr("")), source_settings)
+
+
+@pytest.mark.parametrize("limit", [1_500, 2_500])
+def test_a_server_that_goes_silent_during_the_login(
+    limit: int, sftp_server: Share, cutting_proxy: Callable[..., Share], source_settings: Settings
+) -> None:
+    settings = source_settings.model_copy(update={"login_timeout": 0.7})
+    with pytest.raises(SourceTimeoutError, match="DCC_LOGIN_TIMEOUT"):
+        connect(cutting_proxy(sftp_server, stall_after=limit).address(), settings)
+
+
+@pytest.mark.parametrize("limit", [10, 1_500, 2_500])
+def test_a_server_that_goes_away_during_the_login(
+    limit: int, sftp_server: Share, cutting_proxy: Callable[..., Share], source_settings: Settings
+) -> None:
+    with pytest.raises(SourceUnreachableError):
+        connect(cutting_proxy(sftp_server, cut_after=limit).address(), source_settings)
+
+
+def test_a_server_without_sftp(openssh: SftpServer, sftp_server: Share, source_settings: Settings) -> None:
+    """Many centres' servers offer a shell alone."""
+    key = openssh.new_key()
+    authorised = openssh.folder / "authorized_keys"
+    lines = authorised.read_text().splitlines()
+    authorised.write_text("\n".join([*lines[:-1], f'command="echo Welcome!" {lines[-1]}']) + "\n")
+    with pytest.raises(SourceUnreachableError, match="opening an SFTP session"):
+        connect(sftp_server.address(accesskey=SecretStr(f"key:{key}")), source_settings)
+
+
+def wait_for_line(log: Path, text: str) -> None:
+    """A server writes down why it ended a connection after it has ended it."""
+    end = time.monotonic() + PATIENCE
+    while text not in (said := log.read_text()):
+        assert time.monotonic() < end, said
+        time.sleep(0.02)
+
+
+class TestAlgorithms:
+    """What OpenSSH itself does not offer any more is not agreed to."""
+
+    @pytest.mark.parametrize(
+        "weak",
+        [
+            "Ciphers aes128-cbc,aes192-cbc,aes256-cbc,3des-cbc",
+            "Ciphers aes128-ctr\nMACs hmac-sha1,hmac-md5",
+            "KexAlgorithms diffie-hellman-group14-sha1",
+            "HostKeyAlgorithms ssh-rsa",
+        ],
+    )
+    def test_a_server_that_offers_only_weak_ones_is_not_talked_to(
+        self, weak: str, openssh: SftpServer, tmp_path: Path, source_settings: Settings
+    ) -> None:
+        port = free_port()
+        host_key = f"HostKey {openssh.folder / 'host_rsa'}"
+        (tmp_path / "sshd_config").write_text(
+            f"Port {port}\nListenAddress 127.0.0.1\nPidFile none\n{host_key}\n{weak}\n"
+        )
+        command = [server_program("sshd"), "-D", "-e", "-f", str(tmp_path / "sshd_config")]
+        server = ServerProcess(command, port, tmp_path / "log")
+        try:
+            with pytest.raises(SourceUnreachableError, match="no SSH session could be begun"):
+                fetch_host_key(server.hostname, source_settings)
+            wait_for_line(tmp_path / "log", "no matching")
+        finally:
+            server.stop()

@@ -1,0 +1,293 @@
+"""The staging area: archives stand under their names only when whole, and parts are gone on with only if they fit."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import stat
+from collections import namedtuple
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dcc.errors import BadFileNameError, DiskFullError
+from dcc.naming import Action
+from dcc.outcomes import ZipKey
+from dcc.store.staging import Origin, Staging, disk_errors, remove_leftovers
+
+KEY = ZipKey(Action.ADD, "H.2013-10-31.1.impc.zip")
+OTHER = ZipKey(Action.ADD, "H.2013-10-31.2.impc.zip")
+ORIGIN = Origin(source_id=3, size_bytes=10, modified=1_400_000_000)
+
+Usage = namedtuple("Usage", "total used free")
+
+
+@pytest.fixture
+def staging(tmp_path: Path) -> Staging:
+    made = Staging(tmp_path / "staging")
+    made.prepare(KEY)
+    return made
+
+
+def _half_received(staging: Staging, origin: Origin = ORIGIN, content: bytes = b"01234") -> None:
+    os.close(staging.begin_part(KEY))
+    staging.note_origin(KEY, origin)
+    staging.part(KEY).write_bytes(content)
+
+
+def test_archives_lie_by_action_with_their_contents_and_parts_beside_them(staging: Staging) -> None:
+    archive = staging.archive(KEY)
+    assert archive == staging.root / "add" / "H.2013-10-31.1.impc.zip"
+    assert staging.contents(KEY) == archive.parent / "H.2013-10-31.1.impc.zip.contents"
+    assert staging.part(KEY) == archive.parent / "H.2013-10-31.1.impc.zip.part"
+    assert staging.archive(ZipKey(Action.EDIT, KEY.file_name)).parent == staging.root / "edit"
+
+
+def test_staging_is_readable_by_this_user_only(staging: Staging) -> None:
+    for directory in (staging.root, staging.root / "add"):
+        assert stat.S_IMODE(directory.stat().st_mode) == 0o700
+    staging.prepare(KEY)
+
+
+@pytest.mark.parametrize(
+    "name", ["", ".", "..", "../x.zip", "/etc/passwd", "sub/x.zip", "..\\x.zip", "C:\\x.zip", "x\0.zip", "x/.."]
+)
+def test_a_name_that_leads_elsewhere_is_refused(name: str, staging: Staging) -> None:
+    """Paths in names led outside the folder."""
+    key = ZipKey(Action.ADD, name)
+    for path in (staging.archive, staging.contents, staging.part):
+        with pytest.raises(BadFileNameError, match="cannot be the name of a file in staging"):
+            path(key)
+
+
+@given(st.text(max_size=60))
+def test_whatever_the_name_its_archive_lies_right_below_its_action(name: str) -> None:
+    staging = Staging(Path("/staging"))
+    try:
+        path = staging.archive(ZipKey(Action.ADD, name))
+    except BadFileNameError:
+        assert name in {"", ".", ".."} or set(name) & set("/\\\0")
+    else:
+        assert path.parent == Path("/staging/add")
+        assert Path(os.path.normpath(path)) == path
+
+
+class TestParts:
+    def test_a_part_of_the_same_archive_is_gone_on_with(self, staging: Staging) -> None:
+        _half_received(staging)
+        assert staging.resumable(KEY, ORIGIN) == 5
+
+    def test_a_part_that_is_already_whole_needs_no_more_bytes(self, staging: Staging) -> None:
+        _half_received(staging, content=b"0123456789")
+        assert staging.resumable(KEY, ORIGIN) == 10
+
+    @pytest.mark.parametrize(
+        "listed",
+        [
+            Origin(4, 10, 1_400_000_000),
+            Origin(3, 11, 1_400_000_000),
+            Origin(3, 10, 1_400_000_001),
+            Origin(3, None, 1_400_000_000),
+            Origin(3, 10, None),
+        ],
+    )
+    def test_a_part_of_anything_else_is_not(self, listed: Origin, staging: Staging) -> None:
+        _half_received(staging)
+        assert staging.resumable(KEY, listed) == 0
+
+    @pytest.mark.parametrize("unknown", [Origin(3, None, None), Origin(3, 10, None), Origin(3, None, 1)])
+    def test_where_size_or_time_are_not_told_nothing_is_gone_on_with(self, unknown: Origin, staging: Staging) -> None:
+        _half_received(staging, unknown)
+        assert staging.resumable(KEY, unknown) == 0
+
+    def test_a_part_longer_than_the_archive_is_none_of_it(self, staging: Staging) -> None:
+        _half_received(staging, content=b"0123456789A")
+        assert staging.resumable(KEY, ORIGIN) == 0
+
+    @pytest.mark.parametrize("note", [b"", b"{", b"\xff\xfe", b"[]", b"null", b'"x"', b'{"source_id": 3}'])
+    def test_a_part_whose_origin_cannot_be_read_is_begun_anew(self, note: bytes, staging: Staging) -> None:
+        _half_received(staging)
+        staging.part(KEY).with_name(f"{KEY.file_name}.part.json").write_bytes(note)
+        assert staging.resumable(KEY, ORIGIN) == 0
+
+    def test_an_origin_without_a_part_is_nothing_to_go_on_with(self, staging: Staging) -> None:
+        staging.note_origin(KEY, ORIGIN)
+        assert staging.resumable(KEY, ORIGIN) == 0
+        staging.part(KEY).write_bytes(b"01234")
+        staging.part(KEY).with_name(f"{KEY.file_name}.part.json").unlink()
+        assert staging.resumable(KEY, ORIGIN) == 0
+
+    def test_beginning_anew_leaves_nothing_of_an_earlier_part(self, staging: Staging) -> None:
+        _half_received(staging)
+        other = Origin(4, 7, 1)
+        os.close(staging.begin_part(KEY))
+        assert [(path.name, path.stat().st_size) for path in (staging.root / "add").iterdir()] == [
+            (f"{KEY.file_name}.part", 0)
+        ]
+        staging.note_origin(KEY, other)
+        staging.part(KEY).write_bytes(b"0")
+        assert (staging.resumable(KEY, other), staging.resumable(KEY, ORIGIN)) == (1, 0)
+
+    def test_who_still_writes_to_an_earlier_part_does_not_write_to_the_new_one(self, staging: Staging) -> None:
+        """A thread of a session that was stopped may have some more to write when the next one begins."""
+        earlier, later = staging.begin_part(KEY), staging.begin_part(KEY)
+        os.write(later, b"new")
+        os.write(earlier, b"earlier")
+        assert staging.part(KEY).read_bytes() == b"new"
+        os.close(earlier)
+        os.close(later)
+
+    def test_a_folder_that_was_removed_meanwhile_is_made_again(self, staging: Staging) -> None:
+        shutil.rmtree(staging.root)
+        staging.prepare(KEY)
+        os.close(staging.begin_part(KEY))
+        assert staging.part(KEY).exists()
+        assert stat.S_IMODE(staging.part(KEY).parent.stat().st_mode) == 0o700
+
+    def test_a_dropped_part_is_gone_with_its_origin(self, staging: Staging) -> None:
+        _half_received(staging)
+        staging.drop_part(KEY)
+        assert list((staging.root / "add").iterdir()) == []
+        staging.drop_part(KEY)
+
+    def test_parts_of_one_name_under_two_actions_are_apart(self, staging: Staging) -> None:
+        edit = ZipKey(Action.EDIT, KEY.file_name)
+        staging.prepare(edit)
+        _half_received(staging)
+        assert staging.resumable(edit, ORIGIN) == 0
+        staging.drop_part(edit)
+        assert staging.resumable(KEY, ORIGIN) == 5
+
+
+class TestFinishing:
+    def test_a_whole_archive_gets_its_name_at_one_blow_and_nothing_else_stays(self, staging: Staging) -> None:
+        """Bytes went straight to the final path."""
+        _half_received(staging, content=b"0123456789")
+        assert not staging.archive(KEY).exists()
+        inode = staging.part(KEY).stat().st_ino
+        assert staging.finish_part(KEY) == staging.archive(KEY)
+        assert staging.archive(KEY).stat().st_ino == inode, "renamed, not copied"
+        assert [path.name for path in (staging.root / "add").iterdir()] == [KEY.file_name]
+
+    def test_it_takes_the_place_of_an_earlier_archive_and_its_contents(self, staging: Staging) -> None:
+        staging.archive(KEY).write_bytes(b"old")
+        staging.contents(KEY).mkdir()
+        (staging.contents(KEY) / "old.xml").write_bytes(b"<old/>")
+        _half_received(staging, content=b"0123456789")
+        staging.finish_part(KEY)
+        assert staging.archive(KEY).read_bytes() == b"0123456789"
+        assert not staging.contents(KEY).exists()
+
+    def test_an_archive_is_known_again_by_its_size_and_checksum(self, staging: Staging) -> None:
+        assert not staging.holds(KEY, 3, None)
+        staging.archive(KEY).write_bytes(b"abc")
+        assert staging.holds(KEY, 3, None)
+        assert staging.holds(KEY, 3, "900150983cd24fb0d6963f7d28e17f72")
+        assert not staging.holds(KEY, 4, None)
+        assert not staging.holds(KEY, 3, "0" * 32)
+
+
+class TestRoom:
+    """Enough free disk is checked before a download starts."""
+
+    @pytest.fixture
+    def free(self, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+        disk = {"bytes": 1_000}
+        monkeypatch.setattr(shutil, "disk_usage", lambda path: Usage(10_000, 0, disk["bytes"]))
+        return disk
+
+    def test_what_fits_and_leaves_enough_free_may_begin(self, tmp_path: Path, free: dict[str, int]) -> None:
+        staging = Staging(tmp_path, min_free_bytes=400)
+        with staging.room_for(KEY, 600):
+            pass
+
+    def test_what_does_not_fit_is_refused_with_what_is_needed_and_free(
+        self, tmp_path: Path, free: dict[str, int]
+    ) -> None:
+        staging = Staging(tmp_path, min_free_bytes=400)
+        with (
+            pytest.raises(DiskFullError, match=r"add/H\.2013.* needs 601 bytes .* 1,000 are free and 400 must stay so"),
+            staging.room_for(KEY, 601),
+        ):
+            pytest.fail("began")
+
+    def test_transfers_under_way_together_do_not_promise_the_same_bytes_twice(
+        self, tmp_path: Path, free: dict[str, int]
+    ) -> None:
+        staging = Staging(tmp_path)
+        with staging.room_for(KEY, 600):
+            with pytest.raises(DiskFullError, match=r"needs 500 bytes .* 400 are free"), staging.room_for(OTHER, 500):
+                pytest.fail("began")
+            with staging.room_for(OTHER, 400):
+                pass
+
+    def test_bytes_already_written_are_not_counted_a_second_time(self, tmp_path: Path, free: dict[str, int]) -> None:
+        staging = Staging(tmp_path)
+        with staging.room_for(KEY, 600) as written:
+            free["bytes"] -= 500
+            written(500)
+            with staging.room_for(OTHER, 400):
+                pass
+            with pytest.raises(DiskFullError, match="400 are free"), staging.room_for(OTHER, 401):
+                pytest.fail("began")
+
+    def test_bytes_beyond_what_was_held_free_nothing_else(self, tmp_path: Path, free: dict[str, int]) -> None:
+        staging = Staging(tmp_path)
+        with staging.room_for(KEY, 600), staging.room_for(OTHER, 100) as written:
+            written(700)
+            with pytest.raises(DiskFullError), staging.room_for(OTHER, 401):
+                pytest.fail("began")
+
+    def test_room_is_given_back_however_the_transfer_ends(self, tmp_path: Path, free: dict[str, int]) -> None:
+        staging = Staging(tmp_path)
+        for fault in (None, RuntimeError("broke")):
+            try:
+                with staging.room_for(KEY, 900) as written:
+                    written(300)
+                    if fault is not None:
+                        raise fault
+            except RuntimeError:
+                pass
+        with staging.room_for(OTHER, 1_000):
+            pass
+
+
+class TestFaultsOfTheDisk:
+    @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+    def test_a_full_disk_is_said_to_be_full(self, number: int) -> None:
+        with (
+            pytest.raises(DiskFullError, match=r"filled up while add/H\.2013.*Free some space") as full,
+            disk_errors(KEY),
+        ):
+            raise OSError(number, os.strerror(number))
+        assert isinstance(full.value.__cause__, OSError)
+
+    @pytest.mark.parametrize("error", [OSError(errno.EIO, "broken"), PermissionError(13, "no"), ValueError("x")])
+    def test_other_faults_go_through_as_they_are(self, error: Exception) -> None:
+        with pytest.raises(type(error)) as raised, disk_errors(KEY):
+            raise error
+        assert raised.value is error
+
+
+def test_half_written_contents_of_a_killed_session_are_removed_and_nothing_else(staging: Staging) -> None:
+    add = staging.root / "add"
+    (add / f".{KEY.file_name}.contents.unpacking-abc" / "deep").mkdir(parents=True)
+    (add / f".{OTHER.file_name}.contents.unpacking-def").mkdir()
+    staging.archive(KEY).write_bytes(b"whole")
+    staging.contents(KEY).mkdir()
+    _half_received(staging)
+    before = {path.name for path in add.iterdir() if not path.name.startswith(".")}
+    assert remove_leftovers(staging.root) == 2
+    assert {path.name for path in add.iterdir()} == before
+    assert remove_leftovers(staging.root) == 0
+    assert remove_leftovers(staging.root / "not there") == 0
+
+
+def test_a_part_s_origin_is_plain_json_for_whoever_looks(staging: Staging) -> None:
+    staging.note_origin(KEY, ORIGIN)
+    note = json.loads((staging.root / "add" / f"{KEY.file_name}.part.json").read_text("utf-8"))
+    assert note == {"source_id": 3, "size_bytes": 10, "modified": 1_400_000_000}

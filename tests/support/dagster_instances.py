@@ -1,0 +1,179 @@
+"""A Dagster instance for an installation, and a look at it as the web page takes it."""
+
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dagster import (
+    AssetCheckKey,
+    AssetKey,
+    DagsterInstance,
+    DagsterRunStatus,
+    JobDefinition,
+    ScheduleDefinition,
+    SensorDefinition,
+    build_schedule_context,
+    build_sensor_context,
+)
+from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
+from pydantic import SecretStr
+
+from dcc.outcomes import SourceCrawl, ZipOutcome
+from dcc.settings import Settings
+from dcc_assets.jobs import asset_definitions
+from dcc_dagster.dagster_database import init_dagster_database
+from dcc_dagster.instance import open_instance
+from dcc_dagster.mysql_connections import open_dagster_database
+from dcc_resources.code_location import platform_resources
+from tests.support.data_installations import DataInstallation
+from tests.support.installations import Installation
+
+
+def looked(automation: SensorDefinition | ScheduleDefinition, instance: DagsterInstance | None = None) -> Any:
+    """What a sensor or schedule answers to one look, with the resources of the code location."""
+    resources = dict(platform_resources())
+    if isinstance(automation, SensorDefinition):
+        with build_sensor_context(instance=instance, resources=resources) as looking:
+            return automation(looking)
+    with build_schedule_context(instance=instance, resources=resources) as due:
+        return automation(due)
+
+
+@dataclass
+class Dagster:
+    """A Dagster instance, and what it shows."""
+
+    instance: DagsterInstance
+
+    def materialised(self, asset: str) -> set[str]:
+        """The partitions of an asset that are there."""
+        return self.instance.get_materialized_partitions(AssetKey(asset))
+
+    def checks(self, check: AssetCheckKey) -> dict[str | None, str]:
+        """The latest result of a check for each partition that has one."""
+        words = {
+            AssetCheckExecutionRecordStatus.FAILED: "failed",
+            AssetCheckExecutionRecordStatus.SUCCEEDED: "passed",
+            AssetCheckExecutionRecordStatus.PLANNED: "planned",
+        }
+        infos = self.instance.event_log_storage.get_asset_check_partition_info([check])
+        return {info.partition_key: words[info.latest_execution_status] for info in infos}
+
+    def evaluation(self, check: AssetCheckKey, partition: str) -> Any:
+        """The latest evaluation of a check for a partition."""
+        for record in self.instance.event_log_storage.get_asset_check_execution_history(check, limit=1000):
+            if record.partition == partition and record.event is not None:
+                return record.event.dagster_event.event_specific_data
+        raise LookupError(partition)
+
+    def materialise(self, job: JobDefinition, partition: str, *assets: str) -> DagsterRunStatus:
+        """What the Materialize button of the web page does, for one partition."""
+        result = job.execute_in_process(
+            instance=self.instance,
+            partition_key=partition,
+            asset_selection=[AssetKey(asset) for asset in assets],
+            raise_on_error=False,
+        )
+        return self.instance.get_run_by_id(result.run_id).status  # type: ignore[union-attr]
+
+    def statuses(self) -> list[DagsterRunStatus]:
+        """How the runs ended, newest first."""
+        return [run.status for run in self.instance.get_runs()]
+
+
+@pytest.fixture
+def settings(settings: Settings, dagster_url: str | None) -> Settings:
+    """Those of all tests, with Dagster's storage on the same kind of database as the tracker."""
+    return settings if dagster_url is None else settings.model_copy(update={"dagster_url": SecretStr(dagster_url)})
+
+
+@pytest.fixture(scope="session")
+def prepared_dagster_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of a new Dagster instance that keeps files, to be copied: to make one takes a second."""
+    settings = Settings(home=tmp_path_factory.mktemp("dagster"), tracker_url=None, qc_url=None, dagster_url=None)
+    with open_instance(settings):
+        pass
+    return settings.dagster_home
+
+
+def put_prepared(prepared: Path, settings: Settings) -> None:
+    """Have the instance of `settings` there already, where it keeps files."""
+    if settings.dagster_url is None:
+        shutil.copytree(prepared, settings.dagster_home, dirs_exist_ok=True)
+
+
+@pytest.fixture
+def dagster(installation: Installation, prepared_dagster_home: Path) -> Iterator[Dagster]:
+    """The installation's Dagster instance, as `dcc crawl` opens it."""
+    put_prepared(prepared_dagster_home, installation.settings)
+    with open_instance(installation.settings) as instance:
+        yield Dagster(instance)
+
+
+@pytest.fixture
+def asset_job(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> JobDefinition:
+    """The job behind the Materialize button, in an environment that names the installation."""
+    set_environment(installation, monkeypatch)
+    return asset_definitions().resolve_implicit_global_asset_job_def()
+
+
+def set_environment(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have this process's environment name the installation, as that of Dagster's own processes does."""
+    monkeypatch.setenv("DCC_HOME", str(installation.settings.home))
+    monkeypatch.setenv("DCC_TRACKER_URL", installation.settings.tracker_database_url)
+    monkeypatch.setenv("DCC_QC_URL", installation.settings.qc_database_url)
+    if installation.settings.dagster_url is not None:
+        monkeypatch.setenv("DCC_DAGSTER_URL", installation.settings.dagster_url.get_secret_value())
+    monkeypatch.setenv("DCC_STAGING", str(installation.settings.staging_directory))
+    monkeypatch.setenv("DCC_RETRY_DELAY", "0.05")
+    monkeypatch.setenv("DCC_MIN_FREE_BYTES", "0")
+
+
+def lose_instance(settings: Settings) -> None:
+    """Lose the Dagster instance: its directory and, where it has one, its database, which is made anew and empty."""
+    shutil.rmtree(settings.dagster_home)
+    if settings.dagster_url is None:
+        return
+    url = settings.dagster_url.get_secret_value()
+    engine = open_dagster_database(url)
+    with engine.connect() as connection:
+        connection.exec_driver_sql(f"DROP DATABASE {engine.url.database}")
+    engine.dispose()
+    init_dagster_database(url)
+
+
+@dataclass
+class Heard:
+    """What a session told its caller."""
+
+    crawls: list[SourceCrawl]
+    zips: list[ZipOutcome]
+
+    @property
+    def by_zip(self) -> Mapping[str, ZipOutcome]:
+        """The outcomes by `<action>/<file name>`."""
+        return {str(outcome.key): outcome for outcome in self.zips}
+
+
+@pytest.fixture
+def heard() -> Heard:
+    """Nothing heard yet."""
+    return Heard([], [])
+
+
+@pytest.fixture
+def data_dagster(data: DataInstallation, prepared_dagster_home: Path) -> Iterator[Dagster]:
+    """The Dagster instance of an installation with a QC database."""
+    put_prepared(prepared_dagster_home, data.settings)
+    with open_instance(data.settings) as instance:
+        yield Dagster(instance)
+
+
+@pytest.fixture
+def data_job(data: DataInstallation, monkeypatch: pytest.MonkeyPatch) -> JobDefinition:
+    """The job behind the Materialize button, in an environment that names the installation."""
+    set_environment(data.base, monkeypatch)
+    return asset_definitions().resolve_implicit_global_asset_job_def()

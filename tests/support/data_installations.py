@@ -1,0 +1,236 @@
+"""An installation whose valid documents go on to the QC database: `data` is one with reference data at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, select
+
+from dcc.cli.demo import submissions
+from dcc.data_outcomes import ContextsBuilt, DataOutcome, DocumentData, OverviewsBuilt, ZipData
+from dcc.naming import Action
+from dcc.operations.sessions import open_session
+from dcc.outcomes import ZipKey
+from dcc.phases import Phase, Status
+from dcc.qc import models
+from dcc.qc.database import writing
+from dcc.qc.reference import store
+from dcc.reference.loading import load_shipped
+from dcc.reference.snapshots import Snapshot
+from dcc.session.data.session_data import take_up_data
+from dcc.settings import Settings
+from dcc.tracker.models import AnException, CrawlingSession, DocumentReopening, SessionTask, XmlFile, XmlLog
+from tests.support.installations import Folder, Installation
+
+SPECIMENS = "H.2013-10-31.1.specimen.impc.xml"
+EXPERIMENTS = "H.2013-10-31.1.experiment.impc.xml"
+
+
+def specimens(stem: str = "2013-10-31.1", *, mice: int = 3, first: int = 1, centre: str = "H") -> dict[str, bytes]:
+    """A specimen document that passes all rules, by its name."""
+    document = submissions.specimen_document(centre, mice=mice, first=first)
+    return {f"{centre}.{stem}.specimen.impc.xml": document}
+
+
+def experiments(
+    stem: str = "2013-10-31.1",
+    *,
+    animals: int = 3,
+    first: int = 1,
+    centre: str = "H",
+    procedure: str = "IMPC_BWT_001",
+) -> dict[str, bytes]:
+    """An experiment document on such specimens that passes all rules, by its name."""
+    document = submissions.experiment_document(centre, animals=animals, first=first, procedure=procedure)
+    return {f"{centre}.{stem}.experiment.impc.xml": document}
+
+
+def key_of(text: str) -> ZipKey:
+    """`<action>/<name>` as a ZipKey."""
+    action, _, name = text.partition("/")
+    return ZipKey(Action(action), name)
+
+
+@dataclass
+class DataResult:
+    """What the phases after validation told in one session."""
+
+    zips: list[ZipData] = field(default_factory=list)
+    contexts: list[ContextsBuilt] = field(default_factory=list)
+    overviews: list[OverviewsBuilt] = field(default_factory=list)
+
+    def take(self, outcomes: Iterable[DataOutcome]) -> None:
+        """Take all that is told."""
+        for outcome in outcomes:
+            match outcome:
+                case ZipData():
+                    self.zips.append(outcome)
+                case ContextsBuilt():
+                    self.contexts.append(outcome)
+                case OverviewsBuilt():
+                    self.overviews.append(outcome)
+
+    def told(self, key: str) -> list[tuple[Phase, str]]:
+        """What was told of a zip action: the phase, and its state afterwards."""
+        return [
+            (one.reached, f"{one.phase.short_name} {one.status.short_name}") for one in self.zips if str(one.key) == key
+        ]
+
+    def document(self, file_name: str, reached: Phase) -> DocumentData:
+        """What was told of a document in a phase."""
+        (found,) = [
+            document
+            for one in self.zips
+            if one.reached is reached
+            for document in one.documents
+            if document.file_name == file_name
+        ]
+        return found
+
+
+@dataclass
+class DataInstallation:
+    """An installation with a folder as its source, and a QC database."""
+
+    base: Installation
+    qc: Engine
+    folder: Folder
+
+    @property
+    def tracker(self) -> Engine:
+        """The tracker's engine."""
+        return self.base.tracker
+
+    @property
+    def settings(self) -> Settings:
+        """The settings."""
+        return self.base.settings
+
+    def with_settings(self, **changes: object) -> DataInstallation:
+        """The same installation under other settings."""
+        return DataInstallation(self.base.with_settings(**changes), self.qc, self.folder)
+
+    def put(self, key: str, *documents: dict[str, bytes]) -> None:
+        """Have the source host an archive with these documents."""
+        together: dict[str, bytes] = {}
+        for some in documents:
+            together |= some
+        self.folder.put(key, together)
+
+    def validate(self) -> None:
+        """Crawl, download and validate what is new: a session up to xsd."""
+        self.base.run_session()
+
+    def take_up(self, until: Phase = Phase.QC, keys: Sequence[str] | None = None) -> DataResult:
+        """Take what waits through the phases after validation, in a session of its own."""
+        result = DataResult()
+        with open_session(self.tracker, self.settings) as session:
+            wanted = None if keys is None else [key_of(key) for key in keys]
+            result.take(take_up_data(self.tracker, self.qc, self.settings, session, until=until, keys=wanted))
+        return result
+
+    def run(self) -> DataResult:
+        """Validate what is new and take it up."""
+        self.validate()
+        return self.take_up()
+
+    def states(self) -> dict[str, str]:
+        """The state of each zip action."""
+        return self.base.states()
+
+    def documents(self) -> dict[str, str]:
+        """The state of each document, of several with one name the newest."""
+        return dict(self.base.documents())
+
+    def log(self, file_name: str, *, cleared: bool = False) -> list[str]:
+        """The kinds of the entries in the log of a document that hold, or of those that do not any more."""
+        query = (
+            select(AnException.short_name)
+            .join(XmlLog, XmlLog.exception_id == AnException.id)
+            .join(XmlFile, XmlFile.id == XmlLog.xml_id)
+            .where(XmlFile.fname == file_name, XmlLog.cleared.is_not(None) if cleared else XmlLog.cleared.is_(None))
+            .order_by(XmlLog.id)
+        )
+        with self.tracker.connect() as connection:
+            return list(connection.scalars(query))
+
+    def set_back(self) -> list[tuple[str, str, str]]:
+        """The documents set back: name, from where, to where."""
+        query = (
+            select(XmlFile.fname, DocumentReopening)
+            .join(XmlFile, XmlFile.id == DocumentReopening.xml_id)
+            .order_by(DocumentReopening.id)
+        )
+        with self.tracker.connect() as connection:
+            return [
+                (
+                    row.fname,
+                    f"{Phase(row.from_phase_id).short_name} {Status(row.from_status_id).short_name}",
+                    f"{Phase(row.to_phase_id).short_name} {Status(row.to_status_id).short_name}",
+                )
+                for row in connection.execute(query)
+            ]
+
+    def rows(self, model: type[models.QcBase], *names: str) -> list[tuple[Any, ...]]:
+        """Columns of all rows of a table of the QC database, sorted."""
+        table = model.__table__
+        with self.qc.connect() as connection:
+            return sorted(
+                (tuple(row) for row in connection.execute(select(*(table.c[name] for name in names)))), key=str
+            )
+
+    def last_session(self) -> tuple[int, list[tuple[Phase, int]]]:
+        """The status of the latest session, and of its tasks."""
+        with self.tracker.connect() as connection:
+            number, status = connection.execute(
+                select(CrawlingSession.id, CrawlingSession.status).order_by(CrawlingSession.id.desc()).limit(1)
+            ).one()
+            tasks = select(SessionTask.phase_id, SessionTask.status).where(SessionTask.session_id == number)
+            return status, [(Phase(phase), task) for phase, task in connection.execute(tasks.order_by(SessionTask.id))]
+
+    def ending(self) -> dict[str, Any]:
+        """All in both databases that must not depend on how it came about."""
+        opened = self.rows(models.Specimen, "specimen_id", "is_current", "validity")
+        opened += self.rows(models.Experiment, "experiment_id", "is_current", "validity")
+        return {
+            "zip actions": self.states(),
+            "documents": self.documents(),
+            "log": {name: sorted(self.log(name)) for name in self.documents()},
+            "applied": self.rows(models.Document, "file_name", "state", "late", "contexts_built", "measurements"),
+            "entities": sorted(opened, key=str),
+            "measurements": self.rows(models.Measurement, "specimen_id", "parameter_id", "value"),
+            "findings": sorted(
+                row for row in self.rows(models.Finding, "rule", "message", "line", "is_active") if row[-1]
+            ),
+            "contexts": self.rows(models.DataContext, "centre", "parameter_id", "state", "measurements", "checksum"),
+        }
+
+
+@pytest.fixture
+def reference() -> list[Snapshot]:
+    """The sets of reference data that `data` begins with: those that come with the platform."""
+    return list(_shipped())
+
+
+@cache
+def _shipped() -> tuple[Snapshot, ...]:
+    return tuple(load_shipped())
+
+
+@pytest.fixture
+def data(
+    tracker: Engine, qc_database: Engine, qc_settings: Settings, tmp_path: Path, reference: list[Snapshot]
+) -> DataInstallation:
+    """An installation with the centres H and J, a folder that H serves, and reference data."""
+    quick = qc_settings.model_copy(update={"retry_delay": 0.05, "min_free_bytes": 0, "database_retry": 10.0})
+    base = Installation(tracker, quick, tmp_path)
+    base.add_centre("H", "J")
+    with writing(qc_database) as connection:
+        for snapshot in reference:
+            store.save(connection, snapshot)
+    return DataInstallation(base, qc_database, base.add_folder())

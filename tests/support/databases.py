@@ -1,0 +1,441 @@
+"""Fixtures: tracker databases, on SQLite and on a private MariaDB server, and rows to begin with.
+
+`tracker_url` is the URL of a database that does not exist yet, `settings` are settings with it and a home of their own,
+`tracker` is the engine of it with the schema in place. `qc_url`, `qc_settings` and `qc_database` are the same of a QC
+database beside it. A test that asks for an engine finds its database made already. A test that uses any of them runs
+on both databases; `only_sqlite` and `only_mariadb` mark one that does not.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pymysql
+import pytest
+from pydantic import SecretStr
+from sqlalchemy import URL, Engine, make_url, select
+
+from dcc.naming import Action
+from dcc.phases import Phase, Status
+from dcc.qc.database import init_qc_database, open_qc_database
+from dcc.settings import Settings
+from dcc.tracker import progress, states
+from dcc.tracker.database import init_tracker, insert_rows, open_tracker, writing
+from dcc.tracker.models import (
+    Centre,
+    FileSource,
+    FileSourceHasZip,
+    ProtocolRow,
+    ResourceStateRow,
+    ZipFile,
+    utc_now,
+)
+from dcc.tracker.progress import NewDocument, NewZipAction
+from dcc.tracker.states import State
+from tests.support.ports import free_port
+from tests.support.prepared_databases import PreparedDatabases, PreparedFile, maker
+
+USER = "dcc"
+PASSWORD = "s3cret@%:/ ü"
+"""Password of the MariaDB user, with the characters that URLs make trouble of; no output may ever hold it."""
+
+TO_VALIDATE = State(Phase.XSD, Status.PENDING)
+
+_START_SECONDS = 60
+_STOP_SECONDS = 20
+_DATA_BYTES = 500_000_000
+
+_SQLITE, _MARIADB = "sqlite", pytest.param("mariadb", marks=pytest.mark.servers)
+only_sqlite = pytest.mark.parametrize("tracker_url", [_SQLITE], indirect=True)
+only_mariadb = pytest.mark.parametrize("tracker_url", [_MARIADB], indirect=True)
+_both = pytest.mark.parametrize("tracker_url", [_SQLITE, _MARIADB], indirect=True)
+one_database = _both if os.environ.get("TESTS_EVERYWHERE") else only_sqlite
+"""Marks a test of which one database says enough in `make test`; with TESTS_EVERYWHERE=1 it runs on both."""
+
+
+class MariaDb:
+    """A MariaDB server of this test process's own, on a free port of 127.0.0.1 and a temporary data directory."""
+
+    flush_at_commit = 0
+
+    def __init__(self) -> None:
+        self.home = Path(tempfile.mkdtemp(prefix="dcc-mariadb-", dir=_memory()))
+        self.port = free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+        try:
+            self._install()
+            self.start()
+        except BaseException:
+            self.remove()
+            raise
+
+    def _install(self) -> None:
+        # One of its own, because a server that starts removes what others have in the one they share.
+        (self.home / "tmp").mkdir()
+        installed = subprocess.run(
+            [
+                "mariadb-install-db",
+                "--no-defaults",
+                f"--datadir={self.home / 'data'}",
+                f"--tmpdir={self.home / 'tmp'}",
+                "--auth-root-authentication-method=normal",
+                "--skip-test-db",
+                "--skip-name-resolve",
+                *self._own_user(),
+            ],
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+        if installed.returncode != 0:
+            raise RuntimeError(f"mariadb-install-db failed:\n{installed.stdout}{installed.stderr}")
+        (self.home / "init.sql").write_text(
+            "SET NAMES utf8mb4;\n"
+            f"CREATE USER IF NOT EXISTS '{USER}'@'127.0.0.1' IDENTIFIED BY '{PASSWORD}';\n"
+            f"GRANT ALL ON *.* TO '{USER}'@'127.0.0.1';\n",
+            encoding="utf-8",
+        )
+
+    @staticmethod
+    def _own_user() -> list[str]:
+        return ["--user=root"] if os.geteuid() == 0 else []
+
+    def start(self) -> None:
+        """Start the server and wait until it answers."""
+        command = [
+            _mariadbd(),
+            "--no-defaults",
+            f"--datadir={self.home / 'data'}",
+            f"--tmpdir={self.home / 'tmp'}",
+            f"--socket={self.home / 'socket'}",
+            f"--pid-file={self.home / 'pid'}",
+            f"--log-error={self.home / 'log.err'}",
+            f"--init-file={self.home / 'init.sql'}",
+            "--bind-address=127.0.0.1",
+            f"--port={self.port}",
+            "--skip-name-resolve",
+            "--character-set-server=utf8mb4",
+            "--innodb-buffer-pool-size=32M",
+            "--innodb-log-file-size=16M",
+            f"--innodb-flush-log-at-trx-commit={self.flush_at_commit}",
+            "--innodb-doublewrite=0",
+            "--innodb-flush-method=fsync",
+            "--performance-schema=OFF",
+            "--max-connections=200",
+            *self._own_user(),
+        ]
+        # Killed with the test process, however that ends.
+        guard = [setpriv, "--pdeathsig", "KILL"] if (setpriv := shutil.which("setpriv")) else []
+        self._process = subprocess.Popen([*guard, *command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        deadline = time.monotonic() + _START_SECONDS
+        while True:
+            try:
+                self.query("SELECT 1")
+            except pymysql.MySQLError:
+                if self._process.poll() is not None or time.monotonic() > deadline:
+                    log = (self.home / "log.err").read_text("utf-8", "replace")
+                    raise RuntimeError(f"mariadbd did not start on port {self.port}:\n{log[-4_000:]}") from None
+                time.sleep(0.05)
+            else:
+                return
+
+    def kill(self) -> None:
+        """Kill the server as a crash would."""
+        self._stop(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """Shut the server down; `start` has it serve the same data again."""
+        self._stop(signal.SIGTERM)
+
+    def remove(self) -> None:
+        """Stop the server and remove its data."""
+        self._stop(signal.SIGTERM)
+        shutil.rmtree(self.home, ignore_errors=True)
+
+    def _stop(self, how: signal.Signals) -> None:
+        if self._process is None:
+            return
+        self._process.send_signal(how)
+        try:
+            self._process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process = None
+
+    def connect(self, database: str | None = None) -> pymysql.Connection[Any]:
+        """A connection as a user of the server would have it."""
+        return pymysql.connect(
+            host="127.0.0.1",
+            port=self.port,
+            user=USER,
+            password=PASSWORD.encode(),
+            database=database,
+            charset="utf8mb4",
+            ssl_disabled=True,
+        )
+
+    def query(self, statement: str, database: str | None = None) -> list[tuple[object, ...]]:
+        """Run one statement; its rows."""
+        with self.connect(database) as connection, connection.cursor() as cursor:
+            cursor.execute(statement)
+            rows = list(cursor.fetchall())
+            connection.commit()
+            return rows
+
+    def url(self, database: str) -> str:
+        """The URL of a database, with the password, as DCC_TRACKER_URL takes it."""
+        address = URL.create(
+            "mysql", username=USER, password=PASSWORD, host="127.0.0.1", port=self.port, database=database
+        )
+        return address.render_as_string(hide_password=False)
+
+
+def _mariadbd() -> str:
+    path = shutil.which("mariadbd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
+    if path is None or shutil.which("mariadb-install-db") is None:
+        message = "MariaDB's server is not installed. Install it: apt-get install mariadb-server"
+        if os.environ.get("CI", "").lower() == "true":
+            pytest.fail(message)
+        pytest.skip(message)
+    return path
+
+
+def _memory() -> Path | None:
+    """A file system in memory, where many small transactions are fast; None where there is not enough of it."""
+    memory = Path("/dev/shm")
+    return memory if memory.is_dir() and shutil.disk_usage(memory).free > _DATA_BYTES else None
+
+
+@pytest.fixture(scope="session")
+def mariadb() -> Iterator[MariaDb]:
+    """A MariaDB server, started for the first test of the process that needs it."""
+    _mariadbd()
+    server = MariaDb()
+    with pytest.MonkeyPatch.context() as patch:
+        # The driver reads all certificates of the system for each connection, which takes longer than most tests.
+        context = pymysql.connections.Connection._create_ssl_ctx(None, {})  # type: ignore[arg-type]
+        patch.setattr(pymysql.connections.Connection, "_create_ssl_ctx", lambda _self, _options: context)
+        yield server
+    server.remove()
+
+
+@pytest.fixture(scope="session")
+def prepared_files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, PreparedFile]:
+    """SQLite databases with their schema in place, to be copied."""
+    return {
+        fixture: PreparedFile(tmp_path_factory.mktemp(fixture), maker(*how)) for fixture, how in _HOW_TO_MAKE.items()
+    }
+
+
+@pytest.fixture(scope="session")
+def prepared_databases(mariadb: MariaDb) -> dict[str, PreparedDatabases]:
+    """MariaDB databases with their schema in place, to be lent: the tracker, the QC database and Dagster's."""
+    makers = {fixture: maker(*how) for fixture, how in _HOW_TO_MAKE.items()} | {"dagster": _make_dagster}
+    return {fixture: PreparedDatabases(fixture, mariadb.url, make, mariadb.connect) for fixture, make in makers.items()}
+
+
+def _make_dagster(url: str) -> None:
+    from dcc_dagster.dagster_database import init_dagster_database
+
+    init_dagster_database(url)
+
+
+def _open_tracker(url: str) -> Engine:
+    return open_tracker(Settings(tracker_url=SecretStr(url)))
+
+
+def _open_qc_database(url: str) -> Engine:
+    return open_qc_database(Settings(qc_url=SecretStr(url)))
+
+
+_HOW_TO_MAKE = {"tracker": (_open_tracker, init_tracker), "qc_database": (_open_qc_database, init_qc_database)}
+
+
+def _database_url(request: pytest.FixtureRequest, kind: str, path: Path, fixture: str) -> Iterator[str]:
+    """URL of a database that does not exist yet; or is there, for a test that asks for the fixture that makes it."""
+    wanted = not {fixture, "databases_made"}.isdisjoint(request.fixturenames)
+    if kind == "sqlite":
+        if wanted:
+            files: dict[str, PreparedFile] = request.getfixturevalue("prepared_files")
+            files[fixture].copy_to(path)
+        yield f"sqlite:///{path}"
+    elif wanted:
+        databases: dict[str, PreparedDatabases] = request.getfixturevalue("prepared_databases")
+        with databases[fixture].lend() as url:
+            yield url
+    else:
+        server: MariaDb = request.getfixturevalue("mariadb")
+        name = f"{fixture}_{uuid4().hex[:12]}"
+        yield server.url(name)
+        server.query(f"DROP DATABASE IF EXISTS {name}")
+
+
+@pytest.fixture
+def databases_made() -> None:
+    """For a test that opens the databases itself: those of `tracker_url` and `qc_url` are there, with their schema."""
+
+
+@pytest.fixture(params=[_SQLITE, _MARIADB])
+def tracker_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """URL of a tracker database, on each kind of database; it exists where the test asks for `tracker`."""
+    yield from _database_url(request, request.param, tmp_path / "home" / "tracker.db", "tracker")
+
+
+@pytest.fixture
+def settings(tracker_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """Default settings, whatever the environment says, but for a home, a tracker and no quiet period."""
+    for name in [name for name in os.environ if name.startswith("DCC_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("DCC_QUIET_SECONDS", "0")
+    return Settings(home=tmp_path / "home", tracker_url=SecretStr(tracker_url))
+
+
+@pytest.fixture
+def tracker(settings: Settings) -> Iterator[Engine]:
+    """The engine of an empty tracker with the schema and reference rows in place."""
+    engine = open_tracker(settings)
+    try:
+        yield engine
+    finally:
+        engine.dispose()
+
+
+@pytest.fixture
+def qc_url(tracker_url: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[str]:
+    """URL of a QC database, on the same kind of database as the tracker; it exists where the test asks for it."""
+    kind = "sqlite" if is_sqlite(tracker_url) else "mariadb"
+    yield from _database_url(request, kind, tmp_path / "home" / "qc.db", "qc_database")
+
+
+@pytest.fixture
+def qc_settings(settings: Settings, qc_url: str) -> Settings:
+    """`settings` with a QC database that does not exist yet, on the same kind of database as the tracker."""
+    return settings if is_sqlite(qc_url) else settings.model_copy(update={"qc_url": SecretStr(qc_url)})
+
+
+@pytest.fixture
+def qc_database(qc_settings: Settings) -> Iterator[Engine]:
+    """The engine of an empty QC database with the schema in place."""
+    engine = open_qc_database(qc_settings)
+    try:
+        yield engine
+    finally:
+        engine.dispose()
+
+
+@pytest.fixture
+def dagster_url(tracker_url: str, request: pytest.FixtureRequest) -> Iterator[str | None]:
+    """URL of Dagster's database with its tables, where the tracker is on MariaDB; None where Dagster keeps files."""
+    if is_sqlite(tracker_url):
+        yield None
+        return
+    databases: dict[str, PreparedDatabases] = request.getfixturevalue("prepared_databases")
+    with databases["dagster"].lend() as url:
+        yield url
+
+
+@dataclass(frozen=True, slots=True)
+class SeededZip:
+    """Ids of a seeded archive: its `zip_file`, `zip_action` and `file_source_has_zip`."""
+
+    zip_id: int
+    za_id: int
+    hosting_id: int
+
+
+def seed_centre(tracker: Engine, short_name: str = "H", *, is_active: bool = True) -> int:
+    """Add a centre; its id."""
+    row = {
+        "short_name": short_name,
+        "full_name": f"Centre {short_name}",
+        "email": f"{short_name}@centre.example",
+        "is_active": is_active,
+        "created": utc_now(),
+    }
+    with writing(tracker) as connection:
+        return insert_rows(connection, Centre, [row])[0]
+
+
+def seed_source(
+    tracker: Engine,
+    centre_id: int,
+    *,
+    protocol: str = "file",
+    hostname: str = "localhost",
+    username: str = "",
+    accesskey: str = "",
+    base_path: str | None = None,
+    state: str = "available",
+) -> int:
+    """Add a file source of a centre; its id."""
+    with writing(tracker) as connection:
+        row = {
+            "centre_id": centre_id,
+            "protocol_id": connection.scalar(select(ProtocolRow.id).where(ProtocolRow.short_name == protocol)),
+            "hostname": hostname,
+            "username": username,
+            "accesskey": accesskey,
+            "base_path": base_path,
+            "state_id": connection.scalar(select(ResourceStateRow.id).where(ResourceStateRow.short_name == state)),
+            "created": utc_now(),
+        }
+        return insert_rows(connection, FileSource, [row])[0]
+
+
+def seed_zip(
+    tracker: Engine,
+    source_id: int,
+    file_name: str = "H.2026-01-31.1.impc.zip",
+    action: Action = Action.ADD,
+    *,
+    centre_id: int | None = None,
+    size_bytes: int | None = None,
+    state: State = states.WAITING,
+) -> SeededZip:
+    """Add an archive that a source hosts, waiting to be downloaded."""
+    archive = {"file_name": file_name, "centre_id": centre_id, "size_bytes": size_bytes}
+    with writing(tracker) as connection:
+        (zip_id,) = insert_rows(connection, ZipFile, [archive])
+        (za_id,) = progress.add_zip_actions(connection, [NewZipAction(zip_id, action, state)])
+        hosting = {"za_id": za_id, "file_source_id": source_id, "num_retries": 0, "size_bytes": size_bytes}
+        (hosting_id,) = insert_rows(connection, FileSourceHasZip, [hosting])
+    return SeededZip(zip_id, za_id, hosting_id)
+
+
+def seed_hosting(tracker: Engine, za_id: int, source_id: int, size_bytes: int | None = None) -> int:
+    """Have another source host a zip action; the id of the `file_source_has_zip`."""
+    row = {"za_id": za_id, "file_source_id": source_id, "num_retries": 0, "size_bytes": size_bytes}
+    with writing(tracker) as connection:
+        return insert_rows(connection, FileSourceHasZip, [row])[0]
+
+
+def seed_download(tracker: Engine, hosting_id: int, state: State = states.REQUESTED) -> int:
+    """Add a download attempt from a hosting; its id."""
+    with writing(tracker) as connection:
+        return progress.add_downloads(connection, [hosting_id], utc_now(), state)[0]
+
+
+def seed_documents(tracker: Engine, download_id: int, count: int, state: State = TO_VALIDATE) -> list[int]:
+    """Add documents of a download, all in one state; their ids."""
+    rows = [
+        NewDocument(download_id, f"H.2026-01-31.{inc}.specimen.impc.xml", None, None, inc, 1_000, None, state)
+        for inc in range(count)
+    ]
+    with writing(tracker) as connection:
+        return progress.add_documents(connection, rows)
+
+
+def is_sqlite(url: str) -> bool:
+    """Whether a tracker's URL names a SQLite database."""
+    return make_url(url).get_backend_name() == "sqlite"

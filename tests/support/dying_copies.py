@@ -1,0 +1,75 @@
+"""Restorations and moves of storage that kill themselves at a point, each in a process of its own.
+
+The processes are forked from one that has loaded everything and has no threads. They die by SIGKILL, so that nothing of
+them can tidy up.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from dcc.operations.backups import rows
+from dcc.operations.backups.migrating import migrate_storage
+from dcc.operations.backups.restoring import restore_backup
+from dcc.operations.backups.targets import Target
+from dcc.settings import Settings
+from tests.support.prepared_processes import FORKED
+from tests.support.stores import Store
+
+POINTS: dict[str, tuple[Any, str, int]] = {
+    "when the QC database is half there": (rows.Summing, "add", 12),
+    "when the QC database is there": (Target, "fill", 1),
+    "when both are there": (Target, "fill", 2),
+    "when the old ones are marked": (Target, "mark", 2),
+    "when one took its place": (Target, "put_in_place", 1),
+    "when one is finished": (Target, "finish", 1),
+}
+"""Owner and name of a function, and the number of the call after which the process dies; in order."""
+
+_SECONDS = 120
+
+
+def killed_restoration(point: str, directory: Path, settings: Settings, *, replace: bool = False) -> None:
+    """Restore a set, and die at `point`."""
+    _killed(_restore, point, directory, settings, replace)
+
+
+def killed_move(point: str, source: Settings, target: Settings) -> None:
+    """Move storage, and die at `point`."""
+    _killed(_move, point, source, target)
+
+
+def _killed(work: Callable[..., None], point: str, *arguments: object) -> None:
+    process = FORKED.Process(target=work, args=(point, *arguments))
+    process.start()
+    process.join(_SECONDS)
+    assert process.exitcode == -signal.SIGKILL, f"{point}: it ended with {process.exitcode}"
+
+
+def _restore(point: str, directory: Path, settings: Settings, replace: bool) -> None:
+    _die_at(point)
+    store = Store(settings)
+    restore_backup(directory, store.tracker, store.qc, settings, replace=replace)
+
+
+def _move(point: str, source: Settings, target: Settings) -> None:
+    _die_at(point)
+    old, new = Store(source), Store(target)
+    migrate_storage(old.tracker, old.qc, new.tracker, new.qc, source)
+
+
+def _die_at(point: str) -> None:
+    owner, name, nth = POINTS[point]
+    original, calls = getattr(owner, name), iter(range(1, 1_000_000))
+
+    def dying(*arguments: Any, **named: Any) -> Any:
+        result = original(*arguments, **named)
+        if next(calls) == nth:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return result
+
+    setattr(owner, name, dying)

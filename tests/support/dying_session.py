@@ -1,0 +1,158 @@
+"""A session that kills itself: `python -m tests.support.dying_session POINT`, with the installation in the environment.
+
+The process dies by SIGKILL, so nothing of it can tidy up: no exception handler, no `finally`, no atexit.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from dcc.naming import Action
+from dcc.operations.sessions import open_session
+from dcc.outcomes import ZipKey
+from dcc.session import crawling
+from dcc.session.archives import processing
+from dcc.session.archives.coordination import Coordinator
+from dcc.session.archives.jobs import Checker
+from dcc.session.archives.processing import process_zip_actions
+from dcc.session.archives.recording import Batch
+from dcc.session.crawling import crawl_file_sources
+from dcc.session.fetching import download_sink, downloading
+from dcc.settings import load_settings
+from dcc.store.staging import Staging
+from dcc.tracker.database import open_tracker
+
+
+def _die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _before(owner: Any, name: str, nth: int = 1) -> None:
+    _around(owner, name, nth, before=True)
+
+
+def _after(owner: Any, name: str, nth: int = 1) -> None:
+    _around(owner, name, nth, before=False)
+
+
+def _around(owner: Any, name: str, nth: int, *, before: bool) -> None:
+    original, calls = getattr(owner, name), itertools.count(1)
+
+    def dying(*arguments: Any, **named: Any) -> Any:
+        call = next(calls)
+        if before and call == nth:
+            _die()
+        try:
+            return original(*arguments, **named)
+        finally:
+            if call == nth:
+                _die()
+
+    setattr(owner, name, dying)
+
+
+def _mid_transfer() -> None:
+    """Die in the transfer of one archive: what was put together of two attempts and is bad is fetched once more."""
+    write = download_sink.DownloadSink.__call__
+    # Of the others nothing is noted, however long they take: they are fetched anew, and once.
+    download_sink._PROGRESS_SECONDS = math.inf
+
+    def dying(self: Any, block: bytes) -> None:
+        if self.key.file_name != "H.2013-10-31.1.impc.zip":
+            write(self, block)
+            return
+        write(self, block[: len(block) // 2])
+        self._note_origin()
+        _die()
+
+    download_sink.DownloadSink.__call__ = dying  # type: ignore[method-assign]
+
+
+def _when_recorded(is_it: Callable[[Batch], bool]) -> None:
+    """Die when a batch of that kind is recorded."""
+    write = Batch.write
+
+    def dying(self: Batch, connection: Any) -> Any:
+        due = is_it(self)
+        result = write(self, connection)
+        if due:
+            connection.commit()
+            _die()
+        return result
+
+    Batch.write = dying  # type: ignore[method-assign]
+
+
+def _before_the_checksum_is_taken() -> None:
+    """Die when the arrival of an archive is recorded, and no MD5 has been taken."""
+    _when_recorded(lambda batch: bool(batch.arrived))
+    Checker.open = lambda *_: threading.Event().wait()  # type: ignore[method-assign,assignment]
+
+
+def _in_the_middle_of_the_validation() -> None:
+    """Die when some documents are recorded as valid and others are not."""
+    _when_recorded(lambda batch: bool(batch.checked))
+
+
+def _while_processes_check() -> None:
+    """Die when processes have checked an archive, and are at others."""
+    processing.MANY = 1
+    _when_recorded(lambda batch: bool(batch.extracted))
+
+
+def _when_a_copy_is_bad() -> None:
+    """Die when a copy of an archive is recorded as bad, before the next source is asked."""
+    _when_recorded(lambda batch: bool(batch.bad_copies))
+
+
+POINTS: dict[str, Callable[[], None]] = {
+    "before anything is recorded": lambda: _before(crawling, "_record"),
+    "when one source is crawled": lambda: _after(crawling, "_record"),
+    "when the downloads are planned": lambda: _before(Coordinator, "run"),
+    "in the first transaction": lambda: _after(Batch, "write"),
+    "in the second transaction": lambda: _after(Batch, "write", 2),
+    "when the downloads are requested": lambda: _before(downloading.SourceDownloads, "put"),
+    "in mid-transfer": _mid_transfer,
+    "when the part is whole": lambda: _before(Staging, "finish_part"),
+    "when an archive has arrived": lambda: _after(Staging, "finish_part"),
+    "before a checksum is taken": _before_the_checksum_is_taken,
+    "before an archive is extracted": lambda: _before(Checker, "extract", 2),
+    "when an archive is extracted": lambda: _after(Checker, "extract", 2),
+    "before a document is validated": lambda: _before(Checker, "validate", 2),
+    "when a document is validated": lambda: _after(Checker, "validate", 2),
+    "in the middle of the validation": _in_the_middle_of_the_validation,
+    "while processes check": _while_processes_check,
+    "when a copy is bad": _when_a_copy_is_bad,
+}
+
+
+def main(point: str) -> None:
+    """Run a session of the installation in the environment, and die at `point`."""
+    POINTS[point]()
+    settings = load_settings()
+    tracker = open_tracker(settings)
+    with open_session(tracker, settings) as session:
+        list(crawl_file_sources(tracker, settings, session))
+        list(process_zip_actions(tracker, settings, session))
+
+
+def retry(point_and_key: str) -> None:
+    """Process a zip action of the installation again, and die: `<point>|<action>/<name>`."""
+    point, _, key = point_and_key.partition("|")
+    POINTS[point]()
+    settings = load_settings()
+    tracker = open_tracker(settings)
+    action, _, name = key.partition("/")
+    with open_session(tracker, settings) as session:
+        list(process_zip_actions(tracker, settings, session, [ZipKey(Action(action), name)]))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

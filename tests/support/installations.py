@@ -1,0 +1,218 @@
+"""An installation to try things on: a tracker, centres, file sources, and a way to run a crawling session."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+from sqlalchemy import Engine, func, select, update
+
+from dcc.cli.demo import submissions
+from dcc.naming import Action
+from dcc.operations.sessions import open_session
+from dcc.outcomes import SourceCrawl, ZipKey, ZipOutcome
+from dcc.phases import ACTION_IDS, Phase, Status
+from dcc.session.archives.processing import process_zip_actions
+from dcc.session.crawling import crawl_file_sources
+from dcc.settings import Settings
+from dcc.sources.base import SourceAddress, SourceProtocol
+from dcc.tracker.database import writing
+from dcc.tracker.models import FileSourceHasZip, XmlFile, ZipAction, ZipDownload, ZipFile
+from dcc.tracker.register import centres, file_sources
+
+MODIFIED = 1_400_000_000
+
+
+def specimens(centre: str = "H", stem: str = "2013-10-31.1", mice: int = 2) -> dict[str, bytes]:
+    """A conforming, valid specimen document, by its name."""
+    return {f"{centre}.{stem}.specimen.impc.xml": submissions.specimen_document(centre, mice=mice)}
+
+
+def experiments(centre: str = "H", stem: str = "2013-10-31.1", at_least: int = 0) -> dict[str, bytes]:
+    """A conforming, valid experiment document, by its name."""
+    document = submissions.experiment_document(centre, animals=2, at_least=at_least)
+    return {f"{centre}.{stem}.experiment.impc.xml": document}
+
+
+@dataclass
+class Folder:
+    """The folder that a file source serves: archives are put below `add`, `edit` and `delete`."""
+
+    path: Path
+    source_id: int = 0
+
+    def put(self, key: str, content: bytes | Mapping[str, bytes] | None = None, modified: int = MODIFIED) -> bytes:
+        """Put the archive `<action>/<name>` there: these bytes, or these documents; by default a valid one."""
+        data = specimens() if content is None else content
+        archive = data if isinstance(data, bytes) else submissions.archive(data)
+        path = self.path / key
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(archive)
+        os.utime(path, (modified, modified))
+        return archive
+
+
+@dataclass
+class SessionResult:
+    """What a session yielded: crawls by source id, outcomes by `<action>/<name>`, and its notices."""
+
+    id: int
+    crawls: dict[int, SourceCrawl] = field(default_factory=dict)
+    zips: dict[str, ZipOutcome] = field(default_factory=dict)
+    notices: tuple[str, ...] = ()
+    closing_notices: tuple[str, ...] = ()
+
+
+@dataclass
+class Installation:
+    """A tracker with what is needed to run sessions on it."""
+
+    tracker: Engine
+    settings: Settings
+    root: Path
+
+    def add_centre(self, *codes: str) -> None:
+        """Register centres."""
+        with writing(self.tracker) as connection:
+            for code in codes:
+                centres.add_centre(connection, centres.NewCentre(code, full_name=f"Centre {code}"))
+
+    def add_source(self, address: SourceAddress) -> int:
+        """Register a file source; returns its id."""
+        with writing(self.tracker) as connection:
+            return file_sources.add_source(connection, address)
+
+    def add_folder(self, centre: str = "H", name: str = "centre") -> Folder:
+        """A file source that is a local folder."""
+        path = self.root / name
+        path.mkdir()
+        address = SourceAddress(0, centre, SourceProtocol.FILE, "localhost", "", SecretStr(""), str(path))
+        return Folder(path, self.add_source(address))
+
+    def with_settings(self, **changes: object) -> Installation:
+        """The same installation under other settings."""
+        return replace(self, settings=self.settings.model_copy(update=changes))
+
+    def run_session(self, source_ids: Sequence[int] | None = None, *, crawl: bool = True) -> SessionResult:
+        """Run a whole crawling session, or only its processing."""
+        with open_session(self.tracker, self.settings) as session:
+            result = SessionResult(session.id, notices=session.notices)
+            if crawl:
+                for crawled in crawl_file_sources(self.tracker, self.settings, session, source_ids):
+                    result.crawls[crawled.source_id] = crawled
+            for outcome in process_zip_actions(self.tracker, self.settings, session):
+                result.zips[str(outcome.key)] = outcome
+        result.closing_notices = session.notices[len(result.notices) :]
+        return result
+
+    def process_again(self, *keys: str) -> SessionResult:
+        """Re-open zip actions by name and process them: `dcc retry`."""
+        named = [ZipKey(Action(key.partition("/")[0]), key.partition("/")[2]) for key in keys]
+        with open_session(self.tracker, self.settings) as session:
+            result = SessionResult(session.id)
+            for outcome in process_zip_actions(self.tracker, self.settings, session, named, requested_by="tester"):
+                result.zips[str(outcome.key)] = outcome
+        return result
+
+    def states(self) -> dict[str, str]:
+        """The state of each zip action, `<action>/<name>` to `<phase> <status>`."""
+        actions = {number: action for action, number in ACTION_IDS.items()}
+        query = select(ZipFile.file_name, ZipAction.todo_id, ZipAction.phase_id, ZipAction.status_id).join(
+            ZipAction, ZipAction.zip_id == ZipFile.id
+        )
+        with self.tracker.connect() as connection:
+            return {
+                f"{actions[row.todo_id]}/{row.file_name}": _state(row.phase_id, row.status_id)
+                for row in connection.execute(query)
+            }
+
+    def attempts(self, key: str) -> list[tuple[int, str]]:
+        """The download attempts of a zip action, oldest first: file source and state of each."""
+        action, _, name = key.partition("/")
+        query = (
+            select(FileSourceHasZip.file_source_id, ZipDownload.phase_id, ZipDownload.status_id)
+            .join(ZipDownload, ZipDownload.zf_id == FileSourceHasZip.id)
+            .join(ZipAction, ZipAction.id == FileSourceHasZip.za_id)
+            .join(ZipFile, ZipFile.id == ZipAction.zip_id)
+            .where(ZipFile.file_name == name, ZipAction.todo_id == ACTION_IDS[Action(action)])
+            .order_by(ZipDownload.id)
+        )
+        with self.tracker.connect() as connection:
+            return [(row.file_source_id, _state(row.phase_id, row.status_id)) for row in connection.execute(query)]
+
+    def documents(self) -> list[tuple[str, str]]:
+        """All rows of `xml_file`: name and state, by name."""
+        query = select(XmlFile.fname, XmlFile.phase_id, XmlFile.status_id).order_by(XmlFile.fname, XmlFile.id)
+        with self.tracker.connect() as connection:
+            return [(row.fname, _state(row.phase_id, row.status_id)) for row in connection.execute(query)]
+
+    def count(self, model: type) -> int:
+        """How many rows a table has."""
+        with self.tracker.connect() as connection:
+            return connection.scalar(select(func.count()).select_from(model)) or 0
+
+    def staged(self) -> dict[str, bytes]:
+        """Every file in staging by its path there."""
+        root = self.settings.staging_directory
+        return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+@contextmanager
+def growing(path: Path, content: bytes) -> Iterator[None]:
+    """The file has half of the content, and some more each tenth of a second until the end."""
+    half = len(content) // 2
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content[:half])
+    stop = threading.Event()
+
+    def upload() -> None:
+        with path.open("ab", buffering=0) as file:
+            for byte in content[half:-1]:
+                if stop.wait(0.1):
+                    return
+                file.write(bytes([byte]))
+
+    thread = threading.Thread(target=upload)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def note_uploaded(tracker: Engine) -> None:
+    """Have the tracker say that the data of all documents were uploaded."""
+    with writing(tracker) as connection:
+        connection.execute(update(XmlFile).values(phase_id=int(Phase.UPLOAD), status_id=int(Status.DONE)))
+
+
+def note_withdrawn(tracker: Engine) -> None:
+    """Have the tracker say that the data of all documents were withdrawn."""
+    with writing(tracker) as connection:
+        connection.execute(update(XmlFile).values(phase_id=int(Phase.UPLOAD), status_id=int(Status.CANCELLED)))
+
+
+def _state(phase: int, status: int) -> str:
+    return f"{Phase(phase).short_name} {Status(status).short_name}"
+
+
+@pytest.fixture
+def installation(tracker: Engine, settings: Settings, tmp_path: Path) -> Installation:
+    """An installation with the centres H and J registered, quick to try again."""
+    quick = settings.model_copy(update={"retry_delay": 0.05, "min_free_bytes": 0})
+    made = Installation(tracker, quick, tmp_path)
+    made.add_centre("H", "J")
+    return made
+
+
+@pytest.fixture
+def folder(installation: Installation) -> Folder:
+    """The folder of centre H, served as a file source."""
+    return installation.add_folder()

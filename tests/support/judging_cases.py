@@ -1,0 +1,120 @@
+"""Documents applied and judged in a QC database, for the tests of judging."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime
+from typing import Any
+
+from sqlalchemy import Engine, insert, select
+
+from dcc.documents.contents import Block, Content
+from dcc.naming import Action, DocumentKind
+from dcc.qc import models
+from dcc.qc.apply.documents import Applied, apply_document
+from dcc.qc.database import writing
+from dcc.qc.judging.documents import Basis, Judgement, judge_document
+from dcc.qc.rows.loading import load_document
+from dcc.reference.loading import ReferenceData
+from dcc.rules.waivers import Waiver
+from dcc.vocabulary import Validity, WaiverEffect
+from tests.support.integrity_cases import REFERENCE, TODAY
+from tests.support.qc_documents import to_apply
+from tests.support.sent_statements import sent_statements
+
+
+@dataclass(frozen=True)
+class Reference:
+    """Reference data with the ids that their snapshots have in a database."""
+
+    data: ReferenceData = REFERENCE
+    snapshot_ids: Mapping[str, int] = field(default_factory=dict)
+
+
+BASIS = Basis(Reference(), (), TODAY)
+
+
+def basis(*waivers: Waiver, **changes: Any) -> Basis:
+    return replace(BASIS, waivers=waivers, **changes)
+
+
+def add_snapshots(qc: Engine) -> dict[str, int]:
+    """Rows of the reference data's snapshots; their ids by name."""
+    with writing(qc) as connection:
+        for snapshot in REFERENCE:
+            row = {"name": snapshot.name, "source": "a test", "checksum": "0" * 64, "row_count": 1, "is_active": True}
+            times = dict.fromkeys(("retrieved", "checked"), datetime(2026, 11, 1))
+            connection.execute(insert(models.ReferenceSnapshot.__table__).values(row | times))
+        table = models.ReferenceSnapshot.__table__
+        return {row.name: row.id for row in connection.execute(select(table.c.name, table.c.id))}
+
+
+def upload(qc: Engine, contents: list[Content], action: Action = Action.ADD, **options: Any) -> Applied:
+    """Apply a document of these contents, positions given anew."""
+    first = contents[0]
+    assert isinstance(first, Block)
+    kind = DocumentKind.SPECIMEN if first.pipeline is None else DocumentKind.EXPERIMENT
+    placed = list(numbered(contents))
+    return apply_document(qc, to_apply(action, kind, **options), lambda: placed, patience_seconds=5)
+
+
+def numbered(contents: list[Content]) -> Iterator[Content]:
+    """Contents with the positions that they have."""
+    blocks = entities = 0
+    for content in contents:
+        if isinstance(content, Block):
+            blocks, entities = blocks + 1, 0
+            yield content._replace(position=blocks)
+        else:
+            entities += 1
+            yield content._replace(position=entities)
+
+
+def judge(qc: Engine, document: Applied | int, by: Basis = BASIS, **options: Any) -> Judgement:
+    """Judge a document by its rows."""
+    document_id = document if isinstance(document, int) else document.document_id
+    with writing(qc) as connection:
+        return judge_document(connection, document_id, load_document(connection, document_id), by, **options)
+
+
+def rules_of(judgement: Judgement) -> list[str]:
+    """The rules of a judgement's findings that count or warn."""
+    return [finding.rule for finding in judgement.findings if not finding.is_waived]
+
+
+def findings(qc: Engine, document: Applied | None = None) -> list[Any]:
+    """The rows of findings, of a document or of all."""
+    table = models.Finding.__table__
+    statement = select(table).order_by(table.c.id)
+    if document is not None:
+        statement = statement.where(table.c.document_id == document.document_id)
+    with qc.connect() as connection:
+        return list(connection.execute(statement))
+
+
+IS_VALID = {Validity.UNJUDGED: None, Validity.VALID: True, Validity.INVALID: False}
+
+
+def validity(qc: Engine, model: type[models.QcBase] = models.Experiment) -> list[bool | None]:
+    """Whether each version of an entity is valid, in the order of their ids; None for those that were not judged."""
+    table = model.__table__
+    with qc.connect() as connection:
+        return [IS_VALID[each] for each in connection.scalars(select(table.c.validity).order_by(table.c.id))]
+
+
+def document_row(qc: Engine, document: Applied) -> Any:
+    table = models.Document.__table__
+    with qc.connect() as connection:
+        return connection.execute(select(table).where(table.c.id == document.document_id)).one()
+
+
+def statements(qc: Engine) -> AbstractContextManager[list[str]]:
+    """The statements that are sent to a database meanwhile, but for what every transaction has."""
+    return sent_statements(qc, lambda one: one not in {"BEGIN", "BEGIN IMMEDIATE"} and "write_receipt" not in one)
+
+
+def waiver(rule: str, **changes: Any) -> Waiver:
+    made = Waiver(rule, WaiverEffect.WAIVE, "a broken balance", "a wrangler", date(2026, 1, 1))
+    return replace(made, **changes)

@@ -1,0 +1,100 @@
+"""Processes of their own that begin at once, for the tests to kill, or to run `dcc` in.
+
+They are forked from one that has imported what they need and does nothing else: it has no thread, no connection and
+nothing of the test process.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from multiprocessing import get_context
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Final
+
+FORKED: Final = get_context("forkserver")
+_PRELOADED: Final = (
+    "alembic.command",
+    "pymysql",
+    "tests.support.dying_copies",
+    "tests.support.dying_data_session",
+    "tests.support.dying_session",
+)
+
+
+OF_COMMANDS: Final = (
+    "dcc_dagster.event_storage",
+    "dcc_dagster.instance",
+    "dcc_assets.session_runs",
+    "dcc.cli.crawl",
+    "dcc.cli.main",
+    "dcc.cli.session_report",
+    "dcc.session.data.session_data",
+    "dcc.sources.connect",
+    "dcc.session.archives.processing",
+)
+"""What most commands of `dcc` import."""
+
+
+def preload(*more: str) -> None:
+    """Have the process that others are forked from import these modules too, unless it runs already.
+
+    A test process has one such process alone, and whoever says last what it imports decides for all.
+    """
+    FORKED.set_forkserver_preload([*_PRELOADED, *more])
+
+
+preload()
+
+
+def run_in_process(
+    work: Callable[[str], object], argument: str, settings: Mapping[str, str], *, seconds: float = 60
+) -> int | None:
+    """Do `work` in a process with these settings in its environment, and no others of the platform.
+
+    How it ended: 0, 1 when `work` raised, minus the signal that killed it, or None when it took more than `seconds`.
+    """
+    return _ended(FORKED.Process(target=_run, args=(work, argument, dict(settings))), seconds)
+
+
+def run_dcc(
+    arguments: Sequence[str], folder: Path, environment: Mapping[str, str], output: Path, *, seconds: float = 60
+) -> int | None:
+    """Run `dcc` with these arguments in a folder, with this environment alone; all that it prints goes to `output`.
+
+    Its exit code, or None when it took more than `seconds`.
+    """
+    arguments_of_run = (list(arguments), folder, dict(environment), output)
+    return _ended(FORKED.Process(target=_run_dcc, args=arguments_of_run), seconds)
+
+
+def _ended(process: BaseProcess, seconds: float) -> int | None:
+    process.start()
+    process.join(seconds)
+    if process.is_alive():
+        process.kill()
+        process.join()
+        return None
+    return process.exitcode
+
+
+def _run_dcc(arguments: list[str], folder: Path, environment: dict[str, str], output: Path) -> None:
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(folder)
+    with output.open("ab", buffering=0) as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    from dcc.cli.main import main
+
+    sys.argv = ["dcc", *arguments]
+    main()
+
+
+def _run(work: Callable[[str], object], argument: str, settings: dict[str, str]) -> None:
+    for name in [name for name in os.environ if name.startswith("DCC_")]:
+        del os.environ[name]
+    os.environ.update(settings)
+    work(argument)

@@ -1,0 +1,132 @@
+"""Documents of the QC database for the tests, made of their contents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import date
+from hashlib import md5
+from itertools import count
+
+from sqlalchemy import Engine
+
+from dcc.documents.contents import (
+    Block,
+    Content,
+    Entity,
+    Experiment,
+    Housing,
+    Line,
+    Procedure,
+    SimpleParameter,
+    Specimen,
+    SpecimenKind,
+)
+from dcc.naming import Action, DocumentKind
+from dcc.qc.apply.documents import Applied, DocumentToApply, apply_document
+
+PROCEDURE = "IMPC_CBC_001"
+_numbers = count(1)
+
+
+def specimen(specimen_id: str, litter: str = "L1", position: int = 1, **changes: object) -> Specimen:
+    made = Specimen(
+        line=position + 3,
+        position=position,
+        kind=SpecimenKind.MOUSE,
+        specimen_id=specimen_id,
+        is_baseline="false",
+        gender="male",
+        zygosity="homozygous",
+        litter_id=litter,
+        pipeline="IMPC_001",
+        phenotyping_centre="H",
+        project="MRC",
+        dob="2013-05-01",
+        stage=None,
+        stage_unit=None,
+        colony_id="C1",
+        strain_id=None,
+        production_centre=None,
+        related_specimens=(),
+        genotypes=(),
+        chromosomal_alterations=(),
+        parental_strains=(),
+        status_code=None,
+    )
+    return made._replace(**changes)
+
+
+def procedure(value: str, procedure_id: str = PROCEDURE) -> Procedure:
+    simple = SimpleParameter(9, f"{procedure_id}_001", None, "g", value, None)
+    return Procedure(8, procedure_id, (simple,), (), (), (), (), (), ())
+
+
+def experiment(
+    experiment_id: str,
+    specimens: Iterable[str] = ("S1",),
+    value: str = "1.5",
+    procedure_id: str = PROCEDURE,
+    sequence_id: str | None = None,
+    position: int = 1,
+) -> Experiment:
+    yielded = procedure(value, procedure_id)
+    return Experiment(7, position, experiment_id, "2013-10-01", sequence_id, tuple(specimens), yielded, ())
+
+
+def line(colony: str, value: str = "1", procedure_id: str = PROCEDURE, position: int = 1) -> Line:
+    return Line(7, position, colony, None, procedure(value, procedure_id), ())
+
+
+def housing(value: str = "1", last_updated: str | None = None, position: int = 1) -> Housing:
+    return Housing(7, position, "true", last_updated, procedure(value, "IMPC_HOU_001"))
+
+
+def block(kind: DocumentKind, centre: str = "H", position: int = 1) -> Block:
+    of_experiments = kind is DocumentKind.EXPERIMENT
+    return Block(2, position, centre, "IMPC_001" if of_experiments else None, "MRC" if of_experiments else None)
+
+
+def contents(*entities: Entity, centre: str = "H") -> list[Content]:
+    kind = DocumentKind.SPECIMEN if isinstance(entities[0], Specimen) else DocumentKind.EXPERIMENT
+    placed = [entity._replace(position=place) for place, entity in enumerate(entities, start=1)]
+    return [block(kind, centre), *placed]
+
+
+def to_apply(
+    action: Action,
+    kind: DocumentKind,
+    *,
+    centre: str = "H",
+    created: date = date(2013, 10, 31),
+    tracker_id: int | None = None,
+    zip_file: str | None = None,
+    together_from: int | None = None,
+) -> DocumentToApply:
+    """A document of its own archive."""
+    number = next(_numbers)
+    name = f"{centre}.{created}.{number}"
+    return DocumentToApply(
+        action=action,
+        zip_file=zip_file or f"{name}.impc.zip",
+        file_name=f"{name}.{kind.value}.impc.xml",
+        kind=kind,
+        centre=centre,
+        created=created,
+        inc=number,
+        md5=md5(name.encode()).hexdigest(),
+        size_bytes=1_000,
+        tracker_id=tracker_id,
+        together_from=together_from,
+    )
+
+
+def apply(engine: Engine, action: Action, *entities: Entity, **options: object) -> Applied:
+    """Apply a document of these entities."""
+    kind = DocumentKind.SPECIMEN if isinstance(entities[0], Specimen) else DocumentKind.EXPERIMENT
+    document = to_apply(action, kind, **options)  # type: ignore[arg-type]
+    return apply_document(engine, document, reading(*entities, centre=document.centre), patience_seconds=5)
+
+
+def reading(*entities: Entity, centre: str = "H") -> Callable[[], list[Content]]:
+    """What `apply_document` calls."""
+    return lambda: contents(*entities, centre=centre)

@@ -1,0 +1,110 @@
+"""A `dcc ui` on an empty installation, and requests to it as browsers and other programs send them."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from selenium.webdriver.remote.webdriver import WebDriver
+from selenium.webdriver.support.wait import WebDriverWait
+
+from tests.cli.conftest import clean
+from tests.support.browsing import SEEN_SECONDS, click, see, ui_process, wait_for
+from tests.support.ports import free_port
+
+PROGRAM = str(Path(sys.executable).with_name("dcc"))
+NEVER = "0 0 29 2 *"
+JSON = {"Content-Type": "application/json"}
+
+STATE = """{
+  runsOrError { ... on Runs { results { jobName status } } }
+  schedulesOrError(repositorySelector: {repositoryName: "__repository__", repositoryLocationName: "dcc"}) {
+    ... on Schedules { results { name scheduleState { id status } } }
+  }
+  assetOrError(assetKey: {path: ["qc"]}) { ... on Asset { assetMaterializations(limit: 1) { runId } } }
+}"""
+
+
+@dataclass(frozen=True)
+class ServedPage:
+    """A `dcc ui` that answers on a port; `printed` is what it said."""
+
+    port: int
+    printed: str
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def send(
+        self, method: str, path: str, headers: Mapping[str, str] | list[tuple[str, str]] = (), body: str = ""
+    ) -> http.client.HTTPResponse:
+        """The answer to a request with these headers and no others; Host is the page's own unless it is given."""
+        given = list(headers.items()) if isinstance(headers, Mapping) else list(headers)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
+        if not any(name == "Host" for name, _ in given):
+            given.append(("Host", f"127.0.0.1:{self.port}"))
+        for name, value in given:
+            if value:
+                connection.putheader(name, value)
+        connection.putheader("Content-Length", str(len(body.encode())))
+        connection.putheader("Connection", "close")
+        connection.endheaders(body.encode())
+        return connection.getresponse()
+
+    def ask(self, query: str, **variables: Any) -> Any:
+        """What GraphQL answers to a program without a browser."""
+        answer = self.send("POST", "/graphql", JSON, json.dumps({"query": query, "variables": variables}))
+        assert answer.status == 200, answer.read()
+        return json.load(answer)["data"]
+
+    def state(self) -> dict[str, Any]:
+        """The runs there were, whether the crawl schedule runs, what was said to be materialised."""
+        found = self.ask(STATE)
+        schedules = found["schedulesOrError"]["results"]
+        return {
+            "runs": found["runsOrError"]["results"],
+            "schedules": {one["name"]: one["scheduleState"]["status"] for one in schedules},
+            "materialised": (found["assetOrError"] or {}).get("assetMaterializations"),
+        }
+
+
+@contextmanager
+def served_page(
+    home: Path,
+    *options: str,
+    commands: Sequence[Sequence[str]] = (),
+    prepare: Callable[[], None] = lambda: None,
+    **settings: str,
+) -> Iterator[ServedPage]:
+    """A `dcc ui` in this home, which is made, with commands of `dcc`, and prepared; it crawls by no schedule."""
+    environment = {name: value for name, value in clean(os.environ).items() if not name.startswith("COVERAGE")}
+    environment |= {"DCC_HOME": str(home), "DCC_CRAWL_INTERVAL": NEVER, "DCC_MIN_FREE_BYTES": "0", **settings}
+    for command in [["init"], *commands]:
+        subprocess.run([PROGRAM, *command], env=environment, check=True, capture_output=True, stdin=subprocess.DEVNULL)
+    prepare()
+    port = free_port()
+    with ui_process([PROGRAM, "ui", "--port", str(port), *options], environment) as printed:
+        yield ServedPage(port, printed)
+
+
+def launch_and_reload(browser: WebDriver, url: str, page: ServedPage) -> None:
+    """Launch a run from the page in a browser, follow it to its end, and load the code location anew."""
+    before = len(page.state()["runs"])
+    see(browser, f"{url}/locations/dcc/jobs/show_changes/playground", "Launch Run")
+    click(browser, "//button[.//*[text()='Launch Run']][not(@disabled)]")
+    WebDriverWait(browser, SEEN_SECONDS).until(lambda window: "/runs/" in window.current_url)
+    wait_for(browser, "RUN_SUCCESS")
+    assert len(page.state()["runs"]) > before
+    see(browser, f"{url}/locations", "dcc", "Loaded")
+    click(browser, "//button[.//*[text()='Reload']]")
+    wait_for(browser, "Loaded")

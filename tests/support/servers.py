@@ -1,0 +1,440 @@
+"""Fixtures: real file servers on loopback, of OpenSSH and vsftpd, and the machinery for breaking them.
+
+`sftp_server`, `ftp_server` and `ftps_server` give a `Share`: an empty folder of the test's own that a server serves,
+and its address. The processes behind them live as long as the test run. Where a server is not installed the test is
+skipped, or fails if CI=true. Faults are in tests/support/faulty_servers.py: `faulty_ftp_server`,
+`password_sftp_server` and `cutting_proxy` are fixtures too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import getpass
+import ipaddress
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from pydantic import SecretStr
+
+from dcc.settings import Settings, load_settings
+from dcc.sources.base import SourceAddress, SourceProtocol
+from tests.support.faulty_servers import CuttingProxy, FaultyFtpServer, PasswordSftpServer
+from tests.support.ports import free_port
+
+_START_SECONDS = 15
+_LOOPBACK = "127.0.0.1"
+
+
+@dataclass(frozen=True)
+class Share:
+    """A folder that a server serves: what the tests put below `root` is at `base_path` of the server."""
+
+    root: Path
+    protocol: SourceProtocol
+    hostname: str
+    username: str = ""
+    accesskey: str = ""
+    base_path: str = ""
+    host_keys: tuple[str, ...] = ()
+    ca_file: Path | None = None
+
+    def address(self, **changes: Any) -> SourceAddress:
+        """The share as a file source, number 1 of centre H unless `changes` says otherwise."""
+        fields: dict[str, Any] = {
+            "id": 1,
+            "centre": "H",
+            "protocol": self.protocol,
+            "hostname": self.hostname,
+            "username": self.username,
+            "accesskey": SecretStr(self.accesskey),
+            "base_path": self.base_path,
+            "host_keys": self.host_keys,
+        }
+        return SourceAddress(**(fields | changes))
+
+    def put(self, key: str, content: bytes = b"an archive", modified: int = 1_400_000_000) -> Path:
+        """Put the file `<action>/<name>` there."""
+        path = self.root / key
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+        os.utime(path, (modified, modified))
+        return path
+
+
+def server_program(name: str) -> str:
+    """Path of an installed server; skips the test if there is none, or fails it if CI=true."""
+    found = shutil.which(name, path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/usr/local/sbin")
+    if found is None:
+        unavailable(f"{name} is not installed. Run .ci/install-servers.")
+    return found
+
+
+def unavailable(reason: str) -> NoReturn:
+    """Skip the test, or fail it if CI=true: something that it needs is not on this machine."""
+    if os.environ.get("CI") == "true":
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+class ServerProcess:
+    """A server that runs in the foreground, with all that it starts; stopped by `stop`."""
+
+    def __init__(self, command: list[str], port: int, log: Path) -> None:
+        self.port = port
+        with log.open("wb") as output:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+            )
+        deadline = time.monotonic() + _START_SECONDS
+        while True:
+            with contextlib.suppress(OSError), socket.create_connection((_LOOPBACK, port), timeout=1):
+                return
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                self.stop()
+                pytest.fail(f"{command[0]} did not start: {log.read_text(errors='replace')}")
+            time.sleep(0.02)
+
+    @property
+    def hostname(self) -> str:
+        """`host:port`."""
+        return f"{_LOOPBACK}:{self.port}"
+
+    def stop(self) -> None:
+        """End the server and the processes of its sessions."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+
+class SftpServer(ServerProcess):
+    """OpenSSH's sshd, with SFTP alone, for the current user by key.
+
+    Keys are made by `new_key`; each can have a directory of its own in which its sessions begin. `options` are further
+    lines of its configuration.
+    """
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        self.folder = folder
+        self.host_keys = tuple(_generate_key(folder / f"host_{kind}", kind) for kind in ("ed25519", "ecdsa", "rsa"))
+        self._authorized = folder / "authorized_keys"
+        self._authorized.touch(mode=0o600)
+        self._count = 0
+        self.key = self.new_key()
+        port = free_port()
+        lines = [
+            f"Port {port}",
+            f"ListenAddress {_LOOPBACK}",
+            *(f"HostKey {folder / f'host_{kind}'}" for kind in ("ed25519", "ecdsa", "rsa")),
+            f"AuthorizedKeysFile {self._authorized}",
+            "StrictModes no",
+            "UsePAM no",
+            "PasswordAuthentication no",
+            "PermitRootLogin yes",
+            "PidFile none",
+            "MaxStartups 100",
+            "MaxSessions 100",
+            "Subsystem sftp internal-sftp",
+            *options,
+        ]
+        configuration = folder / "sshd_config"
+        configuration.write_text("\n".join(lines) + "\n")
+        if os.geteuid() == 0:
+            Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
+        super().__init__([server_program("sshd"), "-D", "-e", "-f", str(configuration)], port, folder / "log")
+
+    def new_key(self, kind: str = "ed25519", passphrase: str = "", start: Path | None = None) -> Path:
+        """Make and authorise a private key; `start` is the directory in which its sessions begin."""
+        self._count += 1
+        path = self.folder / f"key_{self._count}"
+        public = _generate_key(path, kind, passphrase)
+        prefix = "" if start is None else f'command="internal-sftp -d {start}" '
+        with self._authorized.open("a") as file:
+            file.write(f"{prefix}{public}\n")
+        return path
+
+
+def _generate_key(path: Path, kind: str, passphrase: str = "") -> str:
+    """Make a key pair; the public one, as `<type> <base64>`."""
+    server_program("ssh-keygen")
+    bits = ["-b", "2048"] if kind == "rsa" else []
+    subprocess.run(["ssh-keygen", "-q", "-t", kind, *bits, "-N", passphrase, "-f", str(path)], check=True)
+    return " ".join(path.with_name(f"{path.name}.pub").read_text().split()[:2])
+
+
+class FtpServer(ServerProcess):
+    """vsftpd, for anonymous users alone, below `root`: with others it would need the machine's own accounts.
+
+    vsftpd must be started by root. With `certificate` (a file with key and certificate) it also speaks explicit TLS,
+    and insists that data connections take up the session of the control connection.
+    """
+
+    def __init__(self, folder: Path, root: Path, certificate: Path | None = None) -> None:
+        if os.geteuid() != 0:
+            unavailable("vsftpd needs root.")
+        self.folder = folder
+        port = free_port()
+        empty = folder / "empty"
+        empty.mkdir()
+        options = {
+            "listen": "YES",
+            "listen_address": _LOOPBACK,
+            "listen_port": port,
+            "background": "NO",
+            "anonymous_enable": "YES",
+            "anon_root": root,
+            "anon_world_readable_only": "NO",
+            "port_enable": "NO",
+            "secure_chroot_dir": empty,
+            "seccomp_sandbox": "NO",
+            "xferlog_enable": "NO",
+        }
+        if certificate is not None:
+            options |= {
+                "ssl_enable": "YES",
+                "allow_anon_ssl": "YES",
+                "force_anon_logins_ssl": "YES",
+                "force_anon_data_ssl": "YES",
+                "require_ssl_reuse": "YES",
+                "ssl_ciphers": "HIGH",
+                "rsa_cert_file": certificate,
+            }
+        configuration = folder / "vsftpd.conf"
+        configuration.write_text("".join(f"{name}={value}\n" for name, value in options.items()))
+        super().__init__([server_program("vsftpd"), str(configuration)], port, folder / "log")
+
+
+class Authority:
+    """A certificate authority of the tests' own; its certificate is in `ca_file`."""
+
+    def __init__(self, folder: Path, name: str = "Tests' authority") -> None:
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+        self._folder = folder
+        certificate = (
+            self._begin(self._name, self._key)
+            .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+            .sign(self._key, hashes.SHA256())
+        )
+        self.ca_file = folder / "ca.pem"
+        self.ca_file.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+
+    def issue(self, host: str = _LOOPBACK, *, file_name: str = "", days: int = 2, self_signed: bool = False) -> Path:
+        """A file with a key and a certificate for a host name or address, valid for so many days to come.
+
+        With `days` below 0 it has expired; `self_signed`: by its own key, and not by this authority.
+        """
+        key = ec.generate_private_key(ec.SECP256R1())
+        name: x509.GeneralName
+        try:
+            name = x509.IPAddress(ipaddress.ip_address(host))
+        except ValueError:
+            name = x509.DNSName(host)
+        subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, host)])
+        certificate = (
+            self._begin(subject, key, days, issuer=subject if self_signed else self._name)
+            .add_extension(x509.SubjectAlternativeName([name]), critical=False)
+            .sign(key if self_signed else self._key, hashes.SHA256())
+        )
+        path = self._folder / (file_name or f"{host}.pem")
+        path.write_bytes(
+            key.private_bytes(
+                serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+            )
+            + certificate.public_bytes(serialization.Encoding.PEM)
+        )
+        return path
+
+    def _begin(
+        self, subject: x509.Name, key: ec.EllipticCurvePrivateKey, days: int = 2, issuer: x509.Name | None = None
+    ) -> x509.CertificateBuilder:
+        now = datetime.datetime.now(datetime.UTC)
+        return (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(issuer or self._name)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - datetime.timedelta(days=10))
+            .not_valid_after(now + datetime.timedelta(days=days))
+        )
+
+
+@pytest.fixture(scope="session")
+def servers_folder() -> Iterator[Path]:
+    """A folder for the servers' own files. Not pytest's: vsftpd's anonymous user must reach what is below it."""
+    folder = Path(tempfile.mkdtemp(prefix="dcc-servers-"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def served_root(servers_folder: Path) -> Path:
+    """The folder that all servers serve; each test has a folder of its own below it."""
+    root = servers_folder / "served"
+    root.mkdir()
+    return root
+
+
+@pytest.fixture
+def served_folder(served_root: Path) -> Iterator[Path]:
+    """An empty folder of the test's own below `served_root`."""
+    folder = Path(tempfile.mkdtemp(prefix="base-", dir=served_root))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def authority(servers_folder: Path) -> Authority:
+    """The authority that signs the FTPS server's certificate."""
+    return Authority(servers_folder)
+
+
+@pytest.fixture(scope="session")
+def openssh(servers_folder: Path) -> Iterator[SftpServer]:
+    """The run's OpenSSH server."""
+    folder = servers_folder / "sshd"
+    folder.mkdir()
+    server = SftpServer(folder)
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def vsftpd(servers_folder: Path, served_root: Path) -> Iterator[FtpServer]:
+    """The run's vsftpd without TLS."""
+    folder = servers_folder / "ftp"
+    folder.mkdir()
+    server = FtpServer(folder, served_root)
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def vsftpd_tls(servers_folder: Path, served_root: Path, authority: Authority) -> Iterator[FtpServer]:
+    """The run's vsftpd with TLS."""
+    folder = servers_folder / "ftps"
+    folder.mkdir()
+    server = FtpServer(folder, served_root, authority.issue())
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def sftp_server(openssh: SftpServer, served_folder: Path) -> Share:
+    """A folder served by OpenSSH, with a key to log in."""
+    return Share(
+        served_folder,
+        SourceProtocol.SFTP,
+        openssh.hostname,
+        username=getpass.getuser(),
+        accesskey=f"key:{openssh.key}",
+        base_path=str(served_folder),
+        host_keys=openssh.host_keys,
+    )
+
+
+@pytest.fixture
+def ftp_server(vsftpd: FtpServer, served_folder: Path) -> Share:
+    """A folder served by vsftpd, anonymously."""
+    return Share(served_folder, SourceProtocol.FTP, vsftpd.hostname, base_path=f"/{served_folder.name}")
+
+
+@pytest.fixture
+def ftps_server(vsftpd_tls: FtpServer, served_folder: Path, authority: Authority) -> Share:
+    """A folder served by vsftpd with TLS, anonymously. Settings need `tls_ca_file=share.ca_file`."""
+    return Share(
+        served_folder,
+        SourceProtocol.FTPS,
+        vsftpd_tls.hostname,
+        base_path=f"/{served_folder.name}",
+        ca_file=authority.ca_file,
+    )
+
+
+@pytest.fixture
+def local_folder(served_folder: Path) -> Share:
+    """A folder as a file source of its own."""
+    return Share(served_folder, SourceProtocol.FILE, "localhost", base_path=str(served_folder))
+
+
+@pytest.fixture
+def faulty_ftp_server(served_folder: Path) -> Iterator[Callable[..., Share]]:
+    """Starts a pyftpdlib server on the test's folder: `faulty_ftp_server(cut_after=1000)`; see FaultyFtpServer."""
+    with ExitStack() as stack:
+
+        def start(**faults: Any) -> Share:
+            server = stack.enter_context(FaultyFtpServer(served_folder, **faults))
+            return Share(
+                served_folder, SourceProtocol.FTP, server.hostname, username=server.username, accesskey=server.password
+            )
+
+        yield start
+
+
+@pytest.fixture
+def password_sftp_server(served_folder: Path) -> Iterator[Callable[..., Share]]:
+    """Starts an asyncssh server with password login on the test's folder; see PasswordSftpServer."""
+    with ExitStack() as stack:
+
+        def start(**options: Any) -> Share:
+            server = stack.enter_context(PasswordSftpServer(served_folder, **options))
+            return Share(
+                served_folder,
+                SourceProtocol.SFTP,
+                server.hostname,
+                username=server.username,
+                accesskey=server.password,
+                host_keys=(server.host_key,),
+            )
+
+        yield start
+
+
+@pytest.fixture
+def cutting_proxy() -> Iterator[Callable[..., Share]]:
+    """Puts a proxy with faults before a share: `cutting_proxy(sftp_server, cut_after=1000)`; see CuttingProxy."""
+    with ExitStack() as stack:
+
+        def start(share: Share, **faults: Any) -> Share:
+            proxy = stack.enter_context(CuttingProxy(share.hostname, **faults))
+            return replace(share, hostname=proxy.hostname)
+
+        yield start
+
+
+@pytest.fixture
+def source_settings(tmp_path: Path, authority: Authority) -> Settings:
+    """Settings that trust the FTPS server's authority, with time limits that a busy machine keeps."""
+    return load_settings(
+        home=tmp_path,
+        connect_timeout=20,
+        login_timeout=20,
+        list_timeout=60,
+        idle_timeout=20,
+        tls_ca_file=authority.ca_file,
+    )
+
+
+@pytest.fixture(params=["sftp_server", "ftp_server", "ftps_server", "faulty_ftp_server", "local_folder"])
+def any_share(request: pytest.FixtureRequest) -> Share:
+    """A folder, served by each of the servers in turn: with and without TLS, with and without MLSD."""
+    found = request.getfixturevalue(request.param)
+    share: Share = found if isinstance(found, Share) else found()
+    return share

@@ -1,0 +1,109 @@
+"""The tree of errors: what each kind is called, what it says of itself and how the command ends with it."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dcc import errors
+from dcc.cli.error_advice import SECTIONS, explanations
+from dcc.errors import DccError
+
+DOCUMENT = Path(__file__).parents[1] / "docs" / "errors.md"
+
+
+def _kinds(kind: type[DccError] = DccError) -> Iterator[type[DccError]]:
+    yield kind
+    for narrower in kind.__subclasses__():
+        yield from _kinds(narrower)
+
+
+OURS = sorted({kind for kind in _kinds() if kind.__module__ == errors.__name__}, key=lambda kind: kind.__name__)
+
+
+def test_the_tree_holds_every_error_of_the_module() -> None:
+    defined = {value for _, value in inspect.getmembers(errors, inspect.isclass) if value.__module__ == errors.__name__}
+    assert defined == set(OURS)
+
+
+@pytest.mark.parametrize("kind", OURS, ids=lambda kind: kind.__name__)
+def test_every_kind_has_a_one_line_summary_of_its_own_and_a_name_that_the_tracker_can_hold(
+    kind: type[DccError],
+) -> None:
+    assert kind.__doc__ is not None
+    assert kind.__doc__ == kind.summary(), "one line"
+    assert kind.summary().endswith(".")
+    assert [other for other in OURS if other.summary() == kind.summary()] == [kind]
+    assert kind.short_name() == kind.__name__
+    assert len(kind.short_name()) <= 64
+    assert kind is DccError or kind.__name__.endswith("Error")
+
+
+def test_the_document_explains_every_error_under_its_id_and_nothing_else() -> None:
+    rows = re.findall(r"^\| `([a-z-]+)` \| `(\w+)` \| (.+?) \| (.+?) \|$", DOCUMENT.read_text("utf-8"), re.MULTILINE)
+    explained = [(kind.error_id(), kind.short_name(), kind.summary()) for kind in OURS if kind is not DccError]
+    assert sorted(row[:3] for row in rows) == sorted(explained)
+    assert all(advice.endswith(".") for *_, advice in rows)
+
+
+def test_the_document_and_the_command_explain_every_error_alike() -> None:
+    sections = re.findall(r"^## (.+?)\n\nWho acts: (.+?)\.\n(.*?)(?=^## |\Z)", DOCUMENT.read_text("utf-8"), re.M | re.S)
+    rows = r"^\| `([a-z-]+)` \| `\w+` \| .+? \| (.+?) \|$"
+    written = [(heading, who, dict(re.findall(rows, body, re.MULTILINE))) for heading, who, body in sections]
+    assert written == [(section.heading, section.who, section.advice) for section in SECTIONS]
+    assert {entry.id for entry in explanations()} == {kind.error_id() for kind in OURS if kind is not DccError}
+
+
+def test_a_summary_is_the_first_line_even_where_there_is_more_or_nothing() -> None:
+    class LongWindedError(DccError):
+        """The first line.
+
+        And more.
+        """
+
+    class SilentError(DccError):
+        pass
+
+    SilentError.__doc__ = None
+    assert LongWindedError.summary() == "The first line."
+    assert SilentError.summary() == "SilentError"
+
+
+def test_the_command_ends_with_the_code_that_issue_2_promises_for_each_kind() -> None:
+    expected = {
+        errors.FaultyDataError: 1,
+        errors.InternalFaultError: 1,
+        errors.DiskFullError: 4,
+        errors.CleaningError: 1,
+        errors.ArchiveRemovedError: 1,
+        errors.StagedDocumentLostError: 1,
+        errors.CopyFailedError: 1,
+        errors.BuiltOnError: 1,
+        errors.NotDelegatedError: 1,
+        errors.ConfigurationError: 2,
+        errors.SessionActiveError: 3,
+        errors.SessionLostError: 3,
+        errors.ExportActiveError: 3,
+        errors.BackupActiveError: 3,
+        errors.DaemonActiveError: 3,
+        errors.UnreachableError: 4,
+        errors.SourceMisconfiguredError: 2,
+    }
+    for kind in OURS:
+        if kind is not DccError:
+            nearest = next(broader for broader in kind.__mro__ if broader in expected)
+            assert kind.exit_code == expected[nearest], kind
+
+
+def test_what_a_file_source_does_wrong_and_what_a_centre_does_wrong_are_told_apart() -> None:
+    for kind in (errors.LoginRefusedError, errors.HostKeyChangedError, errors.SizeMismatchError):
+        assert issubclass(kind, errors.SourceError)
+        assert not issubclass(kind, errors.FaultyDataError)
+    for kind in (errors.BadFileNameError, errors.CorruptArchiveError, errors.SchemaViolationError):
+        assert issubclass(kind, errors.FaultyDataError)
+        assert not issubclass(kind, errors.UnreachableError)
+    assert not issubclass(errors.DiskFullError, errors.SourceError)

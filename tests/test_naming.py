@@ -1,0 +1,221 @@
+"""The naming convention: conforming names come apart into what they say, all others are refused with the reason."""
+
+from __future__ import annotations
+
+import re
+from datetime import date
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dcc.errors import BadFileNameError, ConfigurationError
+from dcc.naming import Action, DocumentKind, DocumentName, NamingConvention, ZipName
+from dcc.phases import KNOWN_CENTRES
+
+CENTRES = frozenset(centre.short_name for centre in KNOWN_CENTRES) | {"Some_Centre"}
+CONVENTION = NamingConvention()
+
+_centres = st.sampled_from(sorted(CENTRES))
+_dates = st.dates(min_value=date(1, 1, 1))
+_increments = st.integers(0, 99_999)
+_widths = st.integers(1, 5)
+
+
+@given(_centres, _dates, _increments, _widths)
+def test_every_conforming_archive_name_comes_apart_into_what_it_was_made_of(
+    centre: str, created: date, inc: int, width: int
+) -> None:
+    name = f"{centre}.{created.isoformat()}.{inc:0{width}}.impc.zip"
+    assert CONVENTION.parse_zip_name(name, CENTRES) == ZipName(name, centre, created, inc)
+
+
+@given(_centres, _dates, _increments, _widths, st.sampled_from(DocumentKind))
+def test_every_conforming_document_name_comes_apart_into_what_it_was_made_of(
+    centre: str, created: date, inc: int, width: int, kind: DocumentKind
+) -> None:
+    name = f"{centre}.{created.isoformat()}.{inc:0{width}}.{kind}.impc.xml"
+    assert CONVENTION.parse_document_name(name, CENTRES) == DocumentName(name, centre, created, inc, kind)
+
+
+_near = st.from_regex(
+    r"(H|J|h|X|Some_Centre|H1|)[.](20[0-9]{2}|[0-9]{3,5})-[0-9]{1,2}-[0-3]?[0-9][.][0-9]{0,6}"
+    r"([.](specimen|experiment))?[.]impc[.](zip|xml|ZIP)[\n ]?",
+    fullmatch=True,
+)
+
+
+@given(st.one_of(st.text(), _near))
+def test_a_name_is_either_what_its_parts_spell_or_refused_with_a_reason_that_names_it(name: str) -> None:
+    try:
+        parsed = CONVENTION.parse_zip_name(name, CENTRES)
+    except BadFileNameError as error:
+        assert repr(name) in str(error)  # noqa: PT017 - both ends of the alternative are asserted
+        return
+    centre, created, inc, *rest = name.split(".")
+    assert rest == ["impc", "zip"]
+    assert (parsed.centre, parsed.created.isoformat(), parsed.inc) == (centre, created, int(inc))
+    assert 1 <= len(inc) <= 5
+    assert centre in CENTRES
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "J.2013-10-31.26.impc.zip",
+        "H.2012-02-29.0.impc.zip",
+        "H.2000-02-29.00000.impc.zip",
+        "Wtsi.9999-12-31.99999.impc.zip",
+    ],
+)
+def test_names_of_the_reference_and_at_the_edges_are_accepted(name: str) -> None:
+    assert CONVENTION.parse_zip_name(name, CENTRES).file_name == name
+
+
+@pytest.mark.parametrize("day", ["2013-02-30", "2013-02-29", "1900-02-29", "2013-13-01", "2013-00-10", "0000-01-01"])
+def test_a_date_that_is_not_in_the_calendar_is_refused_and_named(day: str) -> None:
+    """Impossible dates rolled over into the next month."""
+    with pytest.raises(BadFileNameError, match=rf"date {day}, which is not in the calendar"):
+        CONVENTION.parse_zip_name(f"H.{day}.1.impc.zip", CENTRES)
+    with pytest.raises(BadFileNameError, match=rf"date {day}, which is not in the calendar"):
+        CONVENTION.parse_document_name(f"H.{day}.1.specimen.impc.xml", CENTRES)
+
+
+@pytest.mark.parametrize("centre", ["X", "h", "WTSI", "HH", "_"])
+def test_a_centre_that_is_not_registered_is_refused_and_named(centre: str) -> None:
+    with pytest.raises(BadFileNameError, match=rf"centre '{centre}', which is not registered .*dcc centre add"):
+        CONVENTION.parse_zip_name(f"{centre}.2013-10-31.1.impc.zip", CENTRES)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "old copy.H.2013-01-01.1.impc.zip",
+        " H.2013-01-01.1.impc.zip",
+        "H.2013-01-01.1.impc.zip ",
+        "H.2013-01-01.1.impc.zip\n",
+        "H.2013-01-01.1.impc.zip\r\n",
+        "H.2013-01-01.1.impc.zip\0",
+        "H.2013-01-01.1.impc.zip.zip",
+        "../H.2013-01-01.1.impc.zip",
+        "..\\H.2013-01-01.1.impc.zip",
+        "C:\\H.2013-01-01.1.impc.zip",
+        "H.2013-01-01.1.impc.ZIP",
+        "H.2013-01-01.1.impcXzip",
+        "H.2013-1-1.1.impc.zip",
+        "H.20130101.1.impc.zip",
+        "H.2013-01-01..impc.zip",
+        "H.2013-01-01.-1.impc.zip",
+        "H.2013-01-01.123456.impc.zip",
+        "H.2013-01-01.١.impc.zip",
+        "H.２０１３-01-01.1.impc.zip",
+        "Ｈ.2013-01-01.1.impc.zip",
+        "H.2013-01-01.1.specimen.impc.zip",
+        "H.2013-01-01.1.impc.zip/x",
+        "",
+    ],
+)
+def test_a_name_conforms_as_a_whole_or_not_at_all(name: str) -> None:
+    """Patterns were searched for, not matched."""
+    with pytest.raises(BadFileNameError, match=r"does not follow <centre>\.<yyyy-mm-dd>\.<increment>\.impc\.zip"):
+        CONVENTION.parse_zip_name(name, CENTRES)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "H.2013-01-01.1.impc.xml",
+        "H.2013-01-01.1.specimen.experiment.impc.xml",
+        "H.2013-01-01.1.specimen.impc.xml\n",
+        "H.2013-01-01.1.Specimen.impc.xml",
+        "sub\\H.2013-01-01.1.specimen.impc.xml",
+        "H.2013-01-01.1.specimen.impc.zip",
+    ],
+)
+def test_a_document_name_conforms_as_a_whole_or_not_at_all(name: str) -> None:
+    """Names with both words matched both kinds of document."""
+    with pytest.raises(BadFileNameError, match=r"\(specimen\|experiment\)\.impc\.xml"):
+        CONVENTION.parse_document_name(name, CENTRES)
+
+
+def test_documents_are_processed_specimens_first_then_by_date_increment_and_centre() -> None:
+    ordered = [
+        "J.2013-01-02.1.specimen.impc.xml",
+        "H.2013-01-02.2.specimen.impc.xml",
+        "H.2014-01-01.1.specimen.impc.xml",
+        "H.2013-01-01.2.experiment.impc.xml",
+        "H.2013-01-01.10.experiment.impc.xml",
+        "J.2013-01-01.10.experiment.impc.xml",
+    ]
+    parsed = [CONVENTION.parse_document_name(name, CENTRES) for name in reversed(ordered)]
+    assert [name.file_name for name in sorted(parsed, key=lambda name: name.processing_order)] == ordered
+
+
+def test_the_actions_are_the_directories_of_the_convention() -> None:
+    assert [str(action) for action in Action] == ["add", "edit", "delete"]
+
+
+class TestOwnPatterns:
+    """A data coordination centre may name its files otherwise."""
+
+    def test_other_patterns_are_matched_against_the_whole_name_too(self) -> None:
+        convention = NamingConvention(zip_pattern=r"(?P<date>\d{8})-(?P<centre>\w+)-(?P<inc>\d+)\.zip|never")
+        assert convention.parse_zip_name("20130131-H-7.zip", CENTRES) == ZipName(
+            "20130131-H-7.zip", "H", date(2013, 1, 31), 7
+        )
+        for name in ("20130131-H-7.zip.zip", "x20130131-H-7.zip", "20130131-H-7.zip\n", "H.2013-01-31.7.impc.zip"):
+            with pytest.raises(BadFileNameError):
+                convention.parse_zip_name(name, CENTRES)
+
+    def test_the_reason_shows_the_pattern_that_is_in_force(self) -> None:
+        pattern = r"(?P<centre>\w+)_(?P<date>[0-9-]+)_(?P<inc>\d+)_(?P<kind>specimen|experiment)\.xml"
+        convention = NamingConvention(zip_pattern=pattern, document_pattern=pattern)
+        for parse in (convention.parse_zip_name, convention.parse_document_name):
+            with pytest.raises(BadFileNameError, match=re.escape(pattern)) as refusal:
+                parse("H.2013-01-01.1.impc.zip", CENTRES)
+            assert "impc.xml" not in str(refusal.value)
+
+    @pytest.mark.parametrize(
+        ("pattern", "problem"),
+        [
+            (r"(?P<centre>[A-Z", "no regular expression"),
+            (r"(?P<centre>.*)\.zip", r"lacks the named groups \['date', 'inc'\]"),
+            ("", "lacks the named groups"),
+        ],
+    )
+    def test_a_pattern_that_cannot_serve_is_refused_at_once(self, pattern: str, problem: str) -> None:
+        with pytest.raises(ConfigurationError, match=rf"zip name pattern .*{problem}.*DCC_ZIP_PATTERN"):
+            NamingConvention(zip_pattern=pattern)
+
+    def test_a_document_pattern_needs_the_kind_as_well(self) -> None:
+        with pytest.raises(ConfigurationError, match=r"document name pattern .*\['kind'\].*DCC_DOCUMENT_PATTERN"):
+            NamingConvention(document_pattern=r"(?P<centre>.)(?P<date>.)(?P<inc>.)")
+
+    @pytest.mark.parametrize(
+        ("name", "problem"),
+        [
+            ("H..1.zip", "date , which is not in the calendar"),
+            ("H.yesterday.1.zip", "date yesterday, which is not in the calendar"),
+            ("H.2013-01-01..zip", "increment '', which is not a whole number"),
+            ("H.2013-01-01.-1.zip", "increment '-1', which is not a whole number"),
+            ("H.2013-01-01.1x.zip", "increment '1x', which is not a whole number"),
+            ("H.2013-01-01.99999999999999999999.zip", "increment '99999999999999999999', which is not a whole number"),
+            (".2013-01-01.1.zip", "centre '', which is not registered"),
+        ],
+    )
+    def test_what_a_wide_pattern_lets_through_is_refused_by_its_meaning(self, name: str, problem: str) -> None:
+        convention = NamingConvention(zip_pattern=r"(?P<centre>.+)?\.(?P<date>.+)?\.(?P<inc>.+)?\.zip")
+        with pytest.raises(BadFileNameError, match=re.escape(problem)):
+            convention.parse_zip_name(name, CENTRES)
+
+    def test_a_kind_that_does_not_exist_is_refused(self) -> None:
+        convention = NamingConvention(
+            document_pattern=r"(?P<centre>\w+)\.(?P<date>[0-9-]+)\.(?P<inc>\d+)\.(?P<kind>\w+)\.xml"
+        )
+        assert convention.parse_document_name("H.2013-01-01.1.specimen.xml", CENTRES).kind is DocumentKind.SPECIMEN
+        with pytest.raises(BadFileNameError, match=r"kind 'image', which is neither specimen nor experiment"):
+            convention.parse_document_name("H.2013-01-01.1.image.xml", CENTRES)
+
+    def test_conventions_with_the_same_patterns_are_equal(self) -> None:
+        assert NamingConvention() == NamingConvention()
+        assert NamingConvention() != NamingConvention(zip_pattern=r"(?P<centre>.)(?P<date>.)(?P<inc>.)")

@@ -1,0 +1,97 @@
+"""Outcomes: what zip actions and file sources are called, in commands and in Dagster, and how they ended."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import pytest
+from dagster._core.definitions.partitions.utils.base import raise_error_on_invalid_partition_key_substring
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from dcc.naming import Action
+from dcc.outcomes import ZipKey, ZipOutcome, source_partition
+from dcc.phases import Phase, Status
+from dcc.tracker.hosted.known_hostings import stored_name
+
+_keys = st.builds(ZipKey, st.sampled_from(Action), st.text(min_size=1, max_size=140))
+
+
+def test_the_partition_of_a_conforming_name_is_the_name_that_users_see() -> None:
+    key = ZipKey(Action.EDIT, "J.2013-10-31.26.impc.zip")
+    assert (key.partition, str(key)) == ("edit/J.2013-10-31.26.impc.zip", "edit/J.2013-10-31.26.impc.zip")
+
+
+def test_the_longest_conforming_name_needs_no_digest() -> None:
+    key = ZipKey(Action.DELETE, f"{'C' * 31}.2013-10-31.99999.impc.zip")
+    assert key.partition == str(key)
+
+
+@given(_keys)
+@example(ZipKey(Action.ADD, "two..........dots.zip"))
+@example(ZipKey(Action.ADD, "\a\b\f\n\r\t\v\0\x7f.zip"))
+@example(ZipKey(Action.ADD, "x" * 47 + "\n.zip"))
+@example(ZipKey(Action.ADD, "x" * 46 + "....zip"))
+def test_every_name_has_a_partition_key_that_dagster_takes_and_mysql_tells_apart(key: ZipKey) -> None:
+    assert len(key.partition) <= 64
+    raise_error_on_invalid_partition_key_substring([key.partition])
+    assert key.partition.startswith(f"{key.action}/")
+
+
+_printable = st.text(st.characters(exclude_categories=["C"], exclude_characters="\\"), min_size=1, max_size=140)
+
+
+@given(_printable, _printable)
+@example("x" * 80 + "a", "x" * 80 + "b")
+@example("a...b", "a....b")
+def test_different_names_have_different_partition_keys(one: str, other: str) -> None:
+    keys = [ZipKey(Action.ADD, one), ZipKey(Action.ADD, other)]
+    assert (keys[0].partition == keys[1].partition) == (one == other)
+
+
+@pytest.mark.parametrize("name", ["\\xff" * 200 + ".zip", "é" * 200 + ".zip", "x" * 300 + ".zip"])
+def test_a_name_that_the_tracker_had_to_shorten_has_a_partition_key_too(name: str) -> None:
+    shortened = stored_name(name)
+    assert len(shortened) == 128
+    assert len(ZipKey(Action.ADD, shortened).partition) == 64
+
+
+@given(st.text(max_size=300), st.text(max_size=300))
+def test_stored_names_fit_their_column_and_differ_where_the_names_differ(one: str, other: str) -> None:
+    assert len(stored_name(one)) <= 128
+    assert (stored_name(one) == stored_name(other)) == (one == other)
+    if len(one) <= 128:
+        assert stored_name(one) == one
+
+
+def test_zip_keys_are_equal_by_action_and_name_and_sort_that_way() -> None:
+    names = [ZipKey(Action.EDIT, "a.zip"), ZipKey(Action.ADD, "b.zip"), ZipKey(Action.ADD, "a.zip")]
+    assert sorted(names) == [names[2], names[1], names[0]]
+    assert len({*names, ZipKey(Action.ADD, "a.zip")}) == 3
+
+
+def test_file_sources_are_partitions_by_centre_and_id() -> None:
+    assert source_partition("Wtsi", 12) == "Wtsi-12"
+
+
+@pytest.mark.parametrize("phase", Phase)
+@pytest.mark.parametrize("status", Status)
+def test_a_zip_action_succeeded_from_the_end_of_xsd_validation_on_and_failed_in_any_phase(
+    phase: Phase, status: Status
+) -> None:
+    outcome = ZipOutcome(
+        key=ZipKey(Action.ADD, "H.2013-10-31.1.impc.zip"),
+        centre="H",
+        phase=phase,
+        status=status,
+        downloaded=True,
+        extracted=True,
+        size_bytes=1,
+        md5=None,
+        source=None,
+        attempts=1,
+        seconds=1.0,
+        finished=datetime(2026, 1, 31),
+    )
+    assert outcome.failed == (status is Status.FAILED)
+    assert outcome.succeeded == (status is Status.DONE and phase >= Phase.XSD)

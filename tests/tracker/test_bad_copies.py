@@ -1,0 +1,381 @@
+"""Copies of archives that are bad at one file source: the others are tried, and the bad ones are not fetched again."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import re
+import signal
+import warnings
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+
+from dcc.cli.demo import submissions
+from dcc.cli.error_advice import explanations
+from dcc.errors import ConfigurationError, TransferFailedError
+from dcc.notify.session_report import render_session_report
+from dcc.reports.causes.collecting import causes_of_zip
+from dcc.reports.submissions.model import Outcome
+from dcc.reports.submissions.words import OUTCOME_WORDS
+from dcc.sources.folder import LocalConnection
+from dcc.tracker.database import writing
+from dcc.tracker.models import BadCopy, Reopening
+from dcc.tracker.register import delegations
+from tests.session.test_crash_recovery import run_dying
+from tests.support.databases import only_sqlite
+from tests.support.installations import MODIFIED, Folder, Installation, specimens
+from tests.support.served_sources import logged
+
+NAME = "H.2013-10-31.1.impc.zip"
+KEY = f"add/{NAME}"
+GOOD = submissions.archive(specimens())
+OTHER = submissions.archive(specimens(mice=5))
+DAMAGED = b"#" * len(GOOD)
+SHORT = GOOD[:-200]
+
+
+def md5(content: bytes) -> str:
+    return hashlib.md5(content, usedforsecurity=False).hexdigest()
+
+
+def publish(folder: Folder, content: bytes) -> None:
+    (folder.path / f"{KEY}.md5").write_text(f"{md5(content)}  {NAME}\n")
+
+
+@pytest.fixture
+def mirror(installation: Installation, folder: Folder) -> Folder:
+    """A folder of another centre, to which H has delegated: copies there count also where they differ from its own."""
+    with writing(installation.tracker) as connection:
+        delegations.delegate(connection, "H", "J", recorded_by="wrangler")
+    return installation.add_folder("J", "mirror")
+
+
+@dataclass
+class Fetched:
+    """The folders from which archives were fetched, and those from which nothing can be fetched."""
+
+    folders: list[str] = field(default_factory=list)
+    away: set[str] = field(default_factory=set)
+
+
+@pytest.fixture
+def fetched(monkeypatch: pytest.MonkeyPatch) -> Fetched:
+    noted, fetch = Fetched(), LocalConnection.fetch
+
+    def noting(self: LocalConnection, action: Any, name: str, *arguments: Any, **named: Any) -> None:
+        if name == NAME:
+            if self._base.name in noted.away:
+                raise TransferFailedError(f"{self._base.name} broke off.")
+            noted.folders.append(self._base.name)
+        fetch(self, action, name, *arguments, **named)
+
+    monkeypatch.setattr(LocalConnection, "fetch", noting)
+    return noted
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "published", "ends", "states"),
+    [
+        pytest.param(DAMAGED, GOOD, None, "xsd done", ["unzip failed", "xsd done"], id="damaged, a good mirror"),
+        pytest.param(SHORT, GOOD, None, "xsd done", ["unzip failed", "xsd done"], id="damaged, a longer mirror"),
+        pytest.param(DAMAGED, GOOD, GOOD, "xsd done", ["zip_md5 failed", "xsd done"], id="own copy not as published"),
+        pytest.param(DAMAGED, SHORT, None, "unzip failed", ["unzip failed"] * 2, id="both damaged"),
+        pytest.param(DAMAGED, DAMAGED, None, "unzip failed", ["unzip failed"] * 2, id="the same, damaged"),
+        pytest.param(OTHER, GOOD, DAMAGED, "zip_md5 failed", ["zip_md5 failed"] * 2, id="neither as published"),
+        pytest.param(DAMAGED, GOOD, DAMAGED, "unzip failed", ["unzip failed"], id="damaged as published"),
+        pytest.param(OTHER, GOOD, None, "xsd done", ["xsd done"], id="both good, of another size"),
+    ],
+)
+def test_other_sources_are_tried_before_the_centre_is_blamed(
+    installation: Installation,
+    folder: Folder,
+    mirror: Folder,
+    own: bytes,
+    other: bytes,
+    published: bytes | None,
+    ends: str,
+    states: list[str],
+) -> None:
+    folder.put(KEY, own)
+    mirror.put(KEY, other)
+    if published is not None:
+        publish(folder, published)
+
+    outcome = installation.run_session().zips[KEY]
+
+    assert installation.states() == {KEY: ends}
+    assert f"{outcome.phase.short_name} {outcome.status.short_name}" == ends
+    sources = [folder.source_id, mirror.source_id]
+    assert installation.attempts(KEY) == list(zip(sources, states, strict=False))
+    if ends == "xsd done" and states[0] != ends:
+        assert installation.staged()[KEY] == other
+    if len(states) == 2 and ends != "xsd done":
+        assert all(f"file source {number} (MD5 " in outcome.reasons[-1].message for number in sources)
+        assert logged(installation)[-1] == outcome.reasons[-1].message
+
+
+@pytest.mark.parametrize("published", [None, GOOD], ids=["damaged", "not as published"])
+def test_a_mirror_that_is_away_is_not_told_as_the_reason_of_a_bad_copy(
+    installation: Installation, folder: Folder, mirror: Folder, fetched: Fetched, published: bytes | None
+) -> None:
+    folder.put(KEY, DAMAGED)
+    mirror.put(KEY, GOOD)
+    if published is not None:
+        publish(folder, published)
+    fetched.away.add("mirror")
+
+    session = installation.with_settings(max_retries=0).run_session()
+
+    outcome, said = session.zips[KEY], "is no zip archive" if published is None else md5(GOOD)
+    assert outcome.main_reason is not None
+    assert said in outcome.main_reason.message
+    assert "mirror broke off" in outcome.reasons[-1].message
+    with installation.tracker.connect() as connection:
+        told = " ".join(render_session_report(connection, session.id).text.split())
+    assert said in told
+    assert "broke off" not in told
+
+
+def test_two_sources_with_the_same_bad_checksum_end_the_tries(
+    installation: Installation, folder: Folder, mirror: Folder, fetched: Fetched
+) -> None:
+    third = installation.add_folder("J", "third")
+    for place, content in ((folder, DAMAGED), (mirror, DAMAGED), (third, GOOD)):
+        place.put(KEY, content)
+    installation.run_session()
+    assert fetched.folders == ["centre", "mirror"]
+    assert installation.states() == {KEY: "unzip failed"}
+    assert installation.run_session().zips == {}
+    assert fetched.folders == ["centre", "mirror"]
+
+
+@pytest.mark.parametrize("beside_mirror", [None, OTHER], ids=["none", "another"])
+def test_the_checksum_of_the_producer_binds_every_mirror(
+    installation: Installation, folder: Folder, mirror: Folder, fetched: Fetched, beside_mirror: bytes | None
+) -> None:
+    folder.put(KEY, GOOD)
+    publish(folder, GOOD)
+    mirror.put(KEY, bytes(reversed(GOOD)))
+    if beside_mirror is not None:
+        publish(mirror, beside_mirror)
+    fetched.away.add("centre")
+
+    outcome = installation.with_settings(max_retries=0).run_session().zips[KEY]
+
+    assert installation.attempts(KEY) == [
+        (folder.source_id, "download failed"),
+        (mirror.source_id, "zip_md5 failed"),
+    ]
+    assert md5(GOOD) in outcome.reasons[-1].message
+    mirror.put(KEY, GOOD, modified=MODIFIED + 60)
+    assert installation.with_settings(max_retries=0).run_session().zips[KEY].succeeded
+    assert installation.attempts(KEY)[-1] == (mirror.source_id, "xsd done")
+
+
+def test_the_last_known_checksum_of_the_producer_counts_while_its_source_is_away(
+    installation: Installation, folder: Folder, mirror: Folder, fetched: Fetched
+) -> None:
+    folder.put(KEY, GOOD)
+    publish(folder, GOOD)
+    fetched.away.add("centre")
+    assert installation.with_settings(max_retries=0).run_session().zips[KEY].failed
+    # Read though nothing could be fetched, for the mirrors depend on it.
+    moved = folder.path.rename(folder.path.with_name("away"))
+    mirror.put(KEY, OTHER)
+
+    assert installation.with_settings(max_retries=0).run_session().zips[KEY].failed
+    assert installation.states() == {KEY: "zip_md5 failed"}
+
+    moved.rename(folder.path)
+    folder.put(KEY, OTHER, modified=MODIFIED + 60)
+    (folder.path / f"{KEY}.md5").unlink()
+    assert installation.with_settings(max_retries=0).run_session().zips[KEY].succeeded
+
+
+def test_a_bad_copy_is_not_fetched_again_until_its_listing_changes(
+    installation: Installation, folder: Folder, fetched: Fetched
+) -> None:
+    folder.put(KEY, DAMAGED)
+    installation.run_session()
+    assert installation.run_session().zips == {}
+    with pytest.raises(ConfigurationError, match=f"damaged .MD5 {md5(DAMAGED)}.*dcc crawl"):
+        installation.process_again(KEY)
+    assert fetched.folders == ["centre"]
+    assert (installation.states(), installation.count(Reopening)) == ({KEY: "unzip failed"}, 0)
+    folder.put(KEY, GOOD, modified=MODIFIED + 60)
+    assert installation.run_session().zips[KEY].succeeded
+    assert fetched.folders == ["centre", "centre"]
+
+
+def encrypted() -> bytes:
+    content = bytearray(GOOD)
+    content[6] |= 1
+    content[content.index(b"PK\x01\x02") + 8] |= 1
+    return bytes(content)
+
+
+def twice(name: str = "H.2013-10-31.1.specimen.impc.xml") -> bytes:
+    buffer = io.BytesIO()
+    with warnings.catch_warnings(), zipfile.ZipFile(buffer, "w") as archive:
+        warnings.simplefilter("ignore")
+        archive.writestr(name, b"<a/>")
+        archive.writestr(name, b"<b/>")
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param(DAMAGED, id="no zip"),
+        pytest.param(SHORT, id="cut off"),
+        pytest.param(b"", id="empty"),
+        pytest.param(encrypted(), id="encrypted"),
+        pytest.param(twice(), id="a name twice"),
+        pytest.param(submissions.archive({"../x.xml": b"<a/>"}), id="leads elsewhere"),
+        pytest.param(submissions.archive({"notes.txt": b"none"}), id="without documents"),
+    ],
+)
+def test_the_one_advice_about_an_archive_that_cannot_be_opened_is_what_works(
+    installation: Installation, folder: Folder, content: bytes
+) -> None:
+    """A good one under the same name; another name would leave the bad one there, failed."""
+    folder.put(KEY, content)
+    outcome = installation.run_session().zips[KEY]
+    assert installation.states() == {KEY: "unzip failed"}
+    with installation.tracker.connect() as connection:
+        (cause,) = causes_of_zip(connection, None, outcome.key)
+    advice = (
+        outcome.reasons[-1].message,
+        cause.advice,
+        *(text for text in OUTCOME_WORDS[Outcome.UNREADABLE].next),
+        next(one.advice for one in explanations() if one.name == outcome.reasons[-1].kind),
+    )
+    for text in advice:
+        assert re.search("under the same names?[.:]", text), text
+        assert not re.search("new (name|increment)", text), text
+    folder.put(KEY, GOOD, modified=MODIFIED + 60)
+    assert installation.run_session().zips[KEY].succeeded
+
+
+def test_a_mirror_that_was_away_or_is_new_is_tried_by_a_later_session(
+    installation: Installation, folder: Folder, mirror: Folder, fetched: Fetched
+) -> None:
+    folder.put(KEY, DAMAGED)
+    mirror.put(KEY, GOOD)
+    fetched.away.add("mirror")
+    once = installation.with_settings(max_retries=0)
+    outcome = once.run_session().zips[KEY]
+    assert (outcome.failed, installation.states()) == (True, {KEY: "unzip failed"})
+    once.run_session()
+    assert installation.states() == {KEY: "unzip failed"}
+    fetched.away.clear()
+    assert once.run_session().zips[KEY].succeeded
+    assert fetched.folders == ["centre", "mirror"]
+
+
+@pytest.mark.parametrize(
+    "correct",
+    [
+        pytest.param(lambda folder: publish(folder, OTHER), id="corrected"),
+        pytest.param(lambda folder: (folder.path / f"{KEY}.md5").unlink(), id="removed"),
+    ],
+)
+def test_a_checksum_that_is_corrected_lets_the_copy_be_fetched_again(
+    installation: Installation, folder: Folder, fetched: Fetched, correct: Callable[[Folder], None]
+) -> None:
+    folder.put(KEY, OTHER)
+    publish(folder, GOOD)
+    installation.run_session()
+    later = installation.run_session().zips[KEY]
+    assert later.kept
+    assert "still publishes" in later.reasons[-1].message
+    assert fetched.folders == ["centre"]
+    assert installation.states() == {KEY: "zip_md5 failed"}
+    assert installation.attempts(KEY) == [
+        (folder.source_id, "zip_md5 failed"),
+        (folder.source_id, "download cancelled"),
+    ]
+    correct(folder)
+    assert installation.run_session().zips[KEY].succeeded
+    assert fetched.folders == ["centre"] * 2
+
+
+def test_a_checksum_that_is_published_beside_a_damaged_copy_is_read_once_and_binds_the_mirror(
+    installation: Installation,
+    folder: Folder,
+    mirror: Folder,
+    fetched: Fetched,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read: list[str] = []
+    read_md5 = LocalConnection.read_md5
+
+    def noting(self: LocalConnection, *arguments: Any) -> str | None:
+        read.append(self._base.name)
+        return read_md5(self, *arguments)
+
+    monkeypatch.setattr(LocalConnection, "read_md5", noting)
+    once = installation.with_settings(max_retries=0)
+    folder.put(KEY, DAMAGED)
+    mirror.put(KEY, OTHER)
+    fetched.away.add("mirror")
+    once.run_session()
+    assert (fetched.folders, read, once.states()) == (["centre"], [], {KEY: "unzip failed"})
+
+    publish(folder, GOOD)
+    fetched.away.clear()
+    assert once.run_session().zips[KEY].failed
+    assert (fetched.folders, read) == (["centre", "mirror"], ["centre"])
+    assert once.attempts(KEY)[-1] == (mirror.source_id, "zip_md5 failed")
+
+    once.run_session()
+    assert (fetched.folders, read) == (["centre", "mirror"], ["centre"])
+
+    mirror.put(KEY, GOOD, modified=MODIFIED + 60)
+    assert once.run_session().zips[KEY].succeeded
+    assert (fetched.folders, read) == (["centre", "mirror", "mirror"], ["centre"])
+
+
+@only_sqlite
+def test_a_bad_copy_is_remembered_with_what_it_was(installation: Installation, folder: Folder) -> None:
+    folder.put(KEY, DAMAGED)
+    installation.run_session()
+    with installation.tracker.connect() as connection:
+        (row,) = connection.execute(select(BadCopy.size_bytes, BadCopy.modified, BadCopy.md5, BadCopy.reason)).all()
+    assert tuple(row) == (len(DAMAGED), MODIFIED, md5(DAMAGED), "damaged")
+
+
+@pytest.mark.parametrize(("other", "ends"), [(GOOD, "xsd done"), (SHORT, "unzip failed")], ids=["good", "damaged"])
+@pytest.mark.parametrize("point", ["when a copy is bad", "before a checksum is taken", "when an archive has arrived"])
+def test_a_session_that_is_killed_at_a_bad_copy_is_continued_at_the_mirror(
+    installation: Installation, folder: Folder, mirror: Folder, other: bytes, ends: str, point: str
+) -> None:
+    folder.put(KEY, DAMAGED)
+    mirror.put(KEY, other)
+    assert run_dying(installation.settings, point) == -signal.SIGKILL
+    installation.run_session()
+    assert installation.states() == {KEY: ends}
+    finished = [attempt for attempt in installation.attempts(KEY) if "cancelled" not in attempt[1]]
+    assert finished == [(folder.source_id, "unzip failed"), (mirror.source_id, ends)]
+    assert installation.run_session().zips == {}
+
+
+@pytest.mark.parametrize("is_away", [True, False], ids=["mirror away", "mirror lost"])
+def test_a_session_that_is_killed_at_a_bad_copy_and_meets_no_mirror_blames_the_copy(
+    installation: Installation, folder: Folder, mirror: Folder, fetched: Fetched, is_away: bool
+) -> None:
+    folder.put(KEY, DAMAGED)
+    mirror.put(KEY, GOOD)
+    assert run_dying(installation.settings, "when a copy is bad") == -signal.SIGKILL
+    if is_away:
+        fetched.away.add("mirror")
+    else:
+        mirror.path.rename(mirror.path.with_name("elsewhere"))
+    installation.with_settings(max_retries=0).run_session()
+    assert installation.states() == {KEY: "unzip failed"}
+    assert fetched.folders == []

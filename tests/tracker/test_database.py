@@ -1,0 +1,487 @@
+"""Work with the tracker database: cascades, transactions, retries, and what failures are called."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta, timezone
+from functools import partial
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, Engine, delete, event, func, insert, make_url, select, text, update
+from sqlalchemy.exc import DBAPIError, IntegrityError
+
+from dcc.databases.engines import database_label
+from dcc.errors import ConfigurationError, TrackerUnreachableError
+from dcc.settings import Settings, load_settings
+from dcc.tracker.database import (
+    exception_id,
+    init_tracker,
+    insert_rows,
+    open_tracker,
+    require_current,
+    run_writing,
+    writing,
+)
+from dcc.tracker.models import (
+    MESSAGE_BYTES,
+    AnException,
+    Base,
+    Centre,
+    CrawlingSession,
+    FileSource,
+    FileSourceHasZip,
+    StatusRow,
+    XmlFile,
+    XmlLog,
+    ZipAction,
+    ZipDownload,
+    ZipFile,
+    ZipLog,
+    utc_now,
+)
+from tests.support.databases import (
+    PASSWORD,
+    MariaDb,
+    only_mariadb,
+    only_sqlite,
+    seed_centre,
+    seed_documents,
+    seed_download,
+    seed_source,
+    seed_zip,
+)
+from tests.support.sent_statements import sent_statements
+
+NOON = datetime(2026, 1, 31, 12, 0, 0)
+SESSION = {"start_time": NOON, "status": -1, "created": NOON}
+
+
+def _count(tracker: Engine, model: type[Base]) -> int:
+    with tracker.connect() as connection:
+        return connection.scalar(select(func.count()).select_from(model)) or 0
+
+
+def _last_update(connection: Connection, number: int) -> datetime:
+    found = connection.scalar(select(CrawlingSession.last_update).where(CrawlingSession.id == number))
+    assert found is not None
+    return found
+
+
+# Foreign keys and columns
+
+
+def test_removing_a_centre_removes_its_sources_and_hostings_and_keeps_its_archives(tracker: Engine) -> None:
+    centre = seed_centre(tracker)
+    archive = seed_zip(tracker, seed_source(tracker, centre), centre_id=centre)
+    seed_documents(tracker, seed_download(tracker, archive.hosting_id), 2)
+    with writing(tracker) as connection:
+        connection.execute(delete(Centre))
+    assert [_count(tracker, model) for model in (FileSource, FileSourceHasZip, ZipDownload, XmlFile)] == [0, 0, 0, 0]
+    assert [_count(tracker, model) for model in (ZipFile, ZipAction)] == [1, 1]
+    with tracker.connect() as connection:
+        assert connection.scalar(select(ZipFile.centre_id)) is None
+
+
+def test_removing_an_archive_removes_all_that_was_recorded_of_it(tracker: Engine) -> None:
+    archive = seed_zip(tracker, seed_source(tracker, seed_centre(tracker)))
+    download = seed_download(tracker, archive.hosting_id)
+    (document,) = seed_documents(tracker, download, 1)
+    with writing(tracker) as connection:
+        kind = exception_id(connection, "SomeError", "Something.")
+        insert_rows(connection, ZipLog, [{"zip_id": download, "exception_id": kind, "message": "a"}])
+        insert_rows(connection, XmlLog, [{"xml_id": document, "exception_id": kind, "message": "b"}])
+        connection.execute(delete(ZipFile))
+    for model in (ZipAction, FileSourceHasZip, ZipDownload, XmlFile, ZipLog, XmlLog):
+        assert _count(tracker, model) == 0, model
+
+
+def test_a_status_or_kind_of_error_in_use_cannot_be_removed(tracker: Engine) -> None:
+    archive = seed_zip(tracker, seed_source(tracker, seed_centre(tracker)))
+    download = seed_download(tracker, archive.hosting_id)
+    with writing(tracker) as connection:
+        kind = exception_id(connection, "SomeError", "Something.")
+        insert_rows(connection, ZipLog, [{"zip_id": download, "exception_id": kind, "message": "a"}])
+    for model in (StatusRow, AnException):
+        with pytest.raises(IntegrityError), writing(tracker) as connection:
+            connection.execute(delete(model))
+
+
+def test_a_row_that_refers_to_nothing_is_refused(tracker: Engine) -> None:
+    row = {"za_id": 999, "file_source_id": 999, "num_retries": 0}
+    with pytest.raises(IntegrityError), writing(tracker) as connection:
+        insert_rows(connection, FileSourceHasZip, [row])
+
+
+def test_file_names_are_told_apart_by_case(tracker: Engine) -> None:
+    with writing(tracker) as connection:
+        insert_rows(connection, ZipFile, [{"file_name": "H.zip"}, {"file_name": "h.zip"}])
+        assert connection.scalar(select(func.count()).where(ZipFile.file_name == "h.zip")) == 1
+
+
+def test_last_update_follows_every_change(tracker: Engine) -> None:
+    with writing(tracker) as connection:
+        (number,) = insert_rows(connection, CrawlingSession, [SESSION])
+        assert abs(_last_update(connection, number) - utc_now()) < timedelta(seconds=5)
+    old = datetime(2001, 1, 1)
+    with writing(tracker) as connection:
+        connection.execute(update(CrawlingSession).values(last_update=old))
+        assert _last_update(connection, number) == old
+    with writing(tracker) as connection:
+        connection.execute(update(CrawlingSession).values(status=0))
+        assert abs(_last_update(connection, number) - utc_now()) < timedelta(seconds=5)
+
+
+def test_times_are_kept_in_utc_to_the_second(tracker: Engine) -> None:
+    summer = timezone(timedelta(hours=2))
+    row = SESSION | {"start_time": datetime(2026, 1, 31, 14, 0, 0, 900_000, summer)}
+    with writing(tracker) as connection:
+        (number,) = insert_rows(connection, CrawlingSession, [row])
+    with tracker.connect() as connection:
+        assert connection.scalar(select(CrawlingSession.start_time).where(CrawlingSession.id == number)) == NOON
+        now = connection.scalar(select(func.current_timestamp()))
+    now = now if isinstance(now, datetime) else datetime.fromisoformat(str(now))
+    assert abs(now.replace(tzinfo=UTC) - datetime.now(UTC)) < timedelta(seconds=5)
+
+
+def test_a_message_too_long_for_its_column_is_shortened_and_odd_characters_survive(tracker: Engine) -> None:
+    archive = seed_zip(tracker, seed_source(tracker, seed_centre(tracker)))
+    download = seed_download(tracker, archive.hosting_id)
+    texts = ["ü" * MESSAGE_BYTES, "not UTF-8: \udcff", "mouse 🐭"]
+    with writing(tracker) as connection:
+        kind = exception_id(connection, "SomeError", "Something.")
+        rows = [{"zip_id": download, "exception_id": kind, "message": message} for message in texts]
+        insert_rows(connection, ZipLog, rows)
+    with tracker.connect() as connection:
+        stored = [message or "" for message in connection.scalars(select(ZipLog.message).order_by(ZipLog.id))]
+    assert stored[0].endswith("ü…")
+    assert MESSAGE_BYTES - 4 <= len(stored[0].encode()) <= MESSAGE_BYTES
+    assert stored[1:] == ["not UTF-8: \\udcff", "mouse 🐭"]
+
+
+@only_mariadb
+def test_a_value_that_does_not_fit_is_refused(tracker: Engine) -> None:
+    with pytest.raises(DBAPIError), writing(tracker) as connection:
+        insert_rows(connection, ZipFile, [{"file_name": "x" * 129}])
+
+
+# Inserting
+
+
+def test_ids_come_in_the_order_of_the_rows(tracker: Engine) -> None:
+    names = [f"{number:04}.zip" for number in reversed(range(1_200))]
+    with writing(tracker) as connection:
+        first = insert_rows(connection, ZipFile, [{"file_name": "first.zip"}])
+        ids = insert_rows(connection, ZipFile, [{"file_name": name} for name in names])
+        stored = {row.id: row.file_name for row in connection.execute(select(ZipFile.id, ZipFile.file_name))}
+    assert [stored[number] for number in first + ids] == ["first.zip", *names]
+    assert insert_rows(connection, ZipFile, []) == []
+
+
+def test_many_rows_take_few_statements(tracker: Engine) -> None:
+    with sent_statements(tracker) as statements, writing(tracker) as connection:
+        insert_rows(connection, ZipFile, [{"file_name": f"{number}.zip"} for number in range(1_000)])
+    assert len(statements) <= 5
+
+
+def test_an_id_is_never_given_twice(tracker: Engine) -> None:
+    with writing(tracker) as connection:
+        (number,) = insert_rows(connection, ZipFile, [{"file_name": "a.zip"}])
+        connection.execute(delete(ZipFile))
+        assert insert_rows(connection, ZipFile, [{"file_name": "b.zip"}]) > [number]
+
+
+def test_a_kind_of_error_has_one_row_whoever_needs_it_first(tracker: Engine) -> None:
+    barrier = threading.Barrier(8)
+
+    def record(_: int) -> list[int]:
+        barrier.wait()
+        works = [partial(exception_id, name=kind, description="Text.") for kind in ("AError", "BError", "CError")]
+        return [run_writing(tracker, work, patience_seconds=30) for work in works]
+
+    with ThreadPoolExecutor(8) as pool:
+        results = list(pool.map(record, range(8)))
+    assert all(ids == results[0] for ids in results)
+    assert _count(tracker, AnException) == 3
+
+
+def test_the_id_of_an_error_rolled_back_is_not_remembered(tracker: Engine) -> None:
+    def fail(connection: Connection) -> None:
+        exception_id(connection, "AError", "Text.")
+        exception_id(connection, "AError", "Text.")
+        raise KeyError
+
+    with pytest.raises(KeyError):
+        run_writing(tracker, fail, patience_seconds=30)
+    with writing(tracker) as connection:
+        number = exception_id(connection, "AError", "Text.")
+    with tracker.connect() as connection:
+        assert connection.execute(select(AnException.id, AnException.description)).all() == [(number, "Text.")]
+
+
+# Transactions
+
+
+def test_a_failed_transaction_leaves_nothing(tracker: Engine) -> None:
+    def fail(connection: Connection) -> None:
+        insert_rows(connection, ZipFile, [{"file_name": "a.zip"}])
+        raise KeyError
+
+    with pytest.raises(KeyError):
+        run_writing(tracker, fail, patience_seconds=30)
+    assert _count(tracker, ZipFile) == 0
+
+
+@only_sqlite
+def test_a_write_transaction_inside_another_is_refused_at_once(tracker: Engine) -> None:
+    with writing(tracker), pytest.raises(RuntimeError, match="already"), writing(tracker):
+        pass
+
+
+def test_readers_go_on_while_a_writer_works(tracker: Engine) -> None:
+    with writing(tracker) as connection:
+        insert_rows(connection, ZipFile, [{"file_name": "a.zip"}])
+        began = time.monotonic()
+        assert _count(tracker, ZipFile) == 0
+        assert time.monotonic() - began < 10
+
+
+def test_many_threads_write_without_losing_anything(tracker: Engine) -> None:
+    with writing(tracker) as connection:
+        (number,) = insert_rows(connection, CrawlingSession, [SESSION | {"status": 0}])
+
+    def add_one(connection: Connection) -> None:
+        status = connection.scalar(select(CrawlingSession.status).where(CrawlingSession.id == number).with_for_update())
+        connection.execute(update(CrawlingSession).values(status=(status or 0) + 1))
+
+    with ThreadPoolExecutor(8) as pool:
+        for done in [pool.submit(run_writing, tracker, add_one, patience_seconds=60) for _ in range(160)]:
+            done.result()
+    with tracker.connect() as connection:
+        assert connection.scalar(select(CrawlingSession.status)) == 160
+
+
+@only_mariadb
+def test_work_that_runs_into_a_deadlock_is_done_again(tracker: Engine) -> None:
+    with writing(tracker) as connection:
+        ids = insert_rows(connection, CrawlingSession, [SESSION | {"status": 0}] * 2)
+    both = threading.Barrier(2)
+    tries = []
+
+    def work(order: list[int]) -> None:
+        def touch(connection: Connection) -> None:
+            tries.append(order)
+            for step, number in enumerate(order):
+                status = CrawlingSession.status + 1
+                connection.execute(update(CrawlingSession).where(CrawlingSession.id == number).values(status=status))
+                if step == 0 and len(tries) <= 2:
+                    both.wait(10)
+
+        run_writing(tracker, touch, patience_seconds=30)
+
+    with ThreadPoolExecutor(2) as pool:
+        for done in [pool.submit(work, ids), pool.submit(work, ids[::-1])]:
+            done.result()
+    assert len(tries) == 3
+    with tracker.connect() as connection:
+        assert connection.scalars(select(CrawlingSession.status)).all() == [2, 2]
+
+
+def test_what_is_wrong_with_the_work_itself_is_not_tried_again(tracker: Engine) -> None:
+    tries = []
+
+    def work(connection: Connection) -> None:
+        tries.append(1)
+        insert_rows(connection, ZipFile, [{"file_name": "a.zip"}])
+        connection.execute(insert(ZipFile).values(file_name="a.zip"))
+
+    with pytest.raises(IntegrityError):
+        run_writing(tracker, work, patience_seconds=30)
+    assert len(tries) == 1
+
+
+@only_sqlite
+def test_another_process_that_holds_the_database_is_waited_for(
+    tracker: Engine, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = sqlite3.connect(settings.home / "tracker.db", isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN IMMEDIATE")
+    threading.Timer(0.5, lambda: other.execute("COMMIT")).start()
+    began = time.monotonic()
+    run_writing(tracker, lambda connection: insert_rows(connection, CrawlingSession, [SESSION]), patience_seconds=10)
+    assert 0.4 < time.monotonic() - began < 5
+    with tracker.connect() as connection:
+        connection.exec_driver_sql("PRAGMA busy_timeout = 50")
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(TrackerUnreachableError, match=r"tracker\.db.*other writers were in the way"):
+        run_writing(tracker, lambda connection: None, patience_seconds=0.3)
+    other.close()
+
+
+# A database that goes away
+
+
+@only_mariadb
+def test_a_connection_that_was_lost_is_made_again(tracker: Engine, mariadb: MariaDb) -> None:
+    tries = []
+
+    def work(connection: Connection) -> list[int]:
+        tries.append(1)
+        ids = insert_rows(connection, CrawlingSession, [SESSION])
+        if len(tries) == 1:
+            mariadb.query(f"KILL {connection.scalar(text('SELECT CONNECTION_ID()'))}")
+            connection.execute(text("SELECT 1"))
+        return ids
+
+    assert len(run_writing(tracker, work, patience_seconds=30)) == 1
+    assert len(tries) == 2
+    assert _count(tracker, CrawlingSession) == 1
+
+
+@only_mariadb
+def test_a_commit_whose_answer_was_lost_is_not_done_twice(tracker: Engine, mariadb: MariaDb) -> None:
+    lost = []
+
+    def lose_answer(connection: Connection) -> None:
+        if connection.info.pop("lose", False):
+            lost.append(1)
+            driver: Any = connection.connection.driver_connection
+            driver.commit()
+            mariadb.query(f"KILL {driver.thread_id()}")
+
+    event.listen(tracker, "commit", lose_answer)
+    tries = []
+
+    def work(connection: Connection) -> list[int]:
+        tries.append(1)
+        connection.info["lose"] = len(tries) == 1
+        return insert_rows(connection, CrawlingSession, [SESSION])
+
+    ids = run_writing(tracker, work, patience_seconds=30)
+    assert (len(lost), len(tries)) == (1, 1)
+    with tracker.connect() as connection:
+        assert connection.scalars(select(CrawlingSession.id)).all() == ids
+
+
+@only_mariadb
+def test_a_database_that_goes_away_and_comes_back_loses_nothing(tracker: Engine, mariadb: MariaDb) -> None:
+    """Bounded back-off, and the error surfaces."""
+    written = threading.Event()
+
+    def write(number: int) -> int:
+        row = SESSION | {"status": number}
+        ids = run_writing(
+            tracker, lambda connection: insert_rows(connection, CrawlingSession, [row]), patience_seconds=60
+        )
+        if number == 20:
+            written.set()
+        return ids[0]
+
+    with ThreadPoolExecutor(2) as pool:
+        writers = [pool.submit(write, number) for number in range(1, 200)]
+        assert written.wait(60)
+        mariadb.kill()
+        try:
+            time.sleep(0.5)
+        finally:
+            mariadb.start()
+        ids = [done.result() for done in writers]
+    with tracker.connect() as connection:
+        stored = {row.id: row.status for row in connection.execute(select(CrawlingSession.id, CrawlingSession.status))}
+    assert stored == dict(zip(ids, range(1, 200), strict=True))
+
+
+@only_mariadb
+def test_patience_with_a_database_that_is_away_ends(tracker: Engine, mariadb: MariaDb) -> None:
+    """Bounded back-off, and the error surfaces."""
+    mariadb.kill()
+    try:
+        began = time.monotonic()
+        with pytest.raises(TrackerUnreachableError) as caught:
+            run_writing(tracker, lambda connection: None, patience_seconds=0.5)
+        assert time.monotonic() - began < 20
+        with pytest.raises(TrackerUnreachableError), tracker.connect():
+            pass
+    finally:
+        mariadb.start()
+    message = str(caught.value)
+    assert f"127.0.0.1:{mariadb.port}" in message
+    assert "Check that the server runs" in message
+    assert _count(tracker, CrawlingSession) == 0
+
+
+@only_sqlite
+def test_a_sqlite_file_that_cannot_be_opened_is_named(settings: Settings) -> None:
+    engine = open_tracker(settings)
+    for use in (init_tracker, require_current):
+        settings.home.write_text("not a folder", encoding="utf-8")
+        with pytest.raises((TrackerUnreachableError, ConfigurationError), match=r"home/tracker\.db"):
+            use(engine)
+    settings.home.unlink()
+    settings.home.mkdir()
+    (settings.home / "tracker.db").write_text("no database either " * 100, encoding="utf-8")
+    with pytest.raises(TrackerUnreachableError, match=r"tracker\.db.*Restore|tracker\.db.*Check DCC_TRACKER_URL"):
+        require_current(engine)
+    engine.dispose()
+
+
+# URLs and secrets
+
+
+@pytest.mark.parametrize("scheme", ["mysql", "mariadb", "mysql+pymysql", "mariadb+pymysql"])
+@only_mariadb
+def test_every_usual_spelling_of_the_url_works(settings: Settings, tracker_url: str, scheme: str) -> None:
+    url = make_url(tracker_url).set(drivername=scheme).render_as_string(hide_password=False)
+    engine = open_tracker(load_settings(home=settings.home, tracker_url=url))
+    init_tracker(engine)
+    require_current(engine)
+    engine.dispose()
+
+
+@pytest.mark.parametrize(
+    ("url", "what"),
+    [
+        ("postgresql://u:s3cret@h/d", "postgresql"),
+        ("nonsense s3cret", "not a database URL"),
+        ("mysql://u:s3cret@h:port/d", "not a database URL"),
+        ("mysql://u:s3cret@localhost:3306", "no database"),
+        ("sqlite://", "in memory"),
+        ("sqlite:///:memory:", "in memory"),
+    ],
+)
+def test_a_url_that_names_no_tracker_is_refused_without_its_password(url: str, what: str) -> None:
+    with pytest.raises(ConfigurationError, match=what) as caught:
+        open_tracker(load_settings(tracker_url=url))
+    assert "s3cret" not in _all_text(caught.value)
+
+
+@only_mariadb
+def test_the_password_is_in_no_message_or_repr(settings: Settings, tracker: Engine, mariadb: MariaDb) -> None:
+    """Secrets never show."""
+    url = make_url(mariadb.url("nothing")).set(password=f"{PASSWORD}wrong")
+    refused = open_tracker(load_settings(tracker_url=url.render_as_string(hide_password=False)))
+    away = open_tracker(load_settings(tracker_url=url.set(port=1).render_as_string(hide_password=False)))
+    failures: list[BaseException] = []
+    for engine in (refused, away):
+        for use in (init_tracker, require_current, lambda e: run_writing(e, lambda _: None, patience_seconds=0)):
+            with pytest.raises(TrackerUnreachableError) as caught:
+                use(engine)
+            failures.append(caught.value)
+    with pytest.raises(DBAPIError) as failed, tracker.connect() as connection:
+        connection.execute(text("SELECT :secret FROM nowhere"), {"secret": PASSWORD})
+    texts = [_all_text(failure) for failure in [*failures, failed.value]]
+    texts += [repr(settings), repr(tracker), repr(refused), database_label(tracker.url), str(tracker.url)]
+    for shown in texts:
+        assert "s3cret" not in shown
+    assert "Check the user name and password in DCC_TRACKER_URL" in texts[0]
+
+
+def _all_text(error: BaseException | None) -> str:
+    shown = ""
+    while error is not None:
+        shown += f"{error!r} {error}"
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    return shown

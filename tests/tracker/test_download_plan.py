@@ -1,0 +1,496 @@
+"""Which zip actions a session downloads or takes up again, and which file source is asked first."""
+
+from __future__ import annotations
+
+from datetime import date
+
+import pytest
+from sqlalchemy import Engine, Row, select, update
+
+from dcc.errors import ConfigurationError, NotFoundError
+from dcc.naming import Action
+from dcc.outcomes import ZipKey
+from dcc.phases import Phase, Status
+from dcc.tracker import progress
+from dcc.tracker.database import insert_rows, writing
+from dcc.tracker.hosted.download_plan import (
+    PlannedZip,
+    cancel_orphans,
+    load_interrupted,
+    load_waiting,
+    reopen_failed_downloads,
+    sources_to_use,
+)
+from dcc.tracker.hosted.retries import reopen_named
+from dcc.tracker.models import (
+    Centre,
+    CrawlingSession,
+    FileSource,
+    FileSourceHasZip,
+    FileSourceStatistics,
+    Reopening,
+    SourceCrawlRow,
+    ZipAction,
+    ZipDownload,
+    ZipFile,
+    utc_now,
+)
+from dcc.tracker.progress import Proposal, Subject
+from dcc.tracker.register import delegations
+from dcc.tracker.states import WAITING, State
+from tests.support.databases import (
+    TO_VALIDATE,
+    SeededZip,
+    only_sqlite,
+    seed_centre,
+    seed_documents,
+    seed_download,
+    seed_hosting,
+    seed_source,
+    seed_zip,
+)
+
+NAME = "H.2013-10-31.1.impc.zip"
+RUNNING = State(Phase.DOWNLOAD, Status.RUNNING)
+NOT_DOWNLOADED = State(Phase.DOWNLOAD, Status.FAILED)
+WRONG_CHECKSUM = State(Phase.ZIP_MD5, Status.FAILED)
+EXTRACTING = State(Phase.UNZIP, Status.RUNNING)
+VALID = State(Phase.XSD, Status.DONE)
+
+
+def _update(tracker: Engine, model: type, row_id: int, **values: object) -> None:
+    table = model.__table__  # type: ignore[attr-defined]
+    with writing(tracker) as connection:
+        connection.execute(update(table).where(table.c.id == row_id).values(**values))
+
+
+def _statistics(tracker: Engine, source_id: int, failures: int = 0, size: int = 0, seconds: float = 0.0) -> None:
+    row = {"file_source_id": source_id, "failures": failures, "bytes": size, "seconds": seconds}
+    with writing(tracker) as connection:
+        connection.execute(FileSourceStatistics.__table__.insert(), [row])
+
+
+def _plans(tracker: Engine, sources: set[int] | None = None, za_ids: list[int] | None = None) -> list[PlannedZip]:
+    with tracker.connect() as connection:
+        return load_waiting(connection, sources, za_ids)
+
+
+def _order(tracker: Engine, sources: set[int] | None = None) -> list[int]:
+    """The sources of the only zip action that waits, in the order in which they are asked."""
+    (plan,) = _plans(tracker, sources)
+    return [hosting.source_id for hosting in plan.hostings]
+
+
+def _state(tracker: Engine, model: type, row_id: int) -> State:
+    table = model.__table__  # type: ignore[attr-defined]
+    with tracker.connect() as connection:
+        row = connection.execute(select(table.c.phase_id, table.c.status_id).where(table.c.id == row_id)).one()
+    return State(Phase(row.phase_id), Status(row.status_id))
+
+
+def _rows(tracker: Engine, model: type) -> list[Row[tuple[object, ...]]]:
+    with tracker.connect() as connection:
+        return list(connection.execute(select(model.__table__)))  # type: ignore[attr-defined]
+
+
+def _fail(tracker: Engine, zip_: SeededZip, state: State = NOT_DOWNLOADED) -> int:
+    """Let the download of a zip action fail for good; the id of the attempt."""
+    download = seed_download(tracker, zip_.hosting_id)
+    with writing(tracker) as connection:
+        progress.report(connection, [Proposal(Subject.ZIP_DOWNLOAD, download, state)])
+    return download
+
+
+class TestPreference:
+    """One source only was ever tried, and the last in preference."""
+
+    def test_the_producer_s_own_sources_come_first_then_few_failures_then_speed_then_age(self, tracker: Engine) -> None:
+        centre, other = seed_centre(tracker, "H"), seed_centre(tracker, "J")
+        failing = seed_source(tracker, other)
+        slow, fast = seed_source(tracker, other), seed_source(tracker, other)
+        unmeasured, younger = seed_source(tracker, other), seed_source(tracker, other)
+        own_failing, own = seed_source(tracker, centre), seed_source(tracker, centre)
+        _statistics(tracker, failing, failures=1, size=10_000_000, seconds=1.0)
+        _statistics(tracker, slow, size=1_000, seconds=2.0)
+        _statistics(tracker, fast, size=3_000, seconds=2.0)
+        _statistics(tracker, unmeasured, size=0, seconds=0.0)
+        _statistics(tracker, own_failing, failures=9)
+        zip_ = seed_zip(tracker, younger, centre_id=centre, size_bytes=5)
+        for source in (own, slow, unmeasured, failing, own_failing, fast):
+            seed_hosting(tracker, zip_.za_id, source, 5)
+        assert _order(tracker) == [own, own_failing, fast, slow, unmeasured, younger, failing]
+
+    @only_sqlite
+    def test_an_archive_of_no_known_centre_has_no_producer_to_prefer(self, tracker: Engine) -> None:
+        centre = seed_centre(tracker)
+        one, two = seed_source(tracker, centre), seed_source(tracker, centre)
+        zip_ = seed_zip(tracker, two, centre_id=None, size_bytes=5)
+        seed_hosting(tracker, zip_.za_id, one, 5)
+        (plan,) = _plans(tracker)
+        assert plan.centre is None
+        assert [hosting.source_id for hosting in plan.hostings] == [one, two]
+
+    @only_sqlite
+    def test_all_that_was_listed_of_each_hosting_is_known(self, tracker: Engine) -> None:
+        centre = seed_centre(tracker)
+        zip_ = seed_zip(tracker, seed_source(tracker, centre), centre_id=centre, size_bytes=5)
+        _update(tracker, FileSourceHasZip, zip_.hosting_id, modified=77, has_md5=True)
+        (plan,) = _plans(tracker)
+        assert (plan.za_id, plan.zip_id, plan.centre) == (zip_.za_id, zip_.zip_id, "H")
+        assert plan.key == ZipKey(Action.ADD, "H.2026-01-31.1.impc.zip")
+        (hosting,) = plan.hostings
+        assert (hosting.id, hosting.size_bytes, hosting.modified) == (zip_.hosting_id, 5, 77)
+        assert hosting.has_md5 is True
+        assert hosting.failed_before is False
+
+    def test_a_source_that_failed_before_is_asked_again_and_known_to_have_failed(self, tracker: Engine) -> None:
+        """Retries were never counted."""
+        centre = seed_centre(tracker)
+        zip_ = seed_zip(tracker, seed_source(tracker, centre), size_bytes=5)
+        other = seed_hosting(tracker, zip_.za_id, seed_source(tracker, centre), 5)
+        _fail(tracker, zip_)
+        with writing(tracker) as connection:
+            assert reopen_failed_downloads(connection, None) == 1
+        (plan,) = _plans(tracker)
+        assert {hosting.id: hosting.failed_before for hosting in plan.hostings} == {
+            zip_.hosting_id: True,
+            other: False,
+        }
+
+    @only_sqlite
+    @pytest.mark.parametrize(
+        ("sizes", "kept"),
+        [
+            ([5, 6, 5], [5, 5]),
+            ([None, 5, 6], [None, 5]),
+            ([5, None, 6], [5, None]),
+            ([None, None], [None, None]),
+            ([0, 5], [0]),
+        ],
+    )
+    def test_a_source_of_which_the_size_is_known_to_differ_is_left_out(
+        self, sizes: list[int | None], kept: list[int | None], tracker: Engine
+    ) -> None:
+        centre = seed_centre(tracker)
+        zip_ = seed_zip(tracker, seed_source(tracker, centre), size_bytes=sizes[0])
+        for size in sizes[1:]:
+            seed_hosting(tracker, zip_.za_id, seed_source(tracker, centre), size)
+        (plan,) = _plans(tracker)
+        assert [hosting.size_bytes for hosting in plan.hostings] == kept
+
+
+class TestWhatWaits:
+    def test_the_oldest_comes_first_by_what_the_names_say(self, tracker: Engine) -> None:
+        """Archives were downloaded in any order."""
+        centre, other = seed_centre(tracker, "J"), seed_centre(tracker, "H")
+        source = seed_source(tracker, centre)
+        names = [
+            (2013, 10, 31, 2, other, "H.2013-10-31.2.impc.zip"),
+            (2013, 10, 31, 2, centre, "J.2013-10-31.2.impc.zip"),
+            (2013, 10, 31, 10, centre, "J.2013-10-31.10.impc.zip"),
+            (2014, 1, 1, 1, other, "H.2014-01-01.1.impc.zip"),
+        ]
+        for year, month, day, inc, producer, name in reversed(names):
+            zip_ = seed_zip(tracker, source, name, centre_id=producer)
+            _update(tracker, ZipFile, zip_.zip_id, created=date(year, month, day), inc=inc)
+        with writing(tracker) as connection:
+            delegations.delegate(connection, "H", "J", recorded_by="wrangler")
+        assert [plan.key.file_name for plan in _plans(tracker)] == [row[-1] for row in names]
+
+    @only_sqlite
+    def test_nothing_else_waits(self, tracker: Engine) -> None:
+        source = seed_source(tracker, seed_centre(tracker))
+        states = [State(phase, status) for phase in (Phase.ZIP_NAME, Phase.XSD) for status in Status]
+        seeded = {state: seed_zip(tracker, source, f"{state}.zip", state=state) for state in states}
+        assert [plan.za_id for plan in _plans(tracker)] == [seeded[WAITING].za_id]
+
+    def test_sources_that_are_not_available_or_active_or_do_not_host_it_any_more_are_left_out(
+        self, tracker: Engine
+    ) -> None:
+        """What is gone is never chosen for download."""
+        centre, inactive = seed_centre(tracker, "H"), seed_centre(tracker, "J", is_active=False)
+        good = seed_source(tracker, centre)
+        zip_ = seed_zip(tracker, good, centre_id=centre)
+        for source in (
+            seed_source(tracker, centre, state="maintenance"),
+            seed_source(tracker, centre, state="removed"),
+            seed_source(tracker, inactive),
+        ):
+            seed_hosting(tracker, zip_.za_id, source)
+        lost = seed_hosting(tracker, zip_.za_id, seed_source(tracker, centre))
+        _update(tracker, FileSourceHasZip, lost, gone_since=utc_now())
+        assert _order(tracker) == [good]
+        _update(tracker, FileSourceHasZip, zip_.hosting_id, gone_since=utc_now())
+        assert _plans(tracker) == []
+
+    @only_sqlite
+    def test_an_archive_of_an_inactive_centre_is_taken_from_an_active_one(self, tracker: Engine) -> None:
+        producer, host = seed_centre(tracker, "H", is_active=False), seed_centre(tracker, "J")
+        source = seed_source(tracker, host)
+        seed_zip(tracker, source, centre_id=producer)
+        assert _plans(tracker) == []
+        with writing(tracker) as connection:
+            delegations.delegate(connection, "H", "J", recorded_by="wrangler")
+        assert _order(tracker) == [source]
+
+    @only_sqlite
+    def test_sources_and_zip_actions_that_were_not_asked_for_are_left_out(self, tracker: Engine) -> None:
+        centre = seed_centre(tracker)
+        one, two = seed_source(tracker, centre), seed_source(tracker, centre)
+        first = seed_zip(tracker, one, NAME)
+        seed_hosting(tracker, first.za_id, two)
+        second = seed_zip(tracker, two, "H.2013-10-31.2.impc.zip")
+        assert [len(plan.hostings) for plan in _plans(tracker)] == [2, 1]
+        assert [plan.za_id for plan in _plans(tracker, {one})] == [first.za_id]
+        assert _order(tracker, {one}) == [one]
+        assert _plans(tracker, set()) == []
+        assert [plan.za_id for plan in _plans(tracker, None, [second.za_id])] == [second.za_id]
+        assert _plans(tracker, None, []) == []
+        assert len(_plans(tracker, None, [second.za_id, *range(10_000, 11_200), first.za_id])) == 2
+
+    @only_sqlite
+    def test_one_name_under_two_actions_is_two_zip_actions(self, tracker: Engine) -> None:
+        source = seed_source(tracker, seed_centre(tracker))
+        zip_ = seed_zip(tracker, source, NAME)
+        with writing(tracker) as connection:
+            (edit,) = progress.add_zip_actions(connection, [progress.NewZipAction(zip_.zip_id, Action.EDIT, WAITING)])
+        seed_hosting(tracker, edit, source)
+        assert [str(plan.key) for plan in _plans(tracker)] == [f"add/{NAME}", f"edit/{NAME}"]
+
+
+class TestSourcesOfASession:
+    @only_sqlite
+    def test_those_that_could_be_listed_are_used_or_all_where_none_was_crawled(self, tracker: Engine) -> None:
+        centre = seed_centre(tracker)
+        ok, partial, failed = (seed_source(tracker, centre) for _ in range(3))
+        now = utc_now()
+        with writing(tracker) as connection:
+            row = {"start_time": now, "status": -1, "created": now}
+            crawled, idle = insert_rows(connection, CrawlingSession, [row, row])
+            outcomes = [(ok, "ok"), (partial, "partial"), (failed, "failed")]
+            insert_rows(
+                connection,
+                SourceCrawlRow,
+                [
+                    {"session_id": crawled, "file_source_id": source, "start_time": now, "outcome": outcome}
+                    for source, outcome in outcomes
+                ],
+            )
+            assert sources_to_use(connection, crawled) == {ok, partial}
+            assert sources_to_use(connection, idle) is None
+
+
+class TestOrphans:
+    def test_downloads_of_a_dead_session_are_cancelled_and_their_zip_actions_wait_on(self, tracker: Engine) -> None:
+        """What ran when the process died ran for ever."""
+        source = seed_source(tracker, seed_centre(tracker))
+        zips = [seed_zip(tracker, source, f"H.2013-10-31.{n}.impc.zip") for n in range(4)]
+        pending = seed_download(tracker, zips[0].hosting_id)
+        running = seed_download(tracker, zips[1].hosting_id, RUNNING)
+        failed = _fail(tracker, zips[2])
+        extracting = seed_download(tracker, zips[3].hosting_id, EXTRACTING)
+        with writing(tracker) as connection:
+            assert cancel_orphans(connection).cancelled == 2
+        assert _state(tracker, ZipDownload, pending) == State(Phase.DOWNLOAD, Status.CANCELLED)
+        assert _state(tracker, ZipDownload, running) == State(Phase.DOWNLOAD, Status.CANCELLED)
+        assert _state(tracker, ZipDownload, failed) == NOT_DOWNLOADED
+        assert _state(tracker, ZipDownload, extracting) == EXTRACTING
+        assert [plan.za_id for plan in _plans(tracker)] == [zips[0].za_id, zips[1].za_id]
+        with writing(tracker) as connection:
+            assert cancel_orphans(connection).cancelled == 0
+
+
+class TestRetryPolicy:
+    @pytest.mark.parametrize("state", [NOT_DOWNLOADED, WRONG_CHECKSUM])
+    def test_what_did_not_arrive_is_tried_again_by_the_next_session(self, state: State, tracker: Engine) -> None:
+        """A failed download was never tried again."""
+        zip_ = seed_zip(tracker, seed_source(tracker, seed_centre(tracker)))
+        download = _fail(tracker, zip_, state)
+        assert _state(tracker, ZipAction, zip_.za_id) == state
+        with writing(tracker) as connection:
+            assert reopen_failed_downloads(connection, None) == 1
+        assert _state(tracker, ZipAction, zip_.za_id) == WAITING
+        assert _state(tracker, ZipDownload, download) == state, "the attempt stays on record"
+        (reopening,) = _rows(tracker, Reopening)
+        assert (reopening.za_id, reopening.requested_by, reopening.from_phase_id) == (
+            zip_.za_id,
+            "retry policy",
+            state.phase,
+        )
+        with writing(tracker) as connection:
+            assert reopen_failed_downloads(connection, None) == 0
+
+    @only_sqlite
+    def test_what_the_centre_has_to_mend_is_not(self, tracker: Engine) -> None:
+        source = seed_source(tracker, seed_centre(tracker))
+        for phase in (Phase.ZIP_NAME, Phase.UNZIP, Phase.XML_NAME, Phase.XSD):
+            seed_zip(tracker, source, f"{phase}.zip", state=State(phase, Status.FAILED))
+        with writing(tracker) as connection:
+            assert reopen_failed_downloads(connection, None) == 0
+        assert _rows(tracker, Reopening) == []
+
+    @only_sqlite
+    def test_what_no_source_of_the_session_hosts_stays_failed(self, tracker: Engine) -> None:
+        centre = seed_centre(tracker)
+        one, two = seed_source(tracker, centre), seed_source(tracker, centre)
+        zip_ = seed_zip(tracker, one)
+        _fail(tracker, zip_)
+        with writing(tracker) as connection:
+            assert reopen_failed_downloads(connection, {two}) == 0
+            assert reopen_failed_downloads(connection, set()) == 0
+        _update(tracker, FileSource, one, state_id=2)
+        with writing(tracker) as connection:
+            assert reopen_failed_downloads(connection, None) == 0
+        _update(tracker, FileSource, one, state_id=1)
+        _update(tracker, Centre, centre, is_active=False)
+        with writing(tracker) as connection:
+            assert reopen_failed_downloads(connection, None) == 0
+        _update(tracker, Centre, centre, is_active=True)
+        with writing(tracker) as connection:
+            assert reopen_failed_downloads(connection, {one}) == 1
+
+    @only_sqlite
+    def test_a_zip_action_at_several_sources_is_opened_once(self, tracker: Engine) -> None:
+        centre = seed_centre(tracker)
+        zip_ = seed_zip(tracker, seed_source(tracker, centre))
+        seed_hosting(tracker, zip_.za_id, seed_source(tracker, centre))
+        _fail(tracker, zip_)
+        with writing(tracker) as connection:
+            assert reopen_failed_downloads(connection, None) == 1
+        assert len(_rows(tracker, Reopening)) == 1
+
+
+class TestNamedRetries:
+    @only_sqlite
+    def test_a_person_may_have_any_zip_action_processed_again(self, tracker: Engine) -> None:
+        source = seed_source(tracker, seed_centre(tracker))
+        states = [VALID, State(Phase.UNZIP, Status.FAILED), WAITING, EXTRACTING]
+        seeded = [seed_zip(tracker, source, f"{state}.zip", state=state).za_id for state in states]
+        with writing(tracker) as connection:
+            keys = [ZipKey(Action.ADD, f"{state}.zip") for state in states]
+            assert reopen_named(connection, keys, "Ada") == seeded
+        assert [(row.requested_by, row.from_phase_id, row.from_status_id) for row in _rows(tracker, Reopening)] == [
+            ("Ada", *state) for state in states
+        ]
+        assert [plan.za_id for plan in _plans(tracker, None, seeded)] == seeded
+
+    def test_one_that_is_not_known_is_named_and_nothing_is_opened(self, tracker: Engine) -> None:
+        zip_ = seed_zip(tracker, seed_source(tracker, seed_centre(tracker)), NAME, state=VALID)
+        for unknown in (ZipKey(Action.EDIT, NAME), ZipKey(Action.ADD, NAME.lower())):
+            with (
+                pytest.raises(NotFoundError, match=rf"The tracker knows no {unknown}\. .*dcc zips"),
+                writing(tracker) as connection,
+            ):
+                reopen_named(connection, [ZipKey(Action.ADD, NAME), unknown], "Ada")
+        assert _state(tracker, ZipAction, zip_.za_id) == VALID
+        assert _rows(tracker, Reopening) == []
+
+    @only_sqlite
+    def test_one_that_is_refused_for_its_name_cannot_be_opened(self, tracker: Engine) -> None:
+        state = State(Phase.ZIP_NAME, Status.FAILED)
+        zip_ = seed_zip(tracker, seed_source(tracker, seed_centre(tracker)), "x.zip", state=state)
+        key = ZipKey(Action.ADD, "x.zip")
+        with (
+            pytest.raises(ConfigurationError, match=r"refused for its name .*dcc show add/x\.zip"),
+            writing(tracker) as connection,
+        ):
+            reopen_named(connection, [key], "Ada")
+        assert _state(tracker, ZipAction, zip_.za_id) == state
+
+
+class TestInterrupted:
+    def test_an_archive_that_had_arrived_is_taken_up_with_its_documents(self, tracker: Engine) -> None:
+        """Documents and archives under way were orphaned by a crash."""
+        centre = seed_centre(tracker)
+        source = seed_source(tracker, centre)
+        zip_ = seed_zip(tracker, source, NAME, centre_id=centre)
+        _fail(tracker, zip_)
+        with writing(tracker) as connection:
+            reopen_failed_downloads(connection, None)
+        download = seed_download(tracker, zip_.hosting_id, EXTRACTING)
+        one, two = seed_documents(tracker, download, 2)
+        with writing(tracker) as connection:
+            progress.report(connection, [Proposal(Subject.XML_FILE, one, VALID)])
+        _update(tracker, ZipDownload, download, downloaded_size_bytes=321)
+        _update(tracker, ZipFile, zip_.zip_id, content_md5="0" * 32)
+        with tracker.connect() as connection:
+            (left,) = load_interrupted(connection)
+        assert (left.za_id, left.zip_id, left.key) == (zip_.za_id, zip_.zip_id, ZipKey(Action.ADD, NAME))
+        assert (left.centre, left.source_id, left.download_id) == ("H", source, download)
+        assert (left.size_bytes, left.md5) == (321, "0" * 32)
+        assert {name: (document.id, document.state) for name, document in left.documents.items()} == {
+            "H.2026-01-31.0.specimen.impc.xml": (one, VALID),
+            "H.2026-01-31.1.specimen.impc.xml": (two, State(Phase.XSD, Status.PENDING)),
+        }
+
+    @only_sqlite
+    def test_only_what_is_between_arrival_and_the_end_of_validation_is_taken_up(self, tracker: Engine) -> None:
+        source = seed_source(tracker, seed_centre(tracker))
+        taken_up = [
+            State(Phase.ZIP_MD5, Status.DONE),
+            State(Phase.UNZIP, Status.PENDING),
+            State(Phase.UNZIP, Status.RUNNING),
+            State(Phase.UNZIP, Status.DONE),
+            State(Phase.XML_NAME, Status.DONE),
+            State(Phase.XSD, Status.RUNNING),
+        ]
+        left_alone = [
+            VALID,
+            State(Phase.UPLOAD, Status.RUNNING),
+            State(Phase.UNZIP, Status.FAILED),
+            State(Phase.XSD, Status.FAILED),
+            RUNNING,
+            State(Phase.DOWNLOAD, Status.DONE),
+        ]
+        for state in taken_up + left_alone:
+            zip_ = seed_zip(tracker, source, f"{state}.zip")
+            seed_download(tracker, zip_.hosting_id, state)
+        with tracker.connect() as connection:
+            found = load_interrupted(connection)
+        assert [left.key.file_name for left in found] == [f"{state}.zip" for state in taken_up]
+
+    def test_one_that_a_document_failed_is_taken_up_while_another_waits_for_validation(self, tracker: Engine) -> None:
+        """The zip action shows the failure at once, its other documents come after."""
+        source = seed_source(tracker, seed_centre(tracker))
+        invalid, refused = State(Phase.XSD, Status.FAILED), State(Phase.XML_NAME, Status.FAILED)
+        for inc, states in enumerate([(invalid, TO_VALIDATE), (refused, TO_VALIDATE), (invalid, VALID), (refused,)]):
+            zip_ = seed_zip(tracker, source, f"{inc}.zip")
+            download = seed_download(tracker, zip_.hosting_id, EXTRACTING)
+            for state in states:
+                seed_documents(tracker, download, 1, state)
+        with tracker.connect() as connection:
+            assert [left.key.file_name for left in load_interrupted(connection)] == ["0.zip", "1.zip"]
+
+    @only_sqlite
+    def test_documents_of_an_earlier_download_take_nothing_up(self, tracker: Engine) -> None:
+        zip_ = seed_zip(tracker, seed_source(tracker, seed_centre(tracker)), NAME)
+        seed_documents(tracker, seed_download(tracker, zip_.hosting_id, EXTRACTING), 1)
+        with writing(tracker) as connection:
+            reopen_named(connection, [ZipKey(Action.ADD, NAME)], "Ada")
+        latest = seed_download(tracker, zip_.hosting_id, EXTRACTING)
+        seed_documents(tracker, latest, 1, State(Phase.XSD, Status.FAILED))
+        with tracker.connect() as connection:
+            assert load_interrupted(connection) == []
+
+    @only_sqlite
+    def test_one_that_was_opened_again_since_is_downloaded_instead(self, tracker: Engine) -> None:
+        zip_ = seed_zip(tracker, seed_source(tracker, seed_centre(tracker)), NAME)
+        seed_download(tracker, zip_.hosting_id, EXTRACTING)
+        with writing(tracker) as connection:
+            reopen_named(connection, [ZipKey(Action.ADD, NAME)], "Ada")
+            assert load_interrupted(connection) == []
+        assert [plan.za_id for plan in _plans(tracker)] == [zip_.za_id]
+
+    @only_sqlite
+    def test_the_latest_arrival_counts_whichever_source_it_came_from(self, tracker: Engine) -> None:
+        centre = seed_centre(tracker)
+        one, two = seed_source(tracker, centre), seed_source(tracker, centre)
+        zip_ = seed_zip(tracker, one, NAME)
+        other = seed_hosting(tracker, zip_.za_id, two)
+        with writing(tracker) as connection:
+            (failed,) = progress.add_downloads(connection, [other], utc_now())
+            progress.report(connection, [Proposal(Subject.ZIP_DOWNLOAD, failed, NOT_DOWNLOADED, promote=False)])
+        latest = seed_download(tracker, zip_.hosting_id, EXTRACTING)
+        with tracker.connect() as connection:
+            (left,) = load_interrupted(connection)
+        assert (left.download_id, left.source_id) == (latest, one)

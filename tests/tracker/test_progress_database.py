@@ -1,0 +1,565 @@
+"""Phase and status in the database: promotion, re-opening, concurrent writers and cost."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import Connection, Engine, delete, event, select
+
+from dcc.naming import Action
+from dcc.phases import Phase, Status
+from dcc.settings import Settings
+from dcc.tracker import progress
+from dcc.tracker.database import init_tracker, open_tracker, run_writing, writing
+from dcc.tracker.models import (
+    DocumentReopening,
+    FileSource,
+    Reopening,
+    XmlFile,
+    ZipAction,
+    ZipDownload,
+    ZipFile,
+    utc_now,
+)
+from dcc.tracker.progress import NewZipAction, Proposal, Subject
+from dcc.tracker.states import REQUESTED, WAITING, State, advance, roll_up
+from tests.support.databases import (
+    SeededZip,
+    seed_centre,
+    seed_documents,
+    seed_download,
+    seed_hosting,
+    seed_source,
+    seed_zip,
+)
+
+T = TypeVar("T")
+STATES = [State(phase, status) for phase in Phase for status in Status]
+MODELS: dict[Subject, type[ZipAction] | type[ZipDownload] | type[XmlFile]] = {
+    Subject.ZIP_ACTION: ZipAction,
+    Subject.ZIP_DOWNLOAD: ZipDownload,
+    Subject.XML_FILE: XmlFile,
+}
+
+NOT_DOWNLOADED = State(Phase.DOWNLOAD, Status.FAILED)
+WRONG_CHECKSUM = State(Phase.ZIP_MD5, Status.FAILED)
+EXTRACTED = State(Phase.UNZIP, Status.DONE)
+REFUSED = State(Phase.XML_NAME, Status.FAILED)
+CHECKING = State(Phase.XSD, Status.RUNNING)
+VALID = State(Phase.XSD, Status.DONE)
+INVALID = State(Phase.XSD, Status.FAILED)
+
+
+@pytest.fixture
+def archive(tracker: Engine) -> SeededZip:
+    return seed_zip(tracker, seed_source(tracker, seed_centre(tracker)))
+
+
+def do(tracker: Engine, work: Callable[[Connection], T]) -> T:
+    return run_writing(tracker, work, patience_seconds=30)
+
+
+def propose(tracker: Engine, *proposals: Proposal) -> dict[tuple[Subject, int], State]:
+    return do(tracker, lambda connection: progress.report(connection, proposals))
+
+
+def on_download(number: int, state: State, *, promote: bool = True) -> Proposal:
+    return Proposal(Subject.ZIP_DOWNLOAD, number, state, promote)
+
+
+def on_document(number: int, state: State, *, promote: bool = True) -> Proposal:
+    return Proposal(Subject.XML_FILE, number, state, promote)
+
+
+def states(tracker: Engine, subject: Subject) -> dict[int, State]:
+    model = MODELS[subject]
+    with tracker.connect() as connection:
+        rows = connection.execute(select(model.id, model.phase_id, model.status_id))
+        return {number: State(Phase(phase), Status(status)) for number, phase, status in rows}
+
+
+def action_state(tracker: Engine, archive: SeededZip) -> State:
+    return states(tracker, Subject.ZIP_ACTION)[archive.za_id]
+
+
+# Adding
+
+
+def test_zip_actions_are_added_in_the_state_given(tracker: Engine, archive: SeededZip) -> None:
+    refused = State(Phase.ZIP_NAME, Status.FAILED)
+    rows = [NewZipAction(archive.zip_id, Action.DELETE, refused), NewZipAction(archive.zip_id, Action.EDIT, WAITING)]
+    ids = do(tracker, lambda connection: progress.add_zip_actions(connection, rows))
+    with tracker.connect() as connection:
+        found = connection.execute(select(ZipAction.todo_id, ZipAction.status_id).where(ZipAction.id.in_(ids)))
+        assert sorted(tuple(row) for row in found) == [(2, Status.DONE), (3, Status.FAILED)]
+    assert [states(tracker, Subject.ZIP_ACTION)[number] for number in ids] == [refused, WAITING]
+    assert do(tracker, lambda connection: progress.add_zip_actions(connection, [])) == []
+
+
+def test_a_download_begins_requested_and_leaves_its_zip_action_waiting(tracker: Engine, archive: SeededZip) -> None:
+    requested = utc_now()
+    hosting_ids = [archive.hosting_id, archive.hosting_id]
+    ids = do(tracker, lambda connection: progress.add_downloads(connection, hosting_ids, requested))
+    with tracker.connect() as connection:
+        rows = connection.execute(select(ZipDownload.request, ZipDownload.received).order_by(ZipDownload.id)).all()
+    assert [tuple(row) for row in rows] == [(requested, requested)] * 2
+    assert states(tracker, Subject.ZIP_DOWNLOAD) == dict.fromkeys(ids, REQUESTED)
+    assert action_state(tracker, archive) == WAITING
+
+
+def test_a_document_refused_by_its_name_counts_as_failed(tracker: Engine, archive: SeededZip) -> None:
+    download = seed_download(tracker, archive.hosting_id, EXTRACTED)
+    seed_documents(tracker, download, 2)
+    assert action_state(tracker, archive) == State(Phase.XSD, Status.PENDING)
+    seed_documents(tracker, download, 1, REFUSED)
+    assert states(tracker, Subject.ZIP_DOWNLOAD)[download] == REFUSED
+    assert action_state(tracker, archive) == REFUSED
+
+
+# Promotion
+
+
+def test_what_a_wrangler_sees_from_crawl_to_validation(tracker: Engine, archive: SeededZip) -> None:
+    seen = [action_state(tracker, archive)]
+    download = seed_download(tracker, archive.hosting_id)
+    for phase in (Phase.DOWNLOAD, Phase.ZIP_MD5, Phase.UNZIP):
+        for status in (Status.RUNNING, Status.DONE):
+            propose(tracker, on_download(download, State(phase, status)))
+            seen.append(action_state(tracker, archive))
+    first, second = seed_documents(tracker, download, 2)
+    seen.append(action_state(tracker, archive))
+    for document, state in ((first, CHECKING), (first, VALID), (second, CHECKING), (second, VALID)):
+        propose(tracker, on_document(document, state))
+        seen.append(action_state(tracker, archive))
+    pending = State(Phase.XSD, Status.PENDING)
+    early = [WAITING] * 3 + [State(phase, s) for phase in (Phase.ZIP_MD5, Phase.UNZIP) for s in (2, 3)]  # type: ignore[arg-type]
+    assert seen == [*early, pending, pending, pending, CHECKING, VALID]
+    assert states(tracker, Subject.ZIP_DOWNLOAD) == {download: VALID}
+
+
+def test_one_invalid_document_fails_its_download_and_zip_action(tracker: Engine, archive: SeededZip) -> None:
+    download = seed_download(tracker, archive.hosting_id, EXTRACTED)
+    documents = seed_documents(tracker, download, 3)
+    found = propose(
+        tracker,
+        on_document(documents[0], VALID),
+        on_document(documents[1], INVALID),
+    )
+    assert found == {
+        (Subject.XML_FILE, documents[0]): VALID,
+        (Subject.XML_FILE, documents[1]): INVALID,
+        (Subject.ZIP_DOWNLOAD, download): INVALID,
+        (Subject.ZIP_ACTION, archive.za_id): INVALID,
+    }
+    propose(tracker, on_document(documents[2], VALID), on_document(documents[0], State(Phase.QC, Status.DONE)))
+    assert action_state(tracker, archive) == INVALID
+
+
+def test_a_failed_attempt_that_another_one_follows_is_not_promoted(tracker: Engine, archive: SeededZip) -> None:
+    """The next source delivers within the session."""
+    first = seed_download(tracker, archive.hosting_id)
+    propose(tracker, on_download(first, NOT_DOWNLOADED, promote=False))
+    assert states(tracker, Subject.ZIP_DOWNLOAD) == {first: NOT_DOWNLOADED}
+    assert action_state(tracker, archive) == WAITING
+    second = seed_download(tracker, archive.hosting_id)
+    propose(tracker, on_download(second, EXTRACTED))
+    assert action_state(tracker, archive) == EXTRACTED
+    assert states(tracker, Subject.ZIP_DOWNLOAD)[first] == NOT_DOWNLOADED
+
+
+def test_a_failure_can_be_promoted_later_when_no_attempt_follows_after_all(tracker: Engine, archive: SeededZip) -> None:
+    download = seed_download(tracker, archive.hosting_id)
+    propose(tracker, on_download(download, WRONG_CHECKSUM, promote=False))
+    propose(tracker, on_download(download, WRONG_CHECKSUM))
+    assert action_state(tracker, archive) == WRONG_CHECKSUM
+
+
+def test_the_last_proposal_for_a_row_decides_whether_it_is_promoted(tracker: Engine, archive: SeededZip) -> None:
+    download = seed_download(tracker, archive.hosting_id)
+    checking = State(Phase.ZIP_MD5, Status.RUNNING)
+    propose(tracker, on_download(download, checking), on_download(download, WRONG_CHECKSUM, promote=False))
+    assert action_state(tracker, archive) == WAITING
+    propose(tracker, on_download(download, checking, promote=False), on_download(download, checking))
+    assert action_state(tracker, archive) == WRONG_CHECKSUM
+
+
+def test_only_the_latest_download_shows_on_the_zip_action(tracker: Engine, archive: SeededZip) -> None:
+    other_source = seed_source(tracker, seed_centre(tracker, "J"))
+    other_hosting = seed_hosting(tracker, archive.za_id, other_source)
+    earlier = seed_download(tracker, other_hosting)
+    latest = seed_download(tracker, archive.hosting_id)
+    propose(tracker, on_download(earlier, VALID))
+    assert action_state(tracker, archive) == WAITING
+    propose(tracker, on_download(earlier, NOT_DOWNLOADED), on_download(latest, EXTRACTED))
+    assert action_state(tracker, archive) == EXTRACTED
+
+
+def test_a_proposal_for_a_row_that_is_gone_changes_nothing(tracker: Engine, archive: SeededZip) -> None:
+    """Its file source may have been removed meanwhile."""
+    download = seed_download(tracker, archive.hosting_id, EXTRACTED)
+    (document,) = seed_documents(tracker, download, 1)
+    with writing(tracker) as connection:
+        connection.execute(delete(FileSource))
+    found = propose(
+        tracker,
+        on_document(document, VALID),
+        on_download(download, VALID),
+        Proposal(Subject.ZIP_ACTION, archive.za_id, INVALID),
+        Proposal(Subject.ZIP_ACTION, 999, INVALID),
+    )
+    assert found == {(Subject.ZIP_ACTION, archive.za_id): INVALID}
+    assert propose(tracker) == {}
+
+
+# Re-opening and cancelling
+
+
+def test_reopening_sets_a_zip_action_back_and_keeps_what_was(tracker: Engine, archive: SeededZip) -> None:
+    download = seed_download(tracker, archive.hosting_id)
+    propose(tracker, on_download(download, NOT_DOWNLOADED))
+    assert action_state(tracker, archive) == NOT_DOWNLOADED
+    before = utc_now()
+    do(
+        tracker,
+        lambda connection: progress.reopen(
+            connection, [archive.za_id, archive.za_id], requested_by="w" * 70, reason="r" * 300
+        ),
+    )
+    assert action_state(tracker, archive) == WAITING
+    assert states(tracker, Subject.ZIP_DOWNLOAD) == {download: NOT_DOWNLOADED}
+    with tracker.connect() as connection:
+        (row,) = connection.execute(select(Reopening.__table__)).all()
+    assert (row.za_id, row.from_phase_id, row.from_status_id) == (archive.za_id, *NOT_DOWNLOADED)
+    assert (row.requested_by, row.reason, row.last_download_id) == ("w" * 64, "r" * 256, download)
+    assert before <= row.created <= utc_now()
+
+
+def test_the_retry_after_a_reopening_can_succeed(tracker: Engine, archive: SeededZip) -> None:
+    """A failed download is not failed for ever."""
+    propose(tracker, on_download(seed_download(tracker, archive.hosting_id), NOT_DOWNLOADED))
+    do(tracker, lambda connection: progress.reopen(connection, [archive.za_id], "retry policy", "It failed."))
+    download = seed_download(tracker, archive.hosting_id, EXTRACTED)
+    propose(tracker, *(on_document(number, VALID) for number in seed_documents(tracker, download, 3)))
+    assert action_state(tracker, archive) == VALID
+
+
+def test_reopening_cancels_downloads_under_way_and_no_others(tracker: Engine, archive: SeededZip) -> None:
+    unzipping = State(Phase.UNZIP, Status.RUNNING)
+    found = [seed_download(tracker, archive.hosting_id, state) for state in (REQUESTED, unzipping, VALID, INVALID)]
+    other = seed_zip(tracker, seed_source(tracker, seed_centre(tracker, "J")), "J.2026-01-31.1.impc.zip")
+    untouched = seed_download(tracker, other.hosting_id)
+    do(tracker, lambda connection: progress.reopen(connection, [archive.za_id], "me", "Again."))
+    assert states(tracker, Subject.ZIP_DOWNLOAD) == {
+        found[0]: State(Phase.DOWNLOAD, Status.CANCELLED),
+        found[1]: State(Phase.UNZIP, Status.CANCELLED),
+        found[2]: VALID,
+        found[3]: INVALID,
+        untouched: REQUESTED,
+    }
+
+
+def test_a_late_report_on_an_old_download_does_not_touch_a_reopened_zip_action(
+    tracker: Engine, archive: SeededZip
+) -> None:
+    download = seed_download(tracker, archive.hosting_id, EXTRACTED)
+    documents = seed_documents(tracker, download, 2)
+    do(tracker, lambda connection: progress.reopen(connection, [archive.za_id], "me", "Again."))
+    propose(tracker, on_document(documents[0], INVALID), on_document(documents[1], VALID))
+    assert states(tracker, Subject.ZIP_DOWNLOAD)[download] == INVALID
+    assert action_state(tracker, archive) == WAITING
+    again = seed_download(tracker, archive.hosting_id)
+    propose(tracker, on_download(again, EXTRACTED))
+    assert action_state(tracker, archive) == EXTRACTED
+
+
+def test_cancelled_downloads_keep_their_phase_and_are_not_promoted(tracker: Engine, archive: SeededZip) -> None:
+    """Cancelled can be reached."""
+    running = State(Phase.ZIP_MD5, Status.RUNNING)
+    download, finished = seed_download(tracker, archive.hosting_id, VALID), seed_download(tracker, archive.hosting_id)
+    propose(tracker, on_download(finished, running))
+    assert action_state(tracker, archive) == VALID
+    do(tracker, lambda connection: progress.cancel_downloads(connection, [download, finished, 999]))
+    assert states(tracker, Subject.ZIP_DOWNLOAD) == {
+        download: VALID,
+        finished: State(Phase.ZIP_MD5, Status.CANCELLED),
+    }
+    assert action_state(tracker, archive) == VALID
+
+
+# Writers beside each other
+
+
+def test_threads_that_report_on_the_same_documents_end_where_the_algebra_says(tracker: Engine) -> None:
+    source = seed_source(tracker, seed_centre(tracker))
+    archives = [seed_zip(tracker, source, f"H.2026-01-31.{inc}.impc.zip") for inc in range(4)]
+    downloads = [seed_download(tracker, archive.hosting_id, EXTRACTED) for archive in archives]
+    documents = {download: seed_documents(tracker, download, 5) for download in downloads}
+    chance = random.Random(20261121)
+    choices = [CHECKING, VALID, *(State(phase, Status.RUNNING) for phase in (Phase.UPLOAD, Phase.QC))]
+    work: list[list[Proposal]] = []
+    for turn in range(96):
+        numbers = chance.sample([number for found in documents.values() for number in found], 6)
+        # The last download has failures besides.
+        failing = [REFUSED, INVALID] if turn % 8 == 0 else []
+        work.append(
+            [
+                on_document(number, chance.choice(choices + (failing if number in documents[downloads[-1]] else [])))
+                for number in numbers
+            ]
+        )
+    barrier = threading.Barrier(8)
+
+    def run(share: Sequence[list[Proposal]]) -> None:
+        barrier.wait(30)
+        for proposals in share:
+            propose(tracker, *proposals)
+
+    with ThreadPoolExecutor(8) as pool:
+        for done in [pool.submit(run, work[start::8]) for start in range(8)]:
+            done.result()
+
+    expected = {number: State(Phase.XSD, Status.PENDING) for found in documents.values() for number in found}
+    for proposals in work:
+        for proposal in proposals:
+            expected[proposal.id] = advance(expected[proposal.id], proposal.state)
+    assert states(tracker, Subject.XML_FILE) == expected
+    parents = {download: roll_up(expected[number] for number in found) for download, found in documents.items()}
+    assert states(tracker, Subject.ZIP_DOWNLOAD) == parents
+    assert states(tracker, Subject.ZIP_ACTION) == {
+        archive.za_id: parents[download] for archive, download in zip(archives, downloads, strict=True)
+    }
+    assert {state.failed for state in parents.values() if state} == {True, False}
+
+
+# Cost
+
+
+@contextmanager
+def sent_statements(tracker: Engine) -> Iterator[list[str]]:
+    """The statements sent within the block; one that the driver sends row by row is listed for each row."""
+    sent: list[str] = []
+
+    def note(_c: object, _cursor: object, statement: str, parameters: object, _x: object, many: bool) -> None:
+        sent.extend([statement] * (len(parameters) if many and isinstance(parameters, (list, tuple)) else 1))
+
+    event.listen(tracker, "before_cursor_execute", note)
+    try:
+        yield sent
+    finally:
+        event.remove(tracker, "before_cursor_execute", note)
+
+
+def test_a_thousand_proposals_take_few_statements(tracker: Engine) -> None:
+    """The number of statements does not grow with the number of rows."""
+    source = seed_source(tracker, seed_centre(tracker))
+    documents: list[int] = []
+    for inc in range(20):
+        archive = seed_zip(tracker, source, f"H.2026-01-31.{inc}.impc.zip")
+        documents += seed_documents(tracker, seed_download(tracker, archive.hosting_id, EXTRACTED), 50)
+    with sent_statements(tracker) as sent, writing(tracker) as connection:
+        progress.report(connection, [on_document(number, VALID) for number in documents])
+    assert len(documents) == 1_000
+    assert len(sent) <= 16, "\n".join(sent)
+    assert set(states(tracker, Subject.ZIP_ACTION).values()) == {VALID}
+
+
+def test_a_report_without_news_writes_nothing(tracker: Engine, archive: SeededZip) -> None:
+    download = seed_download(tracker, archive.hosting_id, EXTRACTED)
+    documents = seed_documents(tracker, download, 10, VALID)
+    with sent_statements(tracker) as sent, writing(tracker) as connection:
+        progress.report(connection, [on_document(number, CHECKING) for number in documents])
+    assert not [statement for statement in sent if statement.startswith("UPDATE")]
+
+
+# The database against the algebra
+
+
+@dataclass
+class _Model:
+    """What the tracker should hold: three documents in each of two downloads of one zip action."""
+
+    action: State
+    downloads: dict[int, State]
+    documents: dict[int, dict[int, State]]
+
+    def report(self, proposals: Sequence[Proposal]) -> None:
+        ours = {number: download for download, found in self.documents.items() for number in found}
+        for subject, number, new, _ in proposals:
+            if subject is Subject.ZIP_ACTION:
+                self.action = advance(self.action, new)
+            elif subject is Subject.ZIP_DOWNLOAD:
+                self.downloads[number] = advance(self.downloads[number], new)
+            else:
+                found = self.documents[ours[number]]
+                found[number] = advance(found[number], new)
+        last = {(proposal.subject, proposal.id): proposal.promote for proposal in proposals}
+        upwards = set()
+        for download, found in self.documents.items():
+            promoted = [number for number in found if last.get((Subject.XML_FILE, number))]
+            if promoted and (state := roll_up(found.values())):
+                self.downloads[download] = advance(self.downloads[download], state)
+            if last.get((Subject.ZIP_DOWNLOAD, download), bool(promoted)):
+                upwards.add(download)
+        if (latest := self.latest()) in upwards:
+            self.action = advance(self.action, self.downloads[latest])
+
+    def latest(self) -> int:
+        """The later download; where that fetched nothing, the earlier one, if that had the bytes."""
+        earlier, later = sorted(self.downloads)
+        fetched_nothing = self.downloads[later] in {NOT_DOWNLOADED, State(Phase.DOWNLOAD, Status.CANCELLED)}
+        phase, status = self.downloads[earlier]
+        brought = phase > Phase.DOWNLOAD and not (status is Status.CANCELLED and phase <= Phase.XSD)
+        return earlier if fetched_nothing and brought else later
+
+
+@pytest.fixture(scope="module")
+def scratch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Engine, int]]:
+    """A SQLite tracker with one file source, used by all examples of the property."""
+    home: Path = tmp_path_factory.mktemp("scratch") / "home"
+    engine = open_tracker(Settings(home=home, tracker_url=None))
+    init_tracker(engine)
+    yield engine, seed_source(engine, seed_centre(engine))
+    engine.dispose()
+
+
+document_states = st.lists(
+    st.sampled_from([state for state in STATES if state.phase > Phase.UNZIP]), min_size=3, max_size=3
+)
+
+
+@given(
+    before=document_states,
+    set_back=st.dictionaries(st.integers(0, 2), st.sampled_from([s for s in STATES if s.phase > Phase.UNZIP])),
+    after=st.lists(st.tuples(st.integers(0, 2), st.sampled_from(STATES)), max_size=3),
+    is_latest=st.booleans(),
+)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_documents_set_back_leave_their_parents_as_if_they_had_never_been_further(
+    scratch: tuple[Engine, int],
+    before: list[State],
+    set_back: dict[int, State],
+    after: list[tuple[int, State]],
+    is_latest: bool,
+) -> None:
+    """The algebra holds from where documents were set to, as it does from where they began."""
+    tracker, source = scratch
+    with writing(tracker) as connection:
+        connection.execute(delete(ZipFile))
+    archive = seed_zip(tracker, source)
+    download = seed_download(tracker, archive.hosting_id, EXTRACTED)
+    documents = seed_documents(tracker, download, 3)
+    propose(tracker, *(on_document(number, state) for number, state in zip(documents, before, strict=True)))
+    if not is_latest:
+        seed_download(tracker, archive.hosting_id)
+    started = [advance(State(Phase.XSD, Status.PENDING), state) for state in before]
+    action_before = action_state(tracker, archive)
+
+    wanted = {documents[place]: state for place, state in set_back.items()}
+    former = do(tracker, lambda connection: progress.reopen_documents(connection, wanted, "me", "To be seen anew."))
+
+    expected = [set_back.get(place, state) for place, state in enumerate(started)]
+    moved = {place for place, state in set_back.items() if state != started[place]}
+    assert former == {documents[place]: started[place] for place in moved}
+    assert states(tracker, Subject.XML_FILE) == dict(zip(documents, expected, strict=True))
+    assert states(tracker, Subject.ZIP_DOWNLOAD)[download] == roll_up(expected)
+    assert action_state(tracker, archive) == (roll_up(expected) if is_latest else action_before)
+    with tracker.connect() as connection:
+        rows = connection.execute(
+            select(DocumentReopening).where(DocumentReopening.xml_id.in_(documents)).order_by(DocumentReopening.xml_id)
+        ).all()
+    assert [
+        (row.xml_id, row.from_phase_id, row.from_status_id, row.to_phase_id, row.to_status_id, row.reason)
+        for row in rows
+    ] == [(documents[place], *started[place], *set_back[place], "To be seen anew.") for place in sorted(moved)]
+
+    for place, state in after:
+        propose(tracker, on_document(documents[place], state))
+        expected[place] = advance(expected[place], state)
+    assert states(tracker, Subject.XML_FILE) == dict(zip(documents, expected, strict=True))
+
+
+def test_documents_set_back_do_not_touch_what_does_not_come_from_them(tracker: Engine, archive: SeededZip) -> None:
+    """A download that failed by itself, and a zip action that waits to be downloaded anew."""
+    uploaded = State(Phase.UPLOAD, Status.DONE)
+    broken = seed_download(tracker, archive.hosting_id, EXTRACTED)
+    (document,) = seed_documents(tracker, broken, 1, VALID)
+    not_extracted = State(Phase.UNZIP, Status.FAILED)
+    propose(tracker, on_download(broken, not_extracted))
+    do(tracker, lambda connection: progress.reopen_documents(connection, {document: uploaded}, "me", "Why."))
+    assert states(tracker, Subject.ZIP_DOWNLOAD)[broken] == not_extracted
+    do(tracker, lambda connection: progress.reopen(connection, [archive.za_id], "me", "Again."))
+    do(tracker, lambda connection: progress.reopen_documents(connection, {document: VALID}, "me", "Why."))
+    assert action_state(tracker, archive) == WAITING
+
+
+def test_documents_that_are_not_there_or_stand_so_already_are_not_set_back(tracker: Engine, archive: SeededZip) -> None:
+    download = seed_download(tracker, archive.hosting_id, EXTRACTED)
+    (document,) = seed_documents(tracker, download, 1, VALID)
+    wanted = {document: VALID, 9_999: VALID}
+    assert do(tracker, lambda connection: progress.reopen_documents(connection, wanted, "x" * 99, "y" * 999)) == {}
+    moved = {document: State(Phase.UPLOAD, Status.CANCELLED)}
+    do(tracker, lambda connection: progress.reopen_documents(connection, moved, "x" * 99, "y" * 999))
+    with tracker.connect() as connection:
+        (row,) = connection.execute(select(DocumentReopening)).all()
+    assert (len(row.requested_by), len(row.reason)) == (64, 256)
+
+
+def test_a_thousand_documents_are_set_back_with_few_statements(tracker: Engine) -> None:
+    source = seed_source(tracker, seed_centre(tracker))
+    documents: list[int] = []
+    for inc in range(20):
+        archive = seed_zip(tracker, source, f"H.2026-01-31.{inc}.impc.zip")
+        documents += seed_documents(tracker, seed_download(tracker, archive.hosting_id, EXTRACTED), 50, VALID)
+    wanted = dict.fromkeys(documents, State(Phase.UPLOAD, Status.CANCELLED))
+    with sent_statements(tracker) as sent, writing(tracker) as connection:
+        progress.reopen_documents(connection, wanted, "me", "Why.")
+    logged = [statement for statement in sent if "document_reopening" in statement]
+    assert len(sent) - len(logged) <= 20, "\n".join(sent)
+    assert set(states(tracker, Subject.ZIP_ACTION).values()) == {State(Phase.UPLOAD, Status.CANCELLED)}
+
+
+# Rows are named by place: 0 is the zip action, 1 and 2 its downloads, 3 to 8 their documents.
+proposed = st.tuples(st.integers(0, 8), st.sampled_from(STATES), st.booleans())
+
+
+@given(reports=st.lists(st.lists(proposed, min_size=1, max_size=6), min_size=1, max_size=4))
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_any_sequence_of_reports_ends_where_the_algebra_says(
+    scratch: tuple[Engine, int], reports: list[list[tuple[int, State, bool]]]
+) -> None:
+    tracker, source = scratch
+    with writing(tracker) as connection:
+        connection.execute(delete(ZipFile))
+    archive = seed_zip(tracker, source)
+    downloads = [seed_download(tracker, archive.hosting_id, EXTRACTED) for _ in range(2)]
+    documents = [seed_documents(tracker, download, 3) for download in downloads]
+    rows = [(Subject.ZIP_ACTION, archive.za_id), *((Subject.ZIP_DOWNLOAD, download) for download in downloads)]
+    rows += [(Subject.XML_FILE, document) for found in documents for document in found]
+    pending = State(Phase.XSD, Status.PENDING)
+    model = _Model(
+        action=pending,
+        downloads=dict.fromkeys(downloads, pending),
+        documents={
+            download: dict.fromkeys(found, pending) for download, found in zip(downloads, documents, strict=True)
+        },
+    )
+    for report in reports:
+        proposals = [Proposal(*rows[place], state, promote) for place, state, promote in report]
+        returned = propose(tracker, *proposals)
+        model.report(proposals)
+        held = {(subject, n): state for subject in Subject for n, state in states(tracker, subject).items()}
+        assert returned == {row: held[row] for row in returned}
+        assert held[Subject.ZIP_ACTION, archive.za_id] == model.action
+        assert {download: held[Subject.ZIP_DOWNLOAD, download] for download in downloads} == model.downloads
+        for found in model.documents.values():
+            assert {document: held[Subject.XML_FILE, document] for document in found} == found

@@ -1,0 +1,276 @@
+"""Centres and file sources: registered, listed, changed, removed; no secret ever shown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+from sqlalchemy import Engine, func, select
+
+from dcc.errors import ConfigurationError, NotFoundError
+from dcc.sources.base import SourceAddress, SourceProtocol
+from dcc.tracker.database import writing
+from dcc.tracker.models import FileSource, FileSourceHasZip, XmlFile, ZipAction, ZipDownload
+from dcc.tracker.register import centres, file_sources, texts
+from dcc.tracker.register.centres import NewCentre
+from dcc.tracker.register.connections import SourceState, load_addresses
+from dcc.tracker.register.file_sources import SourceEntry
+from dcc.tracker.register.pinned_keys import PinnedKey, pin_host_keys, pinned_keys
+from tests.support.databases import seed_documents, seed_download, seed_hosting, seed_source, seed_zip
+
+SECRET = "correct horse battery staple"
+
+
+def add_centre(tracker: Engine, code: str = "H", **details: str) -> int:
+    with writing(tracker) as connection:
+        return centres.add_centre(connection, NewCentre(code, **details))
+
+
+def address(centre: str = "H", **changes: object) -> SourceAddress:
+    values: dict[str, object] = {
+        "id": 0,
+        "centre": centre,
+        "protocol": SourceProtocol.SFTP,
+        "hostname": "sftp.example.org:2222",
+        "username": "dcc",
+        "accesskey": SecretStr("env:HARWELL"),
+        "base_path": "/impc",
+    }
+    return SourceAddress(**(values | changes))  # type: ignore[arg-type]
+
+
+def add_source(tracker: Engine, *keys: PinnedKey, **changes: object) -> int:
+    with writing(tracker) as connection:
+        return file_sources.add_source(connection, address(**changes), keys)  # type: ignore[arg-type]
+
+
+def listed(tracker: Engine) -> list[SourceEntry]:
+    with tracker.connect() as connection:
+        return file_sources.list_sources(connection)
+
+
+def crawlable(tracker: Engine) -> list[int]:
+    with tracker.connect() as connection:
+        return [found.id for found in load_addresses(connection)]
+
+
+def test_a_known_centre_needs_only_its_code(tracker: Engine) -> None:
+    add_centre(tracker)
+    with tracker.connect() as connection:
+        (entry,) = centres.list_centres(connection)
+    assert (entry.short_name, entry.full_name, entry.imits_name) == ("H", "MRC Harwell", "HARWELL")
+    assert entry.is_active
+    assert entry.email == ""
+
+
+def test_what_is_given_for_a_known_centre_counts(tracker: Engine) -> None:
+    add_centre(
+        tracker, full_name="Harwell", imits_name="MRC", email="a@b.example", phone="+44 1235 0", address="Didcot"
+    )
+    with tracker.connect() as connection:
+        (entry,) = centres.list_centres(connection)
+    assert (entry.full_name, entry.imits_name, entry.email) == ("Harwell", "MRC", "a@b.example")
+    assert (entry.phone, entry.address) == ("+44 1235 0", "Didcot")
+
+
+def test_another_centre_needs_its_full_name(tracker: Engine) -> None:
+    with pytest.raises(ConfigurationError, match="--name"):
+        add_centre(tracker, "New_Centre")
+    add_centre(tracker, "New_Centre", full_name="A new one")
+    with tracker.connect() as connection:
+        assert [entry.full_name for entry in centres.list_centres(connection)] == ["A new one"]
+
+
+@pytest.mark.parametrize("code", ["", "H1", "H.", "H/..", "é", "x" * 33, "H\n"])
+def test_a_code_that_file_names_cannot_hold_is_refused(tracker: Engine, code: str) -> None:
+    with pytest.raises(ConfigurationError, match="centre code"):
+        add_centre(tracker, code, full_name="Some centre")
+
+
+def test_a_centre_is_registered_once_and_its_code_is_case_sensitive(tracker: Engine) -> None:
+    add_centre(tracker)
+    with pytest.raises(ConfigurationError, match="registered already"):
+        add_centre(tracker)
+    add_centre(tracker, "h", full_name="Another centre")
+    with tracker.connect() as connection:
+        assert [entry.short_name for entry in centres.list_centres(connection)] == ["H", "h"]
+
+
+@pytest.mark.parametrize(
+    "details",
+    [
+        {"full_name": "x" * 129},
+        {"email": "x" * 129},
+        {"phone": "1" * 15},
+        {"address": "x" * 257},
+        {"full_name": "a\nb"},
+    ],
+)
+def test_text_that_the_tracker_cannot_hold_is_refused(tracker: Engine, details: dict[str, str]) -> None:
+    with pytest.raises(ConfigurationError, match=r"the tracker holds|control character"):
+        add_centre(tracker, **details)
+
+
+def test_only_active_centres_sources_are_crawled(tracker: Engine) -> None:
+    add_centre(tracker)
+    source = add_source(tracker)
+    with writing(tracker) as connection:
+        centres.set_centre_active(connection, "H", active=False)
+    assert crawlable(tracker) == []
+    assert not listed(tracker)[0].centre_active
+    with writing(tracker) as connection:
+        centres.set_centre_active(connection, "H", active=True)
+    assert crawlable(tracker) == [source]
+    with pytest.raises(NotFoundError, match="no centre 'X'"), writing(tracker) as connection:
+        centres.set_centre_active(connection, "X", active=True)
+
+
+def test_only_available_sources_are_crawled_and_removed_ones_stay_known(tracker: Engine) -> None:
+    add_centre(tracker)
+    source = add_source(tracker)
+    for state, expected in (
+        (SourceState.MAINTENANCE, []),
+        (SourceState.REMOVED, []),
+        (SourceState.AVAILABLE, [source]),
+    ):
+        with writing(tracker) as connection:
+            file_sources.set_source_state(connection, source, state)
+        assert crawlable(tracker) == expected
+        assert [entry.state for entry in listed(tracker)] == [state]
+        with tracker.connect() as connection:
+            assert centres.list_centres(connection)[0].sources == (0 if state is SourceState.REMOVED else 1)
+    with pytest.raises(NotFoundError, match="no file source 99"), writing(tracker) as connection:
+        file_sources.set_source_state(connection, 99, SourceState.REMOVED)
+
+
+def test_a_source_is_stored_as_given(tracker: Engine) -> None:
+    add_centre(tracker)
+    key = PinnedKey("ssh-ed25519", "AAAA", "SHA256:abc")
+    source = add_source(tracker, key, accesskey=SecretStr(SECRET))
+    with tracker.connect() as connection:
+        (found,) = load_addresses(connection, ids=[source])
+    expected = address(id=source, accesskey=SecretStr(SECRET), host_keys=("ssh-ed25519 AAAA",))
+    assert found == expected
+    assert listed(tracker)[0].fingerprints == ("SHA256:abc",)
+
+
+def test_a_source_of_an_unknown_centre_is_refused(tracker: Engine) -> None:
+    with pytest.raises(NotFoundError, match="dcc centre add H"):
+        add_source(tracker)
+
+
+def test_the_same_source_is_registered_once_unless_it_was_removed(tracker: Engine) -> None:
+    add_centre(tracker)
+    first = add_source(tracker)
+    with pytest.raises(ConfigurationError, match=f"file source {first}"):
+        add_source(tracker)
+    with writing(tracker) as connection:
+        file_sources.set_source_state(connection, first, SourceState.REMOVED)
+    assert add_source(tracker) != first
+
+
+def test_two_accounts_and_two_folders_of_one_host_are_different_sources(tracker: Engine) -> None:
+    add_centre(tracker)
+    add_source(tracker)
+    add_source(tracker, username="other")
+    add_source(tracker, base_path="")
+    assert [(entry.username, entry.base_path) for entry in listed(tracker)] == [
+        ("dcc", "/impc"),
+        ("other", "/impc"),
+        ("dcc", ""),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("accesskey", "shown"),
+    [
+        (SECRET, "***"),
+        ("", ""),
+        ("env:NAME", "env:NAME"),
+        ("file:/run/secret", "file:/run/secret"),
+        ("key:/home/dcc/.ssh/id", "key:/home/dcc/.ssh/id"),
+        ("key:/id?passphrase=env:NAME", "key:/id?passphrase=env:NAME"),
+        (f"key:/id?passphrase={SECRET}", "key:/id?passphrase=***"),
+        ("/no/such/file", "***"),
+    ],
+)
+def test_an_access_key_is_shown_only_as_a_reference(accesskey: str, shown: str) -> None:
+    assert texts.shown_accesskey(SecretStr(accesskey)) == shown
+
+
+def test_the_path_of_a_key_file_is_shown(tmp_path: Path) -> None:
+    key = tmp_path / "id_ed25519"
+    key.write_text("key")
+    assert texts.shown_accesskey(SecretStr(str(key))) == str(key)
+
+
+def test_no_listing_or_message_holds_a_secret(tracker: Engine) -> None:
+    add_centre(tracker)
+    add_source(tracker, accesskey=SecretStr(SECRET))
+    assert SECRET not in repr(listed(tracker))
+    for bad in (SECRET * 20, f"{SECRET}\n"):
+        with pytest.raises(ConfigurationError) as caught:
+            add_source(tracker, username="other", accesskey=SecretStr(bad))
+        assert SECRET not in str(caught.value)
+
+
+def test_a_source_counts_what_it_hosts_at_present(tracker: Engine) -> None:
+    centre = add_centre(tracker)
+    source, other = seed_source(tracker, centre), seed_source(tracker, centre, username="other")
+    first = seed_zip(tracker, source)
+    second = seed_zip(tracker, source, "H.2026-01-31.2.impc.zip")
+    seed_hosting(tracker, first.za_id, other)
+    with writing(tracker) as connection:
+        hosting = FileSourceHasZip.__table__
+        connection.execute(
+            hosting.update().where(hosting.c.id == second.hosting_id).values(gone_since=func.current_timestamp())
+        )
+    assert [(entry.id, entry.hosted) for entry in listed(tracker)] == [(source, 1), (other, 1)]
+    with tracker.connect() as connection:
+        assert [entry.id for entry in file_sources.list_sources(connection, [other])] == [other]
+        with pytest.raises(NotFoundError, match="no file source 99"):
+            file_sources.list_sources(connection, [other, 99])
+
+
+def test_what_is_changed_of_a_source_is_what_was_given(tracker: Engine) -> None:
+    add_centre(tracker)
+    source = add_source(tracker)
+    with writing(tracker) as connection:
+        file_sources.change_source(connection, source, hostname="new.example.org", accesskey=SecretStr("env:NEW"))
+    (entry,) = listed(tracker)
+    assert (entry.hostname, entry.accesskey) == ("new.example.org", "env:NEW")
+    assert (entry.username, entry.base_path) == ("dcc", "/impc")
+    with pytest.raises(NotFoundError), writing(tracker) as connection:
+        file_sources.change_source(connection, 99, username="x")
+    with pytest.raises(ConfigurationError, match="host name"), writing(tracker) as connection:
+        file_sources.change_source(connection, source, hostname="x" * 513)
+
+
+def test_a_purged_source_takes_its_attempts_and_documents_along_and_leaves_the_zip_actions(tracker: Engine) -> None:
+    centre = add_centre(tracker)
+    source, other = seed_source(tracker, centre), seed_source(tracker, centre, username="other")
+    seeded = seed_zip(tracker, source)
+    kept = seed_download(tracker, seed_hosting(tracker, seeded.za_id, other))
+    seed_documents(tracker, seed_download(tracker, seeded.hosting_id), 2)
+    with writing(tracker) as connection:
+        assert file_sources.purge_source(connection, source) == 1
+    with tracker.connect() as connection:
+        assert list(connection.scalars(select(FileSource.id))) == [other]
+        assert list(connection.scalars(select(ZipDownload.id))) == [kept]
+        assert list(connection.scalars(select(XmlFile.id))) == []
+        assert list(connection.scalars(select(ZipAction.id))) == [seeded.za_id]
+    with pytest.raises(NotFoundError), writing(tracker) as connection:
+        file_sources.purge_source(connection, source)
+
+
+def test_a_newly_accepted_host_key_takes_the_place_of_the_old_one(tracker: Engine) -> None:
+    add_centre(tracker)
+    old, new = PinnedKey("ssh-ed25519", "AAAA", "SHA256:old"), PinnedKey("ssh-rsa", "BBBB", "SHA256:new")
+    source = add_source(tracker, old)
+    other = add_source(tracker, old, username="other")
+    with writing(tracker) as connection:
+        pin_host_keys(connection, source, [new])
+    with tracker.connect() as connection:
+        assert pinned_keys(connection, source) == [new]
+        assert pinned_keys(connection, other) == [old]

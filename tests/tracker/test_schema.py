@@ -1,0 +1,513 @@
+"""The tracker's schema: what `dcc init` makes on each database, and what it leaves alone."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import stat
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import dagster._core.storage.sql  # noqa: F401 - changes what general types become on MySQL
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import Engine, event, inspect, text
+from sqlalchemy.exc import IntegrityError
+
+from dcc.databases.migrations import runner
+from dcc.databases.schema import alone, init_database
+from dcc.errors import ConfigurationError, TrackerOutdatedError
+from dcc.phases import REFERENCE_ROWS, Phase, Status
+from dcc.settings import Settings
+from dcc.tracker import schema
+from dcc.tracker.database import init_tracker, open_tracker, require_current
+from dcc.tracker.migrations import HEAD, REVISIONS, VERSIONS
+from dcc.tracker.models import Base
+from tests.support.databases import MariaDb, is_sqlite, only_mariadb, only_sqlite
+
+SMALL, BIG = "smallint(5) unsigned", "bigint(20) unsigned"
+ZIP_FACTS = f"centre_id {SMALL} | created date | inc {BIG} | size_bytes {BIG} | content_md5 char(32)"
+STATE = f"phase_id {SMALL} nn | status_id {SMALL} nn"
+TIMES = "start_time datetime nn | finish_time datetime | status smallint(6) nn | created datetime nn"
+
+# Reference tracker, first table, as MariaDB 10.11 spells the types; every table has id and last_update besides.
+SEED_TABLES = {
+    "centre": (
+        SMALL,
+        "short_name varchar(32) nn | imits_name varchar(32) | full_name varchar(128) nn | email varchar(128) nn | "
+        "phone varchar(14) | address varchar(256) | language varchar(35) | is_active tinyint(1) nn | "
+        "created datetime nn",
+    ),
+    "source_protocol": (SMALL, "short_name varchar(8) nn | description text"),
+    "resource_state": (SMALL, "short_name varchar(32) nn | description text"),
+    "file_source": (
+        SMALL,
+        f"centre_id {SMALL} nn | protocol_id {SMALL} nn | hostname varchar(512) nn | username varchar(128) nn | "
+        f"accesskey varchar(256) nn | base_path varchar(256) | state_id {SMALL} nn | created datetime nn",
+    ),
+    "phase": (SMALL, "short_name varchar(64) nn | description text"),
+    "a_status": (SMALL, "short_name varchar(64) nn | description text | rgba char(8) nn"),
+    "zip_file": (BIG, f"file_name varchar(128) nn | {ZIP_FACTS}"),
+    "processing_type": (SMALL, "short_name varchar(32) nn | description text"),
+    "zip_action": (BIG, f"zip_id {BIG} nn | todo_id {SMALL} nn | {STATE}"),
+    "file_source_has_zip": (
+        BIG,
+        f"za_id {BIG} nn | file_source_id {SMALL} nn | num_retries tinyint(3) unsigned nn | "
+        f"size_bytes {BIG} | modified bigint(20) | has_md5 tinyint(1) nn | gone_since datetime | "
+        "missed_since datetime | uploading_since datetime",
+    ),
+    "zip_download": (
+        BIG,
+        f"zf_id {BIG} nn | request datetime nn | received datetime nn | downloaded_size_bytes {BIG} nn | {STATE} | "
+        f"listed_size_bytes {BIG} | listed_modified bigint(20)",
+    ),
+    "xml_file": (BIG, f"zip_id {BIG} nn | fname varchar(128) nn | {ZIP_FACTS} | {STATE}"),
+    "an_exception": (SMALL, "short_name varchar(64) nn | description text"),
+    "zip_log": (BIG, f"zip_id {BIG} nn | exception_id {SMALL} nn | message text"),
+    "xml_log": (
+        BIG,
+        f"xml_id {BIG} nn | exception_id {SMALL} nn | message text | line int(10) unsigned | col int(10) unsigned | "
+        "cleared datetime",
+    ),
+    "crawling_session": (BIG, TIMES),
+    "session_task": (BIG, f"session_id {BIG} nn | phase_id {SMALL} nn | comment varchar(256) | {TIMES}"),
+}
+
+# Table.column: target, rule on delete.
+SEED_FOREIGN_KEYS = {
+    "file_source.centre_id": ("centre", "CASCADE"),
+    "file_source.protocol_id": ("source_protocol", "CASCADE"),
+    "file_source.state_id": ("resource_state", "CASCADE"),
+    "zip_file.centre_id": ("centre", "SET NULL"),
+    "zip_action.zip_id": ("zip_file", "CASCADE"),
+    "zip_action.todo_id": ("processing_type", "RESTRICT"),
+    "zip_action.phase_id": ("phase", "RESTRICT"),
+    "zip_action.status_id": ("a_status", "RESTRICT"),
+    "file_source_has_zip.za_id": ("zip_action", "CASCADE"),
+    "file_source_has_zip.file_source_id": ("file_source", "CASCADE"),
+    "zip_download.zf_id": ("file_source_has_zip", "CASCADE"),
+    "zip_download.phase_id": ("phase", "RESTRICT"),
+    "zip_download.status_id": ("a_status", "RESTRICT"),
+    "xml_file.centre_id": ("centre", "SET NULL"),
+    "xml_file.zip_id": ("zip_download", "CASCADE"),
+    "xml_file.phase_id": ("phase", "RESTRICT"),
+    "xml_file.status_id": ("a_status", "RESTRICT"),
+    "zip_log.zip_id": ("zip_download", "CASCADE"),
+    "zip_log.exception_id": ("an_exception", "RESTRICT"),
+    "xml_log.xml_id": ("xml_file", "CASCADE"),
+    "xml_log.exception_id": ("an_exception", "RESTRICT"),
+    "session_task.session_id": ("crawling_session", "CASCADE"),
+    "session_task.phase_id": ("phase", "RESTRICT"),
+}
+
+SEED_UNIQUE = {
+    ("centre", ("short_name",)),
+    ("phase", ("short_name",)),
+    ("a_status", ("short_name",)),
+    ("an_exception", ("short_name",)),
+    ("zip_file", ("file_name",)),
+    ("zip_action", ("zip_id", "todo_id")),
+    ("file_source_has_zip", ("za_id", "file_source_id")),
+}
+
+PHASES = ["download", "zip_name", "zip_md5", "unzip", "xml_name", "xsd"]
+PHASES += ["upload", "data", "context", "overview", "qc"]
+
+SEED_INDEXED = {
+    ("source_protocol", "short_name"),
+    ("resource_state", "short_name"),
+    ("file_source", "hostname"),
+    ("xml_file", "fname"),
+    ("xml_file", "created"),
+}
+
+
+@only_mariadb
+def test_a_tool_of_the_field_finds_every_column_with_its_type(tracker: Engine) -> None:
+    """Also where Dagster is imported, which changes what SQLAlchemy's general types become on MySQL."""
+    query = text(
+        "SELECT table_name, column_name, column_type, is_nullable, column_default, extra "
+        "FROM information_schema.columns WHERE table_schema = DATABASE() ORDER BY table_name, ordinal_position"
+    )
+    with tracker.connect() as connection:
+        found = [tuple(row) for row in connection.execute(query)]
+    columns = {(table, column): f"{kind}{' nn' if null == 'NO' else ''}" for table, column, kind, null, *_ in found}
+    more = {(table, column): (default, extra) for table, column, _, _, default, extra in found}
+    for table, (id_type, listed) in SEED_TABLES.items():
+        expected = {"id": f"{id_type} nn"} | dict(entry.split(" ", 1) for entry in listed.split(" | "))
+        expected["last_update"] = "timestamp nn"
+        assert {column: kind for (name, column), kind in columns.items() if name == table} == expected, table
+        assert more[table, "id"][1] == "auto_increment"
+        assert more[table, "last_update"] == ("current_timestamp()", "on update current_timestamp()")
+    assert more["centre", "is_active"][0] == "1"
+    assert more["zip_download", "downloaded_size_bytes"][0] == "0"
+
+
+@only_mariadb
+def test_every_table_is_innodb_and_tells_names_apart_by_their_bytes(tracker: Engine) -> None:
+    query = text(
+        "SELECT table_name, engine, table_collation FROM information_schema.tables WHERE table_schema = DATABASE()"
+    )
+    with tracker.connect() as connection:
+        tables = {name: (engine, collation) for name, engine, collation in connection.execute(query)}
+    assert set(tables) >= set(Base.metadata.tables)
+    assert {tables[name] for name in Base.metadata.tables} == {("InnoDB", "utf8mb4_bin")}
+
+
+def test_foreign_keys_have_the_rules_of_the_seed(tracker: Engine) -> None:
+    inspector = inspect(tracker)
+    found = {
+        f"{table}.{key['constrained_columns'][0]}": (
+            key["referred_table"],
+            key["options"].get("ondelete", "RESTRICT"),
+            key["options"].get("onupdate"),
+        )
+        for table in SEED_TABLES
+        for key in inspector.get_foreign_keys(table)
+    }
+    assert found == {column: (*rule, "CASCADE") for column, rule in SEED_FOREIGN_KEYS.items()}
+
+
+def test_keys_and_indexes_are_those_of_the_seed(tracker: Engine) -> None:
+    inspector = inspect(tracker)
+    unique = {
+        (table, tuple(key["column_names"])) for table in SEED_TABLES for key in inspector.get_unique_constraints(table)
+    }
+    indexed = {(table, index["column_names"][0]) for table in SEED_TABLES for index in inspector.get_indexes(table)}
+    keys = {(table, tuple(inspector.get_pk_constraint(table)["constrained_columns"])) for table in SEED_TABLES}
+    assert unique == SEED_UNIQUE
+    assert indexed >= SEED_INDEXED
+    assert keys == {(table, ("id",)) for table in SEED_TABLES}
+
+
+def test_every_foreign_key_can_be_followed_backwards_by_an_index(tracker: Engine) -> None:
+    inspector = inspect(tracker)
+    for table in Base.metadata.tables:
+        leading = {index["column_names"][0] for index in inspector.get_indexes(table)}
+        leading |= {key["column_names"][0] for key in inspector.get_unique_constraints(table)}
+        leading |= set(inspector.get_pk_constraint(table)["constrained_columns"][:1])
+        for key in inspector.get_foreign_keys(table):
+            assert key["constrained_columns"][0] in leading, f"{table}.{key['constrained_columns'][0]}"
+
+
+def test_the_migrations_make_what_the_models_say(tracker: Engine) -> None:
+    with tracker.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": False})
+        differences = compare_metadata(context, Base.metadata)
+    assert differences == []
+
+
+def test_the_comparison_with_the_models_notices_a_difference(tracker: Engine) -> None:
+    with tracker.begin() as connection:
+        connection.execute(text("ALTER TABLE crawl_finding DROP COLUMN message"))
+    with tracker.connect() as connection:
+        differences: list[Any] = compare_metadata(MigrationContext.configure(connection), Base.metadata)
+    assert [difference[0] for difference in differences] == ["add_column"]
+
+
+def test_reference_rows_are_there_in_the_order_that_carries_meaning(tracker: Engine) -> None:
+    expected = {
+        "source_protocol": ["ftp", "sftp", "http", "ftps", "https", "file"],
+        "resource_state": ["available", "maintenance", "removed"],
+        "processing_type": ["add", "edit", "delete"],
+        "phase": [
+            "download",
+            "zip_name",
+            "zip_md5",
+            "unzip",
+            "xml_name",
+            "xsd",
+            "upload",
+            "data",
+            "context",
+            "overview",
+            "qc",
+        ],
+        "a_status": ["pending", "running", "done", "cancelled", "failed"],
+        "an_exception": [],
+        "centre": [],
+    }
+    with tracker.connect() as connection:
+        for table, names in expected.items():
+            rows = connection.execute(text(f"SELECT id, short_name FROM {table} ORDER BY id")).all()
+            assert [tuple(row) for row in rows] == list(enumerate(names, start=1)), table
+        colours = connection.execute(text("SELECT rgba FROM a_status ORDER BY id")).scalars().all()
+        described = connection.scalar(text("SELECT COUNT(*) FROM phase WHERE description <> ''"))
+    assert colours == ["aaaaaa00", "0000ff00", "00ff0000", "77007700", "ff000000"]
+    assert described == 11
+    assert [phase.short_name for phase in Phase] == expected["phase"]
+    assert [status.short_name for status in Status] == expected["a_status"]
+
+
+def test_the_session_lock_has_its_one_free_row(tracker: Engine) -> None:
+    with tracker.connect() as connection:
+        rows = connection.execute(text("SELECT id, session_id, holder FROM session_lock")).all()
+    assert [tuple(row) for row in rows] == [(1, None, None)]
+
+
+def test_init_reports_what_it_did_and_does_nothing_twice(settings: Settings) -> None:
+    engine = open_tracker(settings)
+    first = init_tracker(engine)
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE phase SET description = 'in other words' WHERE id = 1"))
+    second = init_tracker(engine)
+    assert (first.created, first.from_revision, first.to_revision) == (True, None, HEAD)
+    assert (second.created, second.from_revision, second.to_revision) == (False, HEAD, HEAD)
+    require_current(engine)
+    with engine.connect() as connection:
+        assert connection.scalar(text("SELECT description FROM phase WHERE id = 1")) == "in other words"
+        assert connection.scalar(text("SELECT COUNT(*) FROM phase")) == len(REFERENCE_ROWS["phase"])
+    engine.dispose()
+
+
+@only_sqlite
+def test_the_sqlite_file_and_its_folder_are_private(settings: Settings) -> None:
+    engine = open_tracker(settings)
+    init_tracker(engine)
+    engine.dispose()
+    assert stat.S_IMODE(settings.home.stat().st_mode) == 0o700
+    assert stat.S_IMODE((settings.home / "tracker.db").stat().st_mode) == 0o600
+
+
+def test_a_database_that_was_not_initialised_is_refused_and_left_alone(settings: Settings, tracker_url: str) -> None:
+    engine = open_tracker(settings)
+    if is_sqlite(tracker_url):
+        with pytest.raises(TrackerOutdatedError, match="dcc init"):
+            require_current(engine)
+        assert not (settings.home / "tracker.db").exists()
+        settings.home.mkdir()
+        sqlite3.connect(settings.home / "tracker.db").close()
+    else:
+        init_tracker(engine)
+        with engine.begin() as connection:
+            connection.execute(text("DROP TABLE alembic_version"))
+    before = _schema(engine)
+    with pytest.raises(TrackerOutdatedError, match="dcc init"):
+        require_current(engine)
+    assert _schema(engine) == before
+    engine.dispose()
+
+
+def test_an_older_database_is_refused_and_left_alone(tracker: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = _schema(tracker)
+    monkeypatch.setattr(schema, "TRACKER", replace(schema.TRACKER, revisions=(*REVISIONS, "9999")))
+    with pytest.raises(TrackerOutdatedError, match=rf"{HEAD}.*9999.*dcc init"):
+        require_current(tracker)
+    assert _schema(tracker) == before
+
+
+def test_a_newer_database_is_refused_by_init_too(tracker: Engine) -> None:
+    with tracker.begin() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    before = _schema(tracker)
+    with pytest.raises(TrackerOutdatedError, match=r"9999, which is newer"):
+        require_current(tracker)
+    with pytest.raises(TrackerOutdatedError, match=r"9999, which is newer"):
+        init_tracker(tracker)
+    assert _schema(tracker) == before
+
+
+def test_a_database_with_such_tables_of_another_system_is_refused_and_left_alone(
+    settings: Settings, tracker_url: str, request: pytest.FixtureRequest
+) -> None:
+    engine = open_tracker(settings)
+    if is_sqlite(tracker_url):
+        settings.home.mkdir()
+        sqlite3.connect(settings.home / "tracker.db").close()
+    else:
+        server: MariaDb = request.getfixturevalue("mariadb")
+        server.query(f"CREATE DATABASE {engine.url.database}")
+    with engine.begin() as connection:
+        connection.execute(text("CREATE TABLE centre (name VARCHAR(8))"))
+    with pytest.raises(ConfigurationError, match="another system"):
+        init_tracker(engine)
+    assert inspect(engine).get_table_names() == ["centre"]
+    engine.dispose()
+
+
+def test_an_init_that_broke_off_is_taken_up_again(settings: Settings) -> None:
+    engine = open_tracker(settings)
+    seen = 0
+
+    def break_off(connection: Any, cursor: Any, statement: str, *_: Any) -> None:
+        nonlocal seen
+        seen += statement.lstrip().startswith("CREATE TABLE")
+        if seen == 9:
+            raise KeyboardInterrupt
+
+    event.listen(Engine, "before_cursor_execute", break_off)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            init_tracker(engine)
+    finally:
+        event.remove(Engine, "before_cursor_execute", break_off)
+    left = set(inspect(engine).get_table_names())
+    assert left == set() if engine.dialect.name == "sqlite" else 0 < len(left) < 12
+    assert init_tracker(engine).to_revision == HEAD
+    with engine.connect() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), Base.metadata) == []
+        assert connection.scalar(text("SELECT COUNT(*) FROM session_lock")) == 1
+    engine.dispose()
+
+
+LATER_REVISION = f"""
+import sqlalchemy as sa
+from alembic import op
+
+revision = "9999"
+down_revision = "{HEAD}"
+branch_labels = None
+depends_on = None
+
+
+def upgrade():
+    with op.batch_alter_table("centre") as batch:
+        batch.add_column(sa.Column("timezone", sa.String(32), nullable=False, server_default="UTC"))
+        batch.alter_column("email", existing_type=sa.String(128), nullable=True)
+"""
+
+
+def test_an_upgrade_keeps_rows_foreign_keys_and_last_update(tracker: Engine, tmp_path: Path) -> None:
+    (tmp_path / "9999_timezone.py").write_text(LATER_REVISION, encoding="utf-8")
+    with tracker.begin() as connection:
+        connection.execute(text(_CENTRE))
+        connection.execute(text(_SOURCE))
+    with alone(tracker, schema.TRACKER) as connection:
+        runner.upgrade(connection, schema.TRACKER, more_versions=(tmp_path,))
+        connection.commit()
+    tracker.dispose()
+    with tracker.begin() as connection:
+        assert connection.execute(text("SELECT id, timezone FROM centre")).all() == [(7, "UTC")]
+        assert connection.scalar(text("SELECT COUNT(*) FROM file_source")) == 1
+        connection.execute(text("UPDATE centre SET last_update = '2001-01-01 00:00:00'"))
+        connection.execute(text("UPDATE centre SET timezone = 'CET'"))
+        assert str(connection.scalar(text("SELECT last_update FROM centre"))) > "2026"
+        connection.execute(text("DELETE FROM centre"))
+        assert connection.scalar(text("SELECT COUNT(*) FROM file_source")) == 0
+
+
+def make_first(engine: Engine, folder: Path) -> None:
+    """Make a tracker as the first version of the platform did."""
+    shutil.copy(VERSIONS / "0001_initial.py", folder)
+    init_database(engine, replace(schema.TRACKER, revisions=("0001",), versions=folder))
+
+
+def make_second(engine: Engine, folder: Path) -> None:
+    """Make a tracker as the version with the schema 0002 did."""
+    for name in ("0001_initial.py", "0002_documents_set_back.py"):
+        shutil.copy(VERSIONS / name, folder)
+    init_database(engine, replace(schema.TRACKER, revisions=("0001", "0002"), versions=folder))
+
+
+def test_a_tracker_of_the_second_version_is_brought_up_to_date_with_its_rows(
+    settings: Settings, tmp_path: Path
+) -> None:
+    engine = open_tracker(settings)
+    make_second(engine, tmp_path)
+    with engine.begin() as connection:
+        for statement in (_CENTRE, _SOURCE, *_DOCUMENT_WITH_ERROR, _DOCUMENT_SET_BACK):
+            connection.execute(text(statement))
+    report = init_tracker(engine)
+    assert (report.created, report.from_revision, report.to_revision) == (False, "0002", HEAD)
+    with engine.begin() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), Base.metadata) == []
+        for table in ("file_source", "xml_log", "document_reopening"):
+            assert connection.scalar(text(f"SELECT COUNT(*) FROM {table}")) == 1, table
+        source_id = connection.scalar(text("SELECT id FROM file_source"))
+        connection.execute(text(_CERTIFICATE), {"source": source_id})
+        connection.execute(text("DELETE FROM file_source"))
+        assert connection.scalar(text("SELECT COUNT(*) FROM tls_certificate")) == 0
+    engine.dispose()
+
+
+@pytest.mark.parametrize("broken_off", [False, True])
+def test_a_tracker_of_the_third_version_gets_languages_and_notifications(
+    settings: Settings, tmp_path: Path, broken_off: bool
+) -> None:
+    """Also where an upgrade broke off half-way, as it can on MariaDB."""
+    engine = open_tracker(settings)
+    for name in ("0001_initial.py", "0002_documents_set_back.py", "0003_tls_trust.py"):
+        shutil.copy(VERSIONS / name, tmp_path)
+    init_database(engine, replace(schema.TRACKER, revisions=REVISIONS[:3], versions=tmp_path))
+    with engine.begin() as connection:
+        connection.execute(text(_CENTRE))
+        if broken_off:
+            connection.execute(text("ALTER TABLE centre ADD COLUMN language VARCHAR(35)"))
+    assert init_tracker(engine).from_revision == "0003"
+    with engine.begin() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), Base.metadata) == []
+        assert connection.execute(text("SELECT email, language FROM centre")).all() == [("h@centre.example", None)]
+        connection.execute(text(_NOTIFICATION), {"told": "a" * 64})
+    with pytest.raises(IntegrityError), engine.begin() as connection:
+        connection.execute(text(_NOTIFICATION), {"told": "a" * 64})
+    with engine.begin() as connection:
+        connection.execute(text("DELETE FROM centre"))
+        assert connection.scalar(text("SELECT COUNT(*) FROM notification")) == 0
+    engine.dispose()
+
+
+@pytest.mark.parametrize("broken_off", [False, True])
+def test_a_tracker_of_the_first_version_is_brought_up_to_date_with_its_rows(
+    settings: Settings, tmp_path: Path, broken_off: bool
+) -> None:
+    """Also where an upgrade broke off half-way, as it can on MariaDB."""
+    engine = open_tracker(settings)
+    make_first(engine, tmp_path)
+    with engine.begin() as connection:
+        for statement in (_CENTRE, _SOURCE, *_DOCUMENT_WITH_ERROR):
+            connection.execute(text(statement))
+        if broken_off:
+            connection.execute(text("ALTER TABLE xml_log ADD COLUMN cleared DATETIME"))
+    report = init_tracker(engine)
+    assert (report.created, report.from_revision, report.to_revision) == (False, "0001", HEAD)
+    with engine.connect() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), Base.metadata) == []
+        assert connection.execute(text("SELECT id, xml_id, message, line, cleared FROM xml_log")).all() == [
+            (5, 4, "Wrong.", 7, None)
+        ]
+        assert connection.scalar(text("SELECT COUNT(*) FROM document_reopening")) == 0
+    with engine.begin() as connection:
+        connection.execute(text(_DOCUMENT_SET_BACK))
+        connection.execute(text("DELETE FROM centre"))
+        assert connection.scalar(text("SELECT COUNT(*) FROM document_reopening")) == 0
+    engine.dispose()
+
+
+_DOCUMENT_WITH_ERROR = (
+    "INSERT INTO zip_file (id, file_name) VALUES (1, 'H.2026-01-31.1.impc.zip')",
+    "INSERT INTO zip_action (id, zip_id, todo_id, phase_id, status_id) VALUES (1, 1, 1, 6, 5)",
+    "INSERT INTO file_source_has_zip (id, za_id, file_source_id, num_retries) SELECT 2, 1, id, 0 FROM file_source",
+    "INSERT INTO zip_download (id, zf_id, request, received, phase_id, status_id) "
+    "VALUES (3, 2, '2026-01-01 00:00:00', '2026-01-01 00:00:00', 6, 5)",
+    "INSERT INTO xml_file (id, zip_id, fname, phase_id, status_id) VALUES (4, 3, 'H.xml', 6, 5)",
+    "INSERT INTO an_exception (id, short_name) VALUES (1, 'SchemaViolationError')",
+    "INSERT INTO xml_log (id, xml_id, exception_id, message, line, col) VALUES (5, 4, 1, 'Wrong.', 7, 1)",
+)
+_DOCUMENT_SET_BACK = (
+    "INSERT INTO document_reopening (xml_id, requested_by, reason, from_phase_id, from_status_id, to_phase_id, "
+    "to_status_id, created) VALUES (4, 'me', 'Why.', 8, 5, 7, 3, '2026-01-01 00:00:00')"
+)
+_CERTIFICATE = (
+    "INSERT INTO tls_certificate (file_source_id, fingerprint, created) "
+    "VALUES (:source, 'SHA256:00', '2026-01-01 00:00:00')"
+)
+_NOTIFICATION = (
+    "INSERT INTO notification (told, message_id, kind, subject, channel, recipient, centre_id, state, attempts, "
+    "changed, created) VALUES (:told, 'm', 'digest', 'session 1, H', 'mail', 'h@centre.example', 7, 'sent', 1, "
+    "'2026-01-01 00:00:00', '2026-01-01 00:00:00')"
+)
+_CENTRE = (
+    "INSERT INTO centre (id, short_name, full_name, email, created) "
+    "VALUES (7, 'H', 'Harwell', 'h@centre.example', '2026-01-01 00:00:00')"
+)
+_SOURCE = (
+    "INSERT INTO file_source (centre_id, protocol_id, hostname, username, accesskey, state_id, created) "
+    "VALUES (7, 1, 'localhost', '', '', 1, '2026-01-01 00:00:00')"
+)
+
+
+def _schema(engine: Engine) -> dict[str, list[str]]:
+    inspector = inspect(engine)
+    return {table: [c["name"] for c in inspector.get_columns(table)] for table in inspector.get_table_names()}
