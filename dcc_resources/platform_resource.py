@@ -23,6 +23,7 @@ from dcc.settings import Settings, load_settings, variable_of
 _SETTING = "setting"
 _SECRET = "dagster__is_secret"  # noqa: S105 - what Dagster calls fields that its pages mask
 _PLAIN = "plain"
+_MASK = "********"
 _WHERE = 'Say where a secret is: {env: NAME} in the launchpad, EnvVar("NAME") in Python, or file:PATH.'
 
 
@@ -80,8 +81,13 @@ class PlatformResource(ConfigurableResource["PlatformResource"]):
         return {
             setting_of(field): self._value(name, field)
             for name, field in type(self).model_fields.items()
-            if is_setting(field) and getattr(self, name) is not None
+            if is_setting(field) and not self._is_left_out(name, field)
         }
+
+    def _is_left_out(self, name: str, field: FieldInfo) -> bool:
+        """Whether a field is as the settings say: the launchpad fills those of secrets in with Dagster's mask."""
+        value = getattr(self, name)
+        return value is None or (is_secret(field) and value == _MASK)
 
     def _value(self, name: str, field: FieldInfo) -> object:
         value: object = getattr(self, name)

@@ -11,6 +11,7 @@ import pytest
 from dagster import DagsterInstance, Definitions, EnvVar
 from dagster._core.test_utils import in_process_test_workspace
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
+from dagster_graphql.schema.config_types import SECRET_MASK_VALUE
 from dagster_graphql.test.utils import execute_dagster_graphql
 from pydantic import SecretStr
 
@@ -131,6 +132,17 @@ def test_a_secret_that_is_written_out_is_refused_and_not_repeated(resource: Any,
     assert SECRET not in str(refused.value)
     assert SECRET not in repr(resource)
     assert SECRET not in str(resource)
+
+
+def test_the_mask_that_the_launchpad_fills_in_leaves_a_secret_as_the_settings_say(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The launchpad fills in all defaults, and those of secrets with Dagster's mask."""
+    assert SECRET_MASK_VALUE == "********"
+    monkeypatch.setenv("DCC_TRACKER_URL", f"sqlite:///{tmp_path}/mine.db")
+    settings = TrackerResource(url=SECRET_MASK_VALUE, retry_seconds=7).settings_with()
+    assert (settings.tracker_database_url, settings.database_retry) == (f"sqlite:///{tmp_path}/mine.db", 7)
+    assert WebhookResource(signing_key=SECRET_MASK_VALUE).settings_with() == load_settings()
 
 
 def test_what_can_hold_no_secret_is_taken_as_text(tmp_path: Path) -> None:

@@ -74,6 +74,7 @@ def test_the_centre_is_told_of_each_change_once_and_what_to_do(
     installation.run_session()
     assert server.received == []
 
+    until_the_next_second()
     change(folder, mice=4)
     installation.run_session()
     assert len(letters(server, CENTRE)) == 1
