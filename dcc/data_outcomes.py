@@ -39,7 +39,8 @@ class DocumentData:
     `qc_database.applying.Applied`; `procedures` counts its measurements by procedure. `repeated`: it stood there
     already; `late`: newer documents of the centre had been uploaded before it; `held`: it waits to be confirmed.
     `findings` are the first of its active findings, `finding_counts` counts all of them by rule and severity.
-    `cleared` counts those that it had before and that hold no more. `reason` is why its upload failed.
+    `cleared` counts those that it had before and that hold no more. `reason` is why its upload failed, or waits.
+    `waits_for`: an older archive of its centre that is still on its way, which is uploaded first.
     """
 
     file_name: str
@@ -60,6 +61,7 @@ class DocumentData:
     finding_counts: Mapping[tuple[str, Severity], int] = field(default_factory=dict)
     reason: str | None = None
     cleared: int = 0
+    waits_for: ZipKey | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,11 @@ _LONGEST_KEY = 64
 _RULE_ID = re.compile(r"[A-Z][0-9]{1,2}")
 
 HELD = "held"
-DECLINED = "declined"
 """The kind of a problem that says that a document waits to be confirmed."""
+DECLINED = "declined"
+"""The kind of a reason that says that an archive on another centre's source was turned down."""
+WAITS = "waits"
+"""The kind of a reason that says that an archive waits for an older one of its centre."""
 WARNING_MARK = "Warning: "
 UNCHECKED_MARK = "Not checked: "
 NO_ROOM = "DiskFullError"

@@ -14,7 +14,7 @@ from dcc.cli.notifications import telling_when_tracker_is_away
 from dcc.cli.number_types import ID
 from dcc.cli.output import echo_json, printable, warn
 from dcc.cli.session_display import SessionDisplay, session_display
-from dcc.cli.session_report import problem_lines, room_lines
+from dcc.cli.session_report import order_lines, problem_lines, room_lines
 from dcc.cli.session_work import Listeners, Notices, crawl_and_process, process_again, sources_to_crawl
 from dcc.cli.suggestions import know
 from dcc.errors import DatabaseUnreachableError
@@ -207,6 +207,8 @@ def _conclude(
     for line in problem_lines(unmended):
         click.echo(line)
     for line in room_lines(report.without_room):
+        click.echo(line)
+    for line in order_lines(report.in_order):
         click.echo(line)
     for notice in notices:
         click.echo(printable(notice))

@@ -46,6 +46,7 @@ class SessionReport:
     action, document with errors and document that waits to be confirmed, in the order in which they turned up;
     `conclude`, at the session's end, adds what is left. `notes` are what a wrangler should know and nobody has to mend.
     `without_room` has one for each zip action that waits because a disk of the platform is full, which may be hundreds.
+    `in_order` counts the documents that wait for an older archive, by their centre and what is said of it.
     `data` counts what was uploaded, `contexts` how the data contexts changed.
     """
 
@@ -58,6 +59,7 @@ class SessionReport:
     problems: list[dict[str, object]] = field(default_factory=list)
     unreachable: bool = False
     without_room: list[dict[str, object]] = field(default_factory=list)
+    in_order: Counter[tuple[str, str]] = field(default_factory=Counter)
     received: int = 0
     _began: float = field(default_factory=time.monotonic)
 
@@ -122,6 +124,8 @@ class SessionReport:
             documents[document.file_name] = _state(document.phase, document.status)
             if outcome.reached is Phase.UPLOAD and not document.repeated and not document.held:
                 self.data.update(document.said)
+            if document.waits_for is not None:
+                self.in_order[outcome.centre or document.centre, document.reason or ""] += 1
             if document.phase is outcome.reached and document.status is Status.FAILED:
                 self.problems.append(_data_problem(key, document))
             elif outcome.reached is Phase.UPLOAD and document.held:
@@ -167,7 +171,7 @@ class SessionReport:
             "xml_files": _counts(Counter(state for some in self.documents.values() for state in some.values())),
             "data": dict(self.data),
             "contexts": dict(self.contexts),
-            "notes": self.notes,
+            "notes": [*self.notes, *_order_notes(self.in_order)],
             "problems": [*self.problems, *self.without_room],
         }
 
@@ -316,6 +320,18 @@ def room_lines(without_room: list[dict[str, object]]) -> Iterator[str]:
         wait = "1 zip action waits" if len(without_room) == 1 else f"{len(without_room):,} zip actions wait"
         mark = click.style("waits ", fg="yellow")
         yield f"{mark}  {wait} for room on the disk: {printable(without_room[0]['message'])}"
+
+
+def order_lines(in_order: Mapping[tuple[str, str], int]) -> Iterator[str]:
+    """What to print of documents that wait for older archives: a line for each centre."""
+    for note in _order_notes(in_order):
+        yield f"{click.style('waits ', fg='yellow')}  {printable(note['message'])}"
+
+
+def _order_notes(in_order: Mapping[tuple[str, str], int]) -> Iterator[dict[str, object]]:
+    for (centre, message), count in sorted(in_order.items()):
+        said = f"{count_of(count, 'document')} of centre {centre}: {message}"
+        yield {"zip": None, "document": None, "kind": "waits", "message": said}
 
 
 def note_lines(notes: list[dict[str, object]]) -> Iterator[str]:

@@ -36,6 +36,7 @@ _NO_NEWS: Final = frozenset(
         Outcome.DECLINED,
         Outcome.UNDER_WAY,
         Outcome.TO_BE_TAKEN,
+        Outcome.IN_ORDER,
         Outcome.WITHDRAWN,
     }
 )

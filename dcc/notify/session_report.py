@@ -26,12 +26,14 @@ from dcc.rules.upload import LATE
 from dcc.settings import Settings
 from dcc.sources.base import SourceAddress
 from dcc.tracker.crawls import CrawlEntry, Finding, SessionEntry, list_sessions, session_findings
+from dcc.tracker.hosted.older_archives import zips_that_wait
 from dcc.tracker.questions.queries import StateCount
 from dcc.tracker.questions.session_zips import (
     SessionZip,
     session_documents,
     session_entries,
     session_zips,
+    touched_zips,
     zips_without_room,
 )
 from dcc.tracker.questions.stories import DocumentStory, ZipStory, latest_of, zip_story
@@ -107,6 +109,7 @@ class _Facts:
     held: Mapping[ZipKey, Sequence[tuple[str, Problem]]]
     late: Mapping[ZipKey, Sequence[tuple[str, Problem]]]
     without_room: Sequence[tuple[ZipKey, str]]
+    in_order: Sequence[tuple[ZipKey, str]]
 
     @property
     def failed_zips(self) -> int:
@@ -161,6 +164,7 @@ def _load(connection: Connection, session_id: int, centre: str | None) -> _Facts
         held=held,
         late=late,
         without_room=[found for found in zips_without_room(connection) if centre is None or found[0] in own_keys],
+        in_order=[found for found in _in_order(connection, session) if centre is None or found[0] in own_keys],
     )
 
 
@@ -170,7 +174,10 @@ def _states(counts: Counter[tuple[Phase, Status]]) -> list[StateCount]:
 
 def _render(facts: _Facts) -> Report:
     lines = [*_heading(facts), *_source_lines(facts), *_count_lines(facts), *_failure_lines(facts)]
-    lines += [*_room_lines(facts)]
+    lines += [
+        *_waiting_lines("What waits for room on a disk of the platform", facts.without_room),
+        *_waiting_lines("What waits for an older archive of its centre", facts.in_order),
+    ]
     lines += [*_entry_lines("What waits to be confirmed", facts.held), *_entry_lines("What came late", facts.late)]
     lines += [*_finding_lines(facts), "", "See also: dcc status; dcc show <action>/<zip>; dcc ui", ""]
     return Report(facts.session.id, _subject(facts), "\n".join(lines))
@@ -290,14 +297,20 @@ def _document_lines(document: DocumentStory) -> Iterator[str]:
         yield f"        ... and {len(document.errors) - _MOST_ERRORS:,} more"
 
 
-def _room_lines(facts: _Facts) -> Iterator[str]:
-    if not facts.without_room:
+def _in_order(connection: Connection, session: SessionEntry) -> list[tuple[ZipKey, str]]:
+    """The session's zip actions that wait, by now, for an older archive of their centre; with what is said of that."""
+    found = zips_that_wait(connection, touched_zips(connection, session))
+    return [(key, older.message) for key, older in found.values()]
+
+
+def _waiting_lines(title: str, waiting: Sequence[tuple[ZipKey, str]]) -> Iterator[str]:
+    if not waiting:
         return
-    yield from _title("What waits for room on a disk of the platform")
-    for key, reason in facts.without_room[:_MOST_DOCUMENTS]:
+    yield from _title(title)
+    for key, reason in waiting[:_MOST_DOCUMENTS]:
         yield from _wrapped(f"{key}: {reason.removeprefix(f'{key} ')}", 2)
-    if len(facts.without_room) > _MOST_DOCUMENTS:
-        yield f"  ... and {_count(len(facts.without_room) - _MOST_DOCUMENTS, 'more zip action')}"
+    if len(waiting) > _MOST_DOCUMENTS:
+        yield f"  ... and {_count(len(waiting) - _MOST_DOCUMENTS, 'more zip action')}"
 
 
 def _entry_lines(title: str, entries: Mapping[ZipKey, Sequence[tuple[str, Problem]]]) -> Iterator[str]:

@@ -114,6 +114,7 @@ def test_what_the_rules_found_is_shown_of_an_archive_that_another_document_faile
     put_partly_broken(data)
     data.run()
     assert data.states() == {ORPHANS: "xsd failed"}
+    later()
 
     show(data, data_dagster)
 

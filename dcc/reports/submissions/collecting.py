@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from sqlalchemy import Connection
 
 from dcc.errors import NotFoundError
-from dcc.outcomes import DECLINED, HELD, ZipKey
+from dcc.outcomes import DECLINED, HELD, WAITS, ZipKey
 from dcc.reports.submissions.accepted import accepted_of_centre, accepted_of_zip
 from dcc.reports.submissions.documents import count_held, count_states, list_documents
 from dcc.reports.submissions.gathered import (
@@ -33,7 +33,7 @@ from dcc.reports.submissions.model import (
     Tone,
     ZipLine,
 )
-from dcc.reports.submissions.outcomes import once_changed, only_waits, outcome_of, tone_of, unless_held
+from dcc.reports.submissions.outcomes import in_order, once_changed, only_waits, outcome_of, tone_of, unless_held
 from dcc.reports.submissions.zip_lines import changed_of, zips_of_centre, zips_of_session
 from dcc.settings import Settings
 from dcc.tracker.crawls import CrawlEntry, latest_crawls, list_sessions
@@ -94,7 +94,7 @@ def collect_submission(
     if changed is not None:
         outcome = once_changed(outcome)
     foreign = next(iter(held_archives(tracker, key=key)), None) if outcome is Outcome.WAITING else None
-    outcome = unless_held(outcome, foreign)
+    outcome = in_order(unless_held(outcome, foreign), waits=story.waits_for is not None)
     return SubmissionReport(
         key=key,
         centre=story.centre,
@@ -127,6 +127,7 @@ def collect_submission(
         qc_missing=_missing(qc, qc_missing),
         pictures=draw_zip_pictures(qc, key, settings, catalogue, most_pictures),
         changed=changed,
+        waits_for=story.waits_for if outcome is Outcome.IN_ORDER else None,
     )
 
 
@@ -216,7 +217,7 @@ def keys_of_session(tracker: Connection, session_id: int) -> list[ZipKey]:
 
 def _reasons(story: ZipStory, foreign: HeldArchive | None) -> tuple[Reason, ...]:
     """Why it is as it is; of an archive on another centre's source without the commands that wranglers are told."""
-    recorded = [reason for reason in story.reasons if reason.kind not in (HELD, DECLINED)][-MOST_NOTES:]
+    recorded = [reason for reason in story.reasons if reason.kind not in (HELD, DECLINED, WAITS)][-MOST_NOTES:]
     told = [] if foreign is None else [Reason(foreign.kind, foreign.told, utc_now())]
     return (*recorded, *told)
 

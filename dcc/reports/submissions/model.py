@@ -41,6 +41,7 @@ class Outcome(StrEnum):
     HELD = "held"
     WITHDRAWN = "withdrawn"
     TO_BE_TAKEN = "to be taken"
+    IN_ORDER = "waits for older archives"
     CHANGED = "changed"
     TO_BE_LOOKED_AT = "to be looked at"
     DONE = "done"
@@ -172,7 +173,7 @@ class SubmissionReport:
 
     `accepted` is None where the QC database could not be asked, and `qc_missing` then says why. `reasons` say why the
     archive as a whole is as it is. `removals`: when it went from staging. `changed`: when it was noticed that the
-    archive has changed since its data were taken over.
+    archive has changed since its data were taken over. `waits_for`: an older archive that is taken over first.
     """
 
     key: ZipKey
@@ -204,6 +205,7 @@ class SubmissionReport:
     qc_missing: str | None = None
     pictures: tuple[Picture, ...] = ()
     changed: datetime | None = None
+    waits_for: ZipKey | None = None
 
     @property
     def documents_failed(self) -> int:

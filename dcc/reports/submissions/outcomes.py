@@ -52,6 +52,7 @@ _TONES: Final = {
     Outcome.HELD: Tone.WARN,
     Outcome.WITHDRAWN: Tone.WAIT,
     Outcome.TO_BE_TAKEN: Tone.WAIT,
+    Outcome.IN_ORDER: Tone.WAIT,
     Outcome.CHANGED: Tone.WARN,
     Outcome.TO_BE_LOOKED_AT: Tone.GOOD,
     Outcome.DONE: Tone.GOOD,
@@ -90,6 +91,11 @@ def unless_held(outcome: Outcome, held: HeldArchive | None) -> Outcome:
     if held is None or outcome is not Outcome.WAITING:
         return outcome
     return Outcome.FOREIGN if held.declined is None else Outcome.DECLINED
+
+
+def in_order(outcome: Outcome, *, waits: bool) -> Outcome:
+    """The same, but for one to be taken over that waits for an older archive of its centre."""
+    return Outcome.IN_ORDER if waits and outcome is Outcome.TO_BE_TAKEN else outcome
 
 
 def _under_way(states: Iterable[StateCount]) -> bool:

@@ -83,6 +83,8 @@ def notes(report: SubmissionReport, catalogue: Catalogue) -> list[str]:
     late = sum(one.late and not one.without_effect for one in documents)
     repeated = sum(one.repeated for one in documents)
     said = []
+    if report.waits_for is not None:
+        said.append(catalogue.text("The archive that it waits for is {archive}.", archive=report.waits_for))
     if report.held and report.outcome is not Outcome.HELD:
         said.append(
             catalogue.plural(

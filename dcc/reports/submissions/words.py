@@ -177,6 +177,16 @@ OUTCOME_WORDS: Final[Mapping[Outcome, OutcomeWords]] = {
         NOBODY_ACTS,
         (mark("Ask for the report again after the next visit."),),
     ),
+    Outcome.IN_ORDER: OutcomeWords(
+        mark("Waits for older archives"),
+        mark("The archive waits for an older one of your centre that is still on its way"),
+        mark(
+            "It changes data, and what it changes may be in there. Archives of a centre are taken over in the order of "
+            "the dates in their names. Nothing is wrong with it."
+        ),
+        NOBODY_ACTS,
+        (mark("It is taken over by itself, after the older one. Ask for the report again after the next visit."),),
+    ),
     Outcome.CHANGED: OutcomeWords(
         mark("Changed afterwards"),
         mark("The archive changed on its server after its data were taken over"),

@@ -14,10 +14,11 @@ from dcc.phases import ACTION_IDS, ACTIONS_BY_ID, Phase, Status
 from dcc.reports.causes.cause import Actor
 from dcc.reports.causes.rules import RULE_FACES
 from dcc.reports.submissions.model import Outcome, Tone, ZipLine
-from dcc.reports.submissions.outcomes import is_faulty, once_changed, outcome_of, tone_of, unless_held
+from dcc.reports.submissions.outcomes import in_order, is_faulty, once_changed, outcome_of, tone_of, unless_held
 from dcc.tracker.crawls import CHANGED, SessionEntry
 from dcc.tracker.hosted.changed_archives import changed_since_loaded
 from dcc.tracker.hosted.foreign_archives import HeldArchive, held_archives
+from dcc.tracker.hosted.older_archives import zips_that_wait
 from dcc.tracker.lineage import LATEST
 from dcc.tracker.models import (
     AnException,
@@ -79,6 +80,7 @@ def list_zips(connection: Connection, wanted: Any, also: Collection[int] = ()) -
     held = _held(connection, wanted)
     waiting = _only_waiting(connection, wanted)
     changed = changed_since_loaded(connection, wanted)
+    in_turn = zips_that_wait(connection, wanted)
     foreign = {one.za_id: one for one in held_archives(connection, wanted)}
     query = (
         select(
@@ -102,6 +104,7 @@ def list_zips(connection: Connection, wanted: Any, also: Collection[int] = ()) -
             foreign.get(row[0]),
             held=row[0] in held,
             waits=row[0] in waiting,
+            after=row[0] in in_turn,
             changed=changed.get(row[0]),
         )
         for row in connection.execute(query)
@@ -116,12 +119,14 @@ def _line(
     *,
     held: bool,
     waits: bool,
+    after: bool,
     changed: datetime | None,
 ) -> ZipLine:
     _, todo, file_name, centre, phase_id, status_id, size_bytes = row
     counts = list(states)
     phase, status = Phase(phase_id), Status(status_id)
     outcome = unless_held(outcome_of(phase, status, counts, held=held, taken=None), foreign)
+    outcome = in_order(outcome, waits=after)
     if is_faulty(outcome) and waits:
         outcome = Outcome.WAITS_FOR_DATA
     if changed is not None:

@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 FINDINGS_TOLD: Final = 50
 """How many findings of a document are told of with it."""
 HELD: Final = State(Phase.UPLOAD, Status.PENDING)
-"""The state of a document that has to be confirmed."""
+"""The state of a document that has to be confirmed, or waits for an older archive."""
 
 _FAILED: Final = State(Phase.UPLOAD, Status.FAILED)
 

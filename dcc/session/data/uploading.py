@@ -10,6 +10,7 @@ What a document does there stands before the tracker hears of it; a document tha
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
@@ -20,6 +21,7 @@ from dcc.errors import (
     QcDatabaseUnreachableError,
     StagedDocumentLostError,
 )
+from dcc.naming import Action
 from dcc.phases import Phase
 from dcc.qc.apply.holding import held_for
 from dcc.qc.judging.many_documents import newest_document
@@ -33,6 +35,7 @@ from dcc.session.data.upload_groups import UploadQueue
 from dcc.session.data.upload_turns import groups_in_turn
 from dcc.session.data.uploader import HELD, Uploader, failed_upload
 from dcc.tracker import progress
+from dcc.tracker.hosted.older_archives import OlderArchive, waiting_for_older
 from dcc.tracker.register.delegations import load_delegations
 from dcc.vocabulary import DocumentState
 
@@ -46,9 +49,9 @@ def upload_documents(work: DataSession) -> Iterator[ZipData]:
     """Apply all documents that wait, in their order; tell of each zip action once all of its are through.
 
     Documents that are held stay at (upload, pending), and are not tried again until they are confirmed, or the centres
-    whose data they have delegate. A zip whose
-    documents are not in staging any more is set to be downloaded again. Raises the `unreachable` error of either
-    database, and SessionLostError; what went wrong with a document itself makes it (upload, failed).
+    whose data they have delegate; those that change data wait there while an older archive of their centre is on its
+    way. A zip whose documents are not in staging any more is set to be downloaded again. Raises the `unreachable` error
+    of either database, and SessionLostError; what went wrong with a document itself makes it (upload, failed).
     """
     due = work.due(Phase.UPLOAD)
     there = work.read_qc(lambda connection: documents_of(connection, due))
@@ -58,6 +61,11 @@ def upload_documents(work: DataSession) -> Iterator[ZipData]:
     held = {one.xml_id for one in due if one.state == HELD and one.xml_id in there and there[one.xml_id].is_held}
     held -= _delegated_since(work, [one for one in due if one.xml_id in held], there)
     due = [one for one in due if one.xml_id not in held]
+    waiting = _wait_for_older(work, due)
+    if waiting:
+        yield from _told_waiting(work, waiting)
+        still = {one.document.xml_id for one in waiting}
+        due = [one for one in due if one.xml_id not in still]
     if not due:
         return
     task = work.session.start_task(Phase.UPLOAD, f"Upload of {len(due):,} documents")
@@ -94,6 +102,40 @@ def _delegated_since(work: DataSession, held: Sequence[DueDocument], there: Mapp
         if (others := centres.get(there[one.xml_id].id))
         and all(map(work.delegations.rights_of(one.centre).permit, others))
     }
+
+
+def _wait_for_older(work: DataSession, due: Sequence[DueDocument]) -> list[Fact]:
+    """The documents that edit or delete while an older archive of their centre is on its way, as they are told of."""
+    changing = {one.za_id for one in due if one.key.action is not Action.ADD}
+    if not changing:
+        return []
+    older = work.read(lambda connection: waiting_for_older(connection, changing))
+    return [_waiting(one, older[one.za_id]) for one in due if one.za_id in older]
+
+
+def _waiting(document: DueDocument, older: OlderArchive) -> Fact:
+    data = DocumentData(
+        file_name=document.name.file_name,
+        kind=document.name.kind,
+        centre=document.name.centre,
+        phase=HELD.phase,
+        status=HELD.status,
+        reason=older.message,
+        waits_for=older.key,
+    )
+    return Fact(document, data, HELD)
+
+
+def _told_waiting(work: DataSession, waiting: Sequence[Fact]) -> list[ZipData]:
+    """Show that documents wait for older archives, and say it once for each centre."""
+    documents = [one.document for one in waiting]
+    recorder = Recorder(work, Phase.UPLOAD, documents)
+    for one in waiting:
+        recorder.add(one)
+    said = Counter((one.document.centre, one.data.reason) for one in waiting)
+    for (centre, reason), count in said.items():
+        log.warning("%d documents of %s: %s", count, centre, reason)
+    return recorder.write()
 
 
 def _upload_all(

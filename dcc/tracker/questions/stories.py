@@ -12,12 +12,13 @@ from sqlalchemy import Connection, select
 
 from dcc.errors import ArchiveRemovedError, NotFoundError
 from dcc.naming import Action
-from dcc.outcomes import Problem, ZipKey
+from dcc.outcomes import WAITS, Problem, ZipKey
 from dcc.phases import ACTION_IDS, Phase, Status
 from dcc.sources.base import SourceProtocol
 from dcc.sources.hosting import Fault
 from dcc.tracker.crawls import Finding, zip_findings
 from dcc.tracker.hosted.foreign_archives import held_archives
+from dcc.tracker.hosted.older_archives import zips_that_wait
 from dcc.tracker.models import (
     AnException,
     BadCopy,
@@ -129,7 +130,8 @@ class ZipStory:
 
     `sources` are the ids of the file sources that host it at present. `documents` are those of the latest download;
     `reasons` are the zip action's own and those of the latest download: what explains its state. `removals` tell when
-    its archive or documents were removed from staging.
+    its archive or documents were removed from staging. `waits_for` is an older archive of its centre that is still on
+    its way, and is taken first.
     """
 
     file_name: str
@@ -149,6 +151,7 @@ class ZipStory:
     reopenings: tuple[ReopeningStory, ...]
     findings: tuple[Finding, ...]
     removals: tuple[Reason, ...]
+    waits_for: ZipKey | None = None
 
 
 def zip_story(connection: Connection, key: ZipKey, *, with_documents: bool = True) -> ZipStory:
@@ -169,6 +172,9 @@ def zip_story(connection: Connection, key: ZipKey, *, with_documents: bool = Tru
     removals = [reason for reason in noted if reason.kind == ArchiveRemovedError.short_name()]
     # A session decides anew, so that this is asked and not recorded.
     held = [Reason(one.kind, one.message, utc_now()) for one in held_archives(connection, [za_id])]
+    older = next((archive for _, archive in zips_that_wait(connection, [za_id]).values()), None)
+    if older is not None:
+        held.append(Reason(WAITS, older.message, utc_now()))
     reasons = [*(reason for reason in noted if reason not in removals), *(latest.reasons if latest else ())]
     return ZipStory(
         file_name=row.file_name,
@@ -188,28 +194,31 @@ def zip_story(connection: Connection, key: ZipKey, *, with_documents: bool = Tru
         reopenings=_reopenings(connection, za_id),
         findings=tuple(zip_findings(connection, za_id)),
         removals=tuple(removals),
+        waits_for=None if older is None else older.key,
     )
 
 
 def latest_of(downloads: Sequence[DownloadStory]) -> DownloadStory | None:
     """The latest of a zip action's downloads; where that fetched nothing, or was given up, the last that had the bytes.
 
-    None only where there are none.
+    None only where there are none. The same as `dcc.tracker.lineage.LATEST` for many.
     """
     if not downloads:
         return None
-    if not (_is_given_up(downloads[-1]) or _fetched_nothing(downloads[-1])):
+    if not _fetched_nothing(downloads[-1]):
         return downloads[-1]
-    had_bytes = (one for one in reversed(downloads) if one.phase > Phase.DOWNLOAD and not _is_given_up(one))
-    return next(had_bytes, downloads[-1])
-
-
-def _is_given_up(download: DownloadStory) -> bool:
-    return download.status is Status.CANCELLED and download.phase <= Phase.XSD
+    return next((one for one in reversed(downloads) if _brought(one)), downloads[-1])
 
 
 def _fetched_nothing(download: DownloadStory) -> bool:
+    if download.status is Status.CANCELLED:
+        return download.phase <= Phase.UNZIP
     return download.phase is Phase.DOWNLOAD and download.status is Status.FAILED
+
+
+def _brought(download: DownloadStory) -> bool:
+    given_up = download.status is Status.CANCELLED and download.phase <= Phase.XSD
+    return download.phase > Phase.DOWNLOAD and not given_up
 
 
 def require_zip_action(connection: Connection, key: ZipKey) -> None:
