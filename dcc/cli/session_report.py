@@ -46,7 +46,7 @@ class SessionReport:
     action, document with errors and document that waits to be confirmed, in the order in which they turned up;
     `conclude`, at the session's end, adds what is left. `notes` are what a wrangler should know and nobody has to mend.
     `without_room` has one for each zip action that waits because a disk of the platform is full, which may be hundreds.
-    `in_order` counts the documents that wait for an older archive, by their centre and what is said of it.
+    `in_order` counts the documents that wait for an older archive, by their centre and that archive.
     `data` counts what was uploaded, `contexts` how the data contexts changed.
     """
 
@@ -125,7 +125,7 @@ class SessionReport:
             if outcome.reached is Phase.UPLOAD and not document.repeated and not document.held:
                 self.data.update(document.said)
             if document.waits_for is not None:
-                self.in_order[outcome.centre or document.centre, document.reason or ""] += 1
+                self.in_order[outcome.centre or document.centre, str(document.waits_for)] += 1
             if document.phase is outcome.reached and document.status is Status.FAILED:
                 self.problems.append(_data_problem(key, document))
             elif outcome.reached is Phase.UPLOAD and document.held:
@@ -329,8 +329,12 @@ def order_lines(in_order: Mapping[tuple[str, str], int]) -> Iterator[str]:
 
 
 def _order_notes(in_order: Mapping[tuple[str, str], int]) -> Iterator[dict[str, object]]:
-    for (centre, message), count in sorted(in_order.items()):
-        said = f"{count_of(count, 'document')} of centre {centre}: {message}"
+    for (centre, older), count in sorted(in_order.items()):
+        wait, them = ("waits", "it") if count == 1 else ("wait", "them")
+        said = (
+            f"{count_of(count, 'document')} of centre {centre} {wait} for {older}, an older archive that is still on "
+            f"its way. The session that takes that one takes {them} too."
+        )
         yield {"zip": None, "document": None, "kind": "waits", "message": said}
 
 

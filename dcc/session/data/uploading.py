@@ -132,9 +132,8 @@ def _told_waiting(work: DataSession, waiting: Sequence[Fact]) -> list[ZipData]:
     recorder = Recorder(work, Phase.UPLOAD, documents)
     for one in waiting:
         recorder.add(one)
-    said = Counter((one.document.centre, one.data.reason) for one in waiting)
-    for (centre, reason), count in said.items():
-        log.warning("%d documents of %s: %s", count, centre, reason)
+    for (centre, older), count in Counter((one.document.centre, one.data.waits_for) for one in waiting).items():
+        log.warning("%d documents of %s wait for %s, which is still on its way", count, centre, older)
     return recorder.write()
 
 
