@@ -172,7 +172,7 @@ with warnings.catch_warnings():
             THROUGH_IN_TIME.name,
             asset=CONTEXTS,
             description=(
-                "All that the centre submitted came through to quality control within DCC_THROUGH_WITHIN_DAYS, three "
+                "All that the centre submitted came through to quality control within DCC_OVERDUE_DAYS, three "
                 "days by default. An error says that something waits for us, a warning that what failed waits for the "
                 "centre: until it is corrected, or gone from its server because the centre has submitted it anew."
             ),

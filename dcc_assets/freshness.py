@@ -197,7 +197,7 @@ def _heard(centre: HeardCentre, settings: Settings, now: datetime) -> Verdict:
 
 
 def _through(centre: str, late: LateCentre | None, settings: Settings, now: datetime) -> Verdict:
-    within = f"{settings.through_within_days} days"
+    within = f"{settings.overdue_days} days"
     metadata: Metadata = {"Links": links([("Report on the centre", report_of_centre(centre))])}
     if late is None:
         counts: Metadata = {"waiting": 0, "failed": 0}
@@ -207,7 +207,7 @@ def _through(centre: str, late: LateCentre | None, settings: Settings, now: date
         parts.append(f"{late.waiting:,} older than {within} wait")
     if late.failed:
         parts.append(f"{late.failed:,} older than {within} failed and are neither corrected nor removed")
-    said = f"Archives of {centre}: {'; '.join(parts)} (DCC_THROUGH_WITHIN_DAYS)."
+    said = f"Archives of {centre}: {'; '.join(parts)} (DCC_OVERDUE_DAYS)."
     rows = [_late_row(one, now) for one in late.zips]
     facts: Metadata = {
         "reason": said,

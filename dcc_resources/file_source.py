@@ -16,7 +16,7 @@ class FileSourceResource(PlatformResource):
     failure_limit: int | None = setting("source_failure_limit")
     list_timeout: float | None = setting("list_timeout")
     download_timeout: float | None = setting("download_timeout")
-    slowest_download: int | None = setting("slowest_download")
+    min_download_speed: int | None = setting("min_download_speed")
 
     def applied_to(self, settings: Settings) -> Settings:
         """These settings with the fields that are given here, for file sources of this kind alone."""

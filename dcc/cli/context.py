@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from dcc.settings import Settings
 
 _ROOT_WARNED = "dcc.root_warned"
+_OLD_NAMES_WARNED = "dcc.old_names_warned"
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output.")
 """The option of every command that reports."""
@@ -33,8 +35,20 @@ def settings_from_environment(**overrides: object) -> Settings:
     from dcc.settings import load_settings
 
     settings = load_settings(**overrides)
+    _warn_of_old_names()
     _warn_root(settings.home)
     return settings
+
+
+def _warn_of_old_names() -> None:
+    """Warn, once in a command, of settings that are set by an old name."""
+    from dcc.settings.renamed import warnings_of
+
+    context = click.get_current_context(silent=True)
+    if context is not None and not context.meta.setdefault(_OLD_NAMES_WARNED, False):
+        context.meta[_OLD_NAMES_WARNED] = True
+        for warning in warnings_of(os.environ):
+            warn(warning)
 
 
 def _warn_root(home: Path) -> None:

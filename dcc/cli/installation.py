@@ -200,6 +200,7 @@ def _setting_entries(settings: Settings) -> list[dict[str, object]]:
 
     from dcc.settings import variable_of
     from dcc.settings.reference_addresses import shown_source
+    from dcc.settings.renamed import old_names_in
 
     in_effect: dict[str, object] = {
         "tracker_url": shown_url(settings.tracker_database_url),
@@ -211,7 +212,7 @@ def _setting_entries(settings: Settings) -> list[dict[str, object]]:
             for name, source in settings.reference_sources.items()
         },
     }
-    present = {name.upper() for name in os.environ}
+    present = {name.upper() for name in os.environ} | set(old_names_in(os.environ).values())
     entries: list[dict[str, object]] = []
     for name, field in type(settings).model_fields.items():
         variable = variable_of(name)

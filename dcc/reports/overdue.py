@@ -164,12 +164,12 @@ def _first_seen() -> ColumnElement[datetime]:
 
 
 def late_centres(connection: Connection, settings: Settings, now: datetime) -> Mapping[str, LateCentre]:
-    """The centres with zip actions that are not through in time (DCC_THROUGH_WITHIN_DAYS), by their codes.
+    """The centres with zip actions that are not through in time (DCC_OVERDUE_DAYS), by their codes.
 
     Through is what sessions are done with, and what waits for quality control alone. What failed counts while a file
     source still has it; what was withdrawn or is refused by its name, of which no document is known, does not.
     """
-    before = now - timedelta(days=settings.through_within_days)
+    before = now - timedelta(days=settings.overdue_days)
     since = func.min(_first_seen())
     hosting = aliased(FileSourceHasZip)
     hosted = exists().where(hosting.za_id == ZipAction.id, hosting.gone_since.is_(None))

@@ -2,12 +2,13 @@
 
 Each field is read from the environment variable `DCC_` + its name in capitals (`DCC_DOWNLOADERS=8`); an empty one
 counts as not set, and one with that prefix that is no setting is refused. Nothing else is read: no file, so that two
-processes with the same environment have the same settings. They are in groups by subject, a module each: places, work,
-reference data, telling.
+processes with the same environment have the same settings. They are in groups by subject, a module each: locations,
+sessions, reference data, notifications. One that was renamed (`renamed`) is read by its old name for one release.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
@@ -21,16 +22,22 @@ from dcc.errors import ConfigurationError
 from dcc.redaction import keep_secret, keep_secrets_of_url
 from dcc.settings.group import PREFIX
 from dcc.settings.home import require_own_home
-from dcc.settings.locations import PlaceSettings
-from dcc.settings.notifications import LANGUAGE_CODE, TellingSettings
+from dcc.settings.locations import LocationSettings
+from dcc.settings.notifications import LANGUAGE_CODE, NotificationSettings
 from dcc.settings.reference import ReferenceSettings
-from dcc.settings.sessions import WorkSettings
+from dcc.settings.renamed import NEW_NAMES, values_by_new_name, warnings_of
+from dcc.settings.sessions import SessionSettings
 
 __all__ = ["LANGUAGE_CODE", "Settings", "load_settings"]
 
+log = logging.getLogger(__name__)
+
+_warned: set[str] = set()
+"""What was logged of old names."""
+
 
 # The fields of the last of these come first.
-class Settings(TellingSettings, ReferenceSettings, WorkSettings, PlaceSettings):
+class Settings(NotificationSettings, ReferenceSettings, SessionSettings, LocationSettings):
     """Settings of one installation; immutable. Build with `load_settings`."""
 
     model_config = SettingsConfigDict(defer_build=False)
@@ -89,16 +96,31 @@ def variable_of(name: str) -> str:
 def load_settings(**overrides: object) -> Settings:
     """Read the settings from the environment; `overrides` (field names) win.
 
-    Raises ConfigurationError that names each wrong setting and what it must be, or a variable that is none.
+    Old names of settings that were renamed are logged once in a process. Raises ConfigurationError that names each
+    wrong setting and what it must be, or a variable that is none.
     """
     try:
         _refuse_unknown(os.environ)
-        settings = Settings(**{name: value for name, value in overrides.items() if value is not None})  # type: ignore[arg-type]
+        _warn_of_old_names()
+        given: dict[str, object] = {_field_of(name): value for name, value in values_by_new_name(os.environ).items()}
+        given |= {name: value for name, value in overrides.items() if value is not None}
+        settings = Settings(**given)  # type: ignore[arg-type]
     except ValidationError as error:
         raise ConfigurationError(_problems(error, variable_of)) from error
     _ = settings.naming
     require_own_home(settings.home)
     return settings
+
+
+def _warn_of_old_names() -> None:
+    for warning in warnings_of(os.environ):
+        if warning not in _warned:
+            _warned.add(warning)
+            log.warning("%s", warning)
+
+
+def _field_of(variable: str) -> str:
+    return variable.removeprefix(PREFIX).lower()
 
 
 def _problems(error: ValidationError, named: Callable[[str], str]) -> str:
@@ -119,7 +141,7 @@ def _unknown(name: str) -> str:
 
 def _refuse_unknown(environment: Mapping[str, str]) -> None:
     """Raise ConfigurationError for variables with the prefix of settings that are none; values are not repeated."""
-    known = {variable_of(name) for name in Settings.model_fields}
+    known = {variable_of(name) for name in Settings.model_fields} | NEW_NAMES.keys()
     unknown = sorted(
         name for name, value in environment.items() if value and _is_ours(name) and name.upper() not in known
     )

@@ -21,7 +21,7 @@ def _default_home() -> Path:
         raise ConfigurationError("This user has no home directory. Name a directory in DCC_HOME.") from error
 
 
-class PlaceSettings(SettingsGroup):
+class LocationSettings(SettingsGroup):
     """Where everything is, how long it stays there, and how it is named."""
 
     home: AbsolutePath = Field(

@@ -14,7 +14,7 @@ LANGUAGE_CODE = r"[a-z]{2,3}(_[A-Z][a-z]{3})?(_([A-Z]{2}|[0-9]{3}))?"
 """Codes of languages as catalogues are named after: `de`, `pt_BR`, `zh_Hant_TW`."""
 
 
-class TellingSettings(SettingsGroup):
+class NotificationSettings(SettingsGroup):
     """What people and programs are told, and how."""
 
     crawl_overdue_hours: float = Field(
@@ -31,7 +31,7 @@ class TellingSettings(SettingsGroup):
         description="Days without a new archive after which a centre counts as silent; the check heard_from of its "
         "page fails then.",
     )
-    through_within_days: int = Field(
+    overdue_days: int = Field(
         default=3,
         ge=1,
         le=3_650,

@@ -11,7 +11,7 @@ from dcc.settings.group import MEGABYTE, AbsolutePath, SettingsGroup
 from dcc.settings.page_hosts import parse_hosts
 
 
-class WorkSettings(SettingsGroup):
+class SessionSettings(SettingsGroup):
     """How sessions work, and what Dagster shows of them."""
 
     until: Literal["zip_name", "xsd", "upload", "data", "context", "overview", "qc"] = Field(
@@ -70,7 +70,7 @@ class WorkSettings(SettingsGroup):
         default=300.0, gt=0, description="Seconds for the listing of a file source, all its directories together."
     )
     idle_timeout: float = Field(default=60.0, gt=0, description="Seconds without a byte before a transfer is given up.")
-    slowest_download: int = Field(
+    min_download_speed: int = Field(
         default=100,
         ge=0,
         description="Bytes per second, over five minutes, below which a download is given up; what arrived is kept.",

@@ -28,7 +28,7 @@ class Pace:
     @classmethod
     def from_settings(cls, settings: Settings) -> Self:
         """That of an installation."""
-        return cls(slowest=settings.slowest_download, longest=settings.download_timeout)
+        return cls(slowest=settings.min_download_speed, longest=settings.download_timeout)
 
     @contextlib.contextmanager
     def kept(self, received: Callable[[], int], close: Callable[[], object]) -> Iterator[None]:
@@ -82,7 +82,7 @@ class _Watched:
             return f"it was not done within {self._pace.longest:g} seconds; DCC_DOWNLOAD_TIMEOUT sets the limit"
         if count - before < self._pace.slowest * self._pace.over:
             few = f"{count - before:,} bytes arrived in {self._pace.over:g} seconds"
-            return f"{few}; DCC_SLOWEST_DOWNLOAD sets the limit"
+            return f"{few}; DCC_MIN_DOWNLOAD_SPEED sets the limit"
         return None
 
     def end(self) -> None:

@@ -121,6 +121,15 @@ def test_a_variable_that_is_no_setting_ends_every_command_that_reads_settings(ba
 
 
 @only_sqlite
+def test_a_setting_by_its_old_name_counts_and_is_warned_of(dcc: Dcc) -> None:
+    dcc.environment["DCC_THROUGH_WITHIN_DAYS"] = "8"
+    warned = dcc("status").stderr
+    warning = "Warning: DCC_THROUGH_WITHIN_DAYS is now DCC_OVERDUE_DAYS. The next release no longer reads the old name."
+    assert warned.splitlines().count(warning) == 1
+    assert "DCC_OVERDUE_DAYS = 8 (set)" in dcc("settings").stdout
+
+
+@only_sqlite
 def test_the_log_may_be_in_the_home_that_is_about_to_be_made(bare_dcc: Dcc) -> None:
     home = Path(bare_dcc.environment["DCC_HOME"])
     assert not home.exists()

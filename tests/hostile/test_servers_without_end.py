@@ -316,7 +316,7 @@ class TestTransfers:
     @pytest.mark.parametrize(
         ("pace", "reason"),
         [
-            (Pace(slowest=1_000, over=0.2), "10 bytes arrived in 0.2 seconds; DCC_SLOWEST_DOWNLOAD|0 bytes arrived"),
+            (Pace(slowest=1_000, over=0.2), "10 bytes arrived in 0.2 seconds; DCC_MIN_DOWNLOAD_SPEED|0 bytes arrived"),
             (Pace(longest=0.2), "not done within 0.2 seconds; DCC_DOWNLOAD_TIMEOUT"),
         ],
     )

@@ -14,6 +14,7 @@ from dcc.naming import NamingConvention
 from dcc.redaction import redacted
 from dcc.settings import Settings, load_settings
 from dcc.settings.reference_addresses import is_from, shown_source
+from dcc.settings.renamed import NEW_NAMES, warnings_of
 
 SECRET = "s3cret-pass"
 DATABASES = ("tracker_url", "qc_url", "dagster_url", "target_tracker_url", "target_qc_url")
@@ -396,3 +397,22 @@ def test_what_a_url_of_reference_data_asks_with_is_not_shown(url: str, shown: st
     if "?" in url:
         assert not is_from(source, f"{url}2")
         assert SECRET not in redacted(f"Asked {url} and got nothing.")
+
+
+@pytest.mark.parametrize(("old", "new"), sorted(NEW_NAMES.items()))
+def test_a_renamed_setting_is_read_by_its_old_name_with_a_warning_that_names_the_new_one(
+    old: str, new: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    field = new.removeprefix("DCC_").lower()
+    monkeypatch.setattr("dcc.settings._warned", set())
+    monkeypatch.setenv(old, "7")
+    assert getattr(load_settings(), field) == 7
+    load_settings()
+    assert caplog.messages == [f"{old} is now {new}. The next release no longer reads the old name."]
+    monkeypatch.setenv(new, "9")
+    assert getattr(load_settings(), field) == 9
+    assert warnings_of(os.environ) == [f"{old} is now {new}. {new} is set and counts: unset {old}."]
+    monkeypatch.delenv(new)
+    monkeypatch.setenv(old, "none")
+    with pytest.raises(ConfigurationError, match=f"{new}: Input should be"):
+        load_settings()
