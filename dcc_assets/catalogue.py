@@ -39,7 +39,7 @@ XML_DOCUMENTS: Final = AssetKey("xml_documents")
 VALIDATED_DOCUMENTS: Final = AssetKey("validated_documents")
 
 REACHABLE: Final = AssetCheckKey(FILE_SOURCE_LISTINGS, "reachable")
-CRAWLED_LATELY: Final = AssetCheckKey(FILE_SOURCE_LISTINGS, "crawled_lately")
+CRAWL_OVERDUE: Final = AssetCheckKey(FILE_SOURCE_LISTINGS, "crawl_overdue")
 CHECK_OF_PHASE: Final = {
     Phase.ZIP_NAME: AssetCheckKey(ZIP_ACTIONS_ASSET, "zip_name"),
     Phase.DOWNLOAD: AssetCheckKey(ZIP_DOWNLOADS, "download"),
@@ -150,12 +150,12 @@ with warnings.catch_warnings():
             partitions_def=FILE_SOURCES,
         ),
         AssetCheckSpec(
-            CRAWLED_LATELY.name,
+            CRAWL_OVERDUE.name,
             asset=FILE_SOURCE_LISTINGS,
             description=(
                 "The source was wholly listed within DCC_CRAWL_OVERDUE_HOURS, a day by default. An error says that no "
                 "session has tried, a warning that its server did not let itself be listed. It passes again with the "
-                "next crawl that lists it."
+                "next crawl that lists it. Until this release its name was crawled_lately."
             ),
             partitions_def=FILE_SOURCES,
         ),

@@ -35,8 +35,8 @@ QC: Final = AssetKey("qc")
 SUBMISSION_REPORTS: Final = AssetKey("submission_reports")
 
 UPLOAD_CHECK: Final = AssetCheckKey(UPLOADED_DATA, "upload")
-HEARD_FROM: Final = AssetCheckKey(CONTEXTS, "heard_from")
-THROUGH_IN_TIME: Final = AssetCheckKey(CONTEXTS, "through_in_time")
+CENTRE_SILENT: Final = AssetCheckKey(CONTEXTS, "centre_silent")
+SUBMISSIONS_OVERDUE: Final = AssetCheckKey(CONTEXTS, "submissions_overdue")
 CHECK_OF_GROUP: Final = {group.name: AssetCheckKey(DATA_INTEGRITY, group.name) for group in GROUPS}
 
 _DATA, _CONTROL, _REPORTS = "data", "quality_control", "reports"
@@ -160,21 +160,23 @@ with warnings.catch_warnings():
     )
     CENTRE_CHECK_SPECS: Final = (
         AssetCheckSpec(
-            HEARD_FROM.name,
+            CENTRE_SILENT.name,
             asset=CONTEXTS,
             description=(
                 "The centre has submitted an archive by a new name within DCC_CENTRE_SILENT_DAYS, thirty days by "
-                "default. It passes again with the next one that a crawl finds."
+                "default. It passes again with the next one that a crawl finds. Until this release its name was "
+                "heard_from."
             ),
             partitions_def=CENTRES,
         ),
         AssetCheckSpec(
-            THROUGH_IN_TIME.name,
+            SUBMISSIONS_OVERDUE.name,
             asset=CONTEXTS,
             description=(
                 "All that the centre submitted came through to quality control within DCC_OVERDUE_DAYS, three "
                 "days by default. An error says that something waits for us, a warning that what failed waits for the "
-                "centre: until it is corrected, or gone from its server because the centre has submitted it anew."
+                "centre: until it is corrected, or gone from its server because the centre has submitted it anew. "
+                "Until this release its name was through_in_time."
             ),
             partitions_def=CENTRES,
         ),

@@ -30,8 +30,8 @@ from dcc.reports.overdue import (
 )
 from dcc.settings import Settings
 from dcc.tracker.database import run_reading
-from dcc_assets.catalogue import CRAWLED_LATELY, FILE_SOURCES, VALIDATED_DOCUMENTS
-from dcc_assets.data_catalogue import CENTRES, HEARD_FROM, THROUGH_IN_TIME
+from dcc_assets.catalogue import CRAWL_OVERDUE, FILE_SOURCES, VALIDATED_DOCUMENTS
+from dcc_assets.data_catalogue import CENTRE_SILENT, CENTRES, SUBMISSIONS_OVERDUE
 from dcc_assets.links import links, page_of_partition, report_of_centre
 from dcc_assets.runs import QUIET, step_of
 from dcc_dagster.event_recorder import EventRecorder, Report, Verdict
@@ -40,9 +40,9 @@ from dcc_dagster.metadata import Metadata, table, utc_timestamp
 
 _MARK: Final = "dcc/overdue told"
 _CHECKS: Final = {
-    CRAWLED_LATELY.to_user_string(): (CRAWLED_LATELY, str(FILE_SOURCES.name)),
-    HEARD_FROM.to_user_string(): (HEARD_FROM, str(CENTRES.name)),
-    THROUGH_IN_TIME.to_user_string(): (THROUGH_IN_TIME, str(CENTRES.name)),
+    CRAWL_OVERDUE.to_user_string(): (CRAWL_OVERDUE, str(FILE_SOURCES.name)),
+    CENTRE_SILENT.to_user_string(): (CENTRE_SILENT, str(CENTRES.name)),
+    SUBMISSIONS_OVERDUE.to_user_string(): (SUBMISSIONS_OVERDUE, str(CENTRES.name)),
 }
 _JOB: Final = "show_overdue"
 
@@ -158,7 +158,7 @@ def _crawled(source: CrawledSource, settings: Settings, now: datetime) -> Verdic
     within = f"{settings.crawl_overdue_hours:g} hours"
     metadata: Metadata = {"Links": links([("Report on the centre", report_of_centre(source.centre))])}
     if not source.overdue:
-        return Verdict(CRAWLED_LATELY, True, f"It is listed within {within}, or new.", metadata)
+        return Verdict(CRAWL_OVERDUE, True, f"It is listed within {within}, or new.", metadata)
     when = "never" if source.listed is None else f"{source.listed:%Y-%m-%d %H:%M} UTC"
     said = f"It was last listed as a whole: {when}; that is to be within {within} (DCC_CRAWL_OVERDUE_HOURS)."
     # Whoever is to act decides how bad it is: a server that is down is its centre's matter, no session is ours.
@@ -175,14 +175,14 @@ def _crawled(source: CrawledSource, settings: Settings, now: datetime) -> Verdic
         **advice,
     }
     severity = AssetCheckSeverity.WARN if source.is_tried else AssetCheckSeverity.ERROR
-    return Verdict(CRAWLED_LATELY, False, said, facts, severity=severity)
+    return Verdict(CRAWL_OVERDUE, False, said, facts, severity=severity)
 
 
 def _heard(centre: HeardCentre, settings: Settings, now: datetime) -> Verdict:
     within = f"{settings.centre_silent_days} days"
     metadata: Metadata = {"Links": links([("Report on the centre", report_of_centre(centre.centre))])}
     if not centre.silent:
-        return Verdict(HEARD_FROM, True, f"It has submitted an archive within {within}, or is new.", metadata)
+        return Verdict(CENTRE_SILENT, True, f"It has submitted an archive within {within}, or is new.", metadata)
     when = "nothing yet" if centre.heard is None else f"its last new archive on {centre.heard:%Y-%m-%d}"
     said = f"{centre.centre} has submitted {when}; centres count as silent after {within} (DCC_CENTRE_SILENT_DAYS)."
     facts: Metadata = {
@@ -193,7 +193,7 @@ def _heard(centre: HeardCentre, settings: Settings, now: datetime) -> Verdict:
         "What to do": "Ask the centre whether it is to submit anything; `dcc centre deactivate` if it is not.",
         **metadata,
     }
-    return Verdict(HEARD_FROM, False, said, facts, severity=AssetCheckSeverity.WARN)
+    return Verdict(CENTRE_SILENT, False, said, facts, severity=AssetCheckSeverity.WARN)
 
 
 def _through(centre: str, late: LateCentre | None, settings: Settings, now: datetime) -> Verdict:
@@ -201,7 +201,7 @@ def _through(centre: str, late: LateCentre | None, settings: Settings, now: date
     metadata: Metadata = {"Links": links([("Report on the centre", report_of_centre(centre))])}
     if late is None:
         counts: Metadata = {"waiting": 0, "failed": 0}
-        return Verdict(THROUGH_IN_TIME, True, f"Nothing older than {within} is left behind.", counts | metadata)
+        return Verdict(SUBMISSIONS_OVERDUE, True, f"Nothing older than {within} is left behind.", counts | metadata)
     parts = []
     if late.waiting:
         parts.append(f"{late.waiting:,} older than {within} wait")
@@ -229,7 +229,7 @@ def _through(centre: str, late: LateCentre | None, settings: Settings, now: date
         ),
     }
     severity = AssetCheckSeverity.ERROR if late.waiting else AssetCheckSeverity.WARN
-    return Verdict(THROUGH_IN_TIME, False, said, facts, severity=severity)
+    return Verdict(SUBMISSIONS_OVERDUE, False, said, facts, severity=severity)
 
 
 def _late_row(late: LateZip, now: datetime) -> tuple[str | int, ...]:

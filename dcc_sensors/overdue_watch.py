@@ -29,8 +29,8 @@ _SUBJECT: Final = "overdue: "
     minimum_interval_seconds=OVERDUE_SECONDS,
     default_status=DefaultSensorStatus.RUNNING,
     description=(
-        "Keeps the checks crawled_lately, heard_from and through_in_time right while no session runs, and notifies "
-        "people (DCC_NOTIFY_...) of those that fail."
+        "Keeps the checks crawl_overdue, centre_silent and submissions_overdue right while no session runs, and "
+        "notifies people (DCC_NOTIFY_...) of those that fail."
     ),
 )
 def overdue(

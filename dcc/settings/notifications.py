@@ -21,14 +21,14 @@ class NotificationSettings(SettingsGroup):
         default=24.0,
         gt=0,
         le=24 * 366,
-        description="Hours within which each available file source is to be listed; the check crawled_lately of its "
+        description="Hours within which each available file source is to be listed; the check crawl_overdue of its "
         "page fails after that.",
     )
     centre_silent_days: int = Field(
         default=30,
         ge=1,
         le=3_650,
-        description="Days without a new archive after which a centre counts as silent; the check heard_from of its "
+        description="Days without a new archive after which a centre counts as silent; the check centre_silent of its "
         "page fails then.",
     )
     overdue_days: int = Field(
@@ -36,7 +36,7 @@ class NotificationSettings(SettingsGroup):
         ge=1,
         le=3_650,
         description="Days within which all documents are to be through to quality control, or to DCC_UNTIL; the check "
-        "through_in_time of their centre's page fails after that.",
+        "submissions_overdue of their centre's page fails after that.",
     )
 
     smtp_url: SecretStr = Field(

@@ -32,9 +32,9 @@ from dcc.cli.dagster_side import LOCATION_NAME
 from dcc.errors import ConfigurationError
 from dcc.rules.catalogue import CATALOGUE
 from dcc.settings import load_settings
-from dcc_assets.catalogue import CHECK_OF_PHASE, CRAWLED_LATELY, REACHABLE
+from dcc_assets.catalogue import CHECK_OF_PHASE, CRAWL_OVERDUE, REACHABLE
 from dcc_assets.data_assets import chosen_contexts, chosen_data, chosen_qc
-from dcc_assets.data_catalogue import CHECK_OF_GROUP, DATA_CHECK_SPECS, HEARD_FROM, THROUGH_IN_TIME, UPLOAD_CHECK
+from dcc_assets.data_catalogue import CENTRE_SILENT, CHECK_OF_GROUP, DATA_CHECK_SPECS, SUBMISSIONS_OVERDUE, UPLOAD_CHECK
 from dcc_assets.jobs import LOAD_JOB, PROCESS_JOB, SHOW_JOB, asset_definitions
 from dcc_dagster.instance import QC_DATABASE_POOL
 from tests.support.prepared_processes import run_in_process
@@ -95,7 +95,7 @@ def test_every_asset_and_check_says_what_it_is() -> None:
         assert node.owners
         assert node.kinds
     checks = {key: graph.get(key) for key in graph.asset_check_keys}
-    overdue = {CRAWLED_LATELY, HEARD_FROM, THROUGH_IN_TIME}
+    overdue = {CRAWL_OVERDUE, CENTRE_SILENT, SUBMISSIONS_OVERDUE}
     assert set(checks) == {REACHABLE, *CHECK_OF_PHASE.values(), UPLOAD_CHECK, *CHECK_OF_GROUP.values(), *overdue}
     assert all(node.description for node in checks.values())
     assert AssetCheckKey(AssetKey("validated_documents"), "xsd") in checks

@@ -17,8 +17,8 @@ from dcc.tracker.models import FileSource
 from dcc.tracker.register.connections import SourceState
 from dcc.tracker.register.file_sources import set_source_state
 from dcc_assets import freshness
-from dcc_assets.catalogue import CRAWLED_LATELY
-from dcc_assets.data_catalogue import HEARD_FROM, THROUGH_IN_TIME
+from dcc_assets.catalogue import CRAWL_OVERDUE
+from dcc_assets.data_catalogue import CENTRE_SILENT, SUBMISSIONS_OVERDUE
 from dcc_assets.freshness import show_overdue
 from dcc_assets.session_runs import run_session, run_zip_actions
 from tests.assets.test_session_runs import invalid_documents
@@ -57,15 +57,15 @@ def test_a_source_that_no_session_crawls_fails_its_check_until_one_does(
 ) -> None:
     installation.add_folder().put(GOOD)
     crawl(installation, dagster, Phase.ZIP_NAME)
-    assert dagster.checks(CRAWLED_LATELY) == {"H-1": "passed"}
+    assert dagster.checks(CRAWL_OVERDUE) == {"H-1": "passed"}
     after(25)
-    assert dagster.checks(CRAWLED_LATELY) == {"H-1": "failed"}
-    evaluation = dagster.evaluation(CRAWLED_LATELY, "H-1")
+    assert dagster.checks(CRAWL_OVERDUE) == {"H-1": "failed"}
+    evaluation = dagster.evaluation(CRAWL_OVERDUE, "H-1")
     assert evaluation.severity.value == "ERROR"
     assert evaluation.metadata["hours"].value == 25
     assert "dcc doctor" in evaluation.metadata["What to do"].value
     crawl(installation, dagster, Phase.ZIP_NAME)
-    assert dagster.checks(CRAWLED_LATELY) == {"H-1": "passed"}
+    assert dagster.checks(CRAWL_OVERDUE) == {"H-1": "passed"}
 
 
 @one_database
@@ -80,12 +80,12 @@ def test_a_server_that_is_down_for_long_is_a_warning_and_no_outage(
         connection.execute(update(FileSource).values(created=utc_now() - timedelta(hours=25)))
     crawl(installation, dagster, Phase.ZIP_NAME)
     after(0)
-    evaluation = dagster.evaluation(CRAWLED_LATELY, "H-1")
+    evaluation = dagster.evaluation(CRAWL_OVERDUE, "H-1")
     assert (evaluation.passed, evaluation.severity.value) == (False, "WARN")
     assert "reachable" in evaluation.metadata["What to do"].value
     shutil.copytree(kept, lost.path)
     crawl(installation, dagster, Phase.ZIP_NAME)
-    assert dagster.checks(CRAWLED_LATELY) == {"H-1": "passed"}
+    assert dagster.checks(CRAWL_OVERDUE) == {"H-1": "passed"}
 
 
 def test_a_silent_centre_is_heard_again_with_its_next_archive(
@@ -94,14 +94,14 @@ def test_a_silent_centre_is_heard_again_with_its_next_archive(
     folder = installation.add_folder()
     folder.put(GOOD)
     crawl(installation, dagster)
-    assert dagster.checks(HEARD_FROM) == {"H": "passed"}
+    assert dagster.checks(CENTRE_SILENT) == {"H": "passed"}
     after(31 * 24)
-    assert dagster.checks(HEARD_FROM) == {"H": "failed"}
-    evaluation = dagster.evaluation(HEARD_FROM, "H")
+    assert dagster.checks(CENTRE_SILENT) == {"H": "failed"}
+    evaluation = dagster.evaluation(CENTRE_SILENT, "H")
     assert (evaluation.severity.value, evaluation.metadata["days"].value) == ("WARN", 31)
     folder.put("add/H.2013-11-30.1.impc.zip")
     crawl(installation, dagster)
-    assert dagster.checks(HEARD_FROM) == {"H": "passed"}
+    assert dagster.checks(CENTRE_SILENT) == {"H": "passed"}
 
 
 def test_a_failed_archive_is_late_until_it_is_corrected(
@@ -111,9 +111,9 @@ def test_a_failed_archive_is_late_until_it_is_corrected(
     folder.put(INVALID, invalid_documents())
     crawl(installation, dagster)
     after(71)
-    assert dagster.checks(THROUGH_IN_TIME) == {"H": "passed"}
+    assert dagster.checks(SUBMISSIONS_OVERDUE) == {"H": "passed"}
     after(73)
-    evaluation = dagster.evaluation(THROUGH_IN_TIME, "H")
+    evaluation = dagster.evaluation(SUBMISSIONS_OVERDUE, "H")
     assert (evaluation.passed, evaluation.severity.value) == (False, "WARN")
     assert (evaluation.metadata["failed"].value, evaluation.metadata["waiting"].value) == (1, 0)
     (row,) = [dict(record.data) for record in evaluation.metadata["archives"].records]
@@ -123,10 +123,10 @@ def test_a_failed_archive_is_late_until_it_is_corrected(
     crawl(installation, dagster)
     after(73)
     # All that the directory had is gone: the next listing decides.
-    assert dagster.checks(THROUGH_IN_TIME) == {"H": "failed"}
+    assert dagster.checks(SUBMISSIONS_OVERDUE) == {"H": "failed"}
     crawl(installation, dagster)
     after(73)
-    assert dagster.checks(THROUGH_IN_TIME) == {"H": "passed"}
+    assert dagster.checks(SUBMISSIONS_OVERDUE) == {"H": "passed"}
 
 
 @one_database
@@ -137,13 +137,13 @@ def test_what_waits_for_us_is_an_error_until_it_is_through(
     run_session(data.settings, data.tracker, data_dagster.instance, until=Phase.XSD)
     monkeypatch.setattr(freshness, "utc_now", lambda: utc_now() + timedelta(days=4))
     show_overdue(data_dagster.instance, data.tracker, data.settings)
-    evaluation = data_dagster.evaluation(THROUGH_IN_TIME, "H")
+    evaluation = data_dagster.evaluation(SUBMISSIONS_OVERDUE, "H")
     assert (evaluation.passed, evaluation.severity.value) == (False, "ERROR")
     assert evaluation.metadata["waiting"].value == 1
     monkeypatch.undo()
     run_zip_actions(data.settings, data.tracker, data_dagster.instance, [key_of(GOOD)])
-    assert data_dagster.checks(THROUGH_IN_TIME)["H"] == "passed"
-    infos = data_dagster.instance.event_log_storage.get_asset_check_partition_info([HEARD_FROM, THROUGH_IN_TIME])
+    assert data_dagster.checks(SUBMISSIONS_OVERDUE)["H"] == "passed"
+    infos = data_dagster.instance.event_log_storage.get_asset_check_partition_info([CENTRE_SILENT, SUBMISSIONS_OVERDUE])
     assert [info.is_current for info in infos if info.partition_key == "H"] == [True, True], "as of its contexts"
 
 
@@ -154,13 +154,13 @@ def test_nothing_is_told_twice_and_a_source_out_of_use_fails_nothing(
     installation.add_folder()
     after(0)
     after(1)
-    assert [events(dagster, check) for check in (CRAWLED_LATELY, HEARD_FROM, THROUGH_IN_TIME)] == [1, 1, 1]
+    assert [events(dagster, check) for check in (CRAWL_OVERDUE, CENTRE_SILENT, SUBMISSIONS_OVERDUE)] == [1, 1, 1]
     after(25)
     after(25)
-    assert events(dagster, CRAWLED_LATELY) == 2
+    assert events(dagster, CRAWL_OVERDUE) == 2
     with writing(installation.tracker) as connection:
         set_source_state(connection, 1, SourceState.MAINTENANCE)
     after(26)
-    assert dagster.checks(CRAWLED_LATELY) == {"H-1": "passed"}
+    assert dagster.checks(CRAWL_OVERDUE) == {"H-1": "passed"}
     after(26)
-    assert events(dagster, CRAWLED_LATELY) == 3
+    assert events(dagster, CRAWL_OVERDUE) == 3

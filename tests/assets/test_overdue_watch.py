@@ -20,8 +20,8 @@ from dcc.tracker.register import centres
 from dcc.tracker.register.connections import SourceState
 from dcc.tracker.register.file_sources import set_source_state
 from dcc_assets import freshness
-from dcc_assets.catalogue import CRAWLED_LATELY
-from dcc_assets.data_catalogue import HEARD_FROM, THROUGH_IN_TIME
+from dcc_assets.catalogue import CRAWL_OVERDUE
+from dcc_assets.data_catalogue import CENTRE_SILENT, SUBMISSIONS_OVERDUE
 from dcc_assets.session_runs import run_session
 from dcc_dagster.instance import open_instance
 from dcc_sensors import overdue_watch
@@ -87,9 +87,9 @@ def test_a_source_that_no_session_crawls_is_told_once_and_so_is_that_one_does(
     assert after(0) == "The checks of what is overdue are right."
     assert told(server) == []
     after(25)
-    assert dagster.checks(CRAWLED_LATELY) == {"H-1": "failed"}
+    assert dagster.checks(CRAWL_OVERDUE) == {"H-1": "failed"}
     ((subject, text),) = told(server)
-    assert subject == "DCC: Outage: the check crawled_lately of H-1"
+    assert subject == "DCC: Outage: the check crawl_overdue of H-1"
     assert "It was last listed as a whole" in text
     assert "Who acts: the DCC." in text
     assert "dcc crawl" in text
@@ -99,9 +99,9 @@ def test_a_source_that_no_session_crawls_is_told_once_and_so_is_that_one_does(
     crawl(installation, dagster)
     after(0)
     after(0)
-    assert [subject for subject, _ in told(server)] == ["DCC: Back to normal: the check crawled_lately of H-1"]
+    assert [subject for subject, _ in told(server)] == ["DCC: Back to normal: the check crawl_overdue of H-1"]
     after(51)
-    assert [subject for subject, _ in told(server)] == ["DCC: Outage: the check crawled_lately of H-1"]
+    assert [subject for subject, _ in told(server)] == ["DCC: Outage: the check crawl_overdue of H-1"]
 
 
 @only_sqlite
@@ -111,7 +111,7 @@ def test_silent_centres_and_what_is_not_through_are_told_with_who_acts(
     installation.add_folder().put(GOOD)
     crawl(installation, dagster)
     after(31 * 24)
-    assert (dagster.checks(HEARD_FROM), dagster.checks(THROUGH_IN_TIME)) == ({"H": "failed"}, {"H": "failed"})
+    assert (dagster.checks(CENTRE_SILENT), dagster.checks(SUBMISSIONS_OVERDUE)) == ({"H": "failed"}, {"H": "failed"})
     ((subject, text),) = told(server)
     assert "2 more changes" in subject
     assert "H has submitted its last new archive" in text
@@ -172,7 +172,7 @@ def test_what_could_not_be_sent_is_sent_later(
     assert "127.0.0.1" in after(25)
     monkeypatch.setenv("DCC_SMTP_URL", f"smtp://127.0.0.1:{server.port}")
     after(25)
-    assert [subject for subject, _ in told(server)] == ["DCC: Outage: the check crawled_lately of H-1"]
+    assert [subject for subject, _ in told(server)] == ["DCC: Outage: the check crawl_overdue of H-1"]
 
 
 @only_sqlite
@@ -190,7 +190,7 @@ def test_a_source_out_of_use_is_neither_overdue_nor_back(
     with writing(installation.tracker) as connection:
         set_source_state(connection, 1, SourceState.AVAILABLE)
     after(49)
-    assert [subject for subject, _ in told(server)] == ["DCC: Outage: the check crawled_lately of H-1"]
+    assert [subject for subject, _ in told(server)] == ["DCC: Outage: the check crawl_overdue of H-1"]
 
 
 @only_sqlite
@@ -233,11 +233,11 @@ def test_the_daemon_evaluates_the_checks_and_tells(
         while not server.received and time.monotonic() < deadline:
             time.sleep(0.5)
     ((subject, text),) = told(server)
-    assert "the check crawled_lately of H-1" in subject
+    assert "the check crawl_overdue of H-1" in subject
     assert "H has submitted nothing yet" in text
     with open_instance(load_settings()) as instance:
-        assert failed(instance, CRAWLED_LATELY, "H-1")
-        assert failed(instance, HEARD_FROM, "H")
+        assert failed(instance, CRAWL_OVERDUE, "H-1")
+        assert failed(instance, CENTRE_SILENT, "H")
 
 
 def failed(instance: object, check: AssetCheckKey, partition: str) -> bool:
