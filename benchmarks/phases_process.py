@@ -19,7 +19,7 @@ PHASES: Final = (Phase.UPLOAD, Phase.DATA, Phase.CONTEXT, Phase.OVERVIEW, Phase.
 
 def take_up() -> dict[str, tuple[float, float]]:
     """Take all that waits through the phases; what each took. Raises RuntimeError when a document did not pass."""
-    from dcc.cli.context import open_qc, open_tracker, settings_from_environment
+    from dcc.cli.shell.context import open_qc, open_tracker, settings_from_environment
     from dcc.data_outcomes import ZipData
     from dcc.operations.sessions import open_session
     from dcc.phases import Status

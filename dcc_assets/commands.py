@@ -1,4 +1,4 @@
-"""What `dcc`'s commands ask of Dagster (see `dcc.cli.dagster_side`); each function loads what it needs when called."""
+"""What `dcc`'s commands ask of Dagster (`dcc.cli.shell.dagster_side`); each function loads what it needs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from dagster import DagsterInstance
     from sqlalchemy import Engine
 
-    from dcc.cli.dagster_side import DagsterSide
+    from dcc.cli.shell.dagster_side import DagsterSide
     from dcc.databases.schema import InitReport
     from dcc.operations.doctor.verdicts import Check
     from dcc.outcomes import ZipKey

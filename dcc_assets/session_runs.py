@@ -16,7 +16,7 @@ from types import MappingProxyType
 from dagster import DagsterExecutionInterruptedError, DagsterInstance, JobDefinition, ResourceDefinition
 from sqlalchemy import Engine
 
-from dcc.cli.dagster_side import LOCATION_NAME
+from dcc.cli.shell.dagster_side import LOCATION_NAME
 from dcc.data_outcomes import DataOutcome
 from dcc.errors import DagsterStorageError
 from dcc.operations.sessions import open_session

@@ -16,7 +16,7 @@ from benchmarks.known_archives import DOCUMENTS, KnownArchives
 from benchmarks.openssh import openssh_server
 from benchmarks.plotting import exponent, log_log_plot
 from benchmarks.quiet_session import QuietSession
-from dcc.cli.session_work import Listeners, crawl_and_process
+from dcc.cli.sessions.work import Listeners, crawl_and_process
 from dcc.outcomes import SourceCrawl
 from dcc.phases import Phase, Status
 from dcc.qc.models import Document

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dcc import errors
-from dcc.cli.error_advice import SECTIONS, explanations
+from dcc.cli.shell.error_advice import SECTIONS, explanations
 from dcc.errors import DccError
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "errors.md"

@@ -8,51 +8,51 @@ from typing import NoReturn
 
 import click
 
-from dcc.cli.group import EXIT_CODES, INTERRUPTED, RootGroup
+from dcc.cli.shell.group import EXIT_CODES, INTERRUPTED, RootGroup
 from dcc.runtime.process_memory import keep_freed_memory_together
 from dcc.runtime.process_protection import forbid_core_dumps, keep_files_private, open_closed_streams
 
 _SECTIONS = {
     "To begin": {
-        "init": "dcc.cli.installation:init",
-        "centre": "dcc.cli.centres:centre",
-        "source": "dcc.cli.sources:source",
-        "crawl": "dcc.cli.crawl:crawl",
-        "ui": "dcc.cli.ui:ui",
+        "init": "dcc.cli.installation.commands:init",
+        "centre": "dcc.cli.sources.centres:centre",
+        "source": "dcc.cli.sources.commands:source",
+        "crawl": "dcc.cli.sessions.crawl:crawl",
+        "ui": "dcc.cli.installation.ui:ui",
     },
     "What became of submissions": {
-        "status": "dcc.cli.reports:status",
-        "zips": "dcc.cli.reports:zips",
-        "show": "dcc.cli.show:show",
-        "archive": "dcc.cli.archives:archive",
-        "retry": "dcc.cli.crawl:retry",
-        "sessions": "dcc.cli.reports:sessions",
-        "report": "dcc.cli.submission_report:report",
-        "notify": "dcc.cli.notifications:notify",
+        "status": "dcc.cli.submissions.reports:status",
+        "zips": "dcc.cli.submissions.reports:zips",
+        "show": "dcc.cli.submissions.show:show",
+        "archive": "dcc.cli.submissions.archives:archive",
+        "retry": "dcc.cli.sessions.crawl:retry",
+        "sessions": "dcc.cli.submissions.reports:sessions",
+        "report": "dcc.cli.submissions.report:report",
+        "notify": "dcc.cli.submissions.notifications:notify",
     },
     "The data": {
-        "data": "dcc.cli.data:data",
-        "qc": "dcc.cli.qc:qc",
-        "rules": "dcc.cli.rules:rules",
-        "reference": "dcc.cli.reference:reference",
+        "data": "dcc.cli.data.commands:data",
+        "qc": "dcc.cli.data.qc:qc",
+        "rules": "dcc.cli.data.rules:rules",
+        "reference": "dcc.cli.data.reference:reference",
     },
     "To try and to understand": {
-        "validate": "dcc.cli.validate:validate",
-        "explain": "dcc.cli.explain:explain",
-        "example": "dcc.cli.example:example",
-        "demo": "dcc.cli.installation:demo",
-        "completion": "dcc.cli.completion:completion",
+        "validate": "dcc.cli.submissions.validate:validate",
+        "explain": "dcc.cli.submissions.explain:explain",
+        "example": "dcc.cli.submissions.example:example",
+        "demo": "dcc.cli.installation.commands:demo",
+        "completion": "dcc.cli.shell.completion:completion",
     },
     "The installation": {
-        "settings": "dcc.cli.installation:show_settings",
-        "doctor": "dcc.cli.doctor:doctor",
-        "daemon": "dcc.cli.ui:daemon",
-        "metrics": "dcc.cli.metrics:metrics",
-        "staging": "dcc.cli.staging:staging",
-        "backup": "dcc.cli.backups:backup",
-        "restore": "dcc.cli.backups:restore",
-        "migrate-storage": "dcc.cli.backups:migrate_storage",
-        "instance": "dcc.cli.installation:instance",
+        "settings": "dcc.cli.installation.commands:show_settings",
+        "doctor": "dcc.cli.installation.doctor:doctor",
+        "daemon": "dcc.cli.installation.ui:daemon",
+        "metrics": "dcc.cli.installation.metrics:metrics",
+        "staging": "dcc.cli.installation.staging:staging",
+        "backup": "dcc.cli.installation.backups:backup",
+        "restore": "dcc.cli.installation.backups:restore",
+        "migrate-storage": "dcc.cli.installation.backups:migrate_storage",
+        "instance": "dcc.cli.installation.commands:instance",
     },
 }
 

@@ -28,7 +28,7 @@ from dagster._core.definitions.unresolved_asset_job_definition import Unresolved
 
 import dcc_assets
 import dcc_sensors
-from dcc.cli.dagster_side import LOCATION_NAME
+from dcc.cli.shell.dagster_side import LOCATION_NAME
 from dcc.errors import ConfigurationError
 from dcc.rules.catalogue import CATALOGUE
 from dcc.settings import load_settings

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 import click
 import pytest
 
-from dcc.cli import completed_values
-from dcc.cli.completed_values import VALUES, complete_values, offered
+from dcc.cli.shell import completed_values
+from dcc.cli.shell.completed_values import VALUES, complete_values, offered
 from tests.cli.conftest import PROGRAM, Dcc
 from tests.cli.test_main import ALL, LEAVES
 from tests.support.databases import only_sqlite

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, cast
 
 import pytest
 
-from dcc.cli.session_display import SessionDisplay
+from dcc.cli.sessions.display import SessionDisplay
 from dcc.errors import TransferFailedError
 from dcc.operations.sessions import open_session
 from dcc.settings import load_settings

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from dcc.cli import dagster_processes
-from dcc.cli.context import settings_from_environment
-from dcc.cli.dagster_processes import Program
+from dcc.cli.installation import dagster_processes
+from dcc.cli.installation.dagster_processes import Program
+from dcc.cli.shell.context import settings_from_environment
 from dcc.errors import InternalFaultError
 
 ENDS = "time.sleep(0.5); note(str(child.poll())); child.kill()"

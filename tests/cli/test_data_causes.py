@@ -8,7 +8,7 @@ import shutil
 
 import pytest
 
-from dcc.cli.context import open_qc
+from dcc.cli.shell.context import open_qc
 from dcc.naming import Action
 from dcc.settings import load_settings
 from tests.cli.conftest import Dcc

@@ -8,7 +8,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from dcc.cli.context import open_qc
+from dcc.cli.shell.context import open_qc
 from dcc.settings import load_settings
 from tests.cli.conftest import Dcc, clean, imported_by
 from tests.support.analysis_data import ANIMALS, WEEKS, WEIGHT, fill

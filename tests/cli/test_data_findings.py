@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import update
 
-from dcc.cli.context import open_qc
+from dcc.cli.shell.context import open_qc
 from dcc.databases.columns import utc_now
 from dcc.naming import Action, DocumentKind
 from dcc.qc.apply.documents import apply_document

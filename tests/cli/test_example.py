@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dcc.cli.example import _CENTRES, _KINDS
+from dcc.cli.submissions.example import _CENTRES, _KINDS
 from tests.cli.conftest import Dcc
 from tests.support.databases import only_sqlite
 

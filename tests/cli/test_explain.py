@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dcc import errors
-from dcc.cli.error_advice import explanations
+from dcc.cli.shell.error_advice import explanations
 from dcc.rules.catalogue import CATALOGUE
 from tests.cli.conftest import IDS, Dcc
 from tests.support.databases import only_sqlite

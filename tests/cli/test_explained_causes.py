@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dcc.cli import error_advice
-from dcc.cli.explain import cause_explained, rule_explained
+from dcc.cli.shell import error_advice
+from dcc.cli.submissions.explain import cause_explained, rule_explained
 from dcc.reports.causes.rules import ALL_FACES
 from dcc.reports.languages.po_file import fields_of
 

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from sqlalchemy.exc import OperationalError
 
 from dcc.cli.main import dcc as command
-from dcc.cli.source_connection import PROTOCOLS
+from dcc.cli.sources.connection import PROTOCOLS
 from dcc.errors import InternalFaultError
 from dcc.sources.connect import OPENERS
 from dcc.tracker.register.connections import SourceState
@@ -238,7 +238,7 @@ def test_what_is_logged_as_an_error_is_a_warning_on_one_line(bare_dcc: Dcc, monk
     assert bare_dcc("sessions").stderr == "Warning: two lines\n"
     assert bare_dcc("--debug", "sessions").stderr == "Warning: a detail\nWarning: two lines\n"
     assert logging.getLogger().handlers == [
-        handler for handler in logging.getLogger().handlers if type(handler).__module__ != "dcc.cli.group"
+        handler for handler in logging.getLogger().handlers if type(handler).__module__ != "dcc.cli.shell.group"
     ]
 
 

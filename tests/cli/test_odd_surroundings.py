@@ -9,7 +9,7 @@ import click
 import pytest
 from sqlalchemy import select
 
-from dcc.cli.number_types import MOST
+from dcc.cli.shell.number_types import MOST
 from dcc.errors import ConfigurationError
 from dcc.tracker.database import writing
 from dcc.tracker.models import Centre
@@ -29,7 +29,7 @@ def test_no_command_takes_a_number_without_a_bound() -> None:
         for path, command in ALL.items()
         for parameter in command.params
         if isinstance(parameter.type, click.types.IntParamType) and getattr(parameter.type, "max", None) is None
-        if type(parameter.type).__module__ != "dcc.cli.number_types"
+        if type(parameter.type).__module__ != "dcc.cli.shell.number_types"
     ]
     assert unbounded == []
 

@@ -22,8 +22,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from dcc.cli.context import parse_zip_key
-from dcc.cli.output import byte_size, count_of, echo_json, echo_table, json_object, printable
+from dcc.cli.shell.context import parse_zip_key
+from dcc.cli.shell.output import byte_size, count_of, echo_json, echo_table, json_object, printable
 from dcc.errors import ConfigurationError
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
@@ -119,7 +119,7 @@ REASON = "It was taken before, on 2013-11-05 at 10:00, and what lies there now i
 HEADERS = ("source", "entry", "why", "who acts")
 TELL = """
 import json, sys
-from dcc.cli.output import echo_table
+from dcc.cli.shell.output import echo_table
 headers, rows, prose = json.loads(sys.argv[1])
 echo_table(headers, rows, prose=prose)
 """

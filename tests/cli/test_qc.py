@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dcc.cli.context import open_qc
-from dcc.cli.next_steps import NEXT
+from dcc.cli.shell.context import open_qc
+from dcc.cli.shell.next_steps import NEXT
 from dcc.naming import Action
 from dcc.qc.contexts.building import build_contexts
 from dcc.qc.contexts.overviews import build_overviews

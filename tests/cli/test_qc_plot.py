@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dcc.cli.context import open_qc
+from dcc.cli.shell.context import open_qc
 from dcc.settings import load_settings
 from tests.cli.conftest import Dcc, imported_by
 from tests.support.databases import only_sqlite

@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from dcc.cli.context import open_qc
+from dcc.cli.shell.context import open_qc
 from dcc.rules.catalogue import CATALOGUE
 from dcc.settings import load_settings
 from tests.cli.conftest import Dcc, clean, imported_by

@@ -25,8 +25,8 @@ pytestmark = only_sqlite
 @pytest.fixture
 def answer(dcc: Dcc, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
     """`dcc source add` with somebody at the terminal who gives these answers; then the input ends."""
-    for module in ("source_connection", "source_registration"):
-        monkeypatch.setattr(f"dcc.cli.{module}.at_terminal", lambda: True, raising=False)
+    for module in ("connection", "registration"):
+        monkeypatch.setattr(f"dcc.cli.sources.{module}.at_terminal", lambda: True, raising=False)
 
     def add(*answers: object, options: tuple[object, ...] = (), exit_code: int = 0) -> Result:
         typed = "".join(f"{one}\n" for one in answers)

@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 import pytest
 
-from dcc.cli.next_steps import NEXT, UNSUGGESTED, Step
-from dcc.cli.suggestions import fields, next_line
+from dcc.cli.shell.next_steps import NEXT, UNSUGGESTED, Step
+from dcc.cli.shell.suggestions import fields, next_line
 from tests.cli.conftest import Dcc
 from tests.cli.test_main import ALL, LEAVES
 from tests.support.databases import only_sqlite

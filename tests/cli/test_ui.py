@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from dcc.cli.dagster_processes import Program
+from dcc.cli.installation.dagster_processes import Program
 from dcc.errors import NotFoundError
 from dcc.settings import Settings, load_settings
 from dcc_dagster.instance import make_instance
@@ -180,7 +180,7 @@ def test_a_new_instance_is_whole_before_several_processes_of_dagster_open_it(
             assert file.execute("SELECT count(*) FROM alembic_version").fetchone() == (1,)
         raise NotFoundError("Nothing is run here.")
 
-    monkeypatch.setattr("dcc.cli.ui.running", run)
+    monkeypatch.setattr("dcc.cli.installation.ui.running", run)
     port = [] if command == ["daemon"] else ["--port", free_port()]
     assert dcc.error(*command, *port, exit_code=2) == "Nothing is run here."
 
@@ -203,8 +203,8 @@ def test_serving_others_warns_and_says_how_a_login_is_put_before_it(
         assert settings.ui_hosts == answered
         raise NotFoundError("Nothing is run here.")
 
-    monkeypatch.setattr("dcc.cli.ui.running", run)
-    monkeypatch.setattr("dcc.cli.ui._require_free", lambda *_: None)
+    monkeypatch.setattr("dcc.cli.installation.ui.running", run)
+    monkeypatch.setattr("dcc.cli.installation.ui._require_free", lambda *_: None)
     dcc.environment["DCC_UI_HOSTS"] = hosts
     said = dcc("ui", "--host", host, "--read-only", exit_code=2).stderr
     assert ("Warning" in said) is bool(warned)
@@ -214,7 +214,7 @@ def test_serving_others_warns_and_says_how_a_login_is_put_before_it(
 
 @pytest.mark.parametrize("host", ["", "fe80::1%eth0", "-", "a,b", "a b", "http://localhost"])
 def test_an_address_that_is_none_is_said_to_be(dcc: Dcc, monkeypatch: pytest.MonkeyPatch, host: str) -> None:
-    monkeypatch.setattr("dcc.cli.ui._require_free", lambda *_: None)
+    monkeypatch.setattr("dcc.cli.installation.ui._require_free", lambda *_: None)
     error = dcc("ui", "--host", host, "--read-only", exit_code=2).stderr
     assert "--host" in error
 

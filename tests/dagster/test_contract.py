@@ -229,7 +229,9 @@ def test_the_daemon_is_run_by_its_command_with_options_that_it_has() -> None:
     group = import_module(module).cli
     assert isinstance(group, click.Group)
     options = {option for parameter in group.commands["run"].params for option in parameter.opts}
-    said = "Dagster has changed the command dagster-daemon. See to dcc_dagster/daemon.py and dcc/cli/ui.py."
+    said = (
+        "Dagster has changed the command dagster-daemon. See to dcc_dagster/daemon.py and dcc/cli/installation/ui.py."
+    )
     assert options >= {"--workspace", "--log-level", "--log-format"}, said
 
 

@@ -11,7 +11,7 @@ from dagster import AssetKey, AssetRecordsFilter
 from pydantic import SecretStr
 from sqlalchemy import func, select
 
-from dcc.cli.session_work import Listeners, crawl_and_process
+from dcc.cli.sessions.work import Listeners, crawl_and_process
 from dcc.data_outcomes import DataOutcome
 from dcc.errors import DagsterStorageError
 from dcc.naming import Action

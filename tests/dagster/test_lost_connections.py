@@ -13,7 +13,7 @@ import pytest
 from dagster import DagsterRunStatus, Definitions, JobDefinition
 from sqlalchemy import Connection, Engine, event, make_url
 
-from dcc.cli.session_work import Listeners, crawl_and_process, sources_to_crawl
+from dcc.cli.sessions.work import Listeners, crawl_and_process, sources_to_crawl
 from dcc.databases import transactions
 from dcc_assets.jobs import CRAWL_JOB, LOAD_JOB, PROCESS_JOB, SHOW_JOB, asset_definitions
 from dcc_assets.reference_assets import REFERENCE_JOB, reference_definitions
@@ -122,7 +122,7 @@ def test_a_session_without_dagster_that_loses_each_of_its_connections_ends_as_an
 
     assert data.states() == {GOOD: "qc pending"}
     assert ["report" in notice and str(tmp_path) in notice for notice in notices] == [True]
-    assert {"dcc/notify/session_report.py", "dcc/cli/session_work.py"} <= modules(cut)
+    assert {"dcc/notify/session_report.py", "dcc/cli/sessions/work.py"} <= modules(cut)
 
 
 @only_mariadb

@@ -17,7 +17,7 @@ from pydantic import SecretStr
 from sqlalchemy import Engine, select
 
 from dcc.cli.demo import submissions
-from dcc.cli.session_work import Listeners, crawl_and_process, process_again
+from dcc.cli.sessions.work import Listeners, crawl_and_process, process_again
 from dcc.errors import DccError
 from dcc.naming import Action
 from dcc.outcomes import ZipKey

@@ -178,7 +178,7 @@ def test_the_level_is_that_of_the_setting(kept: Callable[..., Any], level: str, 
     assert plan is not None
     made = kept("json", plan.level)
     with logging_as(made.plan):
-        for name in ("dcc.sessions", "dcc.session.sessions", "dcc.cli.crawl"):
+        for name in ("dcc.sessions", "dcc.session.sessions", "dcc.cli.sessions.crawl"):
             for method in ("debug", "info", "warning", "error"):
                 getattr(logging.getLogger(name), method)("said")
     assert [entry["level"] for entry in made.entries()] == 3 * seen

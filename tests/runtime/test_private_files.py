@@ -14,8 +14,8 @@ import pytest
 from sqlalchemy import create_engine
 
 from dcc.analysis.export_directory import ExportFormat, Manifest, open_directory, replacing, save_manifest
-from dcc.cli.dagster_processes import write_workspace
 from dcc.cli.demo import submissions
+from dcc.cli.installation.dagster_processes import write_workspace
 from dcc.errors import ConfigurationError, ReportNotSentError
 from dcc.naming import Action
 from dcc.notify.report_channels import DirectoryChannel, Report

@@ -16,7 +16,7 @@ import pytest
 from sqlalchemy import select
 
 from dcc.cli.demo import submissions
-from dcc.cli.error_advice import explanations
+from dcc.cli.shell.error_advice import explanations
 from dcc.errors import ConfigurationError, TransferFailedError
 from dcc.notify.session_report import render_session_report
 from dcc.reports.causes.collecting import causes_of_zip

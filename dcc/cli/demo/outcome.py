@@ -11,7 +11,7 @@ import click
 from sqlalchemy import Connection
 
 from dcc.cli.demo.centres import EXPECTED, Expected, demo_sources
-from dcc.cli.output import count_of, echo_table, printable
+from dcc.cli.shell.output import count_of, echo_table, printable
 from dcc.data_outcomes import ContextsBuilt, DataOutcome, ZipData
 from dcc.outcomes import DocumentOutcome, SourceCrawl, ZipKey, ZipOutcome
 from dcc.phases import Phase, Status

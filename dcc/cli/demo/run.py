@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 import click
 from pydantic import SecretStr
 
-from dcc.cli.dagster_side import dagster_side
 from dcc.cli.demo.centres import BASE_PATH, CENTRES, DemoSource, demo_sources
 from dcc.cli.demo.outcome import Outcome, differences, print_crawl, print_outcome
 from dcc.cli.demo.servers import Account, refusing_port, require_packages, running
+from dcc.cli.shell.dagster_side import dagster_side
 from dcc.errors import ConfigurationError
 from dcc.settings import Settings, load_settings
 from dcc.sources.base import SourceAddress, SourceProtocol

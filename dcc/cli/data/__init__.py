@@ -1,0 +1,1 @@
+"""Commands on the data in the QC database."""

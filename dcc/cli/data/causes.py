@@ -1,0 +1,181 @@
+"""`dcc data causes`: what findings and errors have in common, who must act, and what one fix clears."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from dcc.cli.shell.context import json_option, open_qc, open_tracker, parse_zip_key, settings_from_environment
+from dcc.cli.shell.number_types import COUNT, ID
+from dcc.cli.shell.output import count_of, echo_json, printable
+from dcc.cli.shell.suggestions import know
+from dcc.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sqlalchemy import Connection
+
+    from dcc.outcomes import ZipKey
+    from dcc.reports.causes.cause import Cause
+    from dcc.reports.causes.zip_scopes import Scope
+    from dcc.reports.languages import Catalogue
+
+_SHOWN = 20
+
+spreadsheet_option = click.option(
+    "--spreadsheet",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write causes and findings there as an Excel file (.xlsx), instead of printing them.",
+)
+"""The option of both commands that write the spreadsheet."""
+
+
+@click.command()
+@click.option("--centre", metavar="CODE", help="Of this centre's submissions and file sources only.")
+@click.option("--zip", "zip_action", metavar="ACTION/ZIP", help="Of this zip action only.")
+@click.option("--session", "session_id", metavar="ID", type=ID, help="Of what this session had to do with only.")
+@click.option("--limit", type=COUNT, help=f"Print at most so many; {_SHOWN} unless --json.")
+@click.option("--language", metavar="CODE", help="Such as de; DCC_LANGUAGE unless given.")
+@spreadsheet_option
+@json_option
+def causes(
+    centre: str | None,
+    zip_action: str | None,
+    session_id: int | None,
+    limit: int | None,
+    language: str | None,
+    spreadsheet: Path | None,
+    as_json: bool,
+) -> None:
+    """Say what is wrong, by its causes.
+
+    Ten thousand findings may be one colony that is not registered. Each cause has who must act, what to do, and what
+    would be right if it was put right: documents and archives that have this fault and no other that is as bad. What
+    stopped documents before rules looked at them is told too, and what keeps crawls from a file source. The worst and
+    largest come first.
+
+    \b
+    Examples:
+      dcc data causes --centre H
+      dcc data causes --zip add/H.2013-10-31.1.impc.zip
+      dcc data causes --centre H --spreadsheet H.xlsx
+
+    \b
+    JSON: a list of {"key" (names the cause for good), "kind" (rule or error), "subject", "centre",
+      "acts" ("centre", "DCC", "registry", "nobody"), "severity", "title", "remedy", "findings",
+      "documents", "zips", "entities", "held_up" (waits for
+      them), "values" (how many, where they differ),
+      "clears": {"findings", "documents", "zips", "entities"},
+      "example": {"zip", "document", "line", "column", "element", "value", "message", "expected",
+        "permitted", "nearest"}}
+
+    Exit codes: 0, whatever is wrong; 2 there is no such centre, zip action or session, or a database is not
+    initialised; 4 one cannot be reached.
+    """
+    from dcc.reports.causes.cause import as_json as cause_as_json
+    from dcc.reports.languages import load_catalogue
+
+    if sum(each is not None for each in (centre, zip_action, session_id)) > 1:
+        raise ConfigurationError("Give one of --centre, --zip and --session.")
+    if spreadsheet is not None and as_json:
+        raise ConfigurationError("Give one of --json and --spreadsheet.")
+    settings = settings_from_environment()
+    catalogue = load_catalogue(language, settings)
+    key = parse_zip_key(zip_action) if zip_action else None
+    with (
+        open_tracker(settings) as tracker,
+        open_qc(settings) as qc,
+        tracker.connect() as of_tracker,
+        qc.connect() as of_qc,
+    ):
+        found, scope = collect(of_tracker, of_qc, centre, key, session_id)
+        know(unwritten=bool(found) and spreadsheet is None)
+        if spreadsheet is not None:
+            write_spreadsheet(spreadsheet, of_tracker, of_qc, scope, found, catalogue)
+            return
+    if as_json:
+        echo_json([cause_as_json(cause, catalogue) for cause in found[:limit]])
+    else:
+        _print(found, limit or _SHOWN, catalogue)
+
+
+def collect(
+    tracker: Connection, qc: Connection, centre: str | None, key: ZipKey | None, session_id: int | None = None
+) -> tuple[list[Cause], Scope]:
+    """The causes of what is asked for, and its scope. Raises NotFoundError."""
+    from dcc.reports.causes.collecting import (
+        causes_of_all,
+        causes_of_centre,
+        causes_of_session,
+        causes_of_zip,
+        scope_of_session,
+    )
+    from dcc.reports.causes.zip_scopes import Scope
+    from dcc.tracker.questions.queries import require_centre
+    from dcc.tracker.questions.stories import require_zip_action
+
+    if key is not None:
+        require_zip_action(tracker, key)
+        return causes_of_zip(tracker, qc, key, most=None), Scope(zips=[key])
+    if session_id is not None:
+        return causes_of_session(tracker, qc, session_id, most=None), scope_of_session(tracker, session_id)
+    if centre is not None:
+        require_centre(tracker, centre)
+        return causes_of_centre(tracker, qc, centre, most=None), Scope(centre=centre)
+    return causes_of_all(tracker, qc, most=None), Scope()
+
+
+def write_spreadsheet(
+    path: Path, tracker: Connection, qc: Connection, scope: Scope, found: Sequence[Cause], catalogue: Catalogue
+) -> None:
+    """Write the spreadsheet of a scope and say what it holds. Raises ExportError."""
+    from dcc.reports.causes.spreadsheet import write_findings_spreadsheet
+
+    written = write_findings_spreadsheet(path, tracker, qc, scope, found, catalogue)
+    click.echo(f"Wrote {count_of(written.causes, 'cause')} and {count_of(written.findings, 'finding')} to {path}.")
+    if written.is_cut:
+        click.echo("There are more findings than a sheet can hold: the rest is left out. Ask for a zip or a centre.")
+
+
+def _print(found: Sequence[Cause], most: int, catalogue: Catalogue) -> None:
+    if not found:
+        click.echo("Nothing is wrong.")
+    for place, cause in enumerate(found[:most]):
+        if place:
+            click.echo()
+        click.secho(f"{cause.kind}  {printable(cause.title(catalogue))}", fg="red" if cause.fails else None, bold=True)
+        centre = "" if cause.centre is None else f"{cause.centre}: "
+        click.echo(f"  {printable(centre + cause.who_acts(catalogue))} {printable(cause.remedy(catalogue))}")
+        click.echo(f"  {_clears(cause)}")
+        example = _example(cause)
+        if example:
+            click.echo(f"  {example}")
+    left = found[most:]
+    if left:
+        number = sum(cause.findings for cause in left)
+        click.echo(
+            f"... and {count_of(len(left), 'more cause')} of {count_of(number, 'finding')}. --limit says how many."
+        )
+
+
+def _clears(cause: Cause) -> str:
+    parts = [count_of(cause.findings, "finding")]
+    if cause.documents:
+        parts.append(f"{count_of(cause.documents, 'document')} ({cause.clears.documents:,} with nothing else as bad)")
+    if cause.zips:
+        parts.append(f"{count_of(cause.zips, 'archive')} ({cause.clears.zips:,} with nothing else as bad)")
+    return ", ".join(parts)
+
+
+def _example(cause: Cause) -> str:
+    example = cause.example
+    place = ": ".join(part for part in (example.zip, example.document) if part)
+    if example.line is not None:
+        place += f", line {example.line}"
+    nearest = f" (nearest: {example.nearest})" if example.nearest else ""
+    said = " ".join(part for part in (f"Such as {place}:" if place else "", example.message) if part)
+    return printable(said + nearest)

@@ -1,0 +1,323 @@
+"""`dcc data plan`, `confirm`, `undo`, `recheck` and `history`: what submissions change, and the way back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from dcc.cli.shell.context import (
+    json_option,
+    open_qc,
+    open_tracker,
+    parse_zip_key,
+    settings_from_environment,
+    user_name,
+)
+from dcc.cli.shell.output import count_of, echo_json, echo_table, json_object, printable
+from dcc.cli.shell.suggestions import know
+from dcc.cli.submissions.show import state_text
+from dcc.errors import BuiltOnError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from dcc.data_outcomes import DocumentData
+    from dcc.qc.history import Event
+    from dcc.session.data.plans import DocumentPlan
+    from dcc.settings import Settings
+
+_CHANGES_SHOWN = 20
+
+
+_reason_option = click.option("--reason", required=True, help="Why, for everybody to read.")
+
+
+@click.command()
+@click.argument("zip_action", metavar="ACTION/ZIP")
+@click.option("--all-changes", is_flag=True, help=f"Print all values that would change, not only {_CHANGES_SHOWN}.")
+@json_option
+def plan(zip_action: str, all_changes: bool, as_json: bool) -> None:
+    """Say what the zip action ACTION/ZIP would change, without doing it.
+
+    For documents that wait to be uploaded, such as those that are held: each is applied by itself and taken back at
+    once.
+
+    \b
+    Example:
+      dcc data plan edit/H.2013-11-05.4.impc.zip
+
+    \b
+    JSON: a list, an object for each document: {"file_name", "state" (applied, refused),
+      "held" (whether it waits to be confirmed), "repeated", "late", "said", "opened", "ended",
+      "refused", "changed", "changes": [{"entity", "what", "old", "new"}], "contexts": [{"centre",
+      "pipeline", "colony_id", "strain_id", "procedure_id", "parameter_id"}], "findings":
+      [{"rule", "severity", "message", "line"}]}; `changed` counts the values, `changes` are the
+      first 1,000 of them
+
+    Exit codes: 0; 2 none of its documents waits to be uploaded; 4 a database cannot be reached.
+    """
+    from dcc.session.data.plans import plan_submission
+
+    key, settings = parse_zip_key(zip_action), settings_from_environment()
+    with open_tracker(settings) as tracker, open_qc(settings) as qc:
+        plans = plan_submission(tracker, qc, settings, key)
+    know(held=zip_action if any(one.is_held(settings.hold_threshold) for one in plans) else None)
+    if as_json:
+        echo_json([_plan_json(one, settings) for one in plans])
+        return
+    for one in plans:
+        _print_plan(one, None if all_changes else _CHANGES_SHOWN)
+        if one.is_held(settings.hold_threshold):
+            click.echo(f"  It waits to be confirmed: dcc data confirm {key} --reason ..., or leave it.")
+
+
+def _plan_json(planned: DocumentPlan, settings: Settings) -> dict[str, object]:
+    would_be = planned.plan.would_be
+    return {
+        "file_name": planned.file_name,
+        "state": would_be.state,
+        "held": planned.is_held(settings.hold_threshold),
+        "repeated": would_be.repeated,
+        "late": would_be.late,
+        "said": would_be.said,
+        "opened": would_be.opened,
+        "ended": would_be.ended,
+        "refused": would_be.refused,
+        "changed": planned.plan.changed,
+        "changes": [change._asdict() for change in planned.plan.changes],
+        "contexts": [context._asdict() for context in sorted(planned.plan.contexts, key=str)],
+        "findings": [
+            {"rule": found.rule, "severity": found.severity, "message": found.message, "line": found.line}
+            for found in would_be.findings
+        ],
+    }
+
+
+def _print_plan(planned: DocumentPlan, most: int | None) -> None:
+    plan, would_be = planned.plan, planned.plan.would_be
+    click.echo(click.style(printable(planned.file_name), bold=True))
+    if would_be.repeated:
+        click.echo("  It has been applied already and would change nothing.")
+        return
+    click.echo(f"  says                     {_counted(would_be.said)}")
+    click.echo(f"  would bring in           {_counted(would_be.opened)}")
+    click.echo(f"  would replace or remove  {_counted(would_be.ended)}")
+    click.echo(f"  would touch              {count_of(len(plan.contexts), 'data context')}")
+    if would_be.late:
+        click.echo("  It comes late: newer documents of the centre were applied before.")
+    for found in would_be.findings[:most]:
+        click.echo(f"  {click.style(f'{found.rule} {found.severity.value}', fg='red')}  {printable(found.message)}")
+    rows = [(change.entity, change.what, change.old, change.new) for change in plan.changes[:most]]
+    echo_table(("entity", "value", "before", "after"), rows, indent="  ")
+    left = plan.changed - len(rows)
+    if left > 0:
+        click.echo(f"  ... and {count_of(left, 'more value')}.")
+
+
+def _counted(counts: Mapping[str, int]) -> str:
+    parts = [count_of(count, name.removesuffix("s")) for name, count in counts.items() if count]
+    return ", ".join(parts) or "nothing"
+
+
+@click.command()
+@click.argument("zip_action", metavar="ACTION/ZIP")
+@_reason_option
+@json_option
+def confirm(zip_action: str, reason: str, as_json: bool) -> None:
+    """Let the documents of ACTION/ZIP that are held take effect.
+
+    An edit or delete that would change more than DCC_HOLD_THRESHOLD entities waits for this, and so does an addition
+    with data of another centre than its archive's. They are applied at once; the next session checks them and goes on.
+    `dcc data plan` says beforehand what they would change. An edit or delete of another centre's data is refused all
+    the same, unless that centre delegates: see `dcc centre delegate`.
+
+    \b
+    Example:
+      dcc data confirm delete/H.2013-11-06.5.impc.zip --reason "agreed with Harwell on 5 November"
+
+    \b
+    JSON: a list, an object for each document: {"file_name", "phase", "status", "document_id", "said",
+      "opened", "ended", "refused", "findings", "reason", ...}
+
+    Exit codes: 0; 1 a document was refused; 2 none is held; 4 a database cannot be reached.
+    """
+    from dcc.session.data.corrections import confirm_submission
+
+    key, settings = parse_zip_key(zip_action), settings_from_environment()
+    with open_tracker(settings) as tracker, open_qc(settings) as qc:
+        documents = confirm_submission(tracker, qc, settings, key, author=user_name(), reason=reason)
+    if as_json:
+        echo_json([_document_json(document) for document in documents])
+    else:
+        _print_confirmed(documents)
+    if any(document.status.name == "FAILED" for document in documents):
+        raise click.exceptions.Exit(BuiltOnError.exit_code)
+
+
+def _document_json(document: DocumentData) -> dict[str, object]:
+    counts = [
+        {"rule": rule, "severity": severity, "count": count}
+        for (rule, severity), count in document.finding_counts.items()
+    ]
+    without = {name: getattr(document, name) for name in document.__dataclass_fields__ if name != "finding_counts"}
+    return {**json_object(without), "finding_counts": counts}
+
+
+def _print_confirmed(documents: Iterable[DocumentData]) -> None:
+    for document in documents:
+        state = state_text(document.phase.short_name, document.status.short_name)
+        click.echo(f"{printable(document.file_name)}: {state}: replaced or removed {_counted(document.ended)}")
+        for found in document.findings[:_CHANGES_SHOWN]:
+            click.echo(f"  {found.rule} {found.severity.value}  {printable(found.message)}")
+        if document.reason:
+            click.echo(f"  {printable(document.reason)}")
+    click.echo("The next session checks what they say: dcc crawl.")
+
+
+@click.command()
+@click.argument("zip_action", metavar="ACTION/ZIP")
+@_reason_option
+@json_option
+def undo(zip_action: str, reason: str, as_json: bool) -> None:
+    """Withdraw all that the zip action ACTION/ZIP brought.
+
+    What it added goes, what it replaced or deleted comes back: wholly, or not at all when something later builds on it.
+    That is named then; withdraw it first. What of it is held or waits to be uploaded is turned down, too. Nothing is
+    lost: the data can still be asked as they were. To bring it back: dcc retry. Data of another centre than the
+    archive's are withdrawn only if that centre delegates: see `dcc centre delegate`.
+
+    \b
+    Example:
+      dcc data undo add/H.2013-10-31.1.impc.zip --reason "wrong animals, says Harwell"
+
+    \b
+    JSON: {"withdrawn": [ids of documents], "undone_by": [ids], "builders": [{"document_id",
+      "zip_action", "zip_file", "file_name", "why"}], "others": [codes], "declined": [{"centre",
+      "file_name"}]}; others are centres other than the archive's whose data came or went with it,
+      declined what was held for such a centre's data
+
+    Exit codes: 0; 1 something builds on it, or it has data of a centre that has not delegated, and nothing was
+    changed; 2 nothing of it stands or is held; 4 a database cannot be reached.
+    """
+    from dcc.session.data.corrections import withdraw_submission
+
+    key, settings = parse_zip_key(zip_action), settings_from_environment()
+    with open_tracker(settings) as tracker, open_qc(settings) as qc:
+        undone = withdraw_submission(tracker, qc, settings, key, author=user_name(), reason=reason)
+    if as_json:
+        echo_json(undone)
+    elif not undone.builders:
+        click.echo(
+            f"Withdrew {count_of(len(undone.withdrawn), 'document')} of {key}. The next session brings data contexts "
+            "and overviews up to date: dcc crawl."
+        )
+    if not undone.builders:
+        return
+    if as_json:
+        raise click.exceptions.Exit(BuiltOnError.exit_code)
+    for builder in undone.builders[:_CHANGES_SHOWN]:
+        name = f"{builder.zip_action}/{builder.zip_file}: {builder.file_name}"
+        click.echo(f"{printable(name)}: {printable(builder.why)}", err=True)
+    later = len(undone.builders)
+    what, them = ("builds", "it") if later == 1 else ("build", "them")
+    raise BuiltOnError(
+        f"{count_of(later, 'later document')} {what} on {key}; nothing was changed. Withdraw {them} first."
+    )
+
+
+@click.command()
+@click.option("--centre", metavar="CODE", help="Documents of this centre only.")
+@click.option("--rule", metavar="ID", help="Documents with findings of this rule only.")
+@click.option("--zip", "zip_actions", metavar="ACTION/ZIP", multiple=True, help="Of this zip action; may be repeated.")
+@click.option("--all", "everything", is_flag=True, help="All documents.")
+@_reason_option
+@json_option
+def recheck(
+    centre: str | None,
+    rule: str | None,
+    zip_actions: tuple[str, ...],
+    everything: bool,
+    reason: str,
+    as_json: bool,
+) -> None:
+    """Have documents checked again by the next session.
+
+    For new reference data and waivers. Those that failed for what no longer holds go on; nobody submits them again.
+    Documents that wait for animals need no recheck: they are judged again when the animals arrive.
+
+    \b
+    Examples:
+      dcc data recheck --rule S4 --reason "colonies brought up to date"
+      dcc data recheck --zip add/H.2013-10-31.1.impc.zip --reason "P10 is waived"
+
+    JSON: {"documents", "keys"}: how many, and the zip actions that they are of
+
+    Exit codes: 0; 2 nothing says which documents; 4 a database cannot be reached.
+    """
+    from dcc.session.data.corrections import recheck as set_back
+
+    if not (centre or rule or zip_actions or everything):
+        raise click.UsageError("Say which documents: --centre, --rule, --zip, or --all for all of them.")
+    keys = [parse_zip_key(text) for text in zip_actions] or None
+    settings = settings_from_environment()
+    with open_tracker(settings) as tracker, open_qc(settings) as qc:
+        found = set_back(tracker, qc, settings, centre=centre, rule=rule, keys=keys, author=user_name(), reason=reason)
+    if as_json:
+        echo_json({"documents": found.documents, "keys": [str(key) for key in found.keys]})
+        return
+    of = count_of(len(found.keys), "zip action")
+    click.echo(f"{count_of(found.documents, 'document')} of {of} will be checked again by the next session: dcc crawl.")
+
+
+@click.command()
+@click.option("--centre", metavar="CODE", required=True, help="The centre that submitted the specimen.")
+@click.option("--specimen", metavar="ID", required=True, help="The specimen's id, as the centre writes it.")
+@json_option
+def history(centre: str, specimen: str, as_json: bool) -> None:
+    """Tell the story of one animal.
+
+    What each document did to it and to the experiments about it, in the order in which they were applied.
+
+    \b
+    Example:
+      dcc data history --centre H --specimen H-M000001
+
+    \b
+    JSON: a list of {"document_id", "applied_at", "action", "zip_action", "zip_file", "file_name",
+      "happening" (added, edited, deleted, withdrawn, restored, refused), "entity_kind",
+      "entity_key", "entity_id", "line", "created", "late", "undoes", "author", "reason",
+      "findings": [{"rule", "severity", "message", "line", "is_active", "closed_by"}]}
+
+    Exit codes: 0; 2 no document ever named it; 4 the QC database cannot be reached.
+    """
+    from dcc.errors import NotFoundError
+    from dcc.qc.history import specimen_history
+
+    with open_qc(settings_from_environment()) as qc, qc.connect() as connection:
+        events = specimen_history(connection, centre, specimen)
+    if not events:
+        raise NotFoundError(
+            f"No document of centre {centre!r} ever named a specimen {specimen!r}. Both are case-sensitive."
+        )
+    if as_json:
+        echo_json(events)
+        return
+    echo_table(("applied", "what", "of", "zip action", "document", "line"), [_event_row(event) for event in events])
+    for event in events:
+        for found in event.findings:
+            gone = "" if found.is_active else " (no longer holds)"
+            place = f"{event.file_name}, line {found.line}" if found.line else event.file_name
+            click.echo(f"  {printable(place)}: {found.rule} {found.severity}{gone}: {printable(found.message)}")
+    for event in {event.document_id: event for event in events if event.author}.values():
+        did = "confirmed" if event.undoes is None else "withdrawn"
+        click.echo(
+            f"  {printable(event.applied_at)}  {printable(event.file_name)} {did} by {printable(event.author)}: "
+            f"{printable(event.reason)}"
+        )
+
+
+def _event_row(event: Event) -> tuple[object, ...]:
+    what = f"{event.happening.value}, late" if event.late else event.happening.value
+    of = " ".join((event.entity_kind.value, *(str(part) for part in event.entity_key[1:] if part is not None)))
+    return event.applied_at, what, of, f"{event.zip_action}/{event.zip_file}", event.file_name, event.line

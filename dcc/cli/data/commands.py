@@ -1,0 +1,23 @@
+"""`dcc data`: what documents said, once it is in the QC database."""
+
+from __future__ import annotations
+
+import click
+
+from dcc.cli.shell.group import CommandGroup
+
+_COMMANDS = {
+    "plan": "dcc.cli.data.changes:plan",
+    "confirm": "dcc.cli.data.changes:confirm",
+    "history": "dcc.cli.data.changes:history",
+    "undo": "dcc.cli.data.changes:undo",
+    "recheck": "dcc.cli.data.changes:recheck",
+    "causes": "dcc.cli.data.causes:causes",
+    "findings": "dcc.cli.data.findings:findings",
+    "export": "dcc.cli.data.export:export",
+}
+
+
+@click.command(cls=CommandGroup, places=_COMMANDS)
+def data() -> None:
+    """Look at what documents brought, confirm, withdraw, export it."""

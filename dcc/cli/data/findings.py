@@ -1,0 +1,172 @@
+"""`dcc data findings`: what the integrity rules found, counted or one by one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from dcc.cli.data.causes import collect, spreadsheet_option, write_spreadsheet
+from dcc.cli.shell.context import json_option, open_qc, open_tracker, parse_zip_key, settings_from_environment
+from dcc.cli.shell.number_types import COUNT
+from dcc.cli.shell.output import count_of, echo_json, echo_table, printable
+from dcc.cli.shell.suggestions import know
+from dcc.errors import ConfigurationError
+from dcc.vocabulary import Severity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from dcc.qc.judging.finding_reports import FindingCount, FindingRecord
+    from dcc.settings import Settings
+
+_SHOWN = 100
+_LONGEST_EXAMPLE = 100
+
+
+@click.command()
+@click.option("--centre", metavar="CODE", help="Of documents of this centre only.")
+@click.option("--rule", metavar="ID", help="Of this rule only; see `dcc rules list`.")
+@click.option("--severity", type=click.Choice([severity.value for severity in Severity]), help="Of this severity only.")
+@click.option("--zip", "zip_action", metavar="ACTION/ZIP", help="Of the documents of this zip action only.")
+@click.option("--document", metavar="NAME", help="Of documents of this name only.")
+@click.option("--all", "inactive_too", is_flag=True, help="Also those that no longer hold or are waived.")
+@click.option("--each", is_flag=True, help="Print each finding; counts by centre and rule are printed otherwise.")
+@click.option("--limit", type=COUNT, help=f"With --each, at most so many; {_SHOWN} unless --json.")
+@spreadsheet_option
+@json_option
+def findings(
+    centre: str | None,
+    rule: str | None,
+    severity: str | None,
+    zip_action: str | None,
+    document: str | None,
+    inactive_too: bool,
+    each: bool,
+    limit: int | None,
+    spreadsheet: Path | None,
+    as_json: bool,
+) -> None:
+    """Say what the integrity rules found in the documents.
+
+    Counted by centre and rule, the worst first, or with --each one by one, with document, line and value. Those of the
+    upload are among them. An experiment that counts nowhere because an animal of it is at fault has no finding of its
+    own: how many there are is said below the counts.
+
+    A finding that no longer holds, because what it missed has arrived, is kept, and so is one that is waived; --all
+    shows them.
+
+    \b
+    Examples:
+      dcc data findings
+      dcc data findings --centre H --rule E4 --each
+      dcc data findings --zip add/H.2013-10-31.1.impc.zip --each
+      dcc data findings --centre H --spreadsheet H.xlsx
+
+    \b
+    JSON: a list of {"centre", "rule", "severity", "findings", "documents", "example"}; with --each of
+      {"id", "rule", "severity", "centre", "zip_action", "zip_file", "file_name", "line", "path",
+       "value", "message", "snapshot", "waiver", "is_active", "created", "closed"}
+
+    Exit codes: 0, whatever was found; 2 there is no such centre, or a database is not initialised; 4 one cannot be
+    reached.
+    """
+    from dcc.qc.judging.finding_reports import (
+        FindingFilter,
+        count_experiments_of_invalid_animals,
+        count_findings,
+        find_findings,
+    )
+    from dcc.tracker.questions.queries import require_centre
+
+    settings = settings_from_environment()
+    if spreadsheet is not None:
+        if rule or severity or document or inactive_too or as_json:
+            raise ConfigurationError(
+                "A spreadsheet has all findings of a centre, a zip or all: filter it when it is open. Leave --json out."
+            )
+        _write_spreadsheet(settings, spreadsheet, centre, zip_action)
+        return
+    if centre is not None:
+        with open_tracker(settings) as tracker, tracker.connect() as connection:
+            require_centre(connection, centre)
+
+    wanted = FindingFilter(
+        centre=centre,
+        rule=rule,
+        severity=Severity(severity) if severity else None,
+        key=parse_zip_key(zip_action) if zip_action else None,
+        file_name=document,
+        only_active=not inactive_too,
+    )
+    with open_qc(settings) as qc, qc.connect() as connection:
+        counts = count_findings(connection, wanted)
+        most = limit if limit is not None or as_json else _SHOWN
+        records = list(find_findings(connection, wanted, limit=most)) if each else []
+        uncounted = 0 if as_json else count_experiments_of_invalid_animals(connection, wanted)
+    know(counted=bool(counts) and not each)
+    if as_json:
+        echo_json(records if each else counts)
+    elif not counts:
+        click.echo("No findings." if inactive_too else "No findings. --all shows also those that no longer hold.")
+    elif each:
+        _print_each(records, sum(count.findings for count in counts))
+    else:
+        _print_counts(counts)
+    if uncounted:
+        click.echo(
+            f"\nNot counted, because an animal has an error: {count_of(uncounted, 'experiment')} without a finding. "
+            "They count by themselves once the animal is corrected or its colony registered."
+        )
+
+
+def _write_spreadsheet(settings: Settings, path: Path, centre: str | None, zip_action: str | None) -> None:
+    from dcc.reports.languages import load_catalogue
+
+    key = parse_zip_key(zip_action) if zip_action else None
+    with (
+        open_tracker(settings) as tracker,
+        open_qc(settings) as qc,
+        tracker.connect() as of_tracker,
+        qc.connect() as of_qc,
+    ):
+        found, scope = collect(of_tracker, of_qc, None if key else centre, key)
+        write_spreadsheet(path, of_tracker, of_qc, scope, found, load_catalogue(None, settings))
+
+
+def _print_counts(counts: Iterable[FindingCount]) -> None:
+    rows = [
+        (count.centre, count.rule, count.severity.value, count.findings, count.documents, _shortened(count.example))
+        for count in counts
+    ]
+    echo_table(("centre", "rule", "severity", "findings", "documents", "such as"), rows, prose=["such as"])
+
+
+def _print_each(records: Iterable[FindingRecord], total: int) -> None:
+    printed, heading = 0, ""
+    for record in records:
+        name = f"{record.zip_action}/{record.zip_file}: {record.file_name}"
+        # A document may come again after another one, such as when its archive was processed twice.
+        if name != heading:
+            click.echo(("\n" if printed else "") + click.style(printable(name), bold=True))
+        printed, heading = printed + 1, name
+        place = "" if record.line is None else f"line {record.line}: "
+        colour = "red" if record.severity in (Severity.ERROR, Severity.FATAL) and record.is_active else None
+        rule = click.style(f"{record.rule} {record.severity.value}", fg=colour)
+        click.echo(f"  {rule}{_standing(record)}  {place}{printable(record.message)}")
+    left = total - printed
+    if left > 0:
+        click.echo(f"\n... and {count_of(left, 'more finding')}. --limit says how many to print.")
+
+
+def _standing(record: FindingRecord) -> str:
+    if record.closed is not None or (record.waiver is None and not record.is_active):
+        return " (no longer holds)"
+    if record.waiver is None:
+        return ""
+    return f" ({'lowered' if record.is_active else 'waived'} by waiver {record.waiver})"
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _LONGEST_EXAMPLE else text[: _LONGEST_EXAMPLE - 3] + "..."

@@ -1,0 +1,306 @@
+"""`dcc qc`: data contexts, which wranglers look at, and the overviews that go with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from dcc.cli.data.qc_plot import plot
+from dcc.cli.shell.context import json_option, open_qc, open_tracker, settings_from_environment, user_name
+from dcc.cli.shell.group import CommandGroup
+from dcc.cli.shell.output import count_of, echo_json, echo_table
+from dcc.errors import ConfigurationError
+from dcc.vocabulary import ContextState
+
+if TYPE_CHECKING:
+    from dcc.qc.contexts.filters import ContextFilter
+    from dcc.qc.contexts.states import Decided
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_FILTERS = (
+    ("--centre", "Only of this centre (ILAR code)."),
+    ("--pipeline", "Only of this pipeline, such as IMPC_001."),
+    ("--procedure", "Only of this procedure, such as IMPC_CBC_001."),
+    ("--parameter", "Only of this parameter, such as IMPC_CBC_001_001."),
+    ("--genotype", "Only of this colony, or `baseline`."),
+    ("--strain", "Only of this strain, such as MGI:2159965."),
+)
+_OVERVIEWS = ("genotypes", "strains", "animals", "metadata-groups")
+_HEADERS = ("centre", "pipeline", "genotype", "strain", "procedure", "parameter")
+
+
+def _filtered(command: F) -> F:
+    """The options that say which contexts are meant."""
+    states = click.Choice([state.value for state in ContextState])
+    command = click.option("--waiting", is_flag=True, help="Only those that wait: neither qcdone nor nodata.")(command)
+    command = click.option(
+        "--state", "states", type=states, multiple=True, help="Only in this state; may be given several times."
+    )(command)
+    for name, text in reversed(_FILTERS):
+        command = click.option(name, help=text)(command)
+    return command
+
+
+def _deciding(command: F) -> F:
+    """The options of a command that decides about contexts."""
+    command = json_option(command)
+    command = click.option("--reason", required=True, help="Why; kept in the history.")(command)
+    command = click.option("--all", "every", is_flag=True, help="All contexts, where no other option chooses.")(command)
+    return _filtered(command)
+
+
+@click.group(cls=CommandGroup)
+def qc() -> None:
+    """List data contexts, decide about them, show overviews.
+
+    A data context is what a centre has measured of one parameter of a procedure on one genotype and strain: the
+    measurements that are current and in which no integrity rule found an error. Documents add to them, change and
+    remove data; a wrangler looks at them and says that they are done. A document is through with the phase qc when all
+    contexts with its measurements are done.
+
+    States, from the least to the worst: nodata, qcdone, dataadded, datachanged, dataremoved, hasissues. The state is
+    the worst that happened since somebody was done with the context.
+    """
+
+
+@qc.command()
+@_filtered
+@json_option
+def contexts(as_json: bool, **given: Any) -> None:
+    """List data contexts.
+
+    \b
+    Examples:
+      dcc qc contexts --waiting
+      dcc qc contexts --centre H --state datachanged --state dataremoved
+
+    \b
+    JSON: a list of {"centre", "pipeline", "genotype", "strain", "procedure", "parameter",
+      "measurements", "checksum", "state", "issues" (open ones), "changed"}; what is not known
+      of genotype and strain is ""
+
+    Exit codes: 0, also when there are none; 2 the QC database is not initialised; 4 it cannot be reached.
+    """
+    from dcc.qc.contexts.listings import list_contexts
+
+    with open_qc(settings_from_environment()) as engine, engine.connect() as connection:
+        entries = list_contexts(connection, _filter_of(given))
+    if as_json:
+        echo_json(entries)
+        return
+    columns = ("measurements", "state", "issues", "changed")
+    echo_table((*_HEADERS, *columns), [_cells(entry, (*_HEADERS, *columns)) for entry in entries])
+    click.echo(f"{count_of(len(entries), 'data context')}.", err=True)
+
+
+@qc.command()
+@_deciding
+def done(reason: str, every: bool, as_json: bool, **given: Any) -> None:
+    """Say that the data of contexts are in order.
+
+    They are qcdone then, or nodata where there are no data any more, until a document changes something again. Contexts
+    with open issues are left as they are. The tracker follows: documents whose contexts are all done are done.
+
+    \b
+    Example:
+      dcc qc done --centre H --procedure IMPC_CBC_001 --reason "looked at all charts"
+
+    JSON: {"changed", "left"}: how many contexts it was about, and how many were left because of open issues
+
+    Exit codes: 0; 2 no context was chosen, there is no such centre, or the reason is empty; 4 a database cannot be
+    reached.
+    """
+    from dcc.qc.contexts.states import mark_done
+
+    decided = _decide(mark_done, given, every, reason)
+    if as_json:
+        echo_json(decided)
+        return
+    click.echo(f"{count_of(decided.changed, 'data context')} done.")
+    if decided.left:
+        click.echo(f"{count_of(decided.left, 'data context')} left: there are open issues. See dcc qc issue --help.")
+
+
+@qc.command("reopen")
+@_deciding
+def reopen_contexts(reason: str, every: bool, as_json: bool, **given: Any) -> None:
+    """Have contexts looked at again that somebody was done with.
+
+    They are dataadded then, or dataremoved where there are no data. The tracker follows.
+
+    JSON: {"changed", "left"}: how many contexts it was about, and how many were left because of open issues
+
+    Exit codes: 0; 2 no context was chosen, there is no such centre, or the reason is empty; 4 a database cannot be
+    reached.
+    """
+    from dcc.qc.contexts.states import reopen
+
+    decided = _decide(reopen, given, every, reason)
+    if as_json:
+        echo_json(decided)
+        return
+    click.echo(f"{count_of(decided.changed, 'data context')} reopened.")
+
+
+@qc.command()
+@_deciding
+@click.option("--resolve", is_flag=True, help="Resolve all open issues of these contexts instead.")
+def issue(reason: str, every: bool, resolve: bool, as_json: bool, **given: Any) -> None:
+    """Say that something is wrong with the data of contexts.
+
+    They have issues then, whatever documents change, until all are resolved; the history tells what documents did
+    meanwhile. With their issues resolved, their state is that of their data. The tracker follows.
+
+    \b
+    Examples:
+      dcc qc issue --centre H --parameter IMPC_CBC_001_001 --reason "unit is mg, not g"
+      dcc qc issue --centre H --parameter IMPC_CBC_001_001 --resolve --reason "submitted again"
+
+    JSON: {"changed", "left"}: how many contexts it was about, and how many were left because of open issues
+
+    Exit codes: 0; 2 no context was chosen, there is no such centre, or the reason is empty; 4 a database cannot be
+    reached.
+    """
+    from dcc.qc.contexts.states import raise_issue, resolve_issues
+
+    decided = _decide(resolve_issues if resolve else raise_issue, given, every, reason)
+    if as_json:
+        echo_json(decided)
+        return
+    told = "issues resolved" if resolve else "an issue raised"
+    click.echo(f"{count_of(decided.changed, 'data context')} with {told}.")
+
+
+@qc.command()
+@_filtered
+@json_option
+def history(as_json: bool, **given: Any) -> None:
+    """Tell what happened to data contexts, oldest first.
+
+    \b
+    JSON: a list of {"centre", "pipeline", "genotype", "strain", "procedure", "parameter",
+      "event" (dataadded, datachanged, dataremoved, done, reopened, issueraised, issueresolved),
+      "state" (the one it led to), "measurements", "zip_action" (of the document that did it, or
+      undo/<zip>; null), "document" (its file name, or null), "author", "reason", "created"}
+
+    Exit codes: 0, also when there is none; 2 the QC database is not initialised; 4 it cannot be reached.
+    """
+    from dcc.qc.contexts.listings import list_history
+
+    with open_qc(settings_from_environment()) as engine, engine.connect() as connection:
+        entries = list_history(connection, _filter_of(given))
+    if as_json:
+        echo_json(entries)
+        return
+    headers = ("created", *_HEADERS, "event", "state", "measurements", "zip_action", "document", "author", "reason")
+    echo_table(headers, [_cells(entry, headers) for entry in entries], prose=["reason"])
+
+
+@qc.command()
+@click.argument("name", type=click.Choice(_OVERVIEWS))
+@click.option("--centre", help="Only of this centre (ILAR code).")
+@json_option
+def overview(name: str, centre: str | None, as_json: bool) -> None:
+    """Show an overview of what is current and valid.
+
+    genotypes and strains of the specimens; animals: the procedure runs with the animals that they were done on;
+    metadata-groups: under what circumstances procedures were done alike.
+
+    \b
+    JSON: a list of objects
+      genotypes        {"centre", "genotype", "strain_id", "gene_id", "gene_symbol", "allele_id",
+                       "specimens"}
+      strains          {"strain_id", "name", "specimens" (of all centres)}
+      animals          {"procedure_run_id", "position", "centre", "pipeline", "project",
+                       "procedure_id", "specimen_id", "genotype", "strain_id", "is_baseline",
+                       "gender", "zygosity", "date", "measurements", "metadata_group"}
+      metadata-groups  {"checksum", "content"}; content is the text of a JSON object
+
+    Exit codes: 0, also when it is empty; 2 the QC database is not initialised; 4 it cannot be reached.
+    """
+    from dcc.qc.contexts.listings import list_overview
+
+    with open_qc(settings_from_environment()) as engine, engine.connect() as connection:
+        rows = list_overview(connection, name, centre)
+    if as_json:
+        echo_json(rows)
+    elif rows:
+        echo_table(tuple(rows[0]), [tuple(row.values()) for row in rows])
+
+
+@qc.command()
+@click.option("--reason", required=True, help="Why; kept in the history of what is corrected.")
+@json_option
+def recount(reason: str, as_json: bool) -> None:
+    """Count all data contexts anew, and build the overviews from nothing.
+
+    For a QC database that was mended by hand: sessions count what changes, and leave an error where it is. Contexts
+    that differ are corrected, which is in their history; the tracker follows. It takes as long as all measurements take
+    to be read, and uploads wait meanwhile.
+
+    
+    Example:
+      dcc qc recount --reason "dcc doctor --deep found contexts that differ"
+
+    JSON: {"contexts", "corrected", "seconds"}: how many contexts there are, and how many were wrong
+
+    Exit codes: 0; 2 the reason is empty or too long, or a database is not initialised; 4 one cannot be reached.
+    """
+    from dcc.qc.contexts.recounting import recount_contexts
+    from dcc.session.data.settling import settle_qc
+
+    settings, author = settings_from_environment(), user_name()
+    with open_tracker(settings) as tracker, open_qc(settings) as engine:
+        recounted = recount_contexts(engine, author=author, reason=reason)
+        settle_qc(tracker, engine, settings, author=author, reason=reason)
+    if as_json:
+        echo_json(recounted)
+        return
+    click.echo(f"{count_of(recounted.contexts, 'data context')} counted, {recounted.corrected:,} corrected.")
+
+
+qc.add_command(plot)
+
+
+def _filter_of(given: dict[str, Any]) -> ContextFilter:
+    """The contexts that the options mean. Raises NotFoundError for a centre that is not registered.
+
+    Raises ConfigurationError when both states and what waits are asked for.
+    """
+    from dcc.qc.contexts.filters import ContextFilter
+    from dcc.qc.contexts.transitions import WAITING
+    from dcc.tracker.questions.queries import require_centre
+
+    centre = given["centre"]
+    if centre is not None:
+        with open_tracker(settings_from_environment()) as tracker, tracker.connect() as connection:
+            require_centre(connection, centre)
+    states = tuple(map(ContextState, given.pop("states")))
+    if given.pop("waiting"):
+        if states:
+            raise ConfigurationError("Give --state or --waiting, not both: --waiting is all but qcdone and nodata.")
+        states = WAITING
+    return ContextFilter(states=states, **given)
+
+
+def _decide(decide: Callable[..., Decided], given: dict[str, Any], every: bool, reason: str) -> Decided:
+    """Decide about the contexts that the options mean, and have the tracker follow."""
+    from dcc.session.data.settling import settle_qc
+
+    wanted = _filter_of(given)
+    if wanted.means_all and not every:
+        raise ConfigurationError(
+            "No data context was chosen. Choose some with --centre, --procedure and so on, or all of them with --all."
+        )
+    settings, author = settings_from_environment(), user_name()
+    with open_tracker(settings) as tracker, open_qc(settings) as engine:
+        decided = decide(engine, wanted, author=author, reason=reason)
+        settle_qc(tracker, engine, settings, author=author, reason=reason)
+    return decided
+
+
+def _cells(entry: object, names: tuple[str, ...]) -> tuple[object, ...]:
+    return tuple(getattr(entry, name) for name in names)

@@ -1,0 +1,145 @@
+"""`dcc reference`: what documents are judged by, how old it is, and bringing it up to date."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from dcc.cli.shell.context import json_option, open_qc, settings_from_environment
+from dcc.cli.shell.group import CommandGroup
+from dcc.cli.shell.output import count_of, echo_json, echo_table, warn
+
+if TYPE_CHECKING:
+    from dcc.qc.reference.freshness import Freshness
+    from dcc.qc.reference.refreshing import Refreshed
+
+_PROBLEMS = 1
+_UNREACHABLE = 4
+
+
+@click.group(cls=CommandGroup)
+def reference() -> None:
+    """List the reference data that rules judge by, refresh them.
+
+    The sets are impress, status_codes, projects, colonies and strains. DCC_REFERENCE_IMPRESS and so on say where each
+    is read from; without, a small set that comes with the platform is used, enough for the demo.
+    """
+
+
+@reference.command("list")
+@json_option
+def list_sets(as_json: bool) -> None:
+    """List the sets of reference data and their age.
+
+    A set is stale when it was last found at its source more than DCC_REFERENCE_MAX_AGE_DAYS ago. One that is shipped
+    came with the platform: enough for the demo, too little for a real DCC, and never stale. Of a set in the state
+    "other" a source is in use that the setting does not name any more, or not yet; "troubled" is one whose source
+    could not be read when it was last asked, is refused, or was not found for days.
+
+    \b
+    JSON: a list of {"name", "source", "retrieved", "checked", "rows", "snapshot_id", "age_days",
+      "is_missing", "is_stale", "is_shipped", "is_other", "message"}; retrieved is when this
+      state of it was retrieved first, checked when last; message says what to do about one that
+      is missing, stale, of another source than the setting names, refused, or not to be read
+
+    Exit codes: 0; 1 a set is missing, stale, other or troubled; 2 the QC database is not initialised; 4 it cannot be
+    reached.
+    """
+    from dcc.databases.columns import utc_now
+    from dcc.qc.reference.freshness import freshness
+
+    settings = settings_from_environment()
+    with open_qc(settings) as qc, qc.connect() as connection:
+        sets = freshness(connection, settings, utc_now())
+    if as_json:
+        echo_json([_as_json(each) for each in sets])
+    else:
+        echo_table(
+            ("name", "state", "rows", "retrieved", "checked", "snapshot", "source"),
+            [(e.name, _state(e), e.rows, e.retrieved, e.checked, e.snapshot_id, e.source or "-") for e in sets],
+        )
+    for each in sets:
+        if each.message is not None:
+            warn(each.message)
+    if any(each.message is not None for each in sets):
+        raise click.exceptions.Exit(_PROBLEMS)
+
+
+@reference.command()
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option("--force", is_flag=True, help="Take over a set that has shrunk to less than half, too.")
+@json_option
+def refresh(names: tuple[str, ...], force: bool, as_json: bool) -> None:
+    """Read reference data anew from their sources.
+
+    The sets NAME, or all of them. A set that cannot be read leaves the one before in use, and the others are read all
+    the same. Servers are asked only for what has changed. Documents with findings by what was there before are judged
+    again by the next session; `dcc data recheck` has others judged again, too.
+
+    \b
+    Examples:
+      dcc reference refresh
+      dcc reference refresh colonies --force
+
+    \b
+    JSON: a list of {"name", "outcome" (new, unchanged, failed), "rows", "added", "removed",
+      "changed", "message", "source", "snapshot_id", "is_unreachable"}; rows, source and
+      snapshot_id are those of what is in use afterwards
+
+    Exit codes: 0 all were read; 1 one was refused for what it says or lacks; 2 there is no such set, or the QC database
+    is not initialised; 4 a source or the QC database could not be reached.
+    """
+    from dcc.qc.reference.refreshing import refresh as refresh_sets
+
+    settings = settings_from_environment()
+    with open_qc(settings) as qc:
+        refreshed = refresh_sets(qc, settings, names or None, force=force)
+    if as_json:
+        echo_json(refreshed)
+    else:
+        _echo_refreshed(refreshed)
+    failed = [each for each in refreshed if each.outcome == "failed"]
+    for each in failed:
+        warn(each.message)
+    if failed:
+        raise click.exceptions.Exit(_UNREACHABLE if any(each.is_unreachable for each in failed) else _PROBLEMS)
+
+
+def _echo_refreshed(refreshed: list[Refreshed]) -> None:
+    echo_table(
+        ("name", "outcome", "rows", "added", "removed", "changed", "snapshot", "source"),
+        [(e.name, e.outcome, e.rows, e.added, e.removed, e.changed, e.snapshot_id, e.source or "-") for e in refreshed],
+    )
+    new = sum(each.outcome == "new" for each in refreshed)
+    if new:
+        click.echo(f"{count_of(new, 'set')} changed. The next session judges documents with findings by them again.")
+
+
+def _state(entry: Freshness) -> str:
+    if entry.is_missing:
+        return "missing"
+    if entry.is_other:
+        return "other"
+    if entry.is_stale:
+        return "stale"
+    if entry.message is not None:
+        return "troubled"
+    return "shipped" if entry.is_shipped else "fresh"
+
+
+def _as_json(entry: Freshness) -> dict[str, object]:
+    return {
+        "name": entry.name,
+        "source": entry.source,
+        "retrieved": entry.retrieved,
+        "checked": entry.checked,
+        "rows": entry.rows,
+        "snapshot_id": entry.snapshot_id,
+        "age_days": None if entry.age is None else entry.age.days,
+        "is_missing": entry.is_missing,
+        "is_stale": entry.is_stale,
+        "is_shipped": entry.is_shipped,
+        "is_other": entry.is_other,
+        "message": entry.message,
+    }

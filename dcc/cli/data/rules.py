@@ -1,0 +1,220 @@
+"""`dcc rules`: what data must satisfy, and the rules that are waived."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from typing import TYPE_CHECKING
+
+import click
+
+from dcc.cli.shell.context import json_option, open_qc, open_tracker, settings_from_environment, user_name
+from dcc.cli.shell.group import CommandGroup
+from dcc.cli.shell.number_types import ID
+from dcc.cli.shell.output import count_of, echo_json, echo_table
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from dcc.qc.judging.waiver_store import WaiverEntry
+    from dcc.rules.waivers import Waiver
+
+_DAY = click.DateTime(["%Y-%m-%d"])
+
+
+@click.group(cls=CommandGroup)
+def rules() -> None:
+    """List the data-integrity rules, waive and restore them.
+
+    A rule that is waived, or lowered to a warning, keeps no document from going on. Who waived it, when, why and for
+    how long stays on record.
+    """
+
+
+@rules.command("list")
+@json_option
+def list_rules(as_json: bool) -> None:
+    """List what data must satisfy.
+
+    Without a database: the rules are those of this version. A finding may be milder than its rule usually is.
+
+    \b
+    JSON: a list of {"id", "severity" (unchecked, warning, error, fatal), "demand", "known_as",
+      "needs", "at_upload"}; known_as are the ids of the existing validator, needs the names
+      of the reference data without which the rule is skipped
+
+    Exit codes: 0.
+    """
+    from dcc.rules.catalogue import CATALOGUE
+
+    entries = list(CATALOGUE.values())
+    if as_json:
+        echo_json(entries)
+        return
+    echo_table(
+        ("id", "severity", "needs", "demand"),
+        [(e.id, e.severity, ", ".join(e.needs), e.demand) for e in entries],
+        prose=["demand"],
+    )
+
+
+@rules.command()
+@click.argument("rule")
+@click.option("--reason", required=True, help="Why, for everybody to read.")
+@click.option("--centre", help="For the data of one centre only, by its ILAR code.")
+@click.option("--procedure", help="For one procedure only, by its IMPReSS key with the version.")
+@click.option("--from", "valid_from", type=_DAY, help="First day on which it holds; today by default.")
+@click.option("--until", "valid_until", type=_DAY, help="Last day on which it holds; without end by default.")
+@click.option("--warn", is_flag=True, help="Have the rule warn instead of waiving it wholly.")
+@json_option
+def waive(
+    rule: str,
+    reason: str,
+    centre: str | None,
+    procedure: str | None,
+    valid_from: datetime | None,
+    valid_until: datetime | None,
+    warn: bool,
+    as_json: bool,
+) -> None:
+    """Waive RULE, or have it only warn.
+
+    Holds for documents that are judged from then on. Those that were judged before are judged again by the next session
+    after it begins.
+
+    \b
+    Example:
+      dcc rules waive P10 --centre H --until 2027-03-31 --reason "new options are on their way"
+
+    JSON: the waiver, as one of `dcc rules waivers --json`.
+
+    Exit codes: 0; 2 there is no such rule or centre, it cannot be waived, or the days are wrong; 4 a
+    database cannot be reached.
+    """
+    from dcc.databases.columns import utc_now
+    from dcc.qc.database import writing
+    from dcc.qc.judging.waiver_store import add_waiver
+    from dcc.rules.waivers import Waiver
+    from dcc.tracker.questions.queries import require_centre
+    from dcc.vocabulary import WaiverEffect
+
+    today = utc_now().date()
+    effect = WaiverEffect.WARN if warn else WaiverEffect.WAIVE
+    first, last = _day(valid_from) or today, _day(valid_until)
+    waiver = Waiver(rule, effect, reason, user_name(), first, last, centre, procedure)
+    settings = settings_from_environment()
+    if centre is not None:
+        with open_tracker(settings) as tracker, tracker.connect() as connection:
+            require_centre(connection, centre)
+    with open_qc(settings) as qc, writing(qc) as connection:
+        waiver_id = add_waiver(connection, waiver, today)
+        entry = _entry(connection, waiver_id, today)
+        concerned = _concerned(connection, waiver)
+    if as_json:
+        echo_json(entry)
+        return
+    click.echo(f"Waiver {waiver_id}: rule {rule} {'only warns' if warn else 'is waived'} {_scope(entry)}.")
+    click.echo(_to_change(concerned))
+
+
+@rules.command()
+@click.option("--all", "all_of_them", is_flag=True, help="Also those that are over or revoked.")
+@json_option
+def waivers(all_of_them: bool, as_json: bool) -> None:
+    """List the waivers that hold, or will hold.
+
+    \b
+    JSON: a list of {"id", "rule", "centre", "procedure", "effect" (waive, warn), "valid_from",
+      "valid_until", "state" (in force, to come, expired, revoked), "reason", "author",
+      "created", "revoked", "revoked_by", "revoked_reason", "findings"}; null centre and
+      procedure mean all; findings counts those it decided when documents were last judged
+
+    Exit codes: 0; 2 the QC database is not initialised; 4 it cannot be reached.
+    """
+    from dcc.databases.columns import utc_now
+    from dcc.qc.judging.waiver_store import list_waivers
+
+    with open_qc(settings_from_environment()) as qc, qc.connect() as connection:
+        entries = list_waivers(connection, utc_now().date(), all_of_them=all_of_them)
+    if as_json:
+        echo_json(entries)
+        return
+    if not entries:
+        click.echo("No rule is waived.")
+    echo_table(
+        ("id", "rule", "effect", "centre", "procedure", "from", "until", "state", "findings", "author", "reason"),
+        [
+            (
+                e.id,
+                e.rule,
+                e.effect,
+                e.centre or "all",
+                e.procedure or "all",
+                e.valid_from,
+                e.valid_until or "-",
+                e.state,
+                e.findings,
+                e.author,
+                e.reason if e.revoked_reason is None else f"{e.reason} (revoked: {e.revoked_reason})",
+            )
+            for e in entries
+        ],
+        prose=["reason"],
+    )
+
+
+@rules.command()
+@click.argument("waiver_id", metavar="ID", type=ID)
+@click.option("--reason", required=True, help="Why, for everybody to read.")
+@json_option
+def revoke(waiver_id: int, reason: str, as_json: bool) -> None:
+    """End the waiver ID at once.
+
+    It stays on record. Documents that it decided about are judged again by the next session.
+
+    JSON: the waiver, as one of `dcc rules waivers --json`.
+
+    Exit codes: 0; 2 there is no such waiver, or it was revoked before.
+    """
+    from dcc.databases.columns import utc_now
+    from dcc.qc.database import writing
+    from dcc.qc.judging.waiver_store import revoke_waiver
+
+    with open_qc(settings_from_environment()) as qc, writing(qc) as connection:
+        revoked = revoke_waiver(connection, waiver_id, author=user_name(), reason=reason)
+        entry = _entry(connection, waiver_id, utc_now().date())
+        concerned = _concerned(connection, revoked)
+    if as_json:
+        echo_json(entry)
+        return
+    click.echo(f"Waiver {waiver_id} of rule {revoked.rule} is revoked.")
+    click.echo(_to_change(concerned))
+
+
+def _day(given: datetime | None) -> date | None:
+    return None if given is None else given.date()
+
+
+def _entry(connection: Connection, waiver_id: int, today: date) -> WaiverEntry:
+    from dcc.qc.judging.waiver_store import list_waivers
+
+    return next(entry for entry in list_waivers(connection, today, all_of_them=True) if entry.id == waiver_id)
+
+
+def _concerned(connection: Connection, waiver: Waiver) -> int:
+    """How many documents that were judged before have findings which the waiver is about."""
+    from dcc.qc.judging.healing import documents_of_waiver
+
+    return len(documents_of_waiver(connection, waiver))
+
+
+def _scope(entry: WaiverEntry) -> str:
+    where = [f"at centre {entry.centre}"] if entry.centre else ["at all centres"]
+    where += [f"in procedure {entry.procedure}"] if entry.procedure else []
+    until = f"until {entry.valid_until}" if entry.valid_until else "without end"
+    return f"{' '.join(where)} from {entry.valid_from} {until}"
+
+
+def _to_change(documents: int) -> str:
+    if documents == 0:
+        return "No document that was judged before has findings of it."
+    return f"{count_of(documents, 'document')} judged before may change, with the next session."

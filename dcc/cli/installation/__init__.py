@@ -1,0 +1,1 @@
+"""Commands that install, look after and restore the platform."""

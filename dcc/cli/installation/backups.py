@@ -1,0 +1,292 @@
+"""`dcc backup`, `dcc restore` and `dcc migrate-storage`: both databases kept safe, put back, and moved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from dcc.cli.shell.context import json_option, open_qc, open_tracker, settings_from_environment
+from dcc.cli.shell.number_types import COUNT
+from dcc.cli.shell.output import byte_size, count_of, echo_json, printable, warn
+from dcc.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from sqlalchemy import Engine
+
+    from dcc.operations.backups.making import BackupReport
+    from dcc.operations.backups.manifest import Manifest
+    from dcc.operations.backups.restoring import RestoreReport
+    from dcc.settings import Settings
+
+_DIRECTORY = click.Path(file_okay=False, path_type=Path)
+
+
+@click.command()
+@click.argument("directory", type=_DIRECTORY)
+@click.option("--with-staging", is_flag=True, help="Copy the archives and documents in staging too.")
+@click.option("--without-secrets", is_flag=True, help="Leave out the access keys that the tracker holds.")
+@click.option("--keep", type=COUNT, metavar="N", help="Then remove all but the newest N backups there.")
+@click.option("--verify", is_flag=True, help="Make none: read DIRECTORY, or the newest backup there, whole.")
+@json_option
+def backup(
+    directory: Path, with_staging: bool, without_secrets: bool, keep: int | None, verify: bool, as_json: bool
+) -> None:
+    """Back up both databases to a new directory in DIRECTORY.
+
+    Sessions may go on meanwhile: the backup is of one moment. It holds the tracker and the QC database, whatever
+    databases these are on, the list of what is in staging, and the settings without secrets. It appears when it is
+    whole. THE ACCESS KEYS OF FILE SOURCES ARE IN IT, unless they are references or --without-secrets: only this user
+    may read it; keep it so where you copy it to.
+
+    \b
+    Examples:
+      dcc backup /var/backups/dcc --keep 14
+      dcc backup /mnt/elsewhere --with-staging
+      dcc backup --verify /var/backups/dcc
+
+    \b
+    JSON: {"directory", "created", "platform_version", "seconds", "with_secrets", "session" (the
+      one that was active, or null), "tracker", "qc", "staging": {"files", "bytes", "copied"},
+      "removed", "not_removed"}; tracker and qc are {"schema", "rows", "bytes"}; "removed" lists
+      the older backups removed, "not_removed" those of which something is still there, as
+      {"directory", "reason"}; both are missing with --verify
+
+    Exit codes: 0; 1 a row cannot be backed up, or the backup was made and an older one could not be removed; 2 the
+    directory cannot be written, or a backup is damaged (--verify); 3 another backup is written there; 4 a database
+    cannot be reached.
+    """
+    from dcc.operations.backups.making import Wanted, make_backup
+    from dcc.operations.backups.manifest import find_set
+    from dcc.operations.backups.verifying import verify_backup
+
+    place = directory.expanduser().absolute()
+    if verify:
+        if with_staging or without_secrets or keep is not None:
+            raise click.UsageError("--verify goes with none of the other options.")
+        found = find_set(place)
+        with _progress_shown() as on_progress:
+            manifest = verify_backup(found, on_progress=on_progress)
+        if as_json:
+            echo_json(_manifest_json(found, manifest))
+        else:
+            click.echo(f"{printable(found)} is whole: {_told(manifest)}.")
+        return
+    wanted = Wanted(with_staging, not without_secrets, keep)
+    settings = settings_from_environment()
+    with _engines(settings) as (tracker, qc), _progress_shown() as on_progress:
+        report = make_backup(tracker, qc, settings, place, wanted, on_progress=on_progress)
+    _show_backup(report, as_json=as_json)
+    if report.not_removed:
+        raise click.exceptions.Exit(1)
+
+
+def _show_backup(report: BackupReport, *, as_json: bool) -> None:
+    if as_json:
+        told = _manifest_json(report.directory, report.manifest)
+        echo_json(told | {"removed": report.removed, "not_removed": report.not_removed})
+        return
+    click.echo(f"Backed up to {printable(report.directory)}: {_told(report.manifest)}.")
+    if report.removed:
+        click.echo(f"Removed {count_of(len(report.removed), 'older backup')}.")
+    for old in report.not_removed:
+        warn(f"The older backup {old.directory} could not be removed: {old.reason}. Remove what is left of it.")
+    if report.manifest.with_secrets:
+        click.echo("The access keys of file sources are in it: keep it where only you can read it.", err=True)
+
+
+def _told(manifest: Manifest) -> str:
+    staging = manifest.staging
+    files = f"{count_of(staging.files, 'file')} in staging {'copied' if staging.copied else 'listed'}"
+    size = manifest.tracker.file.size_bytes + manifest.qc.file.size_bytes
+    return f"{count_of(manifest.rows, 'row')} ({byte_size(size)}), {files} ({byte_size(staging.size_bytes)})"
+
+
+def _manifest_json(directory: Path, manifest: Manifest) -> dict[str, object]:
+    databases = {
+        name: {
+            "schema": one.revision,
+            "rows": sum(table.rows for table in one.tables.values()),
+            "bytes": one.file.size_bytes,
+        }
+        for name, one in (("tracker", manifest.tracker), ("qc", manifest.qc))
+    }
+    staging = manifest.staging
+    return {
+        "directory": directory,
+        "created": manifest.created,
+        "platform_version": manifest.platform_version,
+        "seconds": manifest.seconds,
+        "with_secrets": manifest.with_secrets,
+        "session": manifest.session,
+        **databases,
+        "staging": {"files": staging.files, "bytes": staging.size_bytes, "copied": staging.copied},
+    }
+
+
+@click.command()
+@click.argument("directory", type=_DIRECTORY)
+@click.option("--replace", is_flag=True, help="Replace what the databases hold.")
+@click.option("--yes", is_flag=True, help="With --replace: do not ask.")
+@json_option
+def restore(directory: Path, replace: bool, yes: bool, as_json: bool) -> None:
+    """Put both databases back from the backup in DIRECTORY.
+
+    DIRECTORY is a backup, or holds backups, of which the newest is taken. Into the databases that the settings name, of
+    either kind, which must be empty unless --replace. The backup is checked first; one of an older schema is brought up
+    to date. Stop `dcc ui` before. When it is broken off, give the same command again: until it is done, no other
+    command works with the databases. The session that was active at the time of the backup counts as killed; the next
+    one goes on with its work. Of what was in staging, copies of the backup are put back; what is missing is downloaded
+    again by the next two sessions where it is still needed.
+
+    \b
+    Examples:
+      dcc restore /var/backups/dcc
+      dcc restore /var/backups/dcc/dcc-20261121T143000Z --replace --yes
+
+    \b
+    JSON: {"directory", "created", "rows", "ended_session" (or null), "sources_without_key",
+      "staging": {"same", "put_back", "different", "missing", "archives_missing"}}; all but the
+      last are numbers of archives and documents
+
+    Exit codes: 0; 2 the backup is damaged or of a later version, or the databases hold data; 3 a session is active; 4
+    a database cannot be reached.
+    """
+    from dcc.operations.backups.restoring import restore_backup
+
+    if yes and not replace:
+        raise click.UsageError("--yes goes with --replace.")
+    settings = settings_from_environment()
+    if replace and not yes:
+        click.confirm(
+            "All that the databases of this installation hold will be lost. Replace it?", abort=True, err=True
+        )
+    with _engines(settings) as (tracker, qc), _progress_shown() as on_progress:
+        report = restore_backup(
+            directory.expanduser().absolute(), tracker, qc, settings, replace=replace, on_progress=on_progress
+        )
+    _show_restored(report, as_json=as_json)
+
+
+def _show_restored(report: RestoreReport, *, as_json: bool) -> None:
+    staging = report.staging
+    if as_json:
+        echo_json(
+            {
+                "directory": report.directory,
+                "created": report.manifest.created,
+                "rows": report.manifest.rows,
+                "ended_session": report.ended_session,
+                "sources_without_key": report.sources_without_key,
+                "staging": staging,
+            }
+        )
+        return
+    click.echo(f"Restored {count_of(report.manifest.rows, 'row')} from {printable(report.directory)}.")
+    if report.ended_session is not None:
+        click.echo(f"Session {report.ended_session} was active then: it counts as killed.")
+    click.echo(
+        f"In staging: {staging.same:,} as they were, {staging.put_back:,} put back, {staging.different:,} different, "
+        f"{staging.missing:,} missing."
+    )
+    if staging.archives_missing:
+        click.echo(
+            f"{count_of(staging.archives_missing, 'archive')} not there as at the time of the backup: the next "
+            "two sessions find out and download again what is still needed of them."
+        )
+    for source in report.sources_without_key:
+        warn(f"The access key of file source {source} is not in the backup: dcc source change {source} --accesskey -")
+
+
+@click.command("migrate-storage")
+@json_option
+def migrate_storage(as_json: bool) -> None:
+    """Copy both databases to others, on SQLite or MariaDB.
+
+    From SQLite to MariaDB or MySQL, or back. The targets are named by DCC_TARGET_TRACKER_URL and DCC_TARGET_QC_URL, so
+    that no password is seen in the list of processes. They must have no rows; where they are missing they are made. The
+    databases in use are only read, and compared table by table with what was written. Stop `dcc ui` before. When it is
+    broken off, give the command again: it begins anew.
+
+    \b
+    Example:
+      export DCC_TARGET_TRACKER_URL=mysql://dcc:secret@db.example.org/phenodcc_tracker
+      export DCC_TARGET_QC_URL=mysql://dcc:secret@db.example.org/phenodcc_raw
+      dcc migrate-storage
+
+    \b
+    JSON: {"tracker", "qc", "rows", "seconds"}; the first two are objects of table to rows
+
+    Exit codes: 0; 1 what was written is not what was read; 2 a target holds data or is not named; 3 a session is
+    active; 4 a database cannot be reached.
+    """
+    from dcc.cli.installation.commands import shown_url
+    from dcc.databases.engines import open_database
+    from dcc.operations.backups.migrating import migrate_storage as migrate
+    from dcc.qc.database import QC_DATABASE
+    from dcc.tracker.schema import TRACKER
+
+    settings = settings_from_environment()
+    to_tracker_url, to_qc_url = _target_urls(settings)
+    with open_tracker(settings) as tracker, open_qc(settings) as qc, _progress_shown() as on_progress:
+        to_tracker, to_qc = open_database(to_tracker_url, TRACKER), open_database(to_qc_url, QC_DATABASE)
+        try:
+            report = migrate(tracker, qc, to_tracker, to_qc, settings, on_progress=on_progress)
+        finally:
+            to_tracker.dispose()
+            to_qc.dispose()
+    if as_json:
+        tables = {
+            name: {table: one.rows for table, one in sums.items()}
+            for name, sums in (("tracker", report.tracker), ("qc", report.qc))
+        }
+        echo_json({**tables, "rows": report.rows, "seconds": round(report.seconds, 3)})
+        return
+    click.echo(f"Copied {count_of(report.rows, 'row')} in {report.seconds:.1f} s; every table is the same.")
+    click.echo("Next, wherever dcc is run:")
+    click.echo(f"  set DCC_TRACKER_URL to {printable(shown_url(to_tracker_url))}")
+    click.echo(f"  set DCC_QC_URL to {printable(shown_url(to_qc_url))}")
+    click.echo("  dcc instance rebuild")
+
+
+def _target_urls(settings: Settings) -> tuple[str, str]:
+    if settings.target_tracker_url is None or settings.target_qc_url is None:
+        raise ConfigurationError(
+            "It is not said where the databases are to be copied to. Set DCC_TARGET_TRACKER_URL and DCC_TARGET_QC_URL: "
+            "mysql://user:password@host/database or sqlite:////path/of/file.db."
+        )
+    return settings.target_tracker_url.get_secret_value(), settings.target_qc_url.get_secret_value()
+
+
+@contextmanager
+def _engines(settings: Settings) -> Iterator[tuple[Engine, Engine]]:
+    """Both databases, whatever their schema is, or before they are made."""
+    from dcc.qc.database import open_qc_database
+    from dcc.tracker.database import open_tracker as open_tracker_database
+
+    tracker, qc = open_tracker_database(settings), open_qc_database(settings)
+    try:
+        yield tracker, qc
+    finally:
+        tracker.dispose()
+        qc.dispose()
+
+
+@contextmanager
+def _progress_shown() -> Iterator[Callable[[str, int, int], None]]:
+    """What shows how far it is, on a terminal only."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
+        bar = bars.add_task("", total=None)
+
+        def show(what: str, done: int, total: int) -> None:
+            bars.update(bar, description=what, completed=done, total=total or None)
+
+        yield show

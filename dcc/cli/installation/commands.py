@@ -1,0 +1,275 @@
+"""`dcc init`, `demo`, `instance` and `settings`: setting up, and what is set."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import click
+
+from dcc.cli.shell.context import json_option, open_tracker, settings_from_environment
+from dcc.cli.shell.dagster_side import dagster_side
+from dcc.cli.shell.group import CommandGroup
+from dcc.cli.shell.output import echo_json, printable
+from dcc.cli.shell.suggestions import know
+
+if TYPE_CHECKING:
+    from dcc.cli.installation.production import Configuration
+    from dcc.databases.schema import InitReport
+    from dcc.settings import Settings
+
+
+@click.command()
+@click.option(
+    "--production", is_flag=True, help="Have Dagster's storage on the server too, and print the grants of each account."
+)
+@click.option("--grants", "only_grants", is_flag=True, help="With --production: only print the grants.")
+@click.option("--from-host", default="%", show_default=True, help="With --production: where accounts connect from.")
+@click.option("--force", is_flag=True, help="With --production: replace a dagster.yaml, which is kept beside it.")
+@json_option
+def init(production: bool, only_grants: bool, from_host: str, force: bool, as_json: bool) -> None:
+    """Make the databases, or bring older ones up to date.
+
+    Both are SQLite in DCC_HOME unless DCC_TRACKER_URL and DCC_QC_URL name databases on a MySQL or MariaDB server.
+    Running it again changes nothing. No other command changes the schema.
+
+    With --production, for which both and DCC_DAGSTER_URL name databases on a server, Dagster keeps its runs and events
+    there too: its tables are made, and DCC_HOME/dagster/dagster.yaml is written, which names the variable and holds no
+    password. One that is there stays. Then the SQL is printed that makes an account for each use, with no more rights
+    than it needs; --grants prints that alone, for whoever looks after the server, and connects to nothing.
+
+    \b
+    Examples:
+      dcc init
+      export DCC_TRACKER_URL=mysql://dcc_init:secret@db.example.org/phenodcc_tracker
+      export DCC_QC_URL=mysql://dcc_init:secret@db.example.org/phenodcc_raw
+      dcc init
+      export DCC_DAGSTER_URL=mysql://dcc_init:secret@db.example.org/phenodcc_dagster
+      dcc init --production --grants > accounts.sql
+      dcc init --production
+
+    JSON: {"tracker", "created", "from", "to", "qc_database"}: the tracker's URL without the password, whether there was
+    none before, the schema before (null if there was none) and at present; and an object with the same of the QC
+    database: {"url", "created", "from", "to"}. With --production also "dagster": {"url", "created", "from", "to"},
+    "dagster_yaml": {"path", "written", "kept"}, and "grants", a list of lines of SQL; with --grants these alone.
+
+    Exit codes: 0; 2 a database is of a newer version, its server is too old, or a setting is wrong; 4 one cannot be
+    reached.
+    """
+    if not production and (only_grants or force or from_host != "%"):
+        raise click.UsageError("--grants, --from-host and --force go with --production.")
+    settings = settings_from_environment()
+    if only_grants:
+        _print_grants(settings, from_host, as_json)
+        return
+    configuration = _production_configuration(settings, force) if production else None
+    of_tracker, of_qc = _make_databases(settings)
+    tracker_url, qc_url = shown_url(settings.tracker_database_url), shown_url(settings.qc_database_url)
+    answer: dict[str, object] = {
+        "tracker": tracker_url,
+        **_made(of_tracker),
+        "qc_database": {"url": qc_url, **_made(of_qc)},
+    }
+    if not as_json:
+        _say_made("tracker database", tracker_url, of_tracker)
+        _say_made("QC database", qc_url, of_qc)
+    _mend_instance(settings)
+    if configuration is not None:
+        answer |= _init_production(settings, from_host, configuration, as_json=as_json)
+    if as_json:
+        echo_json(answer)
+    know(created=of_tracker.created)
+
+
+def _make_databases(settings: Settings) -> tuple[InitReport, InitReport]:
+    from dcc.qc.database import init_qc_database, open_qc_database
+    from dcc.tracker.database import init_tracker, open_tracker
+
+    tracker, qc = open_tracker(settings), open_qc_database(settings)
+    try:
+        return init_tracker(tracker), init_qc_database(qc)
+    finally:
+        tracker.dispose()
+        qc.dispose()
+
+
+def _mend_instance(settings: Settings) -> None:
+    """Bring a Dagster instance up to date where there is one; the first session makes one."""
+    if settings.dagster_home.is_dir():
+        dagster_side().mend_instance(settings)
+
+
+def _print_grants(settings: Settings, from_host: str, as_json: bool) -> None:
+    from dcc.cli.installation.production import production_grants
+
+    lines = production_grants(settings, from_host)
+    if as_json:
+        echo_json({"grants": lines})
+    else:
+        click.echo("\n".join(lines))
+
+
+def _production_configuration(settings: Settings, force: bool) -> Configuration:
+    from dcc.cli.installation.production import prepare_configuration
+
+    return prepare_configuration(settings, replace=force)
+
+
+def _init_production(
+    settings: Settings, from_host: str, configuration: Configuration, *, as_json: bool
+) -> dict[str, object]:
+    from dcc.cli.installation.production import init_dagster, production_grants
+
+    report = init_dagster(settings)
+    url = shown_url("" if settings.dagster_url is None else settings.dagster_url.get_secret_value())
+    grants = production_grants(settings, from_host)
+    if not as_json:
+        _say_made("Dagster database", url, report)
+        if configuration.written:
+            click.echo(f"Wrote {configuration.path}.")
+            if configuration.kept is not None:
+                click.echo(f"The one before is {configuration.kept}. Then: dcc instance rebuild.")
+        else:
+            click.echo(f"Kept {configuration.path} as it is.")
+        click.echo("\n".join(["The accounts, for whoever looks after the server:", "", *grants]))
+    return {
+        "dagster": {"url": url, **_made(report)},
+        "dagster_yaml": {
+            "path": str(configuration.path),
+            "written": configuration.written,
+            "kept": None if configuration.kept is None else str(configuration.kept),
+        },
+        "grants": grants,
+    }
+
+
+def _made(report: InitReport) -> dict[str, object]:
+    return {"created": report.created, "from": report.from_revision, "to": report.to_revision}
+
+
+def _say_made(noun: str, url: str, report: InitReport) -> None:
+    if report.created:
+        click.echo(f"Made the {noun} {url}.")
+    elif report.from_revision == report.to_revision:
+        click.echo(f"The {noun} {url} is up to date (schema {report.to_revision}).")
+    else:
+        click.echo(f"Brought the {noun} {url} from schema {report.from_revision} to {report.to_revision}.")
+
+
+def shown_url(database_url: str) -> str:
+    """A database's URL without its password."""
+    from sqlalchemy.engine import make_url
+    from sqlalchemy.exc import ArgumentError
+
+    try:
+        url = make_url(database_url)
+    except (ArgumentError, ValueError):
+        return "***"
+    hidden = {name: "***" if "pass" in name.lower() else value for name, value in url.query.items()}
+    return url.set(query=hidden).render_as_string(hide_password=True)
+
+
+@click.command()
+@json_option
+def show_settings(as_json: bool) -> None:
+    """List every setting, its value and where that is from.
+
+    Each has an environment variable. Secrets are masked.
+
+    \b
+    Example:
+      DCC_DOWNLOADERS=12 dcc settings
+
+    JSON: a list of {"name", "variable", "value", "from" (environment, default), "description"}
+
+    Exit codes: 0; 2 a setting is wrong.
+    """
+    settings = settings_from_environment()
+    entries = _setting_entries(settings)
+    if as_json:
+        echo_json(entries)
+        return
+    for entry in entries:
+        origin = click.style("set", fg="green") if entry["from"] == "environment" else "default"
+        click.echo(f"{click.style(str(entry['variable']), bold=True)} = {printable(entry['value'])} ({origin})")
+        click.echo(f"    {entry['description']}")
+
+
+def _setting_entries(settings: Settings) -> list[dict[str, object]]:
+    from pydantic import SecretStr
+
+    from dcc.settings import variable_of
+    from dcc.settings.reference_addresses import shown_source
+    from dcc.settings.renamed import old_names_in
+
+    in_effect: dict[str, object] = {
+        "tracker_url": shown_url(settings.tracker_database_url),
+        "qc_url": shown_url(settings.qc_database_url),
+        "dagster_url": None if settings.dagster_url is None else shown_url(settings.dagster_url.get_secret_value()),
+        "staging": settings.staging_directory,
+        **{
+            f"reference_{name}": None if source is None else shown_source(source)
+            for name, source in settings.reference_sources.items()
+        },
+    }
+    present = {name.upper() for name in os.environ} | set(old_names_in(os.environ).values())
+    entries: list[dict[str, object]] = []
+    for name, field in type(settings).model_fields.items():
+        variable = variable_of(name)
+        value = in_effect.get(name, getattr(settings, name))
+        entries.append(
+            {
+                "name": name,
+                "variable": variable,
+                "value": "***" if isinstance(value, SecretStr) else value,
+                "from": "environment" if variable in present else "default",
+                "description": field.description,
+            }
+        )
+    return entries
+
+
+@click.group(cls=CommandGroup)
+def instance() -> None:
+    """Look after the Dagster instance, which shows the tracker."""
+
+
+@instance.command()
+@json_option
+def rebuild(as_json: bool) -> None:
+    """Build the Dagster instance anew from the tracker.
+
+    For an instance that was lost. The tracker is the truth: this writes partitions, materialisations and failed checks
+    for everything in it. Stop `dcc ui` meanwhile.
+
+    \b
+    Example:
+      rm -rf ~/.dcc/dagster && dcc instance rebuild
+
+    JSON: {"file_sources", "zip_actions", "failed", "run_id"}
+
+    Exit codes: 0; 2 the tracker is not initialised; 4 it, or Dagster's storage, cannot be reached.
+    """
+    settings = settings_from_environment()
+    with open_tracker(settings) as tracker, dagster_side().open_instance(settings) as dagster:
+        report = dagster_side().rebuild_instance(settings, tracker, dagster, None if as_json else _say)
+    if as_json:
+        echo_json(report)
+
+
+def _say(message: object) -> None:
+    click.echo(printable(message), err=True)
+
+
+@click.command()
+@click.pass_context
+def demo(ctx: click.Context) -> None:
+    """Show a crawling session on demonstration servers.
+
+    All of it is in .demo of the working directory.
+
+    Exit codes: 0 the outcome was the expected one; 1 it was not.
+    """
+    from dcc.cli.demo import run_demo
+
+    ctx.exit(run_demo())

@@ -1,0 +1,229 @@
+"""Dagster's own processes, started by a command, watched while they run, and stopped whole with it."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Final
+
+from dcc.cli.shell.dagster_side import DAEMON, LOCATION_NAME, dagster_side
+from dcc.errors import DaemonActiveError, DagsterStorageError, InternalFaultError
+from dcc.runtime.logging_setup import log_plan
+from dcc.runtime.private_files import in_place_of
+
+if TYPE_CHECKING:
+    from dcc.settings import Settings
+
+_START_SECONDS: Final = 120.0
+_ALONE_SECONDS: Final = 10.0
+_STOP_SECONDS: Final = 20.0
+_POLL_SECONDS: Final = 0.25
+_LOCK_FILE: Final = "daemon.lock"
+_STOPPING: Final = (signal.SIGINT, signal.SIGTERM)
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A Python module to run, its arguments, and the descriptors that its process inherits."""
+
+    module: str
+    arguments: Sequence[str]
+    keep: Sequence[int] = ()
+
+
+class _StopRequested(BaseException):
+    """Somebody wants the processes stopped."""
+
+
+@contextmanager
+def stop_signals() -> Iterator[None]:
+    """End the block quietly on SIGINT and SIGTERM; further ones do not disturb the end."""
+
+    def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the signature of a handler
+        for ignored in _STOPPING:
+            signal.signal(ignored, signal.SIG_IGN)
+        raise _StopRequested
+
+    before = {number: signal.signal(number, stop) for number in _STOPPING}
+    try:
+        yield
+    except _StopRequested:
+        pass
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _stopped_later() -> Iterator[None]:
+    """Have SIGINT and SIGTERM act at the end of the block, not within it.
+
+    They are not blocked: a process that is started would inherit that.
+    """
+    noted: list[int] = []
+    with ExitStack() as before:
+        for number in _STOPPING:
+            before.callback(signal.signal, number, signal.getsignal(number))
+            signal.signal(number, lambda caught, _frame: noted.append(caught))
+        yield
+    if noted:
+        signal.raise_signal(noted[0])
+
+
+@contextmanager
+def only_daemon(settings: Settings) -> Iterator[int]:
+    """Be the only daemon of this machine on an instance; yields the descriptor that Dagster's processes are to keep.
+
+    They hold the lock as long as one of them lives, also when the command that started them was killed. Raises
+    DaemonActiveError, DagsterStorageError.
+    """
+    path = settings.dagster_home / _LOCK_FILE
+    try:
+        descriptor = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
+    except OSError as error:
+        raise DagsterStorageError(f"{path} could not be written ({error}). See to its permissions.") from error
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise DaemonActiveError(
+                f"A daemon of this installation runs already: something holds {path}. Stop that `dcc daemon` or "
+                f"`dcc ui`, or what one that was killed has left (python -m {DAEMON}), or use "
+                "`dcc ui --without-daemon` beside it."
+            ) from None
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def write_workspace(directory: Path) -> Path:
+    """Write the workspace file that loads the platform wherever it is installed; its path."""
+    path = directory / "workspace.yaml"
+    module = {"module_name": "dcc_definitions", "location_name": LOCATION_NAME}
+    # JSON is YAML too. Another command may be reading the file, or writing it.
+    with in_place_of(path) as draft:
+        draft.write_text(json.dumps({"load_from": [{"python_module": module}]}) + "\n", "utf-8")
+    return path
+
+
+def log_format() -> list[str]:
+    """The option by which Dagster's processes say what they do in the form of this process's log."""
+    plan = log_plan()
+    return ["--log-format", "json"] if plan is not None and plan.form == "json" else []
+
+
+@contextmanager
+def running(settings: Settings, *programs: Program) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Programs that run together, each in a process group of its own; all end with the block.
+
+    What they print goes to standard error.
+    """
+    environment = {
+        **os.environ,
+        **dagster_side().dagster_environment(settings),
+        **({"DCC_UI_HOSTS": settings.ui_hosts} if settings.ui_hosts else {}),
+    }
+    processes: list[subprocess.Popen[bytes]] = []
+    before = {}
+    try:
+        try:
+            # A stop in between would leave a process that nobody knows of, and that holds the lock.
+            with _stopped_later():
+                for program in programs:
+                    processes.append(_started(program, environment))
+            yield processes
+        finally:
+            # Whatever is asked meanwhile, they are stopped to the end; also if that comes right before this.
+            for number in _STOPPING:
+                before[number] = signal.signal(number, signal.SIG_IGN)
+    finally:
+        _stop(processes)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _started(program: Program, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", program.module, *program.arguments],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=sys.stderr.fileno(),
+        start_new_session=True,
+        pass_fds=tuple(program.keep),
+    )
+
+
+def wait_until(processes: Sequence[subprocess.Popen[bytes]], is_up: Callable[[], bool]) -> None:
+    """Wait until processes are up; raises InternalFaultError when one ends before, or they take too long."""
+    deadline = time.monotonic() + _START_SECONDS
+    while not is_up():
+        code = _exit_code(processes)
+        if code is not None:
+            raise InternalFaultError(f"Dagster could not be started (exit code {code}); see what it printed.")
+        if time.monotonic() > deadline:
+            raise InternalFaultError(
+                f"Dagster did not answer within {_START_SECONDS:.0f} seconds; see what it printed."
+            )
+        time.sleep(_POLL_SECONDS)
+
+
+def wait_for_end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    """Wait for a process to end, which none should by itself: raises InternalFaultError when one does."""
+    while (code := _exit_code(processes)) is None:
+        time.sleep(_POLL_SECONDS)
+    raise InternalFaultError(f"Dagster ended by itself, with exit code {code}; see what it printed.")
+
+
+def _exit_code(processes: Sequence[subprocess.Popen[bytes]]) -> int | None:
+    """The exit code of a process that has ended; None while all run."""
+    return next((process.returncode for process in processes if process.poll() is not None), None)
+
+
+def _stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    """End the process groups of all, gently first.
+
+    Each is asked first, and its own processes where it has not ended them: what it still asks of them is answered.
+    """
+    asked = [process for process in processes if process.poll() is None]
+    for process in asked:
+        process.send_signal(signal.SIGINT)
+    _wait(lambda: all(process.poll() is not None for process in asked), _ALONE_SECONDS)
+    groups = [process.pid for process in processes]
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
+        groups = [group for group in groups if _signal_group(group, number)]
+        if not groups:
+            break
+        _wait(lambda: _are_gone(processes), _STOP_SECONDS)
+    for process in processes:
+        process.wait()
+
+
+def _are_gone(processes: Sequence[subprocess.Popen[bytes]]) -> bool:
+    for process in processes:
+        process.poll()
+    return not any(_signal_group(process.pid, 0) for process in processes)
+
+
+def _wait(is_so: Callable[[], bool], seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while not is_so() and time.monotonic() < deadline:
+        time.sleep(0.05)
+
+
+def _signal_group(group: int, number: int) -> bool:
+    """Send a signal to a process group; whether there was any process in it."""
+    try:
+        os.killpg(group, number)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True

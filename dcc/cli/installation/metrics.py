@@ -1,0 +1,91 @@
+"""`dcc metrics`: figures for Prometheus, printed once or served."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from dcc.cli.installation.dagster_processes import stop_signals
+from dcc.cli.shell.context import json_option, settings_from_environment
+from dcc.cli.shell.output import echo_json
+from dcc.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from dcc.settings import Settings
+
+
+@click.command()
+@click.option("--serve", metavar="HOST:PORT", help="Serve them until Ctrl-C, as /metrics, with /healthz for probes.")
+@json_option
+def metrics(serve: str | None, as_json: bool) -> None:
+    """Print figures for Prometheus, or serve them.
+
+    Sessions, file sources, zip actions and documents by phase and status, bytes and failures, findings, data contexts,
+    and the room that databases and staging take. In the text format of Prometheus; docs/operations.md lists them. With
+    DCC_METRICS_FILE each session writes them at its end, for the node exporter. Where a database is away, what the
+    others tell is printed, and dcc_metrics_part_up is 0.
+
+    \b
+    Examples:
+      dcc metrics
+      dcc metrics --serve 127.0.0.1:9377
+
+    JSON: a list of {"name", "type" (gauge, counter), "help", "samples": [{"name", "labels", "value"}]}
+
+    Exit codes: 0, with --serve when it was stopped by Ctrl-C or SIGTERM; 2 a setting is wrong, or the address cannot be
+    served on; 4 the tracker could not be read.
+    """
+    settings = settings_from_environment()
+    if serve is not None:
+        if as_json:
+            raise ConfigurationError("Metrics are served as text. Leave out --json or --serve.")
+        _serve(settings, *_address(serve))
+    elif not _print(settings, as_json):
+        sys.exit(4)
+
+
+def _print(settings: Settings, as_json: bool) -> bool:
+    """Print the metrics; whether those of the tracker are among them."""
+    from dcc.operations.metrics.collecting import Collection
+    from dcc.operations.metrics.exposition import exposition
+
+    families = Collection(settings).collect()
+    if as_json:
+        echo_json(
+            [
+                {
+                    "name": family.name,
+                    "type": family.type,
+                    "help": family.documentation,
+                    "samples": [
+                        {"name": sample.name, "labels": sample.labels, "value": sample.value}
+                        for sample in family.samples
+                    ],
+                }
+                for family in families
+            ]
+        )
+    else:
+        click.echo(exposition(families), nl=False)
+    return any(family.name == "dcc_zip_actions" for family in families)
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isascii() or not port.isdecimal() or int(port) > 65_535:
+        raise ConfigurationError(f"{text!r} is no address. Write it as HOST:PORT, such as 127.0.0.1:9377.")
+    return host.strip("[]"), int(port)
+
+
+def _serve(settings: Settings, host: str, port: int) -> None:
+    from dcc.operations.metrics.serving import Answers, open_server
+
+    with open_server(host, port, Answers.of(settings)) as server:
+        shown = f"[{host}]" if ":" in host else host
+        click.echo(f"The metrics are at http://{shown}:{server.server_address[1]}/metrics (Ctrl-C stops it).")
+        sys.stdout.flush()
+        with stop_signals():
+            server.serve_forever()
+    click.echo("Stopped.", err=True)

@@ -1,0 +1,86 @@
+"""`dcc init --production`: Dagster's tables and `dagster.yaml` too, and the grants that each account needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dcc.cli.shell.dagster_side import dagster_side
+from dcc.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from sqlalchemy import URL
+
+    from dcc.databases.schema import InitReport
+    from dcc.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """A `dagster.yaml`: where it is, whether it was written at present, and where one that it replaced is kept."""
+
+    path: Path
+    written: bool
+    kept: Path | None
+
+
+def production_grants(settings: Settings, client_host: str) -> list[str]:
+    """The lines of SQL that make the accounts. Raises ConfigurationError unless three databases are named."""
+    from dcc.databases.grants import grant_statements
+
+    tracker, qc, dagster = _require_production(settings)
+    return grant_statements(tracker, qc, dagster, client_host)
+
+
+def prepare_configuration(settings: Settings, *, replace: bool) -> Configuration:
+    """Write `dagster.yaml` where there is none.
+
+    Raises ConfigurationError unless three databases are named, or for one that is there and does not use them (unless
+    `replace`), and DagsterStorageError.
+    """
+    _require_production(settings)
+    path = dagster_side().configuration_path(settings)
+    was_there = path.exists()
+    kept = dagster_side().write_configuration(settings, replace=replace)
+    return Configuration(path, not was_there or kept is not None, kept)
+
+
+def init_dagster(settings: Settings) -> InitReport:
+    """Make or migrate Dagster's tables; raises what `dcc_dagster.dagster_database.init_dagster_database` raises."""
+    if settings.dagster_url is None:
+        raise ConfigurationError("DCC_DAGSTER_URL is not set. Set it: mysql://user:password@host/phenodcc_dagster.")
+    return dagster_side().init_dagster_database(settings.dagster_url.get_secret_value())
+
+
+def _require_production(settings: Settings) -> tuple[URL, URL, URL]:
+    from sqlalchemy.engine import make_url
+    from sqlalchemy.exc import ArgumentError
+
+    from dcc.databases.columns import MYSQL_FAMILY
+    from dcc.databases.engines import same_database
+
+    urls: list[URL] = []
+    for variable, name, secret in (
+        ("DCC_TRACKER_URL", "phenodcc_tracker", settings.tracker_url),
+        ("DCC_QC_URL", "phenodcc_raw", settings.qc_url),
+        ("DCC_DAGSTER_URL", "phenodcc_dagster", settings.dagster_url),
+    ):
+        try:
+            url = None if secret is None else make_url(secret.get_secret_value())
+        except (ArgumentError, ValueError):
+            # The message may quote the URL, and with it the password.
+            url = None
+        if url is None or url.get_backend_name() not in MYSQL_FAMILY or not url.database:
+            raise ConfigurationError(
+                f"{variable} names no database on a MySQL or MariaDB server, as --production needs. Set it: "
+                f"mysql://user:password@host/{name}."
+            )
+        urls.append(url)
+    if any(same_database(one, other) for one, other in combinations(urls, 2)):
+        raise ConfigurationError(
+            "DCC_TRACKER_URL, DCC_QC_URL and DCC_DAGSTER_URL name the same database twice. Name three databases; they "
+            "may be on one server."
+        )
+    return urls[0], urls[1], urls[2]

@@ -1,0 +1,256 @@
+"""`dcc staging`: what lies in staging, and removing from there what has been kept long enough."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from dcc.cli.shell.context import json_option, open_tracker, settings_from_environment
+from dcc.cli.shell.group import CommandGroup
+from dcc.cli.shell.output import byte_size, count_of, echo_json, echo_table, printable, warn
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from dcc.operations.retention.rules import Decision
+    from dcc.settings import Settings
+
+_Command = TypeVar("_Command", bound=Callable[..., None])
+_SHOWN = 20
+_PHASES = ("xsd", "upload", "data", "context", "overview", "qc")
+
+
+@click.group(cls=CommandGroup)
+def staging() -> None:
+    """See what lies in staging, remove what is not needed any more.
+
+    Archives stay there with their contents until they are removed: DCC_STAGING_KEEP_DAYS after they are through,
+    DCC_STAGING_KEEP_FAILED_DAYS after they failed, were withdrawn or were set back. What a session may still want
+    stays, whatever its age: what is not validated whole, what waits to be uploaded or confirmed, a part that a download
+    can go on with. `dcc retry` has an archive downloaded again.
+    """
+
+
+def _policy_options(command: _Command) -> _Command:
+    days = click.IntRange(0, 36_500)
+    for option in (
+        click.option(
+            "--phase", type=click.Choice(_PHASES), help="Phase whose end makes it through. [DCC_STAGING_KEEP_PHASE]"
+        ),
+        click.option(
+            "--keep-part-days", type=days, help="For parts of what no source hosts. [DCC_STAGING_KEEP_PART_DAYS]"
+        ),
+        click.option(
+            "--keep-failed-days", type=days, help="For what failed or was withdrawn. [DCC_STAGING_KEEP_FAILED_DAYS]"
+        ),
+        click.option("--keep-days", type=days, help="For what is through. [DCC_STAGING_KEEP_DAYS]"),
+    ):
+        command = option(command)
+    return command
+
+
+def _settings(
+    keep_days: int | None, keep_failed_days: int | None, keep_part_days: int | None, phase: str | None
+) -> Settings:
+    return settings_from_environment(
+        staging_keep_days=keep_days,
+        staging_keep_failed_days=keep_failed_days,
+        staging_keep_part_days=keep_part_days,
+        staging_keep_phase=phase,
+    )
+
+
+@staging.command("list")
+@click.option("--files", is_flag=True, help="Each archive, part and other entry, with what becomes of it and why.")
+@_policy_options
+@json_option
+def list_staging(files: bool, as_json: bool, **policy: object) -> None:
+    """Say what lies in staging, and how much of it may go.
+
+    By the centres and phases of the archives.
+
+    \b
+    Examples:
+      dcc staging list
+      dcc staging list --files --keep-days 30
+
+    \b
+    JSON: {"staging", "bytes", "removable_bytes", "groups", "unknown"}; a group is {"centre",
+      "phase", "status", "zip_actions", "bytes", "removable_bytes"}; what is unknown, and with
+      --files everything ("files"), are lists of {"place", "kinds", "bytes", "age_days",
+      "verdict" (keep, remove, unknown), "reason", "centre", "phase", "status"}
+
+    Exit codes: 0; 2 staging cannot be read, or the tracker is not initialised; 4 it cannot be reached.
+    """
+    from dcc.operations.retention.cleaning import look_over
+    from dcc.operations.retention.rules import Policy, Verdict
+
+    settings = _settings(**policy)  # type: ignore[arg-type]
+    with open_tracker(settings) as tracker:
+        decisions = look_over(tracker, settings, Policy.from_settings(settings))
+    unknown = [one for one in decisions if one.verdict is Verdict.UNKNOWN]
+    going = [one for one in decisions if one.verdict is Verdict.REMOVE]
+    if as_json:
+        report = {
+            "staging": settings.staging_directory,
+            "bytes": _bytes(decisions),
+            "removable_bytes": _bytes(going),
+            "groups": _groups(decisions),
+            "unknown": _entries(unknown),
+        }
+        echo_json(report | ({"files": _entries(decisions)} if files else {}))
+        return
+    if files:
+        _echo_entries(decisions, verdict=True)
+    else:
+        echo_table(
+            ("centre", "phase", "status", "zip actions", "size", "may go"),
+            [
+                (g["centre"], g["phase"], g["status"], g["zip_actions"], *map(byte_size, _sizes(g)))
+                for g in _groups(decisions)
+            ],
+        )
+    click.echo(
+        f"{printable(settings.staging_directory)} holds {byte_size(_bytes(decisions))}, of which "
+        f"{byte_size(_bytes(going))} may go: dcc staging clean"
+    )
+    if not files:
+        _warn_of_unknown(unknown)
+
+
+@staging.command()
+@click.option("--yes", is_flag=True, help="Do remove it; without, only what would be removed is said.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be removed, as without --yes.")
+@click.option("--unknown", is_flag=True, help="What the platform has not put there goes too, whatever its age.")
+@_policy_options
+@json_option
+def clean(yes: bool, dry_run: bool, unknown: bool, as_json: bool, **policy: object) -> None:
+    """Remove from staging what has been kept long enough.
+
+    Without --yes it only says what that is. Nothing is removed while a session is active, nothing outside staging, and
+    no link is followed. `dcc show` says of an archive when it was removed.
+
+    \b
+    Examples:
+      dcc staging clean
+      dcc staging clean --keep-days 30 --yes
+
+    \b
+    JSON: {"dry_run", "removed", "bytes", "changed" (places left alone, for they had changed
+      meanwhile), "unknown"}; removed and unknown as of `dcc staging list`
+
+    Exit codes: 0; 1 something could not be removed; 2 wrong use, staging cannot be read, or the tracker is not
+    initialised; 3 a session is active; 4 the tracker cannot be reached.
+    """
+    from dcc.operations.retention.cleaning import Cleaned, look_over
+    from dcc.operations.retention.cleaning import clean as remove
+    from dcc.operations.retention.rules import Policy, Verdict
+
+    if yes and dry_run:
+        raise click.UsageError("--yes and --dry-run exclude each other.")
+    settings = _settings(**policy)  # type: ignore[arg-type]
+    rules = Policy.from_settings(settings)
+    with open_tracker(settings) as tracker:
+        decisions = look_over(tracker, settings, rules)
+        if yes:
+            cleaned = remove(tracker, settings, rules, decisions, unknown=unknown)
+        else:
+            wanted = (Verdict.REMOVE, Verdict.UNKNOWN) if unknown else (Verdict.REMOVE,)
+            cleaned = Cleaned([one for one in decisions if one.verdict in wanted])
+    left = [] if unknown else [one for one in decisions if one.verdict is Verdict.UNKNOWN]
+    if as_json:
+        report = {
+            "dry_run": not yes,
+            "removed": _entries(cleaned.removed),
+            "bytes": cleaned.bytes,
+            "changed": cleaned.changed,
+            "unknown": _entries(left),
+        }
+        echo_json(report)
+        return
+    _echo_entries(cleaned.removed[:_SHOWN], verdict=False)
+    if len(cleaned.removed) > _SHOWN:
+        click.echo(f"... and {len(cleaned.removed) - _SHOWN:,} more; --json lists them all.")
+    what = f"{count_of(len(cleaned.removed), 'entry').replace('entrys', 'entries')} of {byte_size(cleaned.bytes)}"
+    if yes:
+        click.echo(f"Removed {what} from staging.")
+    else:
+        click.echo(f"Would remove {what} from staging; nothing was removed. Do it: dcc staging clean --yes")
+    for place in cleaned.changed:
+        warn(f"{place} was left alone: it had changed meanwhile.")
+    _warn_of_unknown(left)
+
+
+def _bytes(decisions: Iterable[Decision]) -> int:
+    return sum(decision.staged.bytes for decision in decisions)
+
+
+def _groups(decisions: Iterable[Decision]) -> list[dict[str, object]]:
+    """Bytes by centre and state, in the order of phases; what belongs to no known zip action is left out."""
+    found: dict[tuple[str, int, int], list[Decision]] = defaultdict(list)
+    for decision in decisions:
+        if decision.known is not None:
+            state = decision.known.state
+            found[decision.known.centre or "", state.phase, state.status].append(decision)
+    return [
+        {
+            "centre": centre or None,
+            "phase": group[0].known.state.phase if group[0].known else None,
+            "status": group[0].known.state.status if group[0].known else None,
+            "zip_actions": len({decision.staged.key for decision in group}),
+            "bytes": _bytes(group),
+            "removable_bytes": _bytes(one for one in group if one.verdict == "remove"),
+        }
+        for (centre, _, _), group in sorted(found.items())
+    ]
+
+
+def _sizes(group: dict[str, object]) -> tuple[int, int]:
+    return int(str(group["bytes"])), int(str(group["removable_bytes"]))
+
+
+def _entries(decisions: Iterable[Decision]) -> list[dict[str, object]]:
+    return [
+        {
+            "place": one.staged.place,
+            "kinds": sorted({entry.kind for entry in one.staged.entries}),
+            "bytes": one.staged.bytes,
+            "age_days": one.age_days,
+            "verdict": one.verdict,
+            "reason": one.reason,
+            "centre": one.known and one.known.centre,
+            "phase": one.known and one.known.state.phase,
+            "status": one.known and one.known.state.status,
+        }
+        for one in decisions
+    ]
+
+
+def _echo_entries(decisions: Sequence[Decision], *, verdict: bool) -> None:
+    headers = ("place", "kind", "size", "days", *(("verdict",) if verdict else ()), "reason")
+    rows = [
+        (
+            one.staged.place,
+            ", ".join(sorted({entry.kind for entry in one.staged.entries})),
+            byte_size(one.staged.bytes),
+            one.age_days,
+            *((one.verdict,) if verdict else ()),
+            one.reason,
+        )
+        for one in decisions
+    ]
+    echo_table(headers, rows, prose=["reason"])
+
+
+def _warn_of_unknown(unknown: Sequence[Decision]) -> None:
+    if not unknown:
+        return
+    shown = ", ".join(one.staged.place for one in unknown[:3]) + (" ..." if len(unknown) > 3 else "")
+    size = byte_size(_bytes(unknown))
+    warn(
+        f"Not known to the platform: {count_of(len(unknown), 'thing')} in staging ({size}): {shown}. Left there; "
+        "`dcc staging list --files` says why, `dcc staging clean --unknown` would remove it."
+    )

@@ -1,0 +1,196 @@
+"""`dcc ui` and `dcc daemon`: Dagster's pages, and the daemon that runs schedules and sensors, on this installation."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import sys
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from dcc.cli.installation.dagster_processes import (
+    Program,
+    log_format,
+    only_daemon,
+    running,
+    stop_signals,
+    wait_for_end,
+    wait_until,
+    write_workspace,
+)
+from dcc.cli.shell.context import open_tracker, settings_from_environment
+from dcc.cli.shell.dagster_side import DAEMON, WEB_SERVER, dagster_side
+from dcc.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Sequence
+
+    from dcc.settings import Settings
+
+_ANSWER_SECONDS = 2.0
+
+
+@click.command()
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to serve on. The UI has no login.")
+@click.option("--port", type=click.IntRange(1, 65_535), default=3000, show_default=True, help="Port to serve on.")
+@click.option("--without-daemon", is_flag=True, help="Only the pages: the daemon runs elsewhere, as dcc daemon.")
+@click.option("--read-only", is_flag=True, help="Only the pages, on which nothing can be changed or started.")
+def ui(host: str, port: int, without_daemon: bool, read_only: bool) -> None:
+    """Serve the Dagster UI, and crawl by the schedule.
+
+    Its daemon picks up new zips. Prints the URL when the UI answers; Ctrl-C stops everything. Nothing is sent to anyone
+    but the notifications that you ask for. Whoever can reach the address can use the UI: it is this machine alone
+    unless --host says otherwise. For others, put a proxy with a login before it: deploy/nginx has one.
+
+    The UI answers to the names and addresses of this machine alone, to --host and to those in DCC_UI_HOSTS, and refuses
+    what pages of other sites ask for.
+
+    With --read-only no database but Dagster's is used, for which an account that may only SELECT is enough (see
+    dcc init --production).
+
+    \b
+    Examples:
+      dcc ui
+      dcc ui --port 3001
+      dcc ui --without-daemon
+      dcc ui --read-only --host 0.0.0.0
+
+    Exit codes: 0 stopped by Ctrl-C or SIGTERM; 2 a database is not initialised, or the port is in use; 3 a daemon runs
+    already on this machine; 4 a database cannot be reached; 70 Dagster could not be started.
+    """
+    from dcc.settings.page_hosts import is_loopback
+
+    settings = settings_from_environment()
+    home = _prepare(settings, needs_tracker=not read_only)
+    _require_free(host, port)
+    if not is_loopback(host):
+        served = _served_as(host, settings)
+        click.echo(_warning(host, settings), err=True)
+        settings = served
+    workspace = write_workspace(home)
+    options = [*(["--read-only"] if read_only else []), *(["--watch-overdue"] if without_daemon else [])]
+    pages = Program(WEB_SERVER, ["--host", host, "--port", str(port), *options, *_common_options(workspace)])
+    with stop_signals(), ExitStack() as stack:
+        programs = [pages]
+        if not (without_daemon or read_only):
+            programs.append(_daemon_program(workspace, stack.enter_context(only_daemon(settings))))
+        processes = stack.enter_context(running(settings, *programs))
+        click.echo("Starting Dagster ...", err=True)
+        wait_until(processes, lambda: _answers(host, port))
+        shown = f"[{host}]" if ":" in host else host
+        click.echo(f"The UI is at http://{shown}:{port} (Ctrl-C stops it).")
+        sys.stdout.flush()
+        wait_for_end(processes)
+    click.echo("Stopped.", err=True)
+
+
+@click.command()
+def daemon() -> None:
+    """Crawl by the schedule and pick up new zips, without a UI.
+
+    Stays in the foreground, as service managers want it, and prints one line when it works. SIGTERM or Ctrl-C stops it,
+    with the sessions that it runs, which the next one takes up. There is one on a machine, and one for an installation.
+    For the pages beside it: dcc ui --without-daemon, or --read-only.
+
+    \b
+    Example:
+      dcc daemon
+
+    Exit codes: 0 stopped by Ctrl-C or SIGTERM; 2 a database is not initialised; 3 a daemon runs already on this
+    machine; 4 a database cannot be reached; 70 Dagster could not be started, or ended by itself.
+    """
+    settings = settings_from_environment()
+    home = _prepare(settings, needs_tracker=True)
+    workspace = write_workspace(home)
+    with stop_signals(), only_daemon(settings) as lock:
+        began = time.time()
+        with running(settings, _daemon_program(workspace, lock)) as processes:
+            click.echo("Starting Dagster ...", err=True)
+            _wait_for_heartbeats(settings, processes, began)
+            click.echo("The daemon runs (Ctrl-C stops it).")
+            sys.stdout.flush()
+            wait_for_end(processes)
+    click.echo("Stopped.", err=True)
+
+
+def _daemon_program(workspace: Path, lock: int) -> Program:
+    return Program(DAEMON, ["run", *_common_options(workspace)], keep=[lock])
+
+
+def _common_options(workspace: Path) -> list[str]:
+    return ["--workspace", str(workspace), "--log-level", "warning", *log_format()]
+
+
+def _warning(host: str, settings: Settings) -> str:
+    from dcc.settings.page_hosts import is_any_address
+
+    said = (
+        f"Warning: the UI has no login, and whoever reaches {host} can use it. Serve it on 127.0.0.1 and "
+        "put a proxy with a login before it: deploy/nginx has one, docs/operations.md says how."
+    )
+    if is_any_address(host) and not settings.ui_hosts:
+        said += (
+            " It answers to no name but localhost so far: list those that it is to be asked for by in DCC_UI_HOSTS, "
+            "such as DCC_UI_HOSTS=dcc.example.org."
+        )
+    return said
+
+
+def _served_as(host: str, settings: Settings) -> Settings:
+    """The settings with the address that is served on among those that the UI answers to, unless it is every one."""
+    from dcc.settings.page_hosts import is_any_address, parse_hosts
+
+    if is_any_address(host):
+        return settings
+    try:
+        hosts = parse_hosts(host)
+    except ValueError as error:
+        raise ConfigurationError(f"--host: {error}.") from error
+    if len(hosts) != 1:
+        raise ConfigurationError("--host: name one address to serve on, such as 127.0.0.1.")
+    return settings.model_copy(update={"ui_hosts": ",".join(filter(None, (settings.ui_hosts, host)))})
+
+
+def _prepare(settings: Settings, *, needs_tracker: bool) -> Path:
+    """Check the databases, so that what is wrong is said in a line; the directory of the Dagster instance."""
+    if needs_tracker:
+        with open_tracker(settings):
+            pass
+    dagster_side().make_instance(settings)
+    return settings.dagster_home
+
+
+def _wait_for_heartbeats(settings: Settings, processes: Sequence[subprocess.Popen[bytes]], began: float) -> None:
+    with dagster_side().open_instance(settings) as instance:
+        wait_until(processes, lambda: dagster_side().daemon_beats(instance, began))
+
+
+def _require_free(host: str, port: int) -> None:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((host, port))
+    except OSError as error:
+        raise ConfigurationError(
+            f"The UI cannot be served on {host}, port {port}: {error.strerror or error}. Choose others: --host, --port."
+        ) from error
+
+
+def _answers(host: str, port: int) -> bool:
+    target = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - compared, not bound
+    connection = http.client.HTTPConnection(target, port, timeout=_ANSWER_SECONDS)
+    try:
+        connection.request("GET", "/server_info")
+        answer = connection.getresponse()
+        return answer.status == http.HTTPStatus.OK and "dagster_webserver_version" in json.loads(answer.read())
+    except (OSError, http.client.HTTPException, ValueError):
+        return False
+    finally:
+        connection.close()

@@ -1,0 +1,216 @@
+"""`dcc crawl` and `retry`: a crawling session, and zip actions processed again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
+from functools import partial
+from typing import TYPE_CHECKING
+
+import click
+
+from dcc.cli.sessions.display import SessionDisplay, session_display
+from dcc.cli.sessions.report import order_lines, problem_lines, room_lines
+from dcc.cli.sessions.work import Listeners, Notices, crawl_and_process, process_again, sources_to_crawl
+from dcc.cli.shell.context import json_option, open_tracker, parse_zip_key, settings_from_environment
+from dcc.cli.shell.number_types import ID
+from dcc.cli.shell.output import echo_json, printable, warn
+from dcc.cli.shell.suggestions import know
+from dcc.cli.submissions.notifications import telling_when_tracker_is_away
+from dcc.errors import DatabaseUnreachableError
+
+if TYPE_CHECKING:
+    from sqlalchemy import Engine
+
+    from dcc.settings import Settings
+
+_downloaders_option = click.option(
+    "--downloaders", type=click.IntRange(1, 64), help="Downloads under way at once. [DCC_DOWNLOADERS, else 8]"
+)
+_workers_option = click.option(
+    "--workers", type=click.IntRange(1, 64), help="Archives and documents checked at once. [DCC_WORKERS, else 2]"
+)
+_retries_option = click.option(
+    "--max-retries",
+    type=click.IntRange(0, 20),
+    help="Further tries at a file source that fails. [DCC_MAX_RETRIES, else 1]",
+)
+_until_option = click.option(
+    "--until",
+    type=click.Choice(["zip_name", "xsd", "upload", "data", "context", "overview", "qc"]),
+    help="The phase to go on to: zip_name crawls only, xsd also downloads and validates. [DCC_UNTIL, else qc]",
+)
+
+
+@click.command()
+@click.option(
+    "--source", "source_ids", type=ID, multiple=True, metavar="ID", help="Crawl this source only; may be repeated."
+)
+@_downloaders_option
+@_workers_option
+@_retries_option
+@_until_option
+@json_option
+@click.pass_context
+def crawl(
+    ctx: click.Context,
+    source_ids: tuple[int, ...],
+    downloaders: int | None,
+    workers: int | None,
+    max_retries: int | None,
+    until: str | None,
+    as_json: bool,
+) -> None:
+    """Collect, check and take over what is new: a crawling session.
+
+    All available sources of active centres are listed at once; one that is down holds up none of the others. Then every
+    zip action that waits is processed, with what an interrupted session left unfinished: downloaded, extracted and
+    validated. Then the valid documents are uploaded to the QC database, one after the other, their content is checked,
+    and the data contexts and overviews are built that quality control starts from. The Dagster UI shows it all.
+
+    \b
+    Examples:
+      dcc crawl
+      dcc crawl --source 3 --downloaders 8
+      dcc crawl --until xsd
+
+    \b
+    JSON: an object with
+      session      the session's id
+      notices      sentences on sessions before it, such as one that had died, and on where its
+                   report was sent, and why it broke off
+      seconds      how long it took
+      sources      a list of {"id", "label", "centre", "outcome" (ok, partial, failed),
+                   "error": null or {"kind", "message"}, "listed", "new", "known", "changed",
+                   "refused", "ignored", "gone", "seconds"}
+      zip_actions, xml_files  of what was processed: lists of {"phase", "status", "count"}
+      data         what was uploaded: {"specimens", "experiments", "lines", "housings",
+                   "measurements"}
+      contexts     how the data contexts changed: {"added", "changed", "removed"}
+      notes        what nobody has to mend: a list of {"zip", "document", "kind", "message"},
+                   of kind `late` (a document that came after newer ones), `healed` (findings
+                   of earlier sessions hold no more) or `listing` (an archive is being uploaded,
+                   is taken anew, or is gone), null where it has none
+      problems     a list of {"source", "zip", "document", "phase", "kind", "message", "line",
+                   "column", "errors"}, null where it has none; of a document the first error,
+                   `errors` says how many there are; of kind `held` what waits to be confirmed,
+                   of kind `unmended` a zip action of which documents were judged again while
+                   others, told of by an earlier session, keep it failed
+
+    Exit codes: 0 all well; 1 a zip action failed, stays failed or waits to be confirmed, or the crawl found something
+    amiss (a refused name, a changed zip, an unreadable directory), or a set of reference data was refused; 2 wrong use,
+    or a database is not initialised; 3 another session is active; 4 a file source (the others were crawled), a database
+    or a source of reference data could not be reached, after which what was done until then is printed all the same, or
+    a disk is full: archives without room wait for the next session; 130 interrupted: the next session goes on.
+    """
+    settings = settings_from_environment(downloaders=downloaders, workers=workers, max_retries=max_retries, until=until)
+    with telling_when_tracker_is_away(settings), open_tracker(settings) as tracker:
+        crawlable = sources_to_crawl(tracker, settings, source_ids)
+        if not crawlable:
+            warn(
+                "There is no available file source of an active centre. See `dcc source list`; `dcc source add` "
+                "asks for a new one."
+            )
+        shown = session_display(len(crawlable), partial(_count_waiting, tracker, settings), as_json=as_json)
+        work = partial(crawl_and_process, tracker, settings, list(source_ids) or None)
+        exit_code = _run_session(shown, work, as_json)
+    ctx.exit(exit_code)
+
+
+@click.command()
+@click.argument("zip_actions", metavar="ACTION/ZIP...", nargs=-1, required=True)
+@_downloaders_option
+@_workers_option
+@_retries_option
+@_until_option
+@json_option
+@click.pass_context
+def retry(
+    ctx: click.Context,
+    zip_actions: tuple[str, ...],
+    downloaders: int | None,
+    workers: int | None,
+    max_retries: int | None,
+    until: str | None,
+    as_json: bool,
+) -> None:
+    """Process the zip action ACTION/ZIP again, at once.
+
+    From the download on. It is re-opened, which the tracker records with your user name, and what it did before stays
+    on record. The copy in staging is used where the source lists the same as when it was fetched. If the archive cannot
+    be fetched, nothing changes.
+
+    \b
+    Example:
+      dcc retry add/H.2013-10-31.1.impc.zip
+
+    JSON: as of `dcc crawl`.
+
+    Exit codes: 0 all well; 1 it failed again; 2 there is no such zip action, its name is refused, it has changed since
+    its data were uploaded (`dcc data undo` withdraws these), or no available file source hosts a copy that is not known
+    to be bad; 3 another session is active; 4 the tracker could not be reached, or a disk is full; 130 interrupted.
+    """
+    keys = list(dict.fromkeys(parse_zip_key(text) for text in zip_actions))
+    settings = settings_from_environment(downloaders=downloaders, workers=workers, max_retries=max_retries, until=until)
+    with telling_when_tracker_is_away(settings), open_tracker(settings) as tracker:
+        shown = session_display(0, len(keys), as_json=as_json)
+        exit_code = _run_session(shown, partial(process_again, tracker, settings, keys), as_json)
+    ctx.exit(exit_code)
+
+
+def _run_session(
+    shown: AbstractContextManager[SessionDisplay],
+    work: Callable[[Listeners], tuple[int | None, Notices]],
+    as_json: bool,
+) -> int:
+    """Do the work of a session and print what it did, even if a database then stays away; the exit code."""
+    with ExitStack() as stack:
+        display = stack.enter_context(shown)
+        listeners = Listeners(display.on_crawl, display.on_zip, display.on_data, display.on_begin)
+        try:
+            session_id, notices = work(listeners)
+        except DatabaseUnreachableError as error:
+            stack.close()
+            if display.session is not None:
+                _conclude(display, display.session.id, display.session.notices, as_json, broken_off=error)
+            raise
+    _conclude(display, session_id, notices, as_json)
+    return display.report.exit_code
+
+
+def _count_waiting(tracker: Engine, settings: Settings) -> int:
+    from dcc.tracker.database import run_reading
+    from dcc.tracker.questions.queries import waiting_zip_actions
+
+    return len(run_reading(tracker, waiting_zip_actions, patience_seconds=settings.database_retry))
+
+
+def _conclude(
+    display: SessionDisplay,
+    session_id: int | None,
+    notices: Notices,
+    as_json: bool,
+    broken_off: DatabaseUnreachableError | None = None,
+) -> None:
+    report = display.report
+    if display.session is not None:
+        report.add_troubles(display.session.troubles)
+    unmended = report.conclude()
+    know(
+        problem=next((problem["zip"] for problem in report.problems if problem["zip"]), None),
+        down=next((crawl["id"] for crawl in report.crawls if crawl["error"]), None),
+    )
+    if as_json:
+        reason = () if broken_off is None else (f"The session broke off: {broken_off}",)
+        echo_json(display.report.as_json(session_id, (*notices, *reason)))
+        return
+    for line in problem_lines(unmended):
+        click.echo(line)
+    for line in room_lines(report.without_room):
+        click.echo(line)
+    for line in order_lines(report.in_order):
+        click.echo(line)
+    for notice in notices:
+        click.echo(printable(notice))
+    ended = "" if broken_off is None else " broke off"
+    click.echo(f"Session {session_id}{ended}: {display.report.summary()}")

@@ -1,0 +1,144 @@
+"""How far a session is, while it works: progress bars on a terminal, a line a source and a problem elsewhere."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+from dcc.cli.sessions.report import SessionReport, crawl_lines, note_lines, problem_lines
+from dcc.cli.shell.output import printable
+from dcc.data_outcomes import ZipData
+from dcc.phases import Phase
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+    from dcc.data_outcomes import DataOutcome
+    from dcc.outcomes import SourceCrawl, ZipOutcome
+    from dcc.session.sessions import Session
+
+_CRAWLING = "Crawling file sources"
+_PHASE_NAMES = {
+    Phase.UPLOAD: "Uploading documents",
+    Phase.DATA: "Checking what they say",
+    Phase.CONTEXT: "Building data contexts",
+    Phase.OVERVIEW: "Building overviews",
+    Phase.QC: "Handing over to quality control",
+}
+
+
+class SessionDisplay:
+    """Shows a session's events and gathers them in `report`. `session`: the session, once it has begun.
+
+    `say` prints a line (None: say nothing); `bars` are drawn if given. `sources` is how many sources will be crawled,
+    `waiting` how many zip actions are to be processed, or what tells how many of them still wait at a moment.
+    """
+
+    def __init__(
+        self, say: Callable[[str], None] | None, bars: Progress | None, sources: int, waiting: int | Callable[[], int]
+    ) -> None:
+        self.report = SessionReport()
+        self.session: Session | None = None
+        self._say = say
+        self._bars = bars
+        self._waiting = waiting
+        self._crawled = 0
+        self._sources = sources
+        self._processed = 0
+        self._total = 0
+        self._crawl_bar: TaskID | None = None
+        self._zip_bar: TaskID | None = None
+        self._data_bars: dict[Phase, TaskID] = {}
+        if bars is not None and sources:
+            self._crawl_bar = bars.add_task(_CRAWLING, total=sources)
+        if isinstance(waiting, int):
+            self._show_zip_bar()
+
+    def on_begin(self, session: Session) -> None:
+        """The session has begun."""
+        self.session = session
+        session.heard = self.on_listing
+
+    def on_listing(self, text: str) -> None:
+        """A listing that takes long is as far as `text` says; called by the threads that list."""
+        if self._bars is not None and self._crawl_bar is not None:
+            self._bars.update(self._crawl_bar, description=f"{_CRAWLING} ({printable(text)})")
+
+    def on_crawl(self, crawl: SourceCrawl) -> None:
+        """A source was crawled."""
+        self.report.add_crawl(crawl)
+        self._crawled += 1
+        if self._say is not None:
+            for line in crawl_lines(crawl):
+                self._say(line)
+        if self._bars is not None and self._crawl_bar is not None:
+            self._bars.update(self._crawl_bar, completed=self._crawled, description=_CRAWLING)
+            if self._crawled == self._sources:
+                self._show_zip_bar()
+
+    def on_zip(self, outcome: ZipOutcome) -> None:
+        """A zip action was processed."""
+        before = len(self.report.problems)
+        self.report.add_zip(outcome)
+        self._processed += 1
+        if self._say is not None:
+            for line in problem_lines(self.report.problems[before:]):
+                self._say(line)
+        if self._bars is not None:
+            if self._zip_bar is None or self._processed == 1:
+                self._show_zip_bar()
+            if self._zip_bar is not None:
+                self._total = max(self._total, self._processed)
+                self._bars.update(self._zip_bar, completed=self._processed, total=self._total)
+
+    def on_data(self, outcome: DataOutcome) -> None:
+        """The documents of a zip action came through a phase after validation, or the contexts were built."""
+        problems, notes = len(self.report.problems), len(self.report.notes)
+        self.report.add_data(outcome)
+        if self._say is not None:
+            for line in problem_lines(self.report.problems[problems:]):
+                self._say(line)
+            for line in note_lines(self.report.notes[notes:]):
+                self._say(line)
+        if self._bars is not None and isinstance(outcome, ZipData):
+            bar = self._data_bars.get(outcome.reached)
+            if bar is None:
+                name = _PHASE_NAMES[outcome.reached]
+                bar = self._data_bars[outcome.reached] = self._bars.add_task(name, total=None)
+            self._bars.advance(bar)
+
+    def _show_zip_bar(self) -> None:
+        if self._bars is None:
+            return
+        # What was processed by now may no longer wait, yet not be told of: the total never falls.
+        self._total = max(
+            self._total, self._waiting if isinstance(self._waiting, int) else self._waiting() + self._processed
+        )
+        if self._zip_bar is None:
+            self._zip_bar = self._bars.add_task("Processing zip actions", total=self._total)
+        else:
+            self._bars.update(self._zip_bar, total=self._total)
+
+
+@contextmanager
+def session_display(sources: int, waiting: int | Callable[[], int], *, as_json: bool) -> Iterator[SessionDisplay]:
+    """The display that fits where standard output and error go; with `as_json` nothing goes to standard output."""
+    if not sys.stderr.isatty() or not (as_json or sys.stdout.isatty()):
+        yield SessionDisplay(None if as_json else click.echo, None, sources, waiting)
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.text import Text
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    console = Console(stderr=True)
+
+    def say(line: str) -> None:
+        console.print(Text.from_ansi(line), soft_wrap=True)
+
+    with Progress(*columns, console=console, transient=True, redirect_stdout=False, redirect_stderr=False) as bars:
+        yield SessionDisplay(None if as_json else say, bars, sources, waiting)

@@ -1,0 +1,345 @@
+"""What `dcc crawl` and `dcc retry` say of the work that they did: lines for people, an object for programs."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+
+import click
+
+from dcc.cli.shell.output import byte_size, count_of, printable
+from dcc.data_outcomes import ContextsBuilt, DataOutcome, DocumentData, ZipData
+from dcc.errors import BadFileNameError, DccError, UnreachableError
+from dcc.outcomes import HELD, NO_ROOM, DocumentOutcome, Problem, SourceCrawl, ZipOutcome
+from dcc.phases import Phase, Status
+from dcc.vocabulary import Severity
+
+State = tuple[Phase, Status]
+
+DATA_PROBLEMS = 1
+SOURCE_FAILED = "failed"
+UNMENDED = "unmended"
+
+_CRAWL_FIELDS = (
+    "label",
+    "centre",
+    "outcome",
+    "error",
+    "listed",
+    "new",
+    "known",
+    "changed",
+    "refused",
+    "ignored",
+    "gone",
+)
+
+
+@dataclass
+class SessionReport:
+    """Gathers what a session reports; made at its start.
+
+    `problems` has an entry for each source that could not be (wholly) listed, finding, refused name, failed zip
+    action, document with errors and document that waits to be confirmed, in the order in which they turned up;
+    `conclude`, at the session's end, adds what is left. `notes` are what a wrangler should know and nobody has to mend.
+    `without_room` has one for each zip action that waits because a disk of the platform is full, which may be hundreds.
+    `in_order` counts the documents that wait for an older archive, by their centre and that archive.
+    `data` counts what was uploaded, `contexts` how the data contexts changed.
+    """
+
+    crawls: list[dict[str, object]] = field(default_factory=list)
+    zips: dict[str, State] = field(default_factory=dict)
+    documents: dict[str, dict[str, State]] = field(default_factory=dict)
+    data: Counter[str] = field(default_factory=Counter)
+    contexts: Counter[str] = field(default_factory=Counter)
+    notes: list[dict[str, object]] = field(default_factory=list)
+    problems: list[dict[str, object]] = field(default_factory=list)
+    unreachable: bool = False
+    without_room: list[dict[str, object]] = field(default_factory=list)
+    in_order: Counter[tuple[str, str]] = field(default_factory=Counter)
+    received: int = 0
+    _began: float = field(default_factory=time.monotonic)
+
+    def add_crawl(self, crawl: SourceCrawl) -> None:
+        """Take in what the crawl of one source found."""
+        shown: dict[str, object] = {name: getattr(crawl, name) for name in _CRAWL_FIELDS}
+        shown["error"] = crawl.error and {"kind": crawl.error.kind, "message": crawl.error.message}
+        self.crawls.append({"id": crawl.source_id, **shown, "seconds": round(crawl.seconds, 3)})
+        self.unreachable = self.unreachable or crawl.outcome == SOURCE_FAILED
+        if crawl.error is not None:
+            self.problems.append(_problem(crawl.error, source=crawl.source_id))
+        for key, reason in crawl.refused_zips:
+            refusal = Problem(BadFileNameError.short_name(), reason)
+            self.problems.append(_problem(refusal, source=crawl.source_id, zip_action=str(key), phase=Phase.ZIP_NAME))
+        self.problems.extend(
+            _problem(Problem("finding", message), source=crawl.source_id) for message in crawl.findings
+        )
+        self.notes.extend(
+            {"zip": None, "document": None, "kind": "listing", "message": message} for message in crawl.notes
+        )
+
+    def add_zip(self, outcome: ZipOutcome) -> None:
+        """Take in what became of one zip action."""
+        key = str(outcome.key)
+        self.zips[key] = _state(outcome.phase, outcome.status)
+        self._documents_of(key).update((one.file_name, _state(one.phase, one.status)) for one in outcome.documents)
+        self.problems.extend(_problem(reason, zip_action=key) for reason in outcome.reasons if reason.kind == HELD)
+        self.received += (outcome.size_bytes or 0) if outcome.downloaded and outcome.attempts else 0
+        if outcome.kept:
+            self.unreachable = self.unreachable or _main_reason(outcome).kind == NO_ROOM
+            message = f"{_main_reason(outcome).message} What its last attempt came to stays: {outcome.phase.short_name}"
+            fault = Problem(_main_reason(outcome).kind, f"{message} {outcome.status.short_name}.")
+            self.problems.append(_problem(fault, zip_action=key, phase=Phase.DOWNLOAD))
+            return
+        if outcome.lacks_room:
+            self.without_room.append(_problem(outcome.reasons[-1], zip_action=key, phase=outcome.phase))
+        if outcome.failed:
+            failed = [document for document in outcome.documents if document.status is Status.FAILED]
+            if not failed or outcome.reasons:
+                reason = _main_reason(outcome)
+                self.problems.append(_problem(reason, zip_action=key, phase=outcome.phase))
+            self.problems.extend(_document_problem(key, document) for document in failed)
+
+    def add_troubles(self, troubles: Iterable[DccError]) -> None:
+        """Take in what went wrong beside any archive or source, such as reference data that could not be read."""
+        for error in troubles:
+            self.problems.append(_problem(Problem(error.short_name(), str(error))))
+            self.unreachable = self.unreachable or isinstance(error, UnreachableError)
+
+    def add_data(self, outcome: DataOutcome) -> None:
+        """Take in what became of the documents of a zip action in a phase after validation, or of the contexts."""
+        if isinstance(outcome, ContextsBuilt):
+            for centre in outcome.centres:
+                self.contexts.update(added=centre.added, changed=centre.changed, removed=centre.removed)
+            return
+        if not isinstance(outcome, ZipData):
+            return
+        key = str(outcome.key)
+        self.zips[key] = _state(outcome.phase, outcome.status)
+        documents = self._documents_of(key)
+        for document in outcome.documents:
+            documents[document.file_name] = _state(document.phase, document.status)
+            if outcome.reached is Phase.UPLOAD and not document.repeated and not document.held:
+                self.data.update(document.said)
+            if document.waits_for is not None:
+                self.in_order[outcome.centre or document.centre, str(document.waits_for)] += 1
+            if document.phase is outcome.reached and document.status is Status.FAILED:
+                self.problems.append(_data_problem(key, document))
+            elif outcome.reached is Phase.UPLOAD and document.held:
+                self.problems.append(_held_problem(key, document))
+            if outcome.reached is Phase.UPLOAD and document.late and document.status is Status.DONE:
+                self.notes.append({"zip": key, "document": document.file_name, "kind": "late", "message": _LATE})
+            if outcome.reached is Phase.DATA and document.cleared:
+                message = f"{count_of(document.cleared, 'finding')} of earlier sessions cleared."
+                self.notes.append({"zip": key, "document": document.file_name, "kind": "healed", "message": message})
+
+    def _documents_of(self, key: str) -> dict[str, State]:
+        return self.documents.setdefault(key, {})
+
+    def conclude(self) -> list[dict[str, object]]:
+        """Add, and return, a problem for each zip action that stands failed and that nothing was told against.
+
+        Documents of it were judged again and are well now, or no worse, while others keep it where it was.
+        """
+        told = {problem["zip"] for problem in self.problems}
+        kept = [
+            _problem(Problem(UNMENDED, _UNMENDED.format(key=key)), zip_action=key, phase=phase)
+            for key, (phase, status) in self.zips.items()
+            if status is Status.FAILED and key not in told
+        ]
+        self.problems.extend(kept)
+        return kept
+
+    @property
+    def exit_code(self) -> int:
+        """4 when a source could not be reached or a disk is full, else 1 when there were problems, else 0."""
+        if self.unreachable or self.without_room:
+            return UnreachableError.exit_code
+        return DATA_PROBLEMS if self.problems else 0
+
+    def as_json(self, session_id: int | None, notices: tuple[str, ...] = ()) -> dict[str, object]:
+        """The report as `dcc crawl --json` prints it."""
+        return {
+            "session": session_id,
+            "notices": notices,
+            "seconds": round(time.monotonic() - self._began, 3),
+            "sources": sorted(self.crawls, key=lambda crawl: str(crawl["id"]).rjust(20)),
+            "zip_actions": _counts(Counter(self.zips.values())),
+            "xml_files": _counts(Counter(state for some in self.documents.values() for state in some.values())),
+            "data": dict(self.data),
+            "contexts": dict(self.contexts),
+            "notes": [*self.notes, *_order_notes(self.in_order)],
+            "problems": [*self.problems, *self.without_room],
+        }
+
+    def summary(self) -> str:
+        """One line on the whole: `3 zip actions in 1.2 s: 2 valid, 1 failed (xsd); 5 documents; 1.4 MB received.`"""
+        seconds = time.monotonic() - self._began
+        changes = ", ".join(f"{count:,} {what}" for what, count in self.contexts.items() if count)
+        if not self.zips:
+            also = f"; contexts: {changes}" if changes else ""
+            return f"No zip action was waiting; done in {seconds:.1f} s{also}."
+        states = ", ".join(
+            click.style(f"{count:,} {phase.short_name} {status.short_name}", fg=_COLOURS.get(status))
+            for (phase, status), count in sorted(Counter(self.zips.values()).items())
+        )
+        parts = [count_of(sum(map(len, self.documents.values())), "document"), f"{byte_size(self.received)} received"]
+        if self.data["measurements"]:
+            parts.append(f"{count_of(self.data['measurements'], 'measurement')} uploaded")
+        if changes:
+            parts.append(f"contexts: {changes}")
+        return f"{count_of(len(self.zips), 'zip action')} in {seconds:.1f} s: {states}; {'; '.join(parts)}."
+
+
+_COLOURS = {Status.DONE: "green", Status.FAILED: "red"}
+_LATE = (
+    "Newer documents of the centre had been uploaded before it. It was applied all the same; see that that is meant."
+)
+_UNMENDED = "It had failed before and has not been mended: other documents of it keep it there. See `dcc show {key}`."
+_COUNTED_AGAINST = (Severity.ERROR, Severity.FATAL)
+
+
+@cache
+def _state(phase: Phase, status: Status) -> State:
+    """The same object for all that are in the state."""
+    return phase, status
+
+
+def _counts(states: Mapping[tuple[Phase, Status], int]) -> list[dict[str, object]]:
+    return [{"phase": phase, "status": status, "count": count} for (phase, status), count in sorted(states.items())]
+
+
+def _problem(
+    problem: Problem,
+    *,
+    source: int | None = None,
+    zip_action: str | None = None,
+    phase: Phase | None = None,
+    document: str | None = None,
+    errors: int = 1,
+) -> dict[str, object]:
+    return {
+        "source": source,
+        "zip": zip_action,
+        "document": document,
+        "phase": phase,
+        "kind": problem.kind,
+        "message": problem.message,
+        "line": problem.line,
+        "column": problem.column,
+        "errors": errors,
+    }
+
+
+def _main_reason(outcome: ZipOutcome) -> Problem:
+    """Why a zip action failed."""
+    return outcome.main_reason or Problem(
+        "unknown", f"It failed at {outcome.phase.short_name}. See `dcc show {outcome.key}`."
+    )
+
+
+def _document_problem(key: str, document: DocumentOutcome) -> dict[str, object]:
+    first = document.errors[0] if document.errors else Problem("unknown", f"It failed at {document.phase.short_name}.")
+    return _problem(
+        first,
+        zip_action=key,
+        phase=document.phase,
+        document=document.file_name,
+        errors=max(len(document.errors), 1),
+    )
+
+
+def _data_problem(key: str, document: DocumentData) -> dict[str, object]:
+    faults = [found for found in document.findings if found.severity in _COUNTED_AGAINST and not found.is_waived]
+    count = sum(number for (_, severity), number in document.finding_counts.items() if severity in _COUNTED_AGAINST)
+    if faults:
+        first = Problem(faults[0].rule, faults[0].message, faults[0].line)
+    else:
+        first = Problem("upload", document.reason or f"It failed at {document.phase.short_name}.")
+    return _problem(
+        first, zip_action=key, phase=document.phase, document=document.file_name, errors=max(count, len(faults), 1)
+    )
+
+
+def _held_problem(key: str, document: DocumentData) -> dict[str, object]:
+    held = Problem(HELD, document.reason or "")
+    return _problem(held, zip_action=key, phase=document.phase, document=document.file_name)
+
+
+def crawl_lines(crawl: SourceCrawl) -> Iterator[str]:
+    """What to print of a source's crawl: a line on it, and one for each refused name and finding."""
+    if crawl.outcome == SOURCE_FAILED and crawl.error is not None:
+        yield f"{click.style('failed', fg='red')}  {printable(crawl.error.message)}"
+        return
+    parts = [f"{count_of(crawl.listed, 'zip')} listed", f"{crawl.new:,} new"]
+    parts += [
+        f"{count:,} {word}"
+        for count, word in (
+            (crawl.changed, "changed"),
+            (crawl.refused, "refused"),
+            (crawl.gone, "gone"),
+            (crawl.ignored, "other entries ignored"),
+        )
+        if count
+    ]
+    mark = click.style("ok    ", fg="green") if crawl.error is None else click.style("partly", fg="yellow")
+    yield f"{mark}  {printable(crawl.label)}: {', '.join(parts)}"
+    if crawl.error is not None:
+        yield f"        {printable(crawl.error.message)}"
+    for key, reason in crawl.refused_zips:
+        yield f"        {printable(key)}: zip_name failed: {printable(reason)}"
+    for finding in (*crawl.findings, *crawl.notes):
+        yield f"        {printable(finding)}"
+
+
+def problem_lines(problems: list[dict[str, object]]) -> Iterator[str]:
+    """What to print of a zip action's problems, a line each."""
+    for problem in problems:
+        where = printable(problem["zip"])
+        if problem["document"]:
+            where += f": {printable(problem['document'])}"
+        if problem["line"] is not None:
+            where += f", line {problem['line']}"
+        if problem["column"] is not None:
+            where += f", column {problem['column']}"
+        phase = problem["phase"]
+        said = Problem(str(problem["kind"]), str(problem["message"]))
+        mark = click.style("held  ", fg="yellow") if problem["kind"] == HELD else click.style("failed", fg="red")
+        errors = problem["errors"]
+        more = f" (and {errors - 1:,} more)" if isinstance(errors, int) and errors > 1 else ""
+        stage = f" at {phase.short_name}" if isinstance(phase, Phase) else ""
+        yield f"{mark}  {where}{stage}: {printable(said.text)}{more}"
+
+
+def room_lines(without_room: list[dict[str, object]]) -> Iterator[str]:
+    """What to print of the zip actions that wait for room on a disk: one line, with what was said of the first."""
+    if without_room:
+        wait = "1 zip action waits" if len(without_room) == 1 else f"{len(without_room):,} zip actions wait"
+        mark = click.style("waits ", fg="yellow")
+        yield f"{mark}  {wait} for room on the disk: {printable(without_room[0]['message'])}"
+
+
+def order_lines(in_order: Mapping[tuple[str, str], int]) -> Iterator[str]:
+    """What to print of documents that wait for older archives: a line for each centre."""
+    for note in _order_notes(in_order):
+        yield f"{click.style('waits ', fg='yellow')}  {printable(note['message'])}"
+
+
+def _order_notes(in_order: Mapping[tuple[str, str], int]) -> Iterator[dict[str, object]]:
+    for (centre, older), count in sorted(in_order.items()):
+        wait, them = ("waits", "it") if count == 1 else ("wait", "them")
+        said = (
+            f"{count_of(count, 'document')} of centre {centre} {wait} for {older}, an older archive that is still on "
+            f"its way. The session that takes that one takes {them} too."
+        )
+        yield {"zip": None, "document": None, "kind": "waits", "message": said}
+
+
+def note_lines(notes: list[dict[str, object]]) -> Iterator[str]:
+    """What to print of what a wrangler should know, a line each."""
+    for note in notes:
+        mark = click.style(f"{note['kind']:<6}", fg="yellow")
+        yield f"{mark}  {printable(note['zip'])}: {printable(note['document'])}: {printable(note['message'])}"

@@ -1,0 +1,174 @@
+"""A session's work as `dcc` asks for it: through Dagster's assets and instance, or without, as the settings say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dcc.cli.shell.context import user_name
+from dcc.cli.shell.dagster_side import Instance, dagster_side
+from dcc.errors import ConfigurationError, DagsterStorageError, DagsterUnreachableError
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from sqlalchemy import Connection, Engine
+
+    from dcc.data_outcomes import DataOutcome
+    from dcc.outcomes import SourceCrawl, ZipKey, ZipOutcome
+    from dcc.session.sessions import Session
+    from dcc.settings import Settings
+    from dcc.tracker.register.file_sources import SourceEntry
+
+Notices = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Listeners:
+    """Who hears of each outcome, in the session's thread; `on_begin` of the session itself."""
+
+    on_crawl: Callable[[SourceCrawl], None]
+    on_zip: Callable[[ZipOutcome], None]
+    on_data: Callable[[DataOutcome], None]
+    on_begin: Callable[[Session], None] = lambda _: None
+
+
+def sources_to_crawl(tracker: Engine, settings: Settings, source_ids: Sequence[int]) -> list[int]:
+    """Ids of the file sources that a crawl of `source_ids` (all, if there are none) will list.
+
+    Raises NotFoundError for one that does not exist, ConfigurationError for one that may not be crawled.
+    """
+    from dcc.tracker.database import run_reading
+    from dcc.tracker.register import file_sources
+    from dcc.tracker.register.connections import load_addresses
+
+    def look(connection: Connection) -> tuple[list[int], list[SourceEntry]]:
+        crawlable = [address.id for address in load_addresses(connection, ids=source_ids or None)]
+        return crawlable, file_sources.list_sources(connection, source_ids) if source_ids else []
+
+    crawlable, wanted = run_reading(tracker, look, patience_seconds=settings.database_retry)
+    for entry in wanted:
+        if entry.id not in crawlable:
+            state = f"in the state {entry.state}" if entry.centre_active else f"of centre {entry.centre}, not active,"
+            raise ConfigurationError(
+                f"File source {entry.id} is {state} and is not crawled. Change that with "
+                f"`dcc source set-state {entry.id} available` or `dcc centre activate {entry.centre}`."
+            )
+    return crawlable
+
+
+def crawl_and_process(
+    tracker: Engine, settings: Settings, source_ids: Sequence[int] | None, heard: Listeners
+) -> tuple[int | None, Notices]:
+    """Run one whole session in this process; returns its id and what it has to say beside its work.
+
+    Raises SessionActiveError, SessionLostError, DatabaseUnreachableError, DatabaseOutdatedError, InternalFaultError,
+    and, when everything is done, DagsterStorageError.
+    """
+    opened, away = _open_dagster(settings)
+    if opened is not None:
+        with opened as instance:
+            report = dagster_side().run_session(
+                settings,
+                tracker,
+                instance,
+                source_ids=source_ids,
+                until=settings.last_phase,
+                on_crawl=heard.on_crawl,
+                on_zip=heard.on_zip,
+                on_data=heard.on_data,
+                on_begin=heard.on_begin,
+            )
+        return report.session_id, report.notices
+    from dcc.operations.sessions import open_session
+    from dcc.session.crawling import crawl_file_sources
+
+    with open_session(tracker, settings) as session:
+        heard.on_begin(session)
+        for crawl in crawl_file_sources(tracker, settings, session, source_ids):
+            heard.on_crawl(crawl)
+        _process(tracker, settings, session, None, heard)
+    _raise_away(session, away)
+    return session.id, session.notices
+
+
+def _open_dagster(settings: Settings) -> tuple[AbstractContextManager[Instance] | None, DagsterUnreachableError | None]:
+    """The Dagster instance, unless it is not wanted; or why there is none: its database is away.
+
+    The work does not wait for that, since the tracker has it in any case.
+    """
+    if not settings.dagster_events:
+        return None, None
+    try:
+        return dagster_side().open_instance(settings), None
+    except DagsterUnreachableError as error:
+        return None, error
+
+
+def _raise_away(session: Session, away: DagsterUnreachableError | None) -> None:
+    if away is not None:
+        raise DagsterStorageError(
+            f"Session {session.id} is done and in the tracker, but Dagster was not shown it: {away} The next session "
+            "shows it, or all at once: dcc instance rebuild."
+        ) from away
+
+
+def process_again(
+    tracker: Engine, settings: Settings, keys: Sequence[ZipKey], heard: Listeners
+) -> tuple[int | None, Notices]:
+    """Re-open zip actions in the user's name and process them, as a session; returns as `crawl_and_process`.
+
+    Raises what it raises, NotFoundError for a zip action that is not known or hosted, ConfigurationError for one whose
+    name is refused, or that changed after its data were uploaded; of these no session remains, unless things changed at
+    the very moment.
+    """
+    from dcc.tracker.database import run_reading
+    from dcc.tracker.hosted.retries import require_retriable
+
+    # A session that broke off counts as an outage, of which people are told; a wrong name is none.
+    run_reading(
+        tracker, lambda connection: require_retriable(connection, keys), patience_seconds=settings.database_retry
+    )
+    opened, away = _open_dagster(settings)
+    if opened is not None:
+        with opened as instance:
+            report = dagster_side().run_zip_actions(
+                settings,
+                tracker,
+                instance,
+                keys,
+                requested_by=user_name(),
+                until=settings.last_phase,
+                on_zip=heard.on_zip,
+                on_data=heard.on_data,
+                on_begin=heard.on_begin,
+            )
+        return report.session_id, report.notices
+    from dcc.operations.sessions import open_session
+
+    with open_session(tracker, settings) as session:
+        heard.on_begin(session)
+        _process(tracker, settings, session, keys, heard)
+    _raise_away(session, away)
+    return session.id, session.notices
+
+
+def _process(
+    tracker: Engine, settings: Settings, session: Session, keys: Sequence[ZipKey] | None, heard: Listeners
+) -> None:
+    from dcc.phases import Phase
+    from dcc.session.archives.processing import process_zip_actions
+
+    if settings.last_phase < Phase.XSD:
+        return
+    for outcome in process_zip_actions(tracker, settings, session, keys, requested_by=user_name()):
+        heard.on_zip(outcome)
+    if settings.last_phase < Phase.UPLOAD:
+        return
+    from dcc.cli.shell.context import open_qc
+    from dcc.session.data.session_data import take_up_data
+
+    with open_qc(settings, patience_seconds=settings.database_retry) as qc:
+        for data in take_up_data(tracker, qc, settings, session, until=settings.last_phase, keys=keys):
+            heard.on_data(data)

@@ -1,0 +1,164 @@
+"""What most commands begin with: the settings of the environment and the tracker that they name."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from dcc.cli.shell.output import warn
+from dcc.errors import ConfigurationError
+from dcc.naming import Action
+from dcc.outcomes import ZipKey
+from dcc.redaction import keep_secret
+
+if TYPE_CHECKING:
+    from sqlalchemy import Engine
+
+    from dcc.settings import Settings
+
+_ROOT_WARNED = "dcc.root_warned"
+_OLD_NAMES_WARNED = "dcc.old_names_warned"
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output.")
+"""The option of every command that reports."""
+
+
+def settings_from_environment(**overrides: object) -> Settings:
+    """The settings; raises ConfigurationError that names each wrong one."""
+    from dcc.settings import load_settings
+
+    settings = load_settings(**overrides)
+    _warn_of_old_names()
+    _warn_root(settings.home)
+    return settings
+
+
+def _warn_of_old_names() -> None:
+    """Warn, once in a command, of settings that are set by an old name."""
+    from dcc.settings.renamed import warnings_of
+
+    context = click.get_current_context(silent=True)
+    if context is not None and not context.meta.setdefault(_OLD_NAMES_WARNED, False):
+        context.meta[_OLD_NAMES_WARNED] = True
+        for warning in warnings_of(os.environ):
+            warn(warning)
+
+
+def _warn_root(home: Path) -> None:
+    """Warn root, once in a command, in a DCC_HOME of another user, who could not work on with what root makes."""
+    from dcc.settings.home import owner_beside_root
+
+    owner = owner_beside_root(home)
+    context = click.get_current_context(silent=True)
+    if owner is None or context is None or context.meta.setdefault(_ROOT_WARNED, False):
+        return
+    context.meta[_ROOT_WARNED] = True
+    warn(
+        f"DCC_HOME, {home}, belongs to the user {owner}, and root makes files in it that {owner} cannot use. Run the "
+        f"command as that user: sudo -u {owner} dcc ..."
+    )
+
+
+@contextmanager
+def open_tracker(settings: Settings) -> Iterator[Engine]:
+    """The tracker, which must have this version's schema; its connections are closed afterwards.
+
+    Raises TrackerOutdatedError, TrackerUnreachableError.
+    """
+    from dcc.tracker import database
+
+    engine = database.open_tracker(settings)
+    try:
+        database.require_current(engine)
+        yield engine
+    finally:
+        engine.dispose()
+
+
+@contextmanager
+def open_qc(settings: Settings, *, patience_seconds: float | None = None) -> Iterator[Engine]:
+    """The QC database, which must have this version's schema; its connections are closed afterwards.
+
+    One that is away is asked again for `patience_seconds`, or not at all.
+    Raises QcDatabaseOutdatedError, QcDatabaseUnreachableError.
+    """
+    from dcc.qc import database
+
+    engine = database.open_qc_database(settings)
+    try:
+        database.require_current(engine, patience_seconds=patience_seconds)
+        yield engine
+    finally:
+        engine.dispose()
+
+
+def parse_zip_key(text: str) -> ZipKey:
+    """`add/H.2013-10-31.1.impc.zip` taken apart. Raises ConfigurationError that says how to write it."""
+    action, _, file_name = text.partition("/")
+    if action not in set(Action) or not file_name:
+        raise ConfigurationError(
+            f"{text!r} names no zip action. Write it as <action>/<file name>, the action one of "
+            f"{', '.join(Action)}: add/H.2013-10-31.1.impc.zip."
+        )
+    return ZipKey(Action(action), file_name)
+
+
+def absolute_folder(path: str) -> str:
+    """The path of a folder as it is kept in the tracker, for commands run elsewhere."""
+    return str(Path(path).expanduser().absolute())
+
+
+def at_terminal() -> bool:
+    """Whether somebody can be asked."""
+    return sys.stdin.isatty()
+
+
+def user_name() -> str:
+    """Who runs this command, for the tracker's records."""
+    try:
+        return getpass.getuser()[:64]
+    except (KeyError, OSError):
+        return "unknown"
+
+
+PLAIN_HELP = (
+    "Keep the password that --accesskey gives in the tracker as it is, where backups and the server have it too."
+)
+
+
+def read_accesskey(given: str, *, plain: bool) -> str:
+    """The access key that an option gives; `-` reads it from standard input, unseen on a terminal.
+
+    Raises ConfigurationError for a password that is not said to be kept as it is (`plain`), before it is asked for.
+    """
+    from pydantic import SecretStr
+
+    from dcc.tracker.register.texts import is_plain_password
+
+    if given != "-":
+        accesskey = given
+    elif not plain:
+        raise ConfigurationError(_NOT_PLAIN)
+    elif sys.stdin.isatty():
+        accesskey = click.prompt("Access key", hide_input=True, err=True)
+    else:
+        accesskey = sys.stdin.readline().rstrip("\r\n")
+    if is_plain_password(SecretStr(accesskey)):
+        keep_secret(accesskey)
+        if not plain:
+            raise ConfigurationError(_NOT_PLAIN)
+    return accesskey
+
+
+_NOT_PLAIN = (
+    "The access key is a password, or names a key file that is not there; the tracker would keep a password as it is. "
+    "Name what holds it: --accesskey env:NAME or --accesskey file:PATH (key:PATH for a private key). To have it kept "
+    "in the tracker all the same, add --plain."
+)

@@ -1,0 +1,300 @@
+"""How `dcc` finds its commands and how it ends: exit codes, one-line errors, interrupts.
+
+Commands are imported when they are needed, and import what is heavy (Dagster, lxml, paramiko) when they run.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import sys
+import traceback
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dcc.cli.shell.output import printable, tell, warn
+from dcc.cli.shell.suggestions import CommandContext, suggest_next
+from dcc.errors import (
+    ConfigurationError,
+    DatabaseUnreachableError,
+    DccError,
+    DiskFullError,
+    ExportError,
+    InternalFaultError,
+)
+from dcc.redaction import redacted
+from dcc.runtime.disk_space import is_full, no_space_left
+from dcc.runtime.logging_setup import NOTICE, LogPlan, log_plan, logging_as, plan_from_environment
+
+INTERRUPTED = 130
+PIPE_CLOSED = 141
+INTERNAL_FAULT = 70
+
+_WHOLE = 200
+_NO_TEXT = "dcc.no_text"
+
+EXIT_CODES = """\b
+Exit codes:
+  0  all well
+  1  data problems were found
+  2  wrong use or configuration
+  3  another session is active
+  4  a file source or database could not be reached
+ 70  the platform itself is at fault
+130  interrupted
+"""
+
+
+class CommandFailedError(click.ClickException):
+    """A command ended with an error: one line on standard error, with the error's id, and an exit code."""
+
+    def __init__(self, message: str, exit_code: int, kind: type[DccError]) -> None:
+        super().__init__(redacted(message))
+        self.exit_code = exit_code  # type: ignore[misc]
+        self.error_id = kind.error_id()
+        self.is_told = False
+
+    def show(self, file: Any = None) -> None:
+        """Print the message on standard error, unless a program reads that and has found it among the log."""
+        if not self.is_told:
+            click.echo(f"Error ({self.error_id}): {printable(self.message)}", file=file, err=file is None)
+
+
+class CommandGroup(click.Group):
+    """A group whose commands are imported on first use.
+
+    `places` maps a command's name to `module:attribute`; the order is the one that `--help` shows.
+    """
+
+    def __init__(self, *args: Any, places: Mapping[str, str] | None = None, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._places = dict(places or {})
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All command names, in the order given."""
+        return [*self._places, *super().list_commands(ctx)]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of that name, imported; None if there is none."""
+        command = super().get_command(ctx, cmd_name)
+        place = self._places.get(cmd_name)
+        if place is not None:
+            module, attribute = place.split(":")
+            command = getattr(importlib.import_module(module), attribute)
+        if command is not None and not isinstance(command, click.Group):
+            command.context_class = CommandContext
+            if ctx.resilient_parsing:
+                # Only a shell that completes parses so.
+                from dcc.cli.shell.completed_values import complete_values
+
+                complete_values(command)
+        return command
+
+
+class RootGroup(CommandGroup):
+    """The `dcc` command itself: turns every way to end into an exit code.
+
+    `sections` are the headings under which `--help` lists the commands, each with its `places`.
+    """
+
+    def __init__(self, *args: Any, sections: Mapping[str, Mapping[str, str]], **options: Any) -> None:
+        places = {name: place for section in sections.values() for name, place in section.items()}
+        super().__init__(*args, places=places, **options)
+        self._sections = sections
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands in their sections, each with its short help in full."""
+        widest = max(map(len, self.list_commands(ctx)))
+        for title, section in self._sections.items():
+            found = ((name, self.get_command(ctx, name)) for name in section)
+            rows = [(name.ljust(widest), command.get_short_help_str(_WHOLE)) for name, command in found if command]
+            with formatter.section(title):
+                formatter.write_dl(rows)
+
+    def make_context(self, *args: Any, **options: Any) -> click.Context:
+        """Read the arguments; --help is printed here."""
+        try:
+            return super().make_context(*args, **options)
+        except OSError as error:
+            raise _unexpected(error) from error
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Take the options of `dcc` itself off the arguments, and remember those that are no text."""
+        ctx.meta[_NO_TEXT] = [argument for argument in args if not _is_text(argument)]
+        return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the command; raises only click's own exceptions, which carry the exit code."""
+        try:
+            plan = plan_from_environment()
+        except DccError as error:
+            raise CommandFailedError(str(error), error.exit_code, type(error)) from error
+        with _logging(plan):
+            try:
+                return self._invoke(ctx)
+            except CommandFailedError as error:
+                _log_failure(error)
+                raise
+
+    def _invoke(self, ctx: click.Context) -> object:
+        try:
+            with _log_messages_shown(logging.WARNING if ctx.params.get("debug") else logging.ERROR):
+                result = super().invoke(ctx)
+            sys.stdout.flush()
+            suggest_next(ctx, 0)
+        except click.exceptions.Exit as error:
+            suggest_next(ctx, error.exit_code)
+            raise
+        except click.ClickException:
+            raise
+        except (KeyboardInterrupt, click.Abort) as error:
+            _show_traceback(ctx)
+            tell("", "Interrupted.", logging.WARNING)
+            raise click.exceptions.Exit(INTERRUPTED) from error
+        except BrokenPipeError as error:
+            _silence_stdout()
+            raise click.exceptions.Exit(PIPE_CLOSED) from error
+        except DccError as error:
+            _show_traceback(ctx)
+            code = INTERNAL_FAULT if isinstance(error, InternalFaultError) else error.exit_code
+            raise CommandFailedError(str(error), code, type(error)) from error
+        except UnicodeEncodeError as error:
+            _show_traceback(ctx)
+            if ctx.meta[_NO_TEXT]:
+                raise _no_text(ctx.meta[_NO_TEXT][0]) from error
+            raise _unexpected(error) from error
+        except Exception as error:
+            _show_traceback(ctx)
+            raise _unexpected(error) from error
+        return result
+
+
+class _OneLineHandler(logging.Handler):
+    """Prints log messages of a level or above as warnings, a line each, on standard error; and all notices."""
+
+    def __init__(self, warned_from: int) -> None:
+        super().__init__()
+        self._warned_from = warned_from
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print one message."""
+        if getattr(record, NOTICE, False):
+            tell("Notice: ", record.getMessage(), logging.WARNING)
+        elif record.levelno >= self._warned_from:
+            warn(record.getMessage())
+
+
+@contextmanager
+def _log_messages_shown(level: int) -> Iterator[None]:
+    """Show what is logged at `level` or above, and notices; what is below it, commands report by themselves.
+
+    Not where the log goes to standard error itself.
+    """
+    plan = log_plan()
+    if plan is not None and plan.file is None:
+        yield
+        return
+    handler = _OneLineHandler(level)
+    root = logging.getLogger()
+    root.addHandler(handler)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+
+
+@contextmanager
+def _logging(plan: LogPlan | None) -> Iterator[None]:
+    """Keep the log that the settings ask for while the command runs."""
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(logging_as(plan))
+        except DccError as error:
+            raise CommandFailedError(str(error), error.exit_code, type(error)) from error
+        yield
+
+
+def _log_failure(error: CommandFailedError) -> None:
+    plan = log_plan()
+    if plan is not None:
+        told = f"({error.error_id}) {error.message}"
+        logging.getLogger("dcc.command").error("%s", told, exc_info=error.__cause__)
+        error.is_told = plan.is_json_on_stderr
+
+
+def _show_traceback(ctx: click.Context) -> None:
+    if ctx.params.get("debug"):
+        click.echo(redacted(traceback.format_exc()), err=True, nl=False)
+
+
+def _silence_stdout() -> None:
+    # The interpreter flushes standard output once more as it ends, and would complain then.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _is_text(argument: str) -> bool:
+    try:
+        argument.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _no_text(argument: str) -> CommandFailedError:
+    return CommandFailedError(
+        f"The argument '{printable(argument)}' is not in UTF-8, as all that the databases hold is. "
+        "Write it in UTF-8, in a locale such as C.UTF-8.",
+        ConfigurationError.exit_code,
+        ConfigurationError,
+    )
+
+
+def _is_of_stdout(error: OSError) -> bool:
+    """Whether it was standard output that could not be written."""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    if frame.f_code is click.echo.__code__:
+        return not frame.f_locals["err"]
+    try:
+        # What was not written is tried once more.
+        sys.stdout.flush()
+    except OSError:
+        return True
+    return False
+
+
+def _unexpected(error: Exception) -> CommandFailedError:
+    if isinstance(error, OSError) and _is_of_stdout(error):
+        _silence_stdout()
+        return CommandFailedError(
+            f"Standard output cannot be written: {error.strerror}. What the command did before stands; "
+            "free space there, or have it print elsewhere.",
+            ExportError.exit_code,
+            ExportError,
+        )
+    if isinstance(error, OSError) and is_full(error):
+        place = Path(error.filename) if isinstance(error.filename, str) else Path.cwd()
+        named = no_space_left(place) if error.filename else "no space left on a disk"
+        return CommandFailedError(
+            f"The command could not write what it had to: {named}. Free some space there, then run it again.",
+            DiskFullError.exit_code,
+            DiskFullError,
+        )
+    sqlalchemy_errors = sys.modules.get("sqlalchemy.exc")
+    if sqlalchemy_errors is not None and isinstance(error, sqlalchemy_errors.OperationalError):
+        return CommandFailedError(
+            f"A database did not answer as it should: {error.orig}. "
+            "See that its server runs and has space, then run the command again.",
+            DatabaseUnreachableError.exit_code,
+            DatabaseUnreachableError,
+        )
+    return CommandFailedError(
+        f"The platform itself is at fault: {type(error).__name__}: {error}. "
+        "Run `dcc --debug` with the same command and report what it prints.",
+        INTERNAL_FAULT,
+        InternalFaultError,
+    )

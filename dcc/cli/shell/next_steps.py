@@ -1,0 +1,159 @@
+"""What comes after each command: the table from which `dcc.cli.shell.suggestions` suggests.
+
+Every command has its row, or a reason why nothing is suggested after it. A step's `{fields}` are the command's own
+arguments and options, and what it told by `suggestions.know`; the first step of which all is known is shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+
+class Step(NamedTuple):
+    """A command that comes next, and what it is for: `codes` are the exit codes after which it does.
+
+    `needs` names something that must be known, beside the fields of the command.
+    """
+
+    command: str
+    why: str
+    codes: tuple[int, ...] = (0,)
+    needs: str = ""
+
+
+_SHOW_CODES = (0, 1)
+_ANY = (0, 1, 4)
+_STATUS = Step("dcc status", "how far everything is")
+_CRAWL = Step("dcc crawl", "a session goes on from here")
+_CONTEXTS = Step("dcc qc contexts --waiting", "what waits for quality control")
+_WAIVERS = Step("dcc rules waivers", "all waivers, with who gave them and why")
+_CENTRES = Step("dcc centre list", "all centres")
+_SOURCES = Step("dcc source list", "all file sources")
+
+NEXT: Final[Mapping[str, tuple[Step, ...]]] = {
+    "init": (Step("dcc source add", "registers a centre and its file source: it asks", needs="created"), _STATUS),
+    "centre add": (Step("dcc source add --centre {code}", "registers where its archives are: it asks"),),
+    "centre change": (_CENTRES,),
+    "centre list": (Step("dcc source list", "where their archives are"),),
+    "centre activate": (Step("dcc crawl", "collects what it has published since"),),
+    "centre deactivate": (_CENTRES,),
+    "centre delegate": (Step("dcc centre delegations", "which centre speaks for which"),),
+    "centre delegations": (_CENTRES,),
+    "archive decline": (Step("dcc archive declined", "what was turned down, by whom and why"),),
+    "archive declined": (Step("dcc status", "what is held"),),
+    "source add": (
+        Step("dcc source test {unusable}", "when it should be usable"),
+        Step("dcc crawl --source {added}", "collects what is there"),
+    ),
+    "source list": (Step("dcc source test {first}", "connects to the first of them, step by step"),),
+    "source test": (Step("dcc crawl --source {source_id}", "collects what is there"),),
+    "source why": (Step("dcc source test {source_id}", "connects to it, step by step"), _SOURCES),
+    "source change": (Step("dcc source test {source_id}", "whether it can be used"),),
+    "source set-state": (_SOURCES,),
+    "source remove": (_SOURCES,),
+    "crawl": (
+        Step("dcc show {problem}", "why it failed", codes=_ANY),
+        Step("dcc source test {down}", "why it could not be used", codes=(4,)),
+        Step("dcc status", "how far everything is", codes=_ANY),
+    ),
+    "retry": (Step("dcc show {zip_actions}", "its whole story", codes=_ANY),),
+    "status": (
+        Step("dcc data plan {held}", "what it would change, if you confirm it"),
+        Step("dcc zips --status failed", "which archives failed", needs="failed"),
+        Step("dcc source test {down}", "why its last crawl failed"),
+        Step("dcc source add", "registers a file source: it asks", needs="without_sources"),
+        _CONTEXTS._replace(needs="waits_for_qc"),
+        Step("dcc crawl", "collects what is new"),
+    ),
+    "zips": (
+        Step("dcc show {first}", "what happened to the first of them"),
+        Step("dcc status", "how far everything is"),
+    ),
+    "show": (
+        Step("dcc data causes --zip {in_error}", "what is wrong in it, by its causes, and who acts"),
+        Step("dcc report {failed}", "what to tell the centre"),
+        Step("dcc data plan {held}", "what it would change, if you confirm it"),
+        Step("dcc zips --centre {centre}", "the other archives of the centre"),
+        _STATUS,
+    ),
+    "report": (
+        Step("dcc report {zip_action} --html report.html", "the page to send to the centre", needs="without_page"),
+        Step("dcc report --centre {centre} --html report.html", "the page to send to the centre", needs="without_page"),
+        Step("dcc report --centre {centre_of_zip}", "all that the centre has submitted"),
+        Step("dcc data causes --centre {centre} --spreadsheet {centre}.xlsx", "every finding, to be sent with it"),
+        _STATUS,
+    ),
+    "sessions": (_STATUS,),
+    "notify": (
+        Step("dcc notify", "sends what is due", needs="dry_run"),
+        Step("dcc status", "how far everything is", needs="listed"),
+        Step("dcc notify --list", "what was told to whom"),
+    ),
+    "data plan": (
+        Step("dcc data confirm {held} --reason ...", "lets it take effect"),
+        Step("dcc show {zip_action}", "what happened to it"),
+    ),
+    "data confirm": (
+        Step("dcc crawl", "goes on with it"),
+        Step("dcc show {zip_action}", "what happened to it", codes=(1,)),
+    ),
+    "data undo": (Step("dcc show {zip_action}", "what became of it", codes=_SHOW_CODES),),
+    "data history": (_STATUS,),
+    "data recheck": (Step("dcc crawl", "judges them again"),),
+    "data causes": (
+        Step("dcc report {zip_action}", "the answer to the centre"),
+        Step(
+            "dcc data causes --centre {centre} --spreadsheet {centre}.xlsx",
+            "the same with every finding, to be sent to the centre",
+            needs="unwritten",
+        ),
+        Step("dcc data findings --each", "every finding, with document, line and value"),
+    ),
+    "data findings": (
+        Step("dcc show {zip_action}", "what happened to the archive"),
+        Step("dcc data findings --each", "the same one by one, with document, line and value", needs="counted"),
+        Step("dcc rules list", "what each rule asks for"),
+    ),
+    "data export": (Step("dcc data findings", "what is wrong with the data"),),
+    "qc contexts": (Step("dcc qc done --help", "says that somebody is done with them"),),
+    "qc done": (_CONTEXTS,),
+    "qc issue": (_CONTEXTS,),
+    "qc reopen": (_CONTEXTS,),
+    "qc history": (_CONTEXTS,),
+    "qc overview": (_CONTEXTS,),
+    "qc plot": (_CONTEXTS,),
+    "qc recount": (_CONTEXTS,),
+    "rules list": (Step("dcc data findings", "what they found"),),
+    "rules waive": (Step("dcc crawl", "judges what it concerns again"),),
+    "rules revoke": (Step("dcc crawl", "judges what it concerns again"),),
+    "rules waivers": (Step("dcc data findings", "what rules found"),),
+    "reference list": (Step("dcc reference refresh", "retrieves them anew"),),
+    "reference refresh": (Step("dcc crawl", "judges again what has findings by them"),),
+    "validate": (
+        Step("dcc explain {kind}", "what this error means", codes=(1,)),
+        Step("dcc crawl", "collects what is uploaded"),
+    ),
+    "doctor": (_STATUS,),
+    "staging list": (Step("dcc staging clean --dry-run", "what would be removed"),),
+    "staging clean": (Step("dcc staging list", "what is left"),),
+    "backup": (Step("dcc backup --verify {directory}", "whether it could be restored"),),
+    "restore": (Step("dcc instance rebuild", "has the Dagster UI show what was restored; then a crawl"),),
+    "migrate-storage": (Step("dcc doctor", "whether the installation is fit to work"),),
+    "instance rebuild": (Step("dcc ui", "opens the Dagster UI on it"),),
+    "settings": (Step("dcc doctor", "whether the installation is fit to work"),),
+    "explain": (
+        Step("dcc data findings --each --rule {explained_rule}", "what it found"),
+        Step("dcc doctor", "whether the installation is fit to work"),
+    ),
+    "example": (Step("dcc validate {directory}", "checks its archives as the platform would"),),
+}
+
+UNSUGGESTED: Final[Mapping[str, str]] = {
+    "metrics": "Prometheus reads what it prints",
+    "ui": "it ends when somebody ends it",
+    "daemon": "it ends when somebody ends it",
+    "demo": "it prints the commands to go on with",
+    "completion": "a shell reads what it prints",
+}
+"""Commands after which nothing is suggested, with the reason."""

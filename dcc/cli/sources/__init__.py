@@ -1,0 +1,1 @@
+"""Commands on centres and their file sources."""

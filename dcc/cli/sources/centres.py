@@ -1,0 +1,269 @@
+"""`dcc centre`: the research centres that take part."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from dcc.cli.shell.context import json_option, open_tracker, settings_from_environment, user_name
+from dcc.cli.shell.group import CommandGroup
+from dcc.cli.shell.output import echo_json, echo_table
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from dcc.settings import Settings
+
+
+@click.group(cls=CommandGroup)
+def centre() -> None:
+    """Register research centres, list, change, activate, deactivate them; say who speaks for whom.
+
+    A centre is known by its ILAR code, the first part of its files' names. Only the file sources of active centres are
+    crawled.
+    """
+
+
+@centre.command()
+@click.argument("code")
+@click.option("--name", default="", help="Full name; not needed for a centre that the platform knows.")
+@click.option("--email", default="", help="Whom to write to about the centre's data.")
+@click.option("--imits", help="The centre's code in iMits.")
+@click.option("--phone", help="With country and area code, at most 14 characters.")
+@click.option("--address", help="Postal address.")
+@click.option("--language", help="What reports and e-mails are written to it in: en, de, ... [DCC_LANGUAGE]")
+@json_option
+def add(
+    code: str,
+    name: str,
+    email: str,
+    imits: str | None,
+    phone: str | None,
+    address: str | None,
+    language: str | None,
+    as_json: bool,
+) -> None:
+    """Register the centre with the ILAR code CODE.
+
+    Names that were refused because the centre was not registered are accepted by the next crawl.
+
+    \b
+    Example:
+      dcc centre add H --name "MRC Harwell" --email wrangler@example.org
+
+    JSON: the centre, as one of `dcc centre list --json`.
+
+    Exit codes: 0 registered; 2 the code is not one or is registered already, the e-mail address is none, or there
+    is no such language.
+    """
+    from dcc.tracker.database import writing
+    from dcc.tracker.register import centres
+
+    new = centres.NewCentre(code, name, imits, email, phone, address, language or None)
+    settings = settings_from_environment()
+    _refuse_unspoken(language, settings)
+    with open_tracker(settings) as tracker, writing(tracker) as connection:
+        centres.add_centre(connection, new)
+        entry = next(entry for entry in centres.list_centres(connection) if entry.short_name == code)
+    if as_json:
+        echo_json(entry)
+    else:
+        click.echo(f"Registered centre {entry.short_name}, {entry.full_name}.")
+
+
+@centre.command("list")
+@json_option
+def list_centres(as_json: bool) -> None:
+    """List the registered centres.
+
+    \b
+    JSON: a list of {"short_name", "imits_name", "full_name", "email", "phone", "address",
+      "is_active", "created", "sources", "language"}; sources counts those that are not
+      removed, language is null for that of DCC_LANGUAGE
+
+    Exit codes: 0; 2 the tracker is not initialised; 4 it cannot be reached.
+    """
+    from dcc.tracker.register import centres
+
+    with open_tracker(settings_from_environment()) as tracker, tracker.connect() as connection:
+        entries = centres.list_centres(connection)
+    if as_json:
+        echo_json(entries)
+        return
+    echo_table(
+        ("code", "name", "iMits", "e-mail", "active", "sources"),
+        [
+            (e.short_name, e.full_name, e.imits_name, e.email, "yes" if e.is_active else "no", e.sources)
+            for e in entries
+        ],
+    )
+    if not entries:
+        click.echo("No centre is registered. Add one: dcc centre add H")
+
+
+@centre.command()
+@click.argument("code")
+@click.option("--name", help="Full name.")
+@click.option("--email", help="Whom to write to about the centre's data; several addresses between commas.")
+@click.option("--imits", help="The centre's code in iMits.")
+@click.option("--phone", help="With country and area code, at most 14 characters.")
+@click.option("--address", help="Postal address.")
+@click.option("--language", help="What reports and e-mails are written to it in: en, de, ...")
+@json_option
+def change(
+    code: str,
+    name: str | None,
+    email: str | None,
+    imits: str | None,
+    phone: str | None,
+    address: str | None,
+    language: str | None,
+    as_json: bool,
+) -> None:
+    """Change what is known of centre CODE.
+
+    What is not given stays. An empty text ("") takes away what is there: --language "" has the centre written to in
+    the language of DCC_LANGUAGE.
+
+    \b
+    Example:
+      dcc centre change H --email data@example.org --language de
+
+    JSON: the centre, as one of `dcc centre list --json`.
+
+    Exit codes: 0 changed; 2 there is no such centre, nothing to change was given, or a text is not one.
+    """
+    from dcc.errors import ConfigurationError
+    from dcc.tracker.database import writing
+    from dcc.tracker.register import centres
+
+    if (name, email, imits, phone, address, language) == (None,) * 6:
+        raise ConfigurationError(f"Nothing to change was given for centre {code}. See `dcc centre change --help`.")
+    settings = settings_from_environment()
+    _refuse_unspoken(language, settings)
+    with open_tracker(settings) as tracker, writing(tracker) as connection:
+        centres.change_centre(
+            connection,
+            code,
+            full_name=name,
+            imits_name=imits,
+            email=email,
+            phone=phone,
+            address=address,
+            language=language,
+        )
+        entry = next(entry for entry in centres.list_centres(connection) if entry.short_name == code)
+    if as_json:
+        echo_json(entry)
+    else:
+        click.echo(f"Changed centre {entry.short_name}, {entry.full_name}.")
+
+
+@centre.command()
+@click.argument("code")
+def activate(code: str) -> None:
+    """Have the file sources of centre CODE crawled (again).
+
+    Exit codes: 0; 2 there is no such centre.
+    """
+    _set_active(code, active=True)
+
+
+@centre.command()
+@click.argument("code")
+def deactivate(code: str) -> None:
+    """Leave the file sources of centre CODE alone.
+
+    Nothing is deleted.
+
+    Exit codes: 0; 2 there is no such centre.
+    """
+    _set_active(code, active=False)
+
+
+@centre.command()
+@click.argument("code")
+@click.option("--to", "delegate_code", required=True, metavar="CODE", help="The centre that speaks for it from now on.")
+@click.option("--until", type=click.DateTime(["%Y-%m-%d"]), metavar="DATE", help="The last day, in UTC [no end]")
+@click.option("--revoke", is_flag=True, help="End the delegation now.")
+@json_option
+def delegate(code: str, delegate_code: str, until: datetime | None, revoke: bool, as_json: bool) -> None:
+    """Let the archives of another centre speak for centre CODE.
+
+    They may then add, edit and delete data of CODE, and lie in its name on the other centre's sources. The owner is
+    notified of what is done in its name. Ask the owner before; who recorded it is kept. A session that uploads already
+    goes on with what was in force when it began.
+
+    
+    Examples:
+      dcc centre delegate H --to J --until 2027-06-30
+      dcc centre delegate H --to J --revoke
+
+    
+    JSON: {"owner", "delegate", "recorded_by", "created", "until", "revoked", "revoked_by", "in_force"}
+
+    Exit codes: 0; 2 there is no such centre, the day is over, or nothing to revoke.
+    """
+    from dcc.tracker.database import writing
+    from dcc.tracker.register import delegations
+
+    if revoke and until is not None:
+        raise click.UsageError("--until and --revoke exclude each other.")
+    with open_tracker(settings_from_environment()) as tracker, writing(tracker) as connection:
+        if revoke:
+            entry = delegations.revoke(connection, code, delegate_code, revoked_by=user_name())
+        else:
+            last = None if until is None else until.date()
+            entry = delegations.delegate(connection, code, delegate_code, recorded_by=user_name(), until=last)
+    if as_json:
+        echo_json(entry)
+    elif revoke:
+        click.echo(f"Centre {delegate_code} speaks for centre {code} no more.")
+    else:
+        end = "" if entry.until is None else f" until {entry.until}"
+        click.echo(f"Centre {delegate_code} speaks for centre {code}{end}.")
+
+
+@centre.command("delegations")
+@click.option("--all", "everything", is_flag=True, help="Those that were revoked or are over too.")
+@json_option
+def list_delegations(everything: bool, as_json: bool) -> None:
+    """List which centre speaks for which.
+
+    
+    JSON: a list of {"owner", "delegate", "recorded_by", "created", "until", "revoked",
+      "revoked_by", "in_force"}
+
+    Exit codes: 0; 2 the tracker is not initialised; 4 it cannot be reached.
+    """
+    from dcc.tracker.register import delegations
+
+    with open_tracker(settings_from_environment()) as tracker, tracker.connect() as connection:
+        entries = delegations.list_delegations(connection, everything=everything)
+    if as_json:
+        echo_json(entries)
+        return
+    echo_table(
+        ("owner", "speaks for it", "recorded by", "since", "until", "revoked", "by"),
+        [(e.owner, e.delegate, e.recorded_by, e.created, e.until, e.revoked, e.revoked_by) for e in entries],
+    )
+    if not entries:
+        click.echo("No centre speaks for another one. To record that one does: dcc centre delegate H --to J")
+
+
+def _set_active(code: str, *, active: bool) -> None:
+    from dcc.tracker.database import writing
+    from dcc.tracker.register import centres
+
+    with open_tracker(settings_from_environment()) as tracker, writing(tracker) as connection:
+        centres.set_centre_active(connection, code, active)
+    click.echo(f"Centre {code} is {'active' if active else 'not active'}.")
+
+
+def _refuse_unspoken(language: str | None, settings: Settings) -> None:
+    """Raise ConfigurationError that names the languages that there are, when there is no catalogue of this one."""
+    if language:
+        from dcc.reports.languages import load_catalogue
+
+        load_catalogue(language, settings)

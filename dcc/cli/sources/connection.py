@@ -1,0 +1,306 @@
+"""`dcc source add` and `test`: file sources connected to, and their host keys accepted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dcc.cli.shell.context import (
+    PLAIN_HELP,
+    at_terminal,
+    json_option,
+    open_tracker,
+    read_accesskey,
+    settings_from_environment,
+)
+from dcc.cli.shell.number_types import ID
+from dcc.cli.shell.output import count_of, echo_json, printable, warn
+from dcc.cli.shell.suggestions import know
+from dcc.cli.sources.questions import Place
+from dcc.cli.sources.registration import register_by_asking, source_address
+from dcc.cli.sources.tls_options import tls_options, tls_trust
+from dcc.errors import ConfigurationError, SourceTimeoutError, UnreachableError
+
+if TYPE_CHECKING:
+    from sqlalchemy import Engine
+
+    from dcc.session.crawling import SourceListing
+    from dcc.settings import Settings
+    from dcc.sources.base import SourceAddress
+    from dcc.tracker.register.pinned_keys import PinnedKey
+
+PROTOCOLS = ("sftp", "ftp", "ftps", "http", "https", "file")
+
+_PLAIN_HINT = (
+    "Hint: other users may see a password on a command line. Better have it asked for, --accesskey -, or name what "
+    "holds it: env:NAME or file:PATH."
+)
+_accept_option = click.option(
+    "--accept-host-key", is_flag=True, help="Accept the host key that an sftp server shows, and pin it."
+)
+
+
+@click.command()
+@click.option("--centre", default="", help="ILAR code of the centre that hosts it.")
+@click.option("--protocol", type=click.Choice(PROTOCOLS), help="What the server speaks.")
+@click.option("--hostname", default="", help="HOST, HOST:PORT or [IPV6]:PORT; not needed for a folder.")
+@click.option("--username", default="", help="Whom to log in as; empty for anonymous FTP and for a folder.")
+@click.option("--accesskey", default="", help="env:NAME, file:PATH, key:PATH, a password, or - to be asked for it.")
+@click.option("--base-path", default="", help="The directory that holds add, edit and delete.")
+@click.option("--plain", is_flag=True, help=PLAIN_HELP)
+@_accept_option
+@tls_options
+@click.option("--no-test", is_flag=True, help="Register it without connecting to it.")
+@json_option
+def add(
+    centre: str,
+    protocol: str | None,
+    hostname: str,
+    username: str,
+    accesskey: str,
+    base_path: str,
+    plain: bool,
+    accept_host_key: bool,
+    tls_ca: str | None,
+    tls_fingerprints: tuple[str, ...],
+    no_test: bool,
+    as_json: bool,
+) -> None:
+    """Register a file source and print its id.
+
+    At a terminal, what is missing is asked, the connection tried step by step and what is there explained, before
+    anything is registered; the centre too, if it is not yet.
+
+    The server is connected to. The host key of an sftp server is shown and, when you accept it, pinned: another one is
+    refused from then on. A source that cannot be used yet is registered all the same, with a warning; only an sftp
+    server whose host key was neither seen nor accepted unseen (--accept-host-key) is not.
+
+    The certificate of an ftps or https server must be valid. --tls-ca names the authority of a server whose
+    authority the system does not know; --tls-fingerprint is for a certificate that nobody known has signed.
+
+    \b
+    What --accesskey takes, best first:
+      env:NAME       the environment variable NAME holds the password
+      file:PATH      the file holds the password
+      key:PATH       a private key; key:PATH?passphrase=env:NAME if it has a passphrase
+      nothing        the SSH agent's keys, or no password
+      -              with --plain: a password, read from standard input, where nobody sees it
+      VALUE          with --plain: a password
+
+    \b
+    Examples:
+      dcc source add
+      dcc source add --centre H --protocol sftp --hostname sftp.example.org:2222 \\
+        --username dcc --accesskey env:HARWELL_PASSWORD --base-path /impc
+      dcc source add --centre J --protocol file --base-path /data/jax
+      dcc source add --centre Tcp --protocol ftps --hostname ftp.example.org --username dcc \\
+        --accesskey file:/etc/dcc/tcp --base-path / --tls-ca /etc/dcc/tcp-ca.pem
+
+    JSON: {"id", "fingerprints" (of the host keys that were pinned), "warnings"}
+
+    Exit codes: 0 registered; 2 wrong use, or a host key that nobody accepted; 4 the sftp server could not be reached,
+    so that its host key is unknown.
+    """
+    from dcc.tracker.database import writing
+    from dcc.tracker.register import file_sources, texts
+
+    settings = settings_from_environment()
+    given = Place(centre, protocol or "", hostname, username, base_path=base_path, plain=plain)
+    if given.missing():
+        if not at_terminal():
+            raise ConfigurationError(
+                f"Options are missing: {', '.join(given.missing())}. Give them, or run `dcc source add` at a terminal, "
+                "where it asks."
+            )
+        given = replace(given, accesskey=read_accesskey(accesskey, plain=plain))
+        with open_tracker(settings) as tracker:
+            registered = register_by_asking(
+                tracker,
+                settings,
+                given,
+                lambda protocol: tls_trust(protocol, tls_ca, tls_fingerprints),
+                accept_host_key=accept_host_key,
+                test=not no_test,
+            )
+        _report_addition(*registered, as_json)
+        return
+    tls = tls_trust(given.protocol, tls_ca, tls_fingerprints)
+    address = source_address(replace(given, accesskey=read_accesskey(accesskey, plain=plain)))
+    if accesskey != "-" and texts.is_plain_password(address.accesskey):
+        click.echo(_PLAIN_HINT, err=True)
+    with open_tracker(settings) as tracker:
+        with tracker.connect() as connection:
+            file_sources.check_new_source(connection, address)
+        keys: list[PinnedKey] = []
+        warnings: list[str] = []
+        if address.protocol == "sftp" and not no_test:
+            try:
+                keys = _new_host_keys(address, settings, accept=accept_host_key)
+            except UnreachableError as error:
+                if not accept_host_key:
+                    raise
+                warnings.append(f"{error} Its host key is not known yet.")
+        with writing(tracker) as connection:
+            source_id = file_sources.add_source(connection, address, keys, tls)
+        if not no_test and not warnings:
+            warnings = _trial(tracker, settings, source_id)
+    _report_addition(source_id, keys, warnings, as_json)
+
+
+def _new_host_keys(address: SourceAddress, settings: Settings, *, accept: bool) -> list[PinnedKey]:
+    """The key to pin for a new sftp source: none if DCC_KNOWN_HOSTS has it. Raises if nobody accepts it."""
+    from dcc.errors import HostKeyUnknownError
+    from dcc.sources import host_keys
+    from dcc.sources.access import parse_hostname
+    from dcc.sources.sftp.ssh_transport import fetch_host_key
+    from dcc.tracker.register.pinned_keys import PinnedKey
+
+    shown = fetch_host_key(address.hostname, settings)
+    endpoint = parse_hostname(address.hostname, host_keys.SSH_PORT)
+    trusted = host_keys.trusted_keys(address, endpoint, settings.known_hosts)
+    try:
+        host_keys.check_host_key(address, shown, trusted)
+    except HostKeyUnknownError:
+        _ask_for_host_key(address.hostname, str(shown), accept=accept)
+    else:
+        return []
+    return [PinnedKey.of(shown)]
+
+
+def _ask_for_host_key(hostname: str, shown: str, *, accept: bool) -> None:
+    click.echo(f"The server {printable(hostname)} shows the host key {printable(shown)}.", err=True)
+    if accept:
+        return
+    if not at_terminal():
+        raise ConfigurationError(
+            "Nobody is at a terminal to accept the host key. Compare its fingerprint with the one that the centre's "
+            "administrator gives, then run the command again with --accept-host-key. Nothing was registered."
+        )
+    if not click.confirm("Is it the fingerprint that the centre's administrator gives?", err=True):
+        raise ConfigurationError("The host key was not accepted, so nothing was registered.")
+
+
+def _trial(tracker: Engine, settings: Settings, source_id: int) -> list[str]:
+    """List a source that was just registered, for a trial's time; what stands in the way of using it."""
+    from dcc.session.crawling import list_source
+    from dcc.sources.listing_watch import ListingWatch
+
+    address = _stored_address(tracker, source_id)
+    watch = ListingWatch.of_trial(address.label, settings, _say_progress)
+    listing = list_source(address, settings, watch)
+    _print_listing(listing, err=True)
+    if listing.error is None:
+        return []
+    if isinstance(listing.error, SourceTimeoutError) and watch.has_seen_enough:
+        click.echo(printable(watch.stopped), err=True)
+        return []
+    return [str(listing.error)]
+
+
+def _say_progress(text: str) -> None:
+    click.echo(printable(text), err=True)
+
+
+def _report_addition(source_id: int, keys: list[PinnedKey], warnings: list[str], as_json: bool) -> None:
+    know(added=source_id, unusable=source_id if warnings else None)
+    for warning in warnings:
+        warn(f"{warning} The source is registered; when it can be used: dcc source test {source_id}")
+    if as_json:
+        echo_json({"id": source_id, "fingerprints": [key.fingerprint for key in keys], "warnings": warnings})
+    else:
+        click.echo(source_id)
+
+
+def _stored_address(tracker: Engine, source_id: int) -> SourceAddress:
+    from dcc.errors import NotFoundError
+    from dcc.tracker.register.connections import load_addresses
+
+    with tracker.connect() as connection:
+        found = load_addresses(connection, ids=[source_id], only_crawlable=False)
+    if not found:
+        raise NotFoundError(f"There is no file source {source_id}. See `dcc source list`.")
+    return found[0]
+
+
+@click.command()
+@click.argument("source_id", metavar="ID", type=ID)
+@_accept_option
+@json_option
+@click.pass_context
+def test(ctx: click.Context, source_id: int, accept_host_key: bool, as_json: bool) -> None:
+    """Connect to file source ID and say what is there.
+
+    Logs in and lists its directories. Nothing is recorded.
+
+    With --accept-host-key the host key that the server shows at present is pinned in place of the one accepted before;
+    both fingerprints are shown.
+
+    \b
+    JSON: {"id", "label", "ok", "seconds", "error": null or {"kind", "message"},
+      "accepted_host_key": null or {"old": [fingerprints], "new": fingerprint},
+      "directories": [{"action", "missing", "zips", "ignored"}]}
+
+    Exit codes: 0 all well; 2 there is no such source, or its access key refers to nothing; 4 it could not be reached,
+    or did not do what was asked.
+    """
+    from dcc.session.crawling import list_source
+    from dcc.sources.listing_watch import PAUSE_OF_LINES, ListingWatch
+
+    settings = settings_from_environment()
+    with open_tracker(settings) as tracker:
+        address = _stored_address(tracker, source_id)
+        accepted = _accept_shown_key(tracker, settings, address) if accept_host_key else None
+        watch = ListingWatch(address.label, settings.list_timeout, _say_progress, PAUSE_OF_LINES)
+        listing = list_source(_stored_address(tracker, source_id), settings, watch)
+    if as_json:
+        echo_json(_listing_json(listing, accepted))
+    else:
+        _print_listing(listing, err=False)
+    if listing.error is not None:
+        if not as_json:
+            raise listing.error
+        ctx.exit(listing.error.exit_code)
+
+
+def _accept_shown_key(tracker: Engine, settings: Settings, address: SourceAddress) -> dict[str, object] | None:
+    """Pin the key that the server shows; what was replaced by what, None if it was pinned before."""
+    from dcc.sources.sftp.ssh_transport import fetch_host_key
+    from dcc.tracker.database import writing
+    from dcc.tracker.register import pinned_keys
+
+    if address.protocol != "sftp":
+        raise ConfigurationError(f"{address.label} is no sftp server and has no host key. Leave --accept-host-key out.")
+    shown = fetch_host_key(address.hostname, settings)
+    with writing(tracker) as connection:
+        old = pinned_keys.pinned_keys(connection, address.id)
+        if shown.fingerprint in {key.fingerprint for key in old}:
+            return None
+        pinned_keys.pin_host_keys(connection, address.id, [pinned_keys.PinnedKey.of(shown)])
+    before = ", ".join(key.fingerprint for key in old) or "none"
+    click.echo(f"Accepted the host key {shown} of {printable(address.label)}; before: {before}.", err=True)
+    return {"old": [key.fingerprint for key in old], "new": shown.fingerprint}
+
+
+def _listing_json(listing: SourceListing, accepted: dict[str, object] | None) -> dict[str, Any]:
+    error = listing.error
+    return {
+        "id": listing.address.id,
+        "label": listing.address.label,
+        "ok": error is None,
+        "seconds": round(listing.seconds, 3),
+        "error": None if error is None else {"kind": error.short_name(), "message": str(error)},
+        "accepted_host_key": accepted,
+        "directories": [
+            {"action": part.action, "missing": part.missing, "zips": len(part.zips), "ignored": part.ignored}
+            for part in listing.listings
+        ],
+    }
+
+
+def _print_listing(listing: SourceListing, *, err: bool) -> None:
+    for part in listing.listings:
+        held = "is not there" if part.missing else f"holds {count_of(len(part.zips), 'zip')}"
+        ignored = f", {part.ignored:,} other entries ignored" if part.ignored else ""
+        click.echo(f"{part.action}: {held}{ignored}", err=err)

@@ -1,0 +1,140 @@
+"""How `dcc source add` tries a file source before it is registered: step by step, with what was found explained."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import click
+
+from dcc.cli.shell.output import count_of, printable
+from dcc.errors import BadFileNameError, CertificateRefusedError, SourceError, SourceTimeoutError
+
+if TYPE_CHECKING:
+    from dcc.settings import Settings
+    from dcc.sources.base import ActionListing, SourceAddress
+    from dcc.sources.host_keys import HostKey
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What a trial came to: the address with what was trusted, and the host key to pin.
+
+    `known`: it is settled which host key or certificate the server must show. `usable`: archives can be collected.
+    """
+
+    address: SourceAddress
+    host_key: HostKey | None = None
+    known: bool = False
+    usable: bool = False
+
+
+def try_source(address: SourceAddress, settings: Settings, centres: Collection[str], *, accept_host_key: bool) -> Trial:
+    """Connect to a source that is not registered yet, telling each step. Raises only click.Abort."""
+    trial = Trial(address, known=address.protocol != "sftp")
+    try:
+        if address.protocol == "sftp":
+            _say(f"Connecting to {address.hostname} ...")
+            trusted = _host_key(address, settings, accept=accept_host_key)
+            if trusted is None:
+                _say("Its host key was not accepted, and without that it cannot be used.")
+                return trial
+            trial = Trial(trusted[0], trusted[1], known=True)
+        else:
+            _say(f"Connecting to {address.hostname or 'this machine'} ...")
+        listings, whole = _listings(trial.address, settings)
+    except CertificateRefusedError as error:
+        _say(f"That failed: {error}")
+        if error.fingerprint is None or address.tls_fingerprints:
+            return trial
+        if not click.confirm("Is it the fingerprint that the centre's administrator gives? Trust it?", err=True):
+            return trial
+        pinned = replace(address, tls_fingerprints=(error.fingerprint,))
+        return try_source(pinned, settings, centres, accept_host_key=accept_host_key)
+    except SourceError as error:
+        _say(f"That failed: {error}")
+        return trial
+    return replace(trial, usable=_explain(listings, settings, centres, whole=whole))
+
+
+def _host_key(
+    address: SourceAddress, settings: Settings, *, accept: bool
+) -> tuple[SourceAddress, HostKey | None] | None:
+    """The address that trusts the key which the server shows, with the key if it is to be pinned; None if refused."""
+    from dcc.errors import ConfigurationError, HostKeyUnknownError, SourceMisconfiguredError
+    from dcc.sources import host_keys
+    from dcc.sources.access import parse_hostname
+    from dcc.sources.sftp.ssh_transport import fetch_host_key
+
+    shown = fetch_host_key(address.hostname, settings)
+    _say(f"It shows the host key {shown}.")
+    try:
+        endpoint = parse_hostname(address.hostname, host_keys.SSH_PORT)
+        host_keys.check_host_key(address, shown, host_keys.trusted_keys(address, endpoint, settings.known_hosts))
+    except HostKeyUnknownError:
+        asked = "Is it the fingerprint that the centre's administrator gives?"
+        if not accept and not click.confirm(asked, err=True):
+            return None
+        return replace(address, host_keys=(shown.line,)), shown
+    except ConfigurationError as error:
+        raise SourceMisconfiguredError(str(error)) from error
+    _say("It is in DCC_KNOWN_HOSTS, and so is trusted.")
+    return address, None
+
+
+def _listings(address: SourceAddress, settings: Settings) -> tuple[list[ActionListing], bool]:
+    """What the directories hold that could be listed in a trial's time, and whether these are all of them."""
+    from dcc.naming import Action
+    from dcc.sources.connect import connect
+    from dcc.sources.listing_watch import ListingWatch, watching
+
+    listings: list[ActionListing] = []
+    with (
+        connect(address, settings) as connection,
+        watching(ListingWatch.of_trial(address.label, settings, _say)) as watch,
+    ):
+        if address.protocol != "file":
+            _say(f"Logged in{f' as {address.username}' if address.username else ''}.")
+        try:
+            for action in Action:
+                listings.append(connection.list_action(action))
+        except SourceTimeoutError:
+            if not watch.has_seen_enough:
+                raise
+            _say(f"  {watch.stopped}")
+            return listings, False
+    return listings, True
+
+
+def _explain(listings: list[ActionListing], settings: Settings, centres: Collection[str], *, whole: bool) -> bool:
+    """Say what the three directories hold and what a crawl would make of it; whether any of them is there."""
+    refused: list[str] = []
+    total = 0
+    for part in listings:
+        held = "is not there" if part.missing else f"holds {count_of(len(part.zips), 'zip archive')}"
+        entries = "entry" if part.ignored == 1 else "entries"
+        _say(f"  {part.action}: {held}" + (f", and {part.ignored:,} other {entries}, ignored" if part.ignored else ""))
+        total += len(part.zips)
+        for listed in part.zips:
+            try:
+                settings.naming.parse_zip_name(listed.name, centres)
+            except BadFileNameError as error:
+                refused.append(str(error))
+    if not whole:
+        return True
+    if all(part.missing for part in listings):
+        _say("None of the three is there: probably the directory is another one.")
+        return False
+    if not total:
+        _say("There is nothing to collect yet; what the centre puts there, a crawl finds.")
+    elif refused:
+        _say(f"A crawl would collect {total - len(refused):,} of them and refuse {len(refused):,} by name, such as:")
+        _say(f"  {refused[0]}")
+    else:
+        _say(f"A crawl would collect {count_of(total, 'archive')}.")
+    return True
+
+
+def _say(text: str) -> None:
+    click.echo("\n".join(map(printable, text.splitlines())), err=True)

@@ -1,0 +1,1 @@
+"""Commands on what became of archives, and for centres before they upload."""

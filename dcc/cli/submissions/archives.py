@@ -1,0 +1,96 @@
+"""`dcc archive`: archives on another centre's source than that of their name, and what a person decides of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from dcc.cli.shell.context import json_option, open_tracker, parse_zip_key, settings_from_environment, user_name
+from dcc.cli.shell.group import CommandGroup
+from dcc.cli.shell.output import echo_json, echo_table
+
+if TYPE_CHECKING:
+    from dcc.tracker.hosted.declined_archives import Decline
+
+
+@click.group(cls=CommandGroup)
+def archive() -> None:
+    """Turn down archives that lie on another centre's source; list those.
+
+    An archive that is named for one centre and lies on the source of another one is held: `dcc status` lists it. It is
+    taken when its own centre lists it too, or delegates: see `dcc centre delegate`.
+    """
+
+
+@archive.command()
+@click.argument("zip_action", metavar="ACTION/ZIP")
+@click.option("--reason", help="Why; both centres are told.")
+@click.option("--revoke", is_flag=True, help="Take that back: the archive is held again.")
+@json_option
+def decline(zip_action: str, reason: str | None, revoke: bool, as_json: bool) -> None:
+    """Turn down ACTION/ZIP, which is held, so that it waits no more.
+
+    It stays so, also when its centre delegates, until that is taken back. When a source of its own centre lists it,
+    that one is taken all the same. Documents that are held are turned down with `dcc data undo`.
+
+    \b
+    Examples:
+      dcc archive decline add/J.2013-11-01.1.impc.zip --reason "made by mistake, says Harwell"
+      dcc archive decline add/J.2013-11-01.1.impc.zip --revoke
+
+    \b
+    JSON: as one of `dcc archive declined --json`
+
+    Exit codes: 0; 2 it is not held, was turned down before, or is not turned down; 4 the tracker cannot be reached.
+    """
+    from dcc.tracker import declining
+    from dcc.tracker.database import writing
+
+    if revoke == (reason is not None):
+        raise click.UsageError("Give --reason to turn it down, or --revoke to take that back.")
+    key = parse_zip_key(zip_action)
+    with open_tracker(settings_from_environment()) as tracker, writing(tracker) as connection:
+        if reason is None:
+            made = declining.take_back(connection, key, revoked_by=user_name())
+        else:
+            made = declining.turn_down(connection, key, declined_by=user_name(), reason=reason)
+    if as_json:
+        echo_json(_as_json(made))
+    elif reason is None:
+        click.echo(f"{key} is held again. Ask centre {made.owner}, whose name it bears.")
+    else:
+        click.echo(f"{key} is turned down. Both centres are told with the next notifications.")
+
+
+@archive.command()
+@click.option("--all", "everything", is_flag=True, help="Those of which it was taken back too.")
+@json_option
+def declined(everything: bool, as_json: bool) -> None:
+    """List the archives that were turned down.
+
+    \b
+    JSON: a list of {"zip", "owner" (the centre of its name), "declined_by", "reason", "created",
+      "revoked", "revoked_by"}
+
+    Exit codes: 0; 2 the tracker is not initialised; 4 it cannot be reached.
+    """
+    from dcc.tracker.hosted.declined_archives import list_declines
+
+    with open_tracker(settings_from_environment()) as tracker, tracker.connect() as connection:
+        entries = list_declines(connection, everything=everything)
+    if as_json:
+        echo_json([_as_json(entry) for entry in entries])
+        return
+    echo_table(
+        ("zip action", "by", "when", "reason", "taken back", "by"),
+        [(str(e.key), e.declined_by, e.created, e.reason, e.revoked, e.revoked_by) for e in entries],
+        prose=["reason"],
+    )
+    if not entries:
+        click.echo("No archive is turned down. What is held says: dcc status")
+
+
+def _as_json(entry: Decline) -> dict[str, object]:
+    names = ("owner", "declined_by", "reason", "created", "revoked", "revoked_by")
+    return {"zip": str(entry.key), **{name: getattr(entry, name) for name in names}}

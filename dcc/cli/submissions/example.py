@@ -1,0 +1,64 @@
+"""`dcc example`: submissions to try the platform with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from dcc.cli.shell.context import json_option
+from dcc.cli.shell.output import echo_json, printable
+from dcc.errors import ConfigurationError
+
+_CENTRES = ("H", "J", "Tcp", "Wtsi")
+_KINDS = ("valid", "schema-errors", "data-errors", "corrected")
+
+
+@click.command()
+@click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
+@click.option(
+    "--kind", type=click.Choice(_KINDS), default="valid", show_default=True, help="What is to become of the submission."
+)
+@click.option("--centre", type=click.Choice(_CENTRES), default="H", show_default=True, help="Whose submission it is.")
+@json_option
+def example(directory: Path, kind: str, centre: str, as_json: bool) -> None:
+    """Write an example submission into DIRECTORY.
+
+    A zip archive of XML documents such as centres put on their servers, in the directory add or edit of DIRECTORY, the
+    base path of a file source. The animals and measurements are made up; the colonies are in the reference data that
+    come with the platform.
+
+    \b
+    Kinds:
+      valid          24 animals with their blood chemistry; all is in order
+      schema-errors  a document with lines that break the XML schema
+      data-errors    animals of a colony that is not registered, and a weight that is no number
+      corrected      what data-errors holds, corrected: an archive of edit
+
+    \b
+    Examples:
+      dcc example centre
+      dcc example centre --kind data-errors
+
+    JSON: {"path", "kind", "centre"}
+
+    Exit codes: 0; 2 it cannot be written there, or is there already.
+    """
+    from dcc.cli.demo.examples import example_submission
+
+    key, content = example_submission(kind, centre)
+    path = directory / key
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("xb") as file:
+            file.write(content)
+    except FileExistsError as error:
+        raise ConfigurationError(f"{path} is there already. Name another directory, or another --kind.") from error
+    except OSError as error:
+        raise ConfigurationError(
+            f"{path} cannot be written ({error.strerror}). See to the directory and its permissions."
+        ) from error
+    if as_json:
+        echo_json({"path": path, "kind": kind, "centre": centre})
+    else:
+        click.echo(f"Wrote {printable(path)}.")

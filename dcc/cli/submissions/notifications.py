@@ -1,0 +1,220 @@
+"""`dcc notify`: tell centres and wranglers what they should know, or show what they would be told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dcc.cli.shell.context import json_option, open_tracker, settings_from_environment
+from dcc.cli.shell.number_types import ID
+from dcc.cli.shell.output import echo_json, echo_table, printable, warn
+
+if TYPE_CHECKING:
+    from sqlalchemy import Engine
+
+    from dcc.notify.rounds import Planned
+    from dcc.settings import Settings
+
+_NOT_SENT = 4
+
+
+@click.command()
+@click.option("--session", "session_id", type=ID, metavar="N", help="Of this session; by default all that is due.")
+@click.option("--centre", metavar="CODE", help="For this centre only; with --session.")
+@click.option("--dry-run", is_flag=True, help="Print what would be sent and to whom; send and remember nothing.")
+@click.option("--test", "address", metavar="ADDRESS", help="Send a test to this e-mail address, and nothing else.")
+@click.option("--list", "listed", is_flag=True, help="List what was told to whom, the newest first, and nothing else.")
+@json_option
+@click.pass_context
+def notify(
+    ctx: click.Context,
+    session_id: int | None,
+    centre: str | None,
+    dry_run: bool,
+    address: str | None,
+    listed: bool,
+    as_json: bool,
+) -> None:
+    """Notify centres and wranglers of what is due.
+
+    Every session ends with that by itself; the command is for what could not be sent, and for looking. Nothing is told
+    twice. Who is notified of what is set by DCC_NOTIFY_CENTRES, DCC_NOTIFY_TO, DCC_NOTIFY_WEBHOOK and DCC_NOTIFY_LOG.
+
+    \b
+    Examples:
+      dcc notify --dry-run
+      dcc notify --session 3 --centre H --dry-run
+      dcc notify --test me@example.org
+
+    \b
+    JSON: {"sent": {channel: number}, "failed": number, "sentences"}; with --dry-run
+      {"planned", "sentences"}, planned a list of {"channel", "recipient", "kind", "session",
+      "centre", "language", "subject", "text", "attachments"}; with --list a list of {"kind",
+      "subject", "channel", "recipient", "session", "state", "attempts", "reason", "changed"}
+
+    Exit codes: 0 all was sent, or nothing was due; 2 there is no such session or centre, or a setting is wrong; 4
+    something could not be sent (the next session tries again), or the tracker could not be reached.
+    """
+    if sum((dry_run, address is not None, listed)) > 1 or (centre is not None and session_id is None):
+        raise click.UsageError("Give one of --dry-run, --test and --list; --centre with --session.")
+    settings = settings_from_environment()
+    if address is not None:
+        _send_test(settings, address, as_json)
+        return
+    with open_tracker(settings) as tracker:
+        _check(tracker, session_id, centre)
+        if listed:
+            _list(tracker, session_id, as_json)
+        elif dry_run:
+            _show_plan(tracker, settings, session_id, centre, as_json)
+        else:
+            ctx.exit(_send(tracker, settings, session_id, centre, as_json))
+
+
+@contextmanager
+def telling_when_tracker_is_away(settings: Settings) -> Iterator[None]:
+    """Have wranglers notified when the tracker cannot be reached in the block, which it raises all the same."""
+    from dcc.errors import TrackerUnreachableError
+
+    try:
+        yield
+    except TrackerUnreachableError as error:
+        if settings.notifies:
+            from dcc.notify.sending import tell_that_tracker_is_away
+
+            for sentence in tell_that_tracker_is_away(settings, error):
+                warn(sentence)
+        raise
+
+
+def _check(tracker: Engine, session_id: int | None, centre: str | None) -> None:
+    from dcc.errors import ConfigurationError, NotFoundError
+    from dcc.tracker.crawls import list_sessions
+    from dcc.tracker.questions.queries import require_centre
+
+    with tracker.connect() as connection:
+        if session_id is not None:
+            sessions = list_sessions(connection, ids=[session_id])
+            if not sessions:
+                raise NotFoundError(f"There is no session {session_id}. See `dcc sessions`.")
+            if sessions[0].finished is None:
+                raise ConfigurationError(f"Session {session_id} is not over: it tells what it did when it is.")
+        if centre is not None:
+            require_centre(connection, centre)
+
+
+def _send_test(settings: Settings, address: str, as_json: bool) -> None:
+    from dcc.errors import ConfigurationError
+    from dcc.notify.sending import send_test
+    from dcc.settings.mail_addresses import parse_addresses
+
+    try:
+        (one,) = parse_addresses(address)
+    except ValueError:
+        raise ConfigurationError(f"{address!r} is not one e-mail address. Write name@host.") from None
+    said = send_test(settings, one)
+    if as_json:
+        echo_json({"sent": {"mail": 1}, "failed": 0, "sentences": [said]})
+    else:
+        click.echo(printable(said))
+
+
+def _send(tracker: Engine, settings: Settings, session_id: int | None, centre: str | None, as_json: bool) -> int:
+    from dcc.notify.sending import notify_due, notify_session
+
+    if session_id is None:
+        told = notify_due(tracker, settings)
+    else:
+        told = notify_session(tracker, settings, session_id, centre=centre)
+    if as_json:
+        echo_json({"sent": dict(told.sent), "failed": told.failed, "sentences": list(told.sentences)})
+    else:
+        for sentence in told.sentences or (_nothing(settings),):
+            click.echo(printable(sentence))
+    return _NOT_SENT if told.failed else 0
+
+
+def _show_plan(tracker: Engine, settings: Settings, session_id: int | None, centre: str | None, as_json: bool) -> None:
+    from dcc.notify.sending import plan
+
+    planned, sentences = plan(tracker, settings, session_id, centre=centre)
+    if as_json:
+        echo_json({"planned": [_planned(one) for one in planned], "sentences": sentences})
+        return
+    for sentence in sentences:
+        click.echo(printable(sentence))
+    for one in planned:
+        _show(one)
+    if not planned:
+        click.echo(_nothing(settings))
+
+
+def _show(one: Planned) -> None:
+    click.echo(f"By {one.channel} to {printable(one.recipient)}: {printable(one.message.subject)}")
+    if one.channel == "mail":
+        for line in one.message.text.splitlines():
+            click.echo(f"    {printable(line)}".rstrip())
+        for attachment in one.message.attachments:
+            click.echo(f"    [{printable(attachment.name)}, {len(attachment.content):,} bytes]")
+    click.echo()
+
+
+def _planned(one: Planned) -> dict[str, Any]:
+    message = one.message
+    return {
+        "channel": one.channel,
+        "recipient": one.recipient,
+        "kind": message.kind,
+        "session": message.session,
+        "centre": message.centre,
+        "language": message.language,
+        "subject": message.subject,
+        "text": message.text,
+        "attachments": [attachment.name for attachment in message.attachments],
+    }
+
+
+def _nothing(settings: Settings) -> str:
+    if settings.notifies:
+        return "Nothing is due: everybody knows what there is to know."
+    return (
+        "Nobody is to be notified of anything. Set DCC_NOTIFY_CENTRES=true, DCC_NOTIFY_TO, DCC_NOTIFY_WEBHOOK or "
+        "DCC_NOTIFY_LOG=true."
+    )
+
+
+def _list(tracker: Engine, session_id: int | None, as_json: bool) -> None:
+    from dcc.notify.ledger import Ledger
+
+    entries = Ledger(tracker).entries(session=session_id)
+    if as_json:
+        echo_json(
+            [
+                {
+                    "kind": entry.kind,
+                    "subject": entry.subject,
+                    "channel": entry.channel,
+                    "recipient": entry.recipient,
+                    "session": entry.session_id,
+                    "state": entry.state,
+                    "attempts": entry.attempts,
+                    "reason": entry.reason,
+                    "changed": entry.changed,
+                }
+                for entry in entries
+            ]
+        )
+        return
+    echo_table(
+        ("when", "what", "of", "by", "to", "state", "why"),
+        [
+            (one.changed, one.kind, one.subject, one.channel, one.recipient, one.state, one.reason or "")
+            for one in entries
+        ],
+        prose=["why"],
+    )
+    if not entries:
+        click.echo("Nobody was told anything yet.")

@@ -1,0 +1,194 @@
+"""`dcc report`: the report of a submission, a centre or a session, on the terminal, as a page, as JSON, as a sheet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from dcc.cli.shell.context import json_option, open_tracker, parse_zip_key, settings_from_environment
+from dcc.cli.shell.number_types import ID
+from dcc.cli.shell.output import count_of
+from dcc.cli.shell.suggestions import know
+from dcc.errors import ConfigurationError, ExportError
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from dcc.outcomes import ZipKey
+    from dcc.reports.languages import Catalogue
+    from dcc.reports.submissions.model import Report
+    from dcc.settings import Settings
+
+_FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+@dataclass(frozen=True)
+class _Subject:
+    """What the report is of: one of the three."""
+
+    key: ZipKey | None
+    centre: str | None
+    session: int | None
+
+
+@click.command()
+@click.argument("zip_action", metavar="[ACTION/ZIP]", required=False)
+@click.option("--centre", metavar="CODE", help="Of all that this centre has submitted.")
+@click.option("--session", type=ID, metavar="N", help="Of this crawling session.")
+@click.option("--html", type=_FILE, metavar="FILE", help="Write the page to FILE; - is standard output.")
+@click.option("--spreadsheet", type=_FILE, metavar="FILE", help="Write every finding and error to FILE (.xlsx).")
+@click.option("--language", metavar="CODE", help="Language, such as de. [DCC_LANGUAGE, or the centre's]")
+@click.option("--pictures", type=click.IntRange(0, 50), default=6, show_default=True, help="Pictures in the page.")
+@json_option
+def report(
+    zip_action: str | None,
+    centre: str | None,
+    session: int | None,
+    html: Path | None,
+    spreadsheet: Path | None,
+    language: str | None,
+    pictures: int,
+    as_json: bool,
+) -> None:
+    """Report to a centre what became of what it submitted.
+
+    What came, what became of each document, what to correct and who acts, what was accepted: of the zip action
+    ACTION/ZIP, of all of a centre, or of a session. In words for the data managers of centres. On the terminal in
+    short; --html writes a page that needs nothing else to be read, mailed or printed, --spreadsheet a sheet
+    with every finding.
+
+    \b
+    Examples:
+      dcc report add/H.2013-10-31.1.impc.zip
+      dcc report add/H.2013-10-31.1.impc.zip --html report.html --spreadsheet findings.xlsx
+      dcc report --centre H --html harwell.html --language de
+
+    \b
+    JSON: an object with "kind" (submission, centre, session), "language", "made" and, of a submission,
+      zip, action, file_name, centre, centre_name, phase, status, size_bytes, md5, created, inc
+      outcome, tone, headline, explanation, who_acts, next   what became of it, in words
+      changed     when a crawl noticed that the archive has changed since it was loaded, or null
+      hosts, attempts, reasons      where it is, the attempts to fetch it, why it failed as a whole
+      documents   each with "phase", "status", "steps", "errors", "warnings", "held", "late",
+                  "repeated" and "counts"; documents_total, documents_failed, document_states
+      causes      the worst first: {"key", "kind", "subject", "acts", "severity", "title", "remedy",
+                  "findings", "documents", "clears", "example", ...}; causes_total, findings_total
+      accepted    null, or {"entities", "procedures", "contexts", "measurements", ...}
+      pictures    {"name", "title", "caption", "rule", "alt", "outliers"}
+    of a centre or session
+      outcomes, states, zips, sources, causes   with what each source's last crawl did not take
+    Lists are bounded; beside each is the number of all.
+
+    Exit codes: 0, whatever became of it; 2 there is no such zip action, centre or session, or a file cannot be
+    written; 4 the tracker cannot be reached.
+    """
+    subject = _subject(zip_action, centre, session)
+    _refuse_both(as_json, html)
+    settings = settings_from_environment()
+    with _collected(settings, subject, language, pictures if html else 0) as (found, catalogue, connections):
+        if html is not None:
+            _write_page(found, catalogue, settings, html)
+        if spreadsheet is not None:
+            _write_sheet(connections, subject, catalogue, spreadsheet)
+        if as_json:
+            from dcc.reports.submissions.kept import json_text
+
+            click.echo(json_text(found, catalogue), nl=False)
+        elif html is None and spreadsheet is None:
+            from dcc.reports.submissions.plain_text import render_text
+
+            click.echo(render_text(found, catalogue), nl=False)
+    centre_of_zip = None if zip_action is None else getattr(found, "centre", None)
+    know(without_page=html is None, centre_of_zip=centre_of_zip)
+
+
+def _subject(zip_action: str | None, centre: str | None, session: int | None) -> _Subject:
+    if sum(one is not None for one in (zip_action, centre, session)) != 1:
+        raise ConfigurationError(
+            "Say what the report is of: a zip action, such as `dcc report add/H.2013-10-31.1.impc.zip`, or --centre, "
+            "or --session; one of them."
+        )
+    return _Subject(None if zip_action is None else parse_zip_key(zip_action), centre, session)
+
+
+def _refuse_both(as_json: bool, html: Path | None) -> None:
+    if as_json and html is not None and str(html) == "-":
+        raise ConfigurationError("The page and JSON cannot both go to standard output. Name a file with --html.")
+
+
+@contextmanager
+def _collected(
+    settings: Settings, subject: _Subject, language: str | None, pictures: int
+) -> Iterator[tuple[Report, Catalogue, tuple[Connection, Connection | None]]]:
+    """The facts of the report, the language that it is in, and the connections that they were read by."""
+    from dcc.reports.languages import load_catalogue
+    from dcc.reports.submissions import collecting
+    from dcc.reports.submissions.kept import qc_at_hand
+
+    with open_tracker(settings) as engine, engine.connect() as tracker, qc_at_hand(settings) as (qc, missing):
+        catalogue = load_catalogue(language or _language_of(tracker, subject), settings)
+        found: Report
+        if subject.key is not None:
+            found = collecting.collect_submission(
+                tracker, qc, subject.key, settings, catalogue=catalogue, most_pictures=pictures, qc_missing=missing
+            )
+        elif subject.centre is not None:
+            found = collecting.collect_centre(
+                tracker, qc, subject.centre, settings, catalogue=catalogue, most_pictures=pictures, qc_missing=missing
+            )
+        else:
+            found = collecting.collect_session(tracker, qc, subject.session or 0, settings, qc_missing=missing)
+        yield found, catalogue, (tracker, qc)
+
+
+def _language_of(tracker: Connection, subject: _Subject) -> str | None:
+    """The language of the centre that the report is for; None: that of the settings."""
+    from dcc.reports.submissions.audience import language_of_centre, language_of_zip
+
+    if subject.centre is not None:
+        return language_of_centre(tracker, subject.centre)
+    return None if subject.key is None else language_of_zip(tracker, subject.key)
+
+
+def _write_page(found: Report, catalogue: Catalogue, settings: Settings, html: Path) -> None:
+    from dcc.reports.submissions.kept import write_page
+    from dcc.reports.submissions.page import render_html
+
+    page = render_html(found, catalogue, settings)
+    if str(html) == "-":
+        click.echo(page, nl=False)
+        return
+    write_page(_place(html), page)
+    click.echo(f"Wrote {html}.", err=True)
+
+
+def _write_sheet(
+    connections: tuple[Connection, Connection | None], subject: _Subject, catalogue: Catalogue, path: Path
+) -> None:
+    from dcc.reports.causes.spreadsheet import write_findings_spreadsheet
+    from dcc.reports.causes.zip_scopes import Scope
+    from dcc.reports.submissions import gathered
+    from dcc.reports.submissions.collecting import keys_of_session
+
+    tracker, qc = connections
+    if subject.key is not None:
+        scope, causes = Scope(zips=[subject.key]), gathered.gather_zip_causes(tracker, qc, subject.key)
+    elif subject.centre is not None:
+        scope, causes = Scope(centre=subject.centre), gathered.gather_centre_causes(tracker, qc, subject.centre)
+    else:
+        session = subject.session or 0
+        scope = Scope(zips=keys_of_session(tracker, session))
+        causes = gathered.gather_session_causes(tracker, qc, session)
+    written = write_findings_spreadsheet(_place(path), tracker, qc, scope, causes, catalogue)
+    click.echo(f"Wrote {path}: {count_of(written.findings, 'finding')}.", err=True)
+
+
+def _place(path: Path) -> Path:
+    if not path.absolute().parent.is_dir():
+        raise ExportError(f"{path.parent} is no directory, so {path.name} cannot be written there. Make it first.")
+    return path.absolute()

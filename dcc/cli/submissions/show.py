@@ -1,0 +1,202 @@
+"""`dcc show`: the whole story of one zip action."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+import click
+
+from dcc.cli.shell.context import json_option, open_tracker, parse_zip_key, settings_from_environment
+from dcc.cli.shell.output import byte_size, count_of, echo_json, echo_table, json_object, printable
+from dcc.cli.shell.suggestions import know
+from dcc.outcomes import HELD
+from dcc.phases import Phase, Status
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from dcc.outcomes import Problem
+    from dcc.tracker.questions.stories import (
+        BadCopyStory,
+        DocumentStory,
+        DownloadStory,
+        Host,
+        Reason,
+        ReopeningStory,
+        ZipStory,
+    )
+
+_ERRORS_SHOWN = 10
+_FAULTS = {
+    "damaged": "it is damaged (MD5 {md5}). It is not fetched again until it changes there.",
+    "checksum": "its MD5 {md5} is not the one published. It is not fetched again until it or the .md5 changes.",
+}
+
+
+@click.command()
+@click.argument("zip_action", metavar="ACTION/ZIP")
+@click.option("--all-errors", is_flag=True, help=f"Print all errors of a document, not only {_ERRORS_SHOWN}.")
+@json_option
+def show(zip_action: str, all_errors: bool, as_json: bool) -> None:
+    """Tell the whole story of the zip action ACTION/ZIP.
+
+    Who hosts it, every attempt, every document and error.
+
+    \b
+    Example:
+      dcc show add/H.2013-10-31.1.impc.zip
+
+    \b
+    JSON: an object with what `dcc zips` lists of it ("file_name", "action", "centre", "phase",
+    "status", "sources", "size_bytes") and
+      md5, created, inc  of the archive; the latter two as its name tells
+      hosts       a list of {"source", "label", "size_bytes", "modified", "has_md5", "retries",
+                  "gone_since", "missed_since" (the next crawl decides whether it is gone),
+                  "uploading_since", "bad" (null, or {"md5", "fault", "since"} of a copy that is not
+                  fetched again until it changes; "fault": "damaged" or "checksum")}
+      downloads   each attempt, oldest first: {"id", "source", "label", "requested", "received",
+                  "bytes", "phase", "status", "reasons", "documents"}
+      documents   those of the latest download: {"file_name", "phase", "status", "size_bytes", "md5",
+                  "errors": [{"kind", "message", "line", "column"}], "reopenings": [{"requested_by",
+                  "reason", "from_phase", "from_status", "created", ...}]}
+      reasons     why it is as it is: {"kind", "message", "recorded"}
+      reopenings  {"requested_by", "reason", "from_phase", "from_status", "created"}
+      findings    what crawls noticed: {"session", "source", "file_name", "kind", "message",
+                  "created"}
+      removals    when its archive or documents went from staging, as reasons
+
+    Exit codes: 0; 2 there is no such zip action; 4 the tracker cannot be reached.
+    """
+    from dcc.tracker.questions.stories import zip_story
+
+    key = parse_zip_key(zip_action)
+    with open_tracker(settings_from_environment()) as tracker, tracker.connect() as connection:
+        story = zip_story(connection, key)
+    failed = story.status is Status.FAILED
+    know(
+        in_error=zip_action if failed and story.phase is Phase.DATA else None,
+        failed=zip_action if failed else None,
+        held=zip_action if any(error.kind == HELD for one in story.documents for error in one.errors) else None,
+        centre=story.centre,
+    )
+    if as_json:
+        echo_json(json_object(story))
+    else:
+        _print_story(story, None if all_errors else _ERRORS_SHOWN)
+
+
+def _print_story(story: ZipStory, most_errors: int | None) -> None:
+    key = click.style(printable(f"{story.action}/{story.file_name}"), bold=True)
+    click.echo(f"{key}  {state_text(story.phase.short_name, story.status.short_name)}")
+    size = (
+        "size not known" if story.size_bytes is None else f"{byte_size(story.size_bytes)} ({story.size_bytes:,} bytes)"
+    )
+    click.echo(f"  centre {story.centre or 'not known'}, {size}{f', MD5 {story.md5}' if story.md5 else ''}")
+    _print_reasons(story.reasons, indent="  ")
+    _print_hosts(story)
+    _print_downloads(story.downloads)
+    _print_documents(story.documents, most_errors)
+    if story.reopenings:
+        click.echo("\nRe-opened")
+        for entry in story.reopenings:
+            click.echo(f"  {printable(entry.created)}  from {_set_back_text(entry)}")
+    if story.removals:
+        click.echo("\nRemoved from staging")
+        for removal in story.removals:
+            click.echo(f"  {printable(removal.recorded)}  {printable(removal.message)}")
+    if story.findings:
+        click.echo("\nFindings")
+        for finding in story.findings:
+            click.echo(f"  {printable(finding.created)}  {printable(finding.message)}")
+
+
+def _set_back_text(entry: ReopeningStory) -> str:
+    state = f"{entry.from_phase.short_name} {entry.from_status.short_name}"
+    return f"{state}, {printable(entry.requested_by)}: {printable(entry.reason)}"
+
+
+def state_text(phase: str, status: str) -> str:
+    """`xsd failed`, in the status's colour."""
+    colour = {"done": "green", "failed": "red", "running": "blue", "pending": "yellow"}.get(status)
+    return click.style(f"{phase} {status}", fg=colour)
+
+
+def _print_reasons(reasons: Iterable[Reason], indent: str) -> None:
+    for reason in reasons:
+        click.echo(f"{indent}{click.style(printable(reason.message), fg='red')}")
+
+
+def _print_hosts(story: ZipStory) -> None:
+    click.echo("\nHosted by" if story.hosts else "\nHosted by no file source.")
+    for host in story.hosts:
+        gone = _standing(host)
+        retries = f", tried again {count_of(host.retries, 'time')}" if host.retries else ""
+        click.echo(f"  {printable(host.label)}: {byte_size(host.size_bytes)}{retries}{gone}")
+        if host.bad is not None:
+            click.echo(f"    {click.style(_bad_text(host.bad), fg='red')}")
+
+
+def _bad_text(bad: BadCopyStory) -> str:
+    return f"bad copy, known since {printable(bad.since)}: {_FAULTS[bad.fault.value].format(md5=bad.md5)}"
+
+
+def _standing(host: Host) -> str:
+    """Why a file source does not deliver the archive at present; empty if it does."""
+    if host.gone_since:
+        return f", not there any more since {printable(host.gone_since)}"
+    if host.missed_since:
+        return f", not listed since {printable(host.missed_since)}: the next crawl decides whether it is gone"
+    if host.uploading_since:
+        return f", being uploaded since {printable(host.uploading_since)}: a later session takes it"
+    return ""
+
+
+def _print_downloads(downloads: Sequence[DownloadStory]) -> None:
+    click.echo("\nDownloads" if downloads else "\nNever downloaded.")
+    for _, alike in groupby(downloads, _told_of):
+        download, *further = alike
+        state = state_text(download.phase.short_name, download.status.short_name)
+        label = printable(download.label)
+        tries = f", {count_of(1 + len(further), 'attempt')} until {printable(further[-1].requested)}" if further else ""
+        click.echo(f"  {printable(download.requested)}  {byte_size(download.bytes)} from {label}: {state}{tries}")
+        _print_reasons(download.reasons, indent="    ")
+
+
+def _told_of(download: DownloadStory) -> tuple[object, ...]:
+    """What attempts in a row that fetched nothing have in common where one line tells of them; all others differ."""
+    if (download.phase, download.status) != (Phase.DOWNLOAD, Status.FAILED):
+        return (download.id,)
+    return download.source, download.bytes, [(reason.kind, reason.message) for reason in download.reasons]
+
+
+def _print_documents(documents: Sequence[DocumentStory], most_errors: int | None) -> None:
+    if not documents:
+        return
+    click.echo("\nDocuments")
+    rows = [
+        (
+            document.file_name,
+            document.phase.short_name,
+            document.status.short_name,
+            byte_size(document.size_bytes),
+            sum(error.is_error for error in document.errors),
+        )
+        for document in documents
+    ]
+    echo_table(("document", "phase", "status", "size", "errors"), rows, indent="  ")
+    for document in documents:
+        if document.errors or document.reopenings:
+            click.echo(f"\n{printable(document.file_name)}")
+            print_errors(document.errors, most_errors, hint="`dcc show --all-errors` prints them all.")
+        for entry in document.reopenings:
+            click.echo(f"  {printable(entry.created)}  set back from {_set_back_text(entry)}")
+
+
+def print_errors(errors: Sequence[Problem], most: int | None, *, hint: str) -> None:
+    """Print errors of a document with their lines and columns, at most `most` (None: all) of them."""
+    for error in errors[:most]:
+        place = f"{error.place}: " if error.place else ""
+        click.echo(f"  {place}{printable(error.text)}")
+    if most is not None and len(errors) > most:
+        click.echo(f"  ... and {count_of(len(errors) - most, 'more error')}. {hint}")

@@ -1,0 +1,99 @@
+"""`dcc validate`: submissions checked as the platform would, before they are uploaded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from dcc.cli.shell.context import json_option, settings_from_environment
+from dcc.cli.shell.output import count_of, echo_json, printable
+from dcc.cli.shell.suggestions import know
+from dcc.cli.submissions.show import print_errors
+from dcc.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dcc.outcomes import Problem
+    from dcc.session.validation import PathVerdict
+
+_INVALID = 1
+_ERRORS_SHOWN = 20
+
+
+@click.command()
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--centre", "centres", multiple=True, metavar="CODE", help="A further centre code; may be repeated.")
+@click.option("--all-errors", is_flag=True, help=f"Print all errors of a document, not only {_ERRORS_SHOWN}.")
+@json_option
+@click.pass_context
+def validate(
+    ctx: click.Context, paths: tuple[Path, ...], centres: tuple[str, ...], all_errors: bool, as_json: bool
+) -> None:
+    """Check archives and documents as the platform would.
+
+    PATH is an archive, a document or a folder of them; no tracker is needed. An archive is checked with its name, every
+    document in it, and the .md5 beside it if there is one. A document given by itself is checked by what its root
+    element says it is; a name that does not follow the convention is then a warning, in an archive it is an error. The
+    centre codes known are those of the consortium.
+
+    \b
+    Examples:
+      dcc validate H.2013-10-31.1.impc.zip
+      dcc validate --json exports/ > verdicts.json
+
+    \b
+    JSON: a list of {"path", "valid", "errors": [{"kind", "message", "line", "column"}],
+      "warnings": [the same]}, one for each archive (its own errors) and one for each document
+      (<archive>/<document>)
+
+    Exit codes: 0 all valid; 1 something is not; 2 a path is not there, or a setting is wrong.
+    """
+    from dcc.documents.schema_set import SchemaSet
+    from dcc.phases import KNOWN_CENTRES
+    from dcc.session.validation import check_path
+
+    settings = settings_from_environment()
+    schemas = SchemaSet.load(settings.xsd_dir)
+    known = frozenset(centre.short_name for centre in KNOWN_CENTRES) | frozenset(centres)
+    verdicts: list[PathVerdict] = []
+    for path in paths:
+        try:
+            verdicts += check_path(path, settings, known, schemas)
+        except OSError as error:
+            raise ConfigurationError(
+                f"{error.filename or path} cannot be read ({error.strerror}). Check the file and its permissions."
+            ) from error
+    know(kind=next((error.kind for verdict in verdicts for error in verdict.errors), None))
+    if as_json:
+        echo_json([_verdict_json(verdict) for verdict in verdicts])
+    else:
+        _print_verdicts(verdicts, None if all_errors else _ERRORS_SHOWN)
+    ctx.exit(0 if all(verdict.valid for verdict in verdicts) else _INVALID)
+
+
+def _verdict_json(verdict: PathVerdict) -> dict[str, object]:
+    return {
+        "path": verdict.path,
+        "valid": verdict.valid,
+        "errors": verdict.errors,
+        "warnings": verdict.warnings,
+    }
+
+
+def _print_verdicts(verdicts: Sequence[PathVerdict], most: int | None) -> None:
+    for verdict in verdicts:
+        mark = click.style("valid  ", fg="green") if verdict.valid else click.style("INVALID", fg="red")
+        click.echo(f"{mark}  {printable(verdict.path)}")
+        print_errors(verdict.errors, most, hint="`dcc validate --all-errors` prints them all.")
+        _print_warnings(verdict.warnings)
+    invalid = sum(not verdict.valid for verdict in verdicts)
+    checked = count_of(len(verdicts), "file")
+    click.echo(f"{checked} checked, {invalid:,} not valid." if invalid else f"{checked} checked, all valid.", err=True)
+
+
+def _print_warnings(warnings: Sequence[Problem]) -> None:
+    for warning in warnings:
+        click.echo(f"  {click.style('warning', fg='yellow')}: {printable(warning.message)}")
