@@ -13,7 +13,7 @@ from functools import partial
 from typing import Final
 
 from dcc.databases.columns import utc_now
-from dcc.notify.channels import Channel
+from dcc.notify.channels.channel import Channel
 from dcc.notify.digests import addresses_of
 from dcc.notify.messages import Audience, Item, Kind, Message
 from dcc.notify.rounds import Round

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from dcc.notify.channels import Channel
+from dcc.notify.channels.channel import Channel
 from dcc.notify.digests import addresses_of
 from dcc.notify.messages import Audience, Item, Kind, Message
 from dcc.notify.rounds import Round

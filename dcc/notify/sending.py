@@ -19,7 +19,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from dcc.errors import DccError
 from dcc.notify import tracker_away
-from dcc.notify.channels import Channel, open_channels
+from dcc.notify.channels.channel import Channel, open_channels
 from dcc.notify.composing import Composer
 from dcc.notify.messages import Audience, Item, Kind, Message
 from dcc.notify.owner_news import tell_owners
@@ -140,7 +140,7 @@ def plan(
 
 def send_test(settings: Settings, address: str) -> str:
     """Send a test to an e-mail address; a sentence that says so. Raises NotificationNotSentError."""
-    from dcc.notify.mail import MailChannel
+    from dcc.notify.channels.mail import MailChannel
 
     message = Composer(settings).test(uuid.uuid4().hex)
     MailChannel(settings).send(message, address, seconds=settings.notify_seconds)

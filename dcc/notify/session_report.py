@@ -19,7 +19,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from dcc.databases.transactions import run_reading
 from dcc.errors import DccError, NotFoundError
-from dcc.notify.report_channels import Report, open_channels
+from dcc.notify.channels.reports import Report, open_channels
 from dcc.outcomes import HELD, Problem, ZipKey
 from dcc.phases import Phase, Status
 from dcc.rules.upload import LATE

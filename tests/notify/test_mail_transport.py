@@ -14,7 +14,7 @@ import pytest
 from pydantic import SecretStr
 
 from dcc.errors import NotificationNotSentError
-from dcc.notify.mail_transport import MailTransport, Wording
+from dcc.notify.channels.mail_transport import MailTransport, Wording
 from dcc.settings import Settings
 from dcc.settings.mail_addresses import parse_smtp_url
 from tests.support.mail_server import Starter

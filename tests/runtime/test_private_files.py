@@ -18,7 +18,7 @@ from dcc.cli.demo import submissions
 from dcc.cli.installation.dagster_processes import write_workspace
 from dcc.errors import ConfigurationError, ReportNotSentError
 from dcc.naming import Action
-from dcc.notify.report_channels import DirectoryChannel, Report
+from dcc.notify.channels.reports import DirectoryChannel, Report
 from dcc.operations.metrics.exposition import replace_file
 from dcc.outcomes import ZipKey
 from dcc.reports.causes import spreadsheet

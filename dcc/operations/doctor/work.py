@@ -156,7 +156,7 @@ def check_reports(surroundings: Surroundings) -> Iterator[Finding]:
     if not settings.report_addresses:
         yield not_checked("session reports", "None are sent by e-mail (DCC_REPORT_TO).")
         return
-    from dcc.notify.report_channels import reach_mail_server
+    from dcc.notify.channels.reports import reach_mail_server
 
     try:
         label = reach_mail_server(settings)

@@ -12,7 +12,7 @@ from email.utils import formatdate
 from typing import Final
 
 from dcc.errors import NotificationNotSentError
-from dcc.notify.mail_transport import MailTransport, Wording, sender_of
+from dcc.notify.channels.mail_transport import MailTransport, Wording, sender_of
 from dcc.notify.messages import Audience, Message
 from dcc.settings import Settings
 from dcc.settings.mail_addresses import parse_smtp_url

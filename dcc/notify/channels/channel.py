@@ -42,7 +42,7 @@ class Channel(Protocol):
 def _mail_channel(settings: Settings) -> Channel | None:
     if not settings.notify_centres and not settings.notify_addresses:
         return None
-    from dcc.notify.mail import MailChannel
+    from dcc.notify.channels.mail import MailChannel
 
     return MailChannel(settings)
 
@@ -50,7 +50,7 @@ def _mail_channel(settings: Settings) -> Channel | None:
 def _webhook_channel(settings: Settings) -> Channel | None:
     if settings.notify_webhook is None:
         return None
-    from dcc.notify.webhook import WebhookChannel
+    from dcc.notify.channels.webhook import WebhookChannel
 
     return WebhookChannel(settings.notify_webhook, settings.notify_webhook_secret, settings)
 
@@ -58,7 +58,7 @@ def _webhook_channel(settings: Settings) -> Channel | None:
 def _log_channel(settings: Settings) -> Channel | None:
     if not settings.notify_log:
         return None
-    from dcc.notify.event_log import LogChannel
+    from dcc.notify.channels.event_log import LogChannel
 
     return LogChannel()
 
