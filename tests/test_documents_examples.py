@@ -14,8 +14,8 @@ from pydantic import SecretStr
 
 from dcc.errors import NotificationNotSentError
 from dcc.naming import Action
-from dcc.notify.messages import Audience, Kind, Message
 from dcc.notify.channels.reports import Report
+from dcc.notify.messages import Audience, Kind, Message
 from dcc.reference.loading import ReferenceData
 from dcc.reports.languages import load_catalogue
 from dcc.rules import registry

@@ -67,6 +67,18 @@ def test_the_partition_of_a_failed_zip_leads_to_the_reason(browser: WebDriver, s
     wait_for(browser, "Historical events for", "Observation")
     click(browser, f"(//*[contains(text(), '{FAILED}')])", last=True)
     wait_for(browser, DOCUMENT)
+    keep(browser, "failed-partition")
+
+
+@pytest.mark.servers
+def test_the_resources_page_lists_what_the_assets_work_with_and_each_has_its_values(
+    browser: WebDriver, served: str
+) -> None:
+    kinds = ["sftp", "ftp", "http", "folder", "tracker", "qc_database", "store", "reference_data", "mail", "webhook"]
+    see(browser, f"{served}/locations/dcc/resources", "session", *kinds)
+    told = ["SftpResource", "connect_timeout", "Seconds to connect to a server.", "known_hosts", "Secret"]
+    see(browser, f"{served}/locations/dcc/resources/sftp", *told, picture="resource")
+    see(browser, f"{served}/locations/dcc/resources/sftp/uses", "zip_downloads", "crawl_file_sources")
 
 
 @pytest.mark.servers

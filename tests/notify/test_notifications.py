@@ -16,8 +16,8 @@ from sqlalchemy import select, update
 from dcc.errors import NotificationNotSentError
 from dcc.naming import Action
 from dcc.notify import rounds
-from dcc.notify.ledger import Ledger
 from dcc.notify.channels.mail import MailChannel
+from dcc.notify.ledger import Ledger
 from dcc.notify.messages import Attachment, Audience, Item, Kind, Message
 from dcc.notify.rounds import Round
 from dcc.notify.sending import notify_due, notify_session, plan

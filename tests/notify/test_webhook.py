@@ -17,8 +17,8 @@ import pytest
 from pydantic import SecretStr
 
 from dcc.errors import ConfigurationError, NotificationNotSentError
-from dcc.notify.messages import Kind, Message
 from dcc.notify.channels.webhook import WebhookChannel
+from dcc.notify.messages import Kind, Message
 from dcc.settings import Settings, load_settings
 from tests.support.ports import free_port
 from tests.support.servers import Authority

@@ -133,6 +133,12 @@ def younger(data: DataInstallation, second: Folder) -> None:
     away(second)
 
 
+def wrong_checksum(data: DataInstallation, second: Folder) -> None:
+    """The addition is not the one whose MD5 its centre published."""
+    put_all(data, second)
+    (second.path / f"{ADD}.md5").write_text("0" * 32)
+
+
 def gone(data: DataInstallation, second: Folder) -> None:
     """The addition was removed from its server."""
     put_all(data, second)
@@ -165,7 +171,7 @@ def fail_to_arrive(data: DataInstallation, second: Folder, retries: int) -> None
         connection.execute(update(ZipAction).where(ZipAction.id.in_(zips)).values(failed))
 
 
-@pytest.mark.parametrize("prepare", [damaged, held, younger, gone, not_in_use, never_delivered])
+@pytest.mark.parametrize("prepare", [damaged, wrong_checksum, held, younger, gone, not_in_use, never_delivered])
 def test_nothing_waits_for_what_will_not_come(
     data: DataInstallation, second: Folder, prepare: Callable[[DataInstallation, Folder], None]
 ) -> None:

@@ -10,9 +10,9 @@ from sqlalchemy import Connection, func, select
 
 from dcc.databases.columns import utc_now
 from dcc.errors import DccError, NotificationNotSentError
+from dcc.notify.channels.mail_transport import MailTransport, Wording
 from dcc.notify.digests import addresses_of
 from dcc.notify.ledger import Sending
-from dcc.notify.channels.mail_transport import MailTransport, Wording
 from dcc.notify.messages import Kind
 from dcc.operations.doctor.verdicts import Finding, failed, ok, split_advice, warning
 from dcc.settings import Settings

@@ -2,8 +2,8 @@
 
 What is edited or deleted must have been added before. Where an older archive waits for a reason that is not its
 centre's (for room, for a server, until it is uploaded, since a session was interrupted), the younger one waits with it
-and is taken by the session that has the older one. An archive that is refused, held, damaged or gone is not waited for,
-nor one whose server answered and did not deliver it `MOST_RETRIES` times.
+and is taken by the session that has the older one. An archive that is refused, held, damaged, not as its MD5 says, or
+gone is not waited for, nor one whose server answered and did not deliver it `MOST_RETRIES` times.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from dcc.outcomes import ZipKey
 from dcc.phases import ACTION_IDS, ACTIONS_BY_ID, Phase, Status
 from dcc.tracker.hosted.download_plan import load_plans
 from dcc.tracker.hosted.foreign_archives import may_be_taken
-from dcc.tracker.hosted.known_hostings import NOT_ARRIVED
 from dcc.tracker.lineage import IDS, chunks
 from dcc.tracker.models import Centre, FileSource, FileSourceHasZip, ResourceStateRow, ZipAction, ZipFile
 from dcc.tracker.register.connections import SourceState
@@ -151,12 +150,8 @@ _TO_UPLOAD: Final = (
 
 _UNFAILED: Final = (int(Status.PENDING), int(Status.RUNNING), int(Status.DONE))
 _FAILED_TO_ARRIVE: Final = and_(
-    or_(
-        *(
-            and_(ZipAction.phase_id == int(state.phase), ZipAction.status_id == int(state.status))
-            for state in NOT_ARRIVED
-        )
-    ),
+    ZipAction.phase_id == int(Phase.DOWNLOAD),
+    ZipAction.status_id == int(Status.FAILED),
     select(func.coalesce(func.min(FileSourceHasZip.num_retries), 0))
     .where(FileSourceHasZip.za_id == ZipAction.id, FileSourceHasZip.gone_since.is_(None))
     .correlate(ZipAction)
