@@ -40,8 +40,17 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes long comes first: at the end, the other processes of the run would wait for it."""
+    """What takes long comes first: at the end, the other processes of the run would wait for it.
+
+    A test on each kind of server and each database runs on MariaDB with one kind of server: neither sees the other.
+    """
+    items[:] = [item for item in items if not _is_another_server_on_mariadb(item)]
     items.sort(key=lambda item: not item.nodeid.startswith(_LONG))
+
+
+def _is_another_server_on_mariadb(item: pytest.Item) -> bool:
+    params = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+    return params.get("tracker_url") == "mariadb" and params.get("served", "local_folder") != "local_folder"
 
 
 def pytest_collection_finish() -> None:
