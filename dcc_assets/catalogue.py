@@ -28,6 +28,8 @@ from dcc.phases import Phase
 
 SESSION_TAG: Final = "dcc/session"
 """Tag on every run of a crawling session: the session's id in the tracker."""
+STARTED_BY_TAG: Final = "dcc/started_by"
+"""Tag on every run that no sensor, schedule or person on Dagster's pages started: the command, or what else did."""
 
 FILE_SOURCES: Final = DynamicPartitionsDefinition(name="file_sources")
 ZIP_ACTIONS: Final = DynamicPartitionsDefinition(name="zip_actions")

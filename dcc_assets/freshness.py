@@ -30,7 +30,7 @@ from dcc.reports.overdue import (
 )
 from dcc.settings import Settings
 from dcc.tracker.database import run_reading
-from dcc_assets.catalogue import CRAWL_OVERDUE, FILE_SOURCES, VALIDATED_DOCUMENTS
+from dcc_assets.catalogue import CRAWL_OVERDUE, FILE_SOURCES, STARTED_BY_TAG, VALIDATED_DOCUMENTS
 from dcc_assets.data_catalogue import CENTRE_SILENT, CENTRES, SUBMISSIONS_OVERDUE
 from dcc_assets.links import links, page_of_partition, report_of_centre
 from dcc_assets.runs import QUIET, step_of
@@ -100,7 +100,8 @@ def show_overdue(instance: DagsterInstance, tracker: Engine, settings: Settings)
         tell()
 
     try:
-        show.execute_in_process(instance=instance, run_config=QUIET)
+        tags = {STARTED_BY_TAG: "the watch of what is overdue"}
+        show.execute_in_process(instance=instance, run_config=QUIET, tags=tags)
     except DccError:
         raise
     except Exception as error:

@@ -13,7 +13,7 @@ from dcc.qc.database import require_current
 from dcc.settings import Settings
 from dcc.store.staging import Staging
 from dcc.tracker.models import ZipAction
-from dcc_assets.catalogue import FILE_SOURCES
+from dcc_assets.catalogue import FILE_SOURCES, STARTED_BY_TAG
 from dcc_assets.failure_metadata import zips_explained
 from dcc_assets.file_source_assets import source_partitions
 from dcc_assets.freshness import tell_overdue
@@ -128,7 +128,9 @@ def rebuild_instance(
 
     try:
         finish_dead_runs(instance)
-        result = rebuild.execute_in_process(instance=instance, run_config=QUIET)
+        result = rebuild.execute_in_process(
+            instance=instance, run_config=QUIET, tags={STARTED_BY_TAG: "dcc instance rebuild"}
+        )
     except Exception as error:
         if rebuilding.failure is not None:
             raise rebuilding.failure from None

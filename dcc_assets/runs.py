@@ -16,7 +16,12 @@ from dcc_dagster.instance import QC_DATABASE_POOL
 QUIET: Final = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 """Run configuration under which Dagster prints nothing: what there is to say the command says."""
 
-_PROCESS_TAG: Final = "dcc/process"
+PROCESS_TAG: Final = ".dagster/dcc_process"
+"""Tag on every run of a session: the process that holds it. Dagster hides tags that begin with `.dagster/`."""
+
+_FORMER_PROCESS_TAG: Final = "dcc/process"
+"""What runs have that a version before this one began."""
+
 _UNDER_WAY = [DagsterRunStatus.STARTING, DagsterRunStatus.STARTED, DagsterRunStatus.CANCELING]
 
 
@@ -42,7 +47,7 @@ def tag_session(context: OpExecutionContext, session: Session) -> None:
 def session_tags(session: Session) -> dict[str, str]:
     """The tags of a run that is part of a session held by this process."""
     process = Process.this()
-    return {SESSION_TAG: str(session.id), _PROCESS_TAG: f"{process.host}:{process.pid}:{process.started}"}
+    return {SESSION_TAG: str(session.id), PROCESS_TAG: f"{process.host}:{process.pid}:{process.started}"}
 
 
 def finish_dead_runs(instance: DagsterInstance, *, besides: str = "") -> int:
@@ -53,7 +58,7 @@ def finish_dead_runs(instance: DagsterInstance, *, besides: str = "") -> int:
     dead = [
         run
         for run in instance.get_runs(RunsFilter(statuses=_UNDER_WAY))
-        if run.run_id != besides and _is_gone(run.tags.get(_PROCESS_TAG, ""))
+        if run.run_id != besides and _is_gone(run.tags.get(PROCESS_TAG) or run.tags.get(_FORMER_PROCESS_TAG, ""))
     ]
     for run in dead:
         instance.report_run_failed(

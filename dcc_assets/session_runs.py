@@ -25,6 +25,7 @@ from dcc.phases import Phase
 from dcc.runtime.disk_space import comes_from_full_disk, no_space_left
 from dcc.session.sessions import Session
 from dcc.settings import Settings
+from dcc_assets.catalogue import STARTED_BY_TAG
 from dcc_assets.jobs import crawl_file_sources, load_data, process_zip_actions, show_changes
 from dcc_assets.runs import QUIET, finish_dead_runs, session_tags
 from dcc_dagster.instance import storage_place
@@ -74,7 +75,7 @@ def run_session(
         work = Work(
             settings, tracker, session, source_ids, on_crawl=on_crawl, on_zip=on_zip, until=until, on_data=on_data
         )
-        runs = _Runs(instance, work)
+        runs = _Runs(instance, work, "dcc crawl")
         runs.crawl()
         runs.process()
         runs.load()
@@ -110,7 +111,7 @@ def run_zip_actions(
             until=until,
             on_data=on_data,
         )
-        runs = _Runs(instance, work)
+        runs = _Runs(instance, work, f"dcc retry, for {requested_by}")
         runs.process()
         runs.load()
     return runs.report()
@@ -131,7 +132,10 @@ def show_changed_data(settings: Settings, tracker: Engine, instance: DagsterInst
         try:
             finish_dead_runs(instance)
             show_changes.execute_in_process(
-                instance=instance, run_config=QUIET, tags=_REPOSITORY_TAG, resources=resources
+                instance=instance,
+                run_config=QUIET,
+                tags={**_REPOSITORY_TAG, STARTED_BY_TAG: "dcc, after a command that changed data"},
+                resources=resources,
             )
         except Exception as error:
             raise DagsterStorageError(
@@ -165,10 +169,10 @@ def held_resources(work: Work) -> Mapping[str, ResourceDefinition]:
 class _Runs:
     """The runs of one session."""
 
-    def __init__(self, instance: DagsterInstance, work: Work) -> None:
+    def __init__(self, instance: DagsterInstance, work: Work, started_by: str) -> None:
         self._instance = instance
         self._work = work
-        self._tags = {**_REPOSITORY_TAG, **session_tags(work.session)}
+        self._tags = {**_REPOSITORY_TAG, **session_tags(work.session), STARTED_BY_TAG: started_by}
         self._run_ids: list[str] = []
         self._storage_failure: Exception | None = None
 

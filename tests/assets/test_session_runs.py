@@ -23,7 +23,7 @@ from dcc.outcomes import ZipKey
 from dcc.phases import Phase
 from dcc.tracker.models import CrawlingSession
 from dcc_assets import session_runs
-from dcc_assets.catalogue import CHECK_OF_PHASE, REACHABLE, SESSION_TAG
+from dcc_assets.catalogue import CHECK_OF_PHASE, REACHABLE, SESSION_TAG, STARTED_BY_TAG
 from dcc_assets.session_runs import run_session, run_zip_actions
 from dcc_dagster.event_recorder import EventRecorder
 from dcc_resources import work
@@ -101,7 +101,11 @@ def test_what_dagster_shows_agrees_with_the_tracker(installation: Installation, 
     assert dagster.statuses() == [DagsterRunStatus.SUCCESS] * 2
     assert {crawl.source_id for crawl in heard.crawls} == {1}
     assert set(heard.by_zip) == set(ALL) - {BAD_NAME}
-    assert [run.tags[SESSION_TAG] for run in dagster.instance.get_runs()] == [str(report.session_id)] * 2
+    runs = dagster.instance.get_runs()
+    assert [run.tags[SESSION_TAG] for run in runs] == [str(report.session_id)] * 2
+    assert {run.tags[STARTED_BY_TAG] for run in runs} == {"dcc crawl"}
+    shown = {key for run in runs for key in run.tags if not key.startswith(".dagster/")}
+    assert shown == {SESSION_TAG, STARTED_BY_TAG}
 
 
 @one_database

@@ -16,7 +16,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, Final
 
-from sqlalchemy import Engine
+from sqlalchemy import Engine, func, select
 
 from dcc.operations.consistency.checking import check_consistency
 from dcc.operations.consistency.inconsistencies import Inconsistency
@@ -28,6 +28,7 @@ from dcc.sources.base import SourceAddress
 from dcc.sources.host_keys import HostKey
 from dcc.tracker.database import init_tracker, open_tracker
 from dcc.tracker.database import writing as writing_tracker
+from dcc.tracker.models import FileSourceHasZip
 from dcc.tracker.register import centres, file_sources
 from dcc.tracker.register.pinned_keys import PinnedKey
 from dcc_assets.consistency import check_events
@@ -210,6 +211,12 @@ class ChaosInstallation:
             raise SessionFailedError(f"An undisturbed session ended with {code}:\n{session.said()}")
         self.took = time.monotonic() - session.began
         self.counts = session.counts() or self.counts
+
+    def misses_archives(self) -> bool:
+        """Whether archives were missed by the last listing, and are gone when the next one misses them too."""
+        query = select(func.count()).where(FileSourceHasZip.missed_since.is_not(None))
+        with self.tracker.connect() as connection:
+            return bool(connection.scalar(query))
 
     def inconsistencies(self) -> list[Inconsistency]:
         """What does not hold together, in databases, staging and Dagster."""

@@ -190,7 +190,10 @@ class FaultProxy:
             self._released.wait(fault.seconds)
             return rest
         if fault.kind == "corrupt":
-            return bytes([rest[0] ^ 1]) + rest[1:]
+            # Otherwise each time: the same wrong bytes twice are taken for those of the server.
+            with self._lock:
+                mask = self._random.randrange(1, 256)
+            return bytes([rest[0] ^ mask]) + rest[1:]
         if fault.kind == "stall":
             self._released.wait(_LONGEST_STALL)
         elif fault.kind in {"reset", "cut"}:

@@ -38,7 +38,7 @@ from dcc.tracker.models import SessionLock
 from dcc.vocabulary import WaiverEffect
 from dcc_assets.catalogue import SESSION_TAG
 from dcc_assets.jobs import crawl_file_sources, load_data, process_zip_actions, show_changes
-from dcc_assets.runs import session_tags
+from dcc_assets.runs import PROCESS_TAG, session_tags
 from dcc_dagster.instance import open_instance
 from dcc_resources.code_location import platform_resources
 from dcc_sensors import automation
@@ -147,12 +147,12 @@ def test_a_run_whose_process_died_holds_up_nothing(
     with open_session(installation.tracker, installation.settings) as session:
         tags = session_tags(session)
     mine = str(os.getpid())
-    process = tags["dcc/process"].replace(f":{mine}:", f":{dead.pid}:")
+    process = tags[PROCESS_TAG].replace(f":{mine}:", f":{dead.pid}:")
     dead.kill()
     dead.wait()
     crawled(installation, hand_over=True)
     run = instance.create_run_for_job(
-        process_zip_actions, status=DagsterRunStatus.STARTED, tags={**tags, "dcc/process": process}
+        process_zip_actions, status=DagsterRunStatus.STARTED, tags={**tags, PROCESS_TAG: process}
     )
     alive = instance.create_run_for_job(crawl_file_sources, status=DagsterRunStatus.STARTED, tags=tags)
     assert "crawl_file_sources is under way" in str(asked(new_zips, instance))
