@@ -22,6 +22,7 @@ from dagster import (
     PreviewWarning,
 )
 
+from dcc.reference.loading import SETS
 from dcc.rules.groups import GROUPS
 from dcc_assets.catalogue import OWNERS, VALIDATED_DOCUMENTS, ZIP_ACTIONS
 
@@ -33,6 +34,9 @@ CONTEXTS: Final = AssetKey("contexts")
 OVERVIEWS: Final = AssetKey("overviews")
 QC: Final = AssetKey("qc")
 SUBMISSION_REPORTS: Final = AssetKey("submission_reports")
+
+REFERENCE_KEYS: Final = {name: AssetKey(f"reference_{name}") for name in SETS}
+"""The sets of reference data that data are judged by, by their names."""
 
 UPLOAD_CHECK: Final = AssetCheckKey(UPLOADED_DATA, "upload")
 CENTRE_SILENT: Final = AssetCheckKey(CONTEXTS, "centre_silent")
@@ -59,7 +63,7 @@ DATA_SPECS: Final = (
     ),
     AssetSpec(
         DATA_INTEGRITY,
-        deps=[UPLOADED_DATA],
+        deps=[UPLOADED_DATA, *REFERENCE_KEYS.values()],
         description=(
             "The archives whose data keep the integrity rules: they make sense by themselves, beside what was "
             "submitted before, and by IMPReSS.\n\nEach check is a group of rules (see `dcc rules list`). Where one "

@@ -9,7 +9,6 @@ from dagster import (
     AssetCheckSeverity,
     AssetCheckSpec,
     AssetExecutionContext,
-    AssetKey,
     AssetSelection,
     AssetSpec,
     DataVersion,
@@ -25,7 +24,7 @@ from dcc.databases.columns import utc_now
 from dcc.qc.database import run_reading
 from dcc.qc.reference.freshness import Freshness, freshness
 from dcc.qc.reference.refreshing import Refreshed, RefreshOutcome, refresh, setting_of
-from dcc.reference.loading import SETS
+from dcc_assets.data_catalogue import REFERENCE_KEYS
 from dcc_dagster.metadata import Metadata, table, utc_timestamp
 from dcc_resources.qc_database import QcDatabaseResource
 from dcc_resources.reference_data import ReferenceDataResource
@@ -35,7 +34,6 @@ FRESH: Final = "fresh"
 
 _GROUP: Final = "reference"
 _OWNERS: Final = ["team:data-wranglers"]
-_KEYS: Final = {name: AssetKey(f"reference_{name}") for name in SETS}
 _KINDS: Final = {"impress": {"json"}}
 _DESCRIPTIONS: Final = {
     "impress": (
@@ -64,7 +62,7 @@ REFERENCE_SPECS: Final = tuple(
         owners=_OWNERS,
         skippable=True,
     )
-    for name, key in _KEYS.items()
+    for name, key in REFERENCE_KEYS.items()
 )
 REFERENCE_CHECK_SPECS: Final = tuple(
     AssetCheckSpec(
@@ -72,7 +70,7 @@ REFERENCE_CHECK_SPECS: Final = tuple(
         asset=key,
         description="It is there, and was found at its source in the last days (DCC_REFERENCE_MAX_AGE_DAYS).",
     )
-    for key in _KEYS.values()
+    for key in REFERENCE_KEYS.values()
 )
 
 
@@ -91,8 +89,10 @@ def reference_sets(
     Raises QcDatabaseOutdatedError and QcDatabaseUnreachableError.
     """
     settings, qc = qc_database.settings_with(reference_data), qc_database.ready()
-    names = [name for name, key in _KEYS.items() if key in context.selected_asset_keys]
-    checked = [name for name, key in _KEYS.items() if AssetCheckKey(key, FRESH) in context.selected_asset_check_keys]
+    names = [name for name, key in REFERENCE_KEYS.items() if key in context.selected_asset_keys]
+    checked = [
+        name for name, key in REFERENCE_KEYS.items() if AssetCheckKey(key, FRESH) in context.selected_asset_check_keys
+    ]
     refreshed = {each.name: each for each in refresh(qc, settings, names)} if names else {}
     found = run_reading(
         qc, lambda asked: freshness(asked, settings, utc_now()), patience_seconds=settings.database_retry
@@ -121,7 +121,9 @@ def _materialisation(refreshed: Refreshed, age: Freshness) -> MaterializeResult[
     if age.checked is not None:
         metadata["checked"] = MetadataValue.timestamp(utc_timestamp(age.checked))
     return MaterializeResult(
-        asset_key=_KEYS[refreshed.name], metadata=metadata, data_version=DataVersion(str(refreshed.snapshot_id))
+        asset_key=REFERENCE_KEYS[refreshed.name],
+        metadata=metadata,
+        data_version=DataVersion(str(refreshed.snapshot_id)),
     )
 
 
@@ -135,7 +137,7 @@ def _check(age: Freshness, refreshed: Refreshed | None) -> AssetCheckResult:
     if age.age is not None:
         metadata["age in days"] = age.age.days
     return AssetCheckResult(
-        asset_key=_KEYS[age.name],
+        asset_key=REFERENCE_KEYS[age.name],
         check_name=FRESH,
         passed=age.message is None and not failed,
         severity=AssetCheckSeverity.WARN if age.message in (None, age.refusal) else AssetCheckSeverity.ERROR,
@@ -147,7 +149,7 @@ def reference_definitions() -> Definitions:
     """The assets, their checks, and the job that refreshes all of them."""
     job = define_asset_job(
         REFERENCE_JOB,
-        AssetSelection.assets(*_KEYS.values()),
+        AssetSelection.assets(*REFERENCE_KEYS.values()),
         executor_def=in_process_executor,
         description="Reads all sets of reference data anew from their sources.",
     )

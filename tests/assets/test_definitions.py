@@ -30,12 +30,14 @@ import dcc_assets
 import dcc_sensors
 from dcc.cli.shell.dagster_side import LOCATION_NAME
 from dcc.errors import ConfigurationError
+from dcc.reference.loading import SETS
 from dcc.rules.catalogue import CATALOGUE
 from dcc.settings import load_settings
 from dcc_assets.catalogue import CHECK_OF_PHASE, CRAWL_OVERDUE, REACHABLE
 from dcc_assets.data_assets import chosen_contexts, chosen_data, chosen_qc
 from dcc_assets.data_catalogue import CENTRE_SILENT, CHECK_OF_GROUP, DATA_CHECK_SPECS, SUBMISSIONS_OVERDUE, UPLOAD_CHECK
 from dcc_assets.jobs import LOAD_JOB, PROCESS_JOB, SHOW_JOB, asset_definitions
+from dcc_assets.reference_assets import reference_definitions
 from dcc_dagster.instance import QC_DATABASE_POOL
 from tests.support.prepared_processes import run_in_process
 
@@ -68,10 +70,12 @@ BY_CENTRE = {"contexts", "overviews"}
 
 
 def test_the_lineage_is_the_flow_of_the_data() -> None:
-    graph = asset_definitions().resolve_asset_graph()
-    assert [key.to_user_string() for level in graph.toposorted_asset_keys_by_level for key in level] == LINEAGE
+    graph = Definitions.merge(asset_definitions(), reference_definitions()).resolve_asset_graph()
+    in_order = [key.to_user_string() for level in graph.toposorted_asset_keys_by_level for key in level]
+    assert [asset for asset in in_order if asset in LINEAGE] == LINEAGE
     for parent, child in itertools.pairwise(LINEAGE):
-        assert graph.get(AssetKey(child)).parent_keys == {AssetKey(parent)}
+        judged_by = {AssetKey(f"reference_{name}") for name in SETS} if child == "data_integrity" else set()
+        assert graph.get(AssetKey(child)).parent_keys == {AssetKey(parent), *judged_by}
 
 
 def test_file_sources_zip_actions_and_centres_are_partitions() -> None:
