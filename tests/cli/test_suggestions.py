@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 STEPS = [(name, step) for name, steps in NEXT.items() for step in steps]
 FACTS = {
     fact
-    for module in (ROOT / "dcc" / "cli").glob("*.py")
+    for module in (ROOT / "dcc" / "cli").rglob("*.py")
     for told in re.findall(r"\bknow\(\n?(.*?)\n?    \)?\n|\bknow\((.*)\)", module.read_text("utf-8"), re.DOTALL)
     for fact in re.findall(r"(\w+)=", "".join(told))
 }
