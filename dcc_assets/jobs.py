@@ -1,8 +1,8 @@
 """The jobs, and everything of this package that makes up the Dagster code location.
 
-A job works on whatever is due and reports on the partitions that it comes across. It is made of an op rather than of
-the assets themselves: a run of assets announces an event for each of its partitions before it knows which there will
-be, reads the versions of all that they depend on, and refuses to run without a partition.
+A job works on whatever is due and reports on the partitions that it comes across: file sources, zip actions and centres
+in one run. So it is made of an op rather than of the assets, which a run takes only with partitions chosen beforehand,
+all of one kind. `materialises` names its assets: the page of each shows the job and what starts it.
 """
 
 from typing import Final
@@ -10,12 +10,15 @@ from typing import Final
 from dagster import Definitions, OpExecutionContext, in_process_executor, job, op
 
 from dcc.settings import Settings
+from dcc_assets.catalogue import FILE_SOURCE_LISTINGS, ZIP_ACTIONS_ASSET, ZIP_SPECS
 from dcc_assets.data_assets import chosen_contexts, chosen_data, chosen_qc, load
+from dcc_assets.data_catalogue import CONTEXT_SPECS, DATA_SPECS, QC
 from dcc_assets.file_source_assets import chosen_file_sources, crawl
 from dcc_assets.mirroring import show_changes as show
 from dcc_assets.report_assets import chosen_reports
 from dcc_assets.zip_assets import chosen_zip_actions, process
 from dcc_dagster.instance import QC_DATABASE_POOL
+from dcc_dagster.job_assets import materialises
 from dcc_resources.code_location import platform_resources
 from dcc_resources.folder import FolderResource
 from dcc_resources.ftp import FtpResource
@@ -30,6 +33,9 @@ CRAWL_JOB: Final = "crawl_file_sources"
 PROCESS_JOB: Final = "process_zip_actions"
 LOAD_JOB: Final = "load_data"
 SHOW_JOB: Final = "show_changes"
+
+_ZIP_ASSETS: Final = tuple(spec.key for spec in ZIP_SPECS)
+_DATA_ASSETS: Final = (*(spec.key for spec in (*DATA_SPECS, *CONTEXT_SPECS)), QC)
 
 
 @op(
@@ -80,6 +86,7 @@ def _show(context: OpExecutionContext, tracker: TrackerResource, qc_database: Qc
     show(context, tracker, qc_database)
 
 
+@materialises(FILE_SOURCE_LISTINGS, ZIP_ACTIONS_ASSET)
 @job(
     name=CRAWL_JOB,
     executor_def=in_process_executor,
@@ -90,6 +97,7 @@ def crawl_file_sources() -> None:
     _crawl()
 
 
+@materialises(*_ZIP_ASSETS)
 @job(
     name=PROCESS_JOB,
     executor_def=in_process_executor,
@@ -100,6 +108,7 @@ def process_zip_actions() -> None:
     _process()
 
 
+@materialises(*_DATA_ASSETS)
 @job(
     name=LOAD_JOB,
     executor_def=in_process_executor,
@@ -111,6 +120,7 @@ def load_data() -> None:
     _load()
 
 
+@materialises(*_DATA_ASSETS)
 @job(
     name=SHOW_JOB,
     executor_def=in_process_executor,

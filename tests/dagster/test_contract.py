@@ -166,6 +166,9 @@ LEANED_ON = [
             "schedules.migration:REQUIRED_SCHEDULE_DATA_MIGRATIONS",
         )
     ),
+    # Jobs of ops that say which assets their runs materialise.
+    Leaned("job_assets", "dagster._core.definitions.assets.job.asset_layer:AssetLayer", has="for_external_job"),
+    Leaned("job_assets", "dagster._core.definitions.assets.job.asset_layer:AssetLayer.for_external_job", "asset_keys"),
     # Events, and the tables that they are kept in.
     Leaned("event_storage stored_asset_events", "dagster._core.events:ASSET_EVENTS", has="ASSET_MATERIALIZATION"),
     Leaned(

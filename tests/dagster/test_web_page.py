@@ -75,6 +75,28 @@ query ($asset: AssetKeyInput!, $partition: String!) {
 """
 LINEAGE = "{ assetNodes { assetKey { path } groupName kinds description dependencyKeys { path } isMaterializable } }"
 
+AUTOMATION = """
+{
+  assetNodes {
+    assetKey { path }
+    jobNames
+    targetingInstigators { ... on Sensor { name } ... on Schedule { name } }
+  }
+}
+"""
+CRAWLED = ({"crawl_file_sources"}, {"crawl_schedule"})
+PROCESSED = ({"process_zip_actions"}, {"new_zips", "retry_failed_downloads"})
+LOADED = ({"load_data", "show_changes"}, {"valid_documents", "changes_beside_sessions"})
+REFRESHED = ({"refresh_reference_data"}, {"reference_schedule"})
+RUN_BY = {
+    "file_source_listings": CRAWLED,
+    "zip_actions": (CRAWLED[0] | PROCESSED[0], CRAWLED[1] | PROCESSED[1]),
+    **dict.fromkeys(("zip_downloads", "xml_documents", "validated_documents"), PROCESSED),
+    **dict.fromkeys(("uploaded_data", "data_integrity", "contexts", "overviews", "qc"), LOADED),
+    "submission_reports": (set(), set()),
+}
+"""The jobs of each asset, and what starts them by itself; a report is kept when somebody asks for it."""
+
 
 @pytest.fixture
 def page(
@@ -161,3 +183,13 @@ def test_the_lineage_page_shows_the_flow(page: WorkspaceRequestContext) -> None:
     }
     assert all(node["groupName"] and node["kinds"] and node["description"] for node in nodes)
     assert all(node["isMaterializable"] for node in nodes)
+
+
+def test_the_page_of_an_asset_names_its_jobs_and_what_starts_them(page: WorkspaceRequestContext) -> None:
+    shown = {}
+    for node in ask(page, AUTOMATION)["assetNodes"]:
+        jobs = {name for name in node["jobNames"] if not name.startswith("__")}
+        shown[node["assetKey"]["path"][0]] = (jobs, {one["name"] for one in node["targetingInstigators"]})
+    references = {name: REFRESHED for name in shown if name.startswith("reference_")}
+    assert len(references) == 5
+    assert shown == RUN_BY | references
