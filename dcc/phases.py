@@ -67,7 +67,7 @@ class KnownCentre:
 
 
 ACTION_IDS: Final = {Action.ADD: 1, Action.EDIT: 2, Action.DELETE: 3}
-"""Ids of the `processing_type` rows."""
+"""Ids of the `processing_type` rows, in the order in which archives of one date and increment are applied."""
 
 ACTIONS_BY_ID: Final = {number: action for action, number in ACTION_IDS.items()}
 """The actions, by the ids of the `processing_type` rows."""

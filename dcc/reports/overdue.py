@@ -27,7 +27,7 @@ from dcc.tracker.models import (
     ZipDownload,
     ZipFile,
 )
-from dcc.tracker.register.connections import SourceState
+from dcc.tracker.register.connections import in_use
 
 NAMED: Final = 50
 """Zip actions that are named of a centre that has more which are not through."""
@@ -102,7 +102,7 @@ def crawled_sources(connection: Connection, settings: Settings, now: datetime) -
         )
         .join(Centre, Centre.id == FileSource.centre_id)
         .join(ResourceStateRow, ResourceStateRow.id == FileSource.state_id)
-        .where(ResourceStateRow.short_name == SourceState.AVAILABLE, Centre.is_active.is_(True))
+        .where(in_use())
         .order_by(FileSource.id)
     )
     found = []
@@ -140,7 +140,7 @@ def heard_centres(connection: Connection, settings: Settings, now: datetime) -> 
         select(Centre.short_name, func.min(FileSource.created).label("created"), newest.label("newest"))
         .join(FileSource, FileSource.centre_id == Centre.id)
         .join(ResourceStateRow, ResourceStateRow.id == FileSource.state_id)
-        .where(ResourceStateRow.short_name == SourceState.AVAILABLE, Centre.is_active.is_(True))
+        .where(in_use())
         .group_by(Centre.id, Centre.short_name)
         .subquery()
     )

@@ -12,6 +12,7 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
+from functools import cache
 from typing import Self
 
 from pydantic import PrivateAttr, SecretStr, ValidationError, model_validator
@@ -31,9 +32,6 @@ from dcc.settings.sessions import SessionSettings
 __all__ = ["LANGUAGE_CODE", "Settings", "load_settings"]
 
 log = logging.getLogger(__name__)
-
-_warned: set[str] = set()
-"""What was logged of old names."""
 
 
 # The fields of the last of these come first.
@@ -101,7 +99,8 @@ def load_settings(**overrides: object) -> Settings:
     """
     try:
         _refuse_unknown(os.environ)
-        _warn_of_old_names()
+        for warning in warnings_of(os.environ):
+            _warn_once(warning)
         given: dict[str, object] = {_field_of(name): value for name, value in values_by_new_name(os.environ).items()}
         given |= {name: value for name, value in overrides.items() if value is not None}
         settings = Settings(**given)  # type: ignore[arg-type]
@@ -112,11 +111,10 @@ def load_settings(**overrides: object) -> Settings:
     return settings
 
 
-def _warn_of_old_names() -> None:
-    for warning in warnings_of(os.environ):
-        if warning not in _warned:
-            _warned.add(warning)
-            log.warning("%s", warning)
+@cache
+def _warn_once(warning: str) -> None:
+    """Log a warning, the first time in this process."""
+    log.warning("%s", warning)
 
 
 def _field_of(variable: str) -> str:

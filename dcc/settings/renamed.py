@@ -19,15 +19,18 @@ def old_names_in(environment: Mapping[str, str]) -> dict[str, str]:
 
 def warnings_of(environment: Mapping[str, str]) -> list[str]:
     """What to say of the old names in an environment, a sentence for each."""
-    names = {name.upper() for name, value in environment.items() if value}
     last = "The next release no longer reads the old name."
     return [
-        f"{old} is now {new}. " + (f"{new} is set and counts: unset {old}." if new in names else last)
+        f"{old} is now {new}. " + (f"{new} is set and counts: unset {old}." if _is_set(new, environment) else last)
         for old, new in old_names_in(environment).items()
     ]
 
 
 def values_by_new_name(environment: Mapping[str, str]) -> dict[str, str]:
     """The values of variables that are set by their old name alone, by the new name."""
-    names = {name.upper() for name, value in environment.items() if value}
-    return {new: environment[old] for old, new in old_names_in(environment).items() if new not in names}
+    found = old_names_in(environment)
+    return {new: environment[old] for old, new in found.items() if not _is_set(new, environment)}
+
+
+def _is_set(variable: str, environment: Mapping[str, str]) -> bool:
+    return any(value and name.upper() == variable for name, value in environment.items())

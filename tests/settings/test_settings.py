@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import dcc.settings
 from dcc.errors import ConfigurationError
 from dcc.naming import NamingConvention
 from dcc.redaction import redacted
@@ -404,7 +405,7 @@ def test_a_renamed_setting_is_read_by_its_old_name_with_a_warning_that_names_the
     old: str, new: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     field = new.removeprefix("DCC_").lower()
-    monkeypatch.setattr("dcc.settings._warned", set())
+    dcc.settings._warn_once.cache_clear()
     monkeypatch.setenv(old, "7")
     assert getattr(load_settings(), field) == 7
     load_settings()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ftplib
 import logging
+import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -160,14 +161,21 @@ def test_new_archives_are_recorded_a_part_at_a_time(
     assert max(lots) == 10
 
 
-@pytest.fixture(params=["sftp", "ftp", "http"])
+@pytest.fixture(params=["sftp", "ftp", "http", "folder"])
 def trickling(
     request: pytest.FixtureRequest,
     cutting_proxy: Callable[..., Share],
     faulty_ftp_server: Callable[..., Share],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[SourceAddress]:
-    """A file source of many archives whose server sends its listing slowly."""
+    """A file source of many archives whose server or disk sends its listing slowly."""
     with contextlib.ExitStack() as stack:
+        if request.param == "folder":
+            share: Share = request.getfixturevalue("local_folder")
+            put_many(share, 4_000)
+            monkeypatch.setattr("dcc.sources.folder.os.scandir", SlowEntries)
+            yield share.address()
+            return
         if request.param == "http":
             yield web_address(stack.enter_context(trickling_web_server()))
             return
@@ -177,6 +185,25 @@ def trickling(
             share = faulty_ftp_server(bytes_per_second=20_000, faulty_commands=["MLSD"])
         put_many(share, 4_000)
         yield share.address()
+
+
+class SlowEntries:
+    """The entries of a folder on a disk that takes its time for each."""
+
+    def __init__(self, path: Path) -> None:
+        self._names = os.listdir(path)  # noqa: PTH208 - the entries are made of the names
+        self._path = path
+
+    def __enter__(self) -> Iterator[Path]:
+        return self._entries()
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def _entries(self) -> Iterator[Path]:
+        for name in self._names:
+            time.sleep(0.01)
+            yield self._path / name
 
 
 def test_a_listing_that_trickles_ends_by_the_limit_of_the_whole_which_is_named(

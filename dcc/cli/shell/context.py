@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from dcc.settings import Settings
 
-_ROOT_WARNED = "dcc.root_warned"
-_OLD_NAMES_WARNED = "dcc.old_names_warned"
+_WARNED = "dcc.warned"
+"""Of what a command has warned, in what click keeps with it."""
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output.")
 """The option of every command that reports."""
@@ -40,13 +40,22 @@ def settings_from_environment(**overrides: object) -> Settings:
     return settings
 
 
+def _is_first_time(subject: str) -> bool:
+    """Whether a command has not warned of a subject before, which it now does; there must be a command."""
+    context = click.get_current_context(silent=True)
+    if context is None:
+        return False
+    warned: set[str] = context.meta.setdefault(_WARNED, set())
+    is_first = subject not in warned
+    warned.add(subject)
+    return is_first
+
+
 def _warn_of_old_names() -> None:
     """Warn, once in a command, of settings that are set by an old name."""
     from dcc.settings.renamed import warnings_of
 
-    context = click.get_current_context(silent=True)
-    if context is not None and not context.meta.setdefault(_OLD_NAMES_WARNED, False):
-        context.meta[_OLD_NAMES_WARNED] = True
+    if _is_first_time("old names"):
         for warning in warnings_of(os.environ):
             warn(warning)
 
@@ -56,10 +65,8 @@ def _warn_root(home: Path) -> None:
     from dcc.settings.home import owner_beside_root
 
     owner = owner_beside_root(home)
-    context = click.get_current_context(silent=True)
-    if owner is None or context is None or context.meta.setdefault(_ROOT_WARNED, False):
+    if owner is None or not _is_first_time("root"):
         return
-    context.meta[_ROOT_WARNED] = True
     warn(
         f"DCC_HOME, {home}, belongs to the user {owner}, and root makes files in it that {owner} cannot use. Run the "
         f"command as that user: sudo -u {owner} dcc ..."

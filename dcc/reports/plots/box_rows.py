@@ -17,11 +17,11 @@ from dcc.reports.plots.look import (
     EARLIER,
     GRID,
     HEADING,
-    INK,
     NEW,
     OUTLIER,
     add_legend,
     lay_out,
+    name_point,
     written,
 )
 from dcc.reports.plots.outliers import RANGES, Box, Numbers
@@ -260,18 +260,7 @@ def _write_values(
         if not text or any(abs(x - other) < _ROOM * (high - low) for other in written):
             continue
         written.append(x)
-        is_right = x > (low + high) / 2
-        axes.annotate(
-            text,
-            (x, y),
-            xytext=(-7 if is_right else 7, 0),
-            textcoords="offset points",
-            ha="right" if is_right else "left",
-            va="center",
-            fontsize=7.5,
-            color=INK,
-            zorder=5,
-        )
+        name_point(axes, text, x, y, zorder=5)
 
 
 def _add_legend(figure: Figure, rows: Sequence[Row], words: Words) -> None:

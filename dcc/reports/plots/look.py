@@ -85,6 +85,23 @@ def lay_out(
     return axes
 
 
+def name_point(axes: Axes, text: str, x: float, y: float, zorder: int) -> None:
+    """Write beside a point what it is, on the side towards the middle."""
+    low, high = axes.get_xlim()
+    is_right = x > (low + high) / 2
+    axes.annotate(
+        text,
+        (x, y),
+        xytext=(-7 if is_right else 7, 0),
+        textcoords="offset points",
+        ha="right" if is_right else "left",
+        va="center",
+        fontsize=7.5,
+        color=INK,
+        zorder=zorder,
+    )
+
+
 def add_legend(figure: Figure, entries: Sequence[tuple[Mapping[str, Any], str]]) -> None:
     """A line below the heading that tells what marks mean: pairs of how a line is drawn, and what it means."""
     from matplotlib.lines import Line2D

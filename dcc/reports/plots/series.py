@@ -16,7 +16,19 @@ from sqlalchemy import Connection
 from dcc.outcomes import ZipKey
 from dcc.reports.languages import Catalogue
 from dcc.reports.plots.box_rows import DIAMOND, RING, edges
-from dcc.reports.plots.look import BOX_EDGE, GRID, INK, NEW, WIDTH, add_legend, lay_out, shown, word_for, written
+from dcc.reports.plots.look import (
+    BOX_EDGE,
+    GRID,
+    INK,
+    NEW,
+    WIDTH,
+    add_legend,
+    lay_out,
+    name_point,
+    shown,
+    word_for,
+    written,
+)
 from dcc.reports.plots.outliers import LEAST_VALUES, RANGES, Box, Numbers, box_of, judging_box, numbers_of
 from dcc.reports.plots.picture import Picture, PictureKind, file_name_of
 from dcc.reports.plots.samples import MOST_VALUES, Value, scattered
@@ -386,19 +398,7 @@ def _draw_panel(axes: Axes, panel: Panel, limits: tuple[float, float]) -> None:
 
 def _name(axes: Axes, line: Line, y: Numbers) -> None:
     place = int(np.flatnonzero(line.is_outlier)[0])
-    low, high = axes.get_xlim()
-    is_right = line.x[place] > (low + high) / 2
-    axes.annotate(
-        line.specimen_id,
-        (float(line.x[place]), float(y[place])),
-        xytext=(-7 if is_right else 7, 0),
-        textcoords="offset points",
-        ha="right" if is_right else "left",
-        va="center",
-        fontsize=7.5,
-        color=INK,
-        zorder=6,
-    )
+    name_point(axes, line.specimen_id, float(line.x[place]), float(y[place]), zorder=6)
 
 
 def _add_legend(figure: Figure, panels: Sequence[Panel], words: Words) -> None:

@@ -103,8 +103,8 @@ def list_zips(connection: Connection, wanted: Any, also: Collection[int] = ()) -
             states[row[0]],
             foreign.get(row[0]),
             held=row[0] in held,
-            waits=row[0] in waiting,
-            after=row[0] in in_turn,
+            waits_for_data=row[0] in waiting,
+            waits_for_older=row[0] in in_turn,
             changed=changed.get(row[0]),
         )
         for row in connection.execute(query)
@@ -118,16 +118,16 @@ def _line(
     foreign: HeldArchive | None,
     *,
     held: bool,
-    waits: bool,
-    after: bool,
+    waits_for_data: bool,
+    waits_for_older: bool,
     changed: datetime | None,
 ) -> ZipLine:
     _, todo, file_name, centre, phase_id, status_id, size_bytes = row
     counts = list(states)
     phase, status = Phase(phase_id), Status(status_id)
     outcome = unless_held(outcome_of(phase, status, counts, held=held, taken=None), foreign)
-    outcome = in_order(outcome, waits=after)
-    if is_faulty(outcome) and waits:
+    outcome = in_order(outcome, waits=waits_for_older)
+    if is_faulty(outcome) and waits_for_data:
         outcome = Outcome.WAITS_FOR_DATA
     if changed is not None:
         outcome = once_changed(outcome)

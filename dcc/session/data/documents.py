@@ -19,7 +19,7 @@ from dcc.databases.listed_rows import many_rows_of
 from dcc.errors import BadFileNameError
 from dcc.naming import Action, DocumentKind, DocumentName, NamingConvention
 from dcc.outcomes import ZipKey
-from dcc.phases import ACTIONS_BY_ID, Phase, Status
+from dcc.phases import ACTION_IDS, ACTIONS_BY_ID, Phase, Status
 from dcc.tracker.lineage import IDS, brought, rows_by_id
 from dcc.tracker.models import Centre, FileSourceHasZip, Reopening, XmlFile, ZipAction, ZipDownload, ZipFile
 from dcc.tracker.states import State
@@ -37,7 +37,6 @@ _BEFORE: Final = {
     Phase.QC: Phase.OVERVIEW,
 }
 _UNFAILED: Final = (Status.PENDING, Status.RUNNING, Status.DONE)
-_ACTION_RANK: Final = {Action.ADD: 0, Action.EDIT: 1, Action.DELETE: 2}
 _LaterDownload = aliased(ZipDownload)
 _LaterHosting = aliased(FileSourceHasZip)
 
@@ -63,7 +62,7 @@ class DueDocument:
         """Sort key: specimens first, then date, increment and centre; then by zip action and name."""
         return (
             *self.name.processing_order,
-            _ACTION_RANK[self.key.action],
+            ACTION_IDS[self.key.action],
             self.key.file_name,
             self.name.file_name,
         )

@@ -15,7 +15,7 @@ from dcc.data_outcomes import DocumentData, FindingEntry
 from dcc.databases.transactions import run_reading
 from dcc.errors import DatabaseUnreachableError, DccError, HelperEndedError
 from dcc.naming import Action
-from dcc.outcomes import Problem
+from dcc.outcomes import Problem, ZipKey
 from dcc.phases import Phase, Status
 from dcc.qc.apply.building_process import read_for_upload
 from dcc.qc.apply.documents import Applied, apply_document
@@ -178,15 +178,22 @@ def unless_it_fails(documents: Sequence[DueDocument], work: Callable[[], T]) -> 
 
 def failed_upload(document: DueDocument, error: DccError) -> Fact:
     """What is told of a document that could not be applied: nothing of it is in the QC database."""
-    data = DocumentData(
+    return Fact(
+        document, not_applied(document, _FAILED, str(error)), _FAILED, [Problem(error.short_name(), str(error))]
+    )
+
+
+def not_applied(document: DueDocument, state: State, reason: str, waits_for: ZipKey | None = None) -> DocumentData:
+    """What is told of a document that the QC database did not take, and of the state that it is in."""
+    return DocumentData(
         file_name=document.name.file_name,
         kind=document.name.kind,
         centre=document.name.centre,
-        phase=Phase.UPLOAD,
-        status=Status.FAILED,
-        reason=str(error),
+        phase=state.phase,
+        status=state.status,
+        reason=reason,
+        waits_for=waits_for,
     )
-    return Fact(document, data, _FAILED, [Problem(error.short_name(), str(error))])
 
 
 _OUTCOMES: Final = {DocumentState.HELD: Outcome.HELD, DocumentState.REFUSED: Outcome.REFUSED}

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from dcc.data_outcomes import DocumentData, ZipData
+from dcc.data_outcomes import ZipData
 from dcc.errors import (
     DatabaseUnreachableError,
     DccError,
@@ -33,7 +33,7 @@ from dcc.session.data.documents import DueDocument
 from dcc.session.data.qc_documents import QcDocument, documents_of
 from dcc.session.data.upload_groups import UploadQueue
 from dcc.session.data.upload_turns import groups_in_turn
-from dcc.session.data.uploader import HELD, Uploader, failed_upload
+from dcc.session.data.uploader import HELD, Uploader, failed_upload, not_applied
 from dcc.tracker import progress
 from dcc.tracker.hosted.older_archives import OlderArchive, waiting_for_older
 from dcc.tracker.register.delegations import load_delegations
@@ -114,16 +114,7 @@ def _wait_for_older(work: DataSession, due: Sequence[DueDocument]) -> list[Fact]
 
 
 def _waiting(document: DueDocument, older: OlderArchive) -> Fact:
-    data = DocumentData(
-        file_name=document.name.file_name,
-        kind=document.name.kind,
-        centre=document.name.centre,
-        phase=HELD.phase,
-        status=HELD.status,
-        reason=older.message,
-        waits_for=older.key,
-    )
-    return Fact(document, data, HELD)
+    return Fact(document, not_applied(document, HELD, older.message, older.key), HELD)
 
 
 def _told_waiting(work: DataSession, waiting: Sequence[Fact]) -> list[ZipData]:
@@ -193,15 +184,7 @@ def _upload(
 
 
 def _untouched(document: DueDocument, reason: str) -> Fact:
-    data = DocumentData(
-        file_name=document.name.file_name,
-        kind=document.name.kind,
-        centre=document.name.centre,
-        phase=document.state.phase,
-        status=document.state.status,
-        reason=reason,
-    )
-    return Fact(document, data, None)
+    return Fact(document, not_applied(document, document.state, reason), None)
 
 
 def _download_again(work: DataSession, document: DueDocument, error: StagedDocumentLostError) -> None:

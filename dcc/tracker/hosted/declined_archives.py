@@ -17,11 +17,11 @@ from dcc.errors import ConfigurationError
 from dcc.outcomes import ZipKey
 from dcc.phases import ACTIONS_BY_ID
 from dcc.tracker.database import insert_rows
+from dcc.tracker.lineage import chunks
 from dcc.tracker.models import ArchiveDecline, Centre, FileSourceHasZip, ZipAction, ZipFile, utc_now
 
 _LONGEST_REASON: Final = 255
 _PERSON_LENGTH: Final = 64
-_LOT: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +49,12 @@ def is_declined() -> ColumnElement[bool]:
 
 def declines_of(connection: Connection, za_ids: Sequence[int]) -> dict[int, Decline]:
     """The declines in force of these zip actions, by their ids; a statement for every 500."""
-    found: dict[int, Decline] = {}
-    for start in range(0, len(za_ids), _LOT):
-        in_lot = ArchiveDecline.za_id.in_(za_ids[start : start + _LOT])
-        found |= {one.za_id: one for one in _declines(connection, in_lot, ArchiveDecline.revoked.is_(None))}
-    return found
+    in_force = ArchiveDecline.revoked.is_(None)
+    return {
+        one.za_id: one
+        for ids in chunks(za_ids)
+        for one in _declines(connection, ArchiveDecline.za_id.in_(ids), in_force)
+    }
 
 
 def list_declines(connection: Connection, *, everything: bool = False) -> list[Decline]:

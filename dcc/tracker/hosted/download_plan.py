@@ -54,7 +54,7 @@ from dcc.tracker.models import (
     ZipDownload,
     ZipFile,
 )
-from dcc.tracker.register.connections import SourceState
+from dcc.tracker.register.connections import in_use
 from dcc.tracker.states import WAITING, State
 
 _CHUNK = 500
@@ -371,22 +371,23 @@ def _plan_query(sources: set[int] | None) -> Select[*tuple[Any, ...]]:
 
 def hosted(query: Select[*tuple[Any, ...]], sources: set[int] | None) -> Select[*tuple[Any, ...]]:
     """Join the live hostings: at available sources of active centres, there and complete, in `sources` if given."""
-    query = (
+    query = at_sources_in_use(query).where(
+        FileSourceHasZip.missed_since.is_(None), FileSourceHasZip.uploading_since.is_(None)
+    )
+    return query if sources is None else query.where(FileSource.id.in_(sources))
+
+
+def at_sources_in_use(query: Select[*tuple[Any, ...]]) -> Select[*tuple[Any, ...]]:
+    """Join the hostings that are not gone, at available sources of active centres."""
+    return (
         query.select_from(ZipAction)
         .join(ZipFile, ZipFile.id == ZipAction.zip_id)
         .join(FileSourceHasZip, FileSourceHasZip.za_id == ZipAction.id)
         .join(FileSource, FileSource.id == FileSourceHasZip.file_source_id)
         .join(ResourceStateRow, ResourceStateRow.id == FileSource.state_id)
         .join(_Host, _Host.id == FileSource.centre_id)
-        .where(
-            FileSourceHasZip.gone_since.is_(None),
-            FileSourceHasZip.missed_since.is_(None),
-            FileSourceHasZip.uploading_since.is_(None),
-            ResourceStateRow.short_name == SourceState.AVAILABLE,
-            _Host.is_active.is_(True),
-        )
+        .where(FileSourceHasZip.gone_since.is_(None), in_use(_Host))
     )
-    return query if sources is None else query.where(FileSource.id.in_(sources))
 
 
 def _plans(connection: Connection, rows: Iterable[Row[Any]], *, by_name: bool = False) -> list[PlannedZip]:

@@ -19,16 +19,14 @@ from sqlalchemy import Connection, and_, func, or_, select
 from dcc.naming import Action
 from dcc.outcomes import ZipKey
 from dcc.phases import ACTION_IDS, ACTIONS_BY_ID, Phase, Status
-from dcc.tracker.hosted.download_plan import load_plans
+from dcc.tracker.hosted.download_plan import at_sources_in_use, load_plans
 from dcc.tracker.hosted.foreign_archives import may_be_taken
 from dcc.tracker.lineage import IDS, chunks
-from dcc.tracker.models import Centre, FileSource, FileSourceHasZip, ResourceStateRow, ZipAction, ZipFile
-from dcc.tracker.register.connections import SourceState
+from dcc.tracker.models import Centre, FileSourceHasZip, ZipAction, ZipFile
 
 MOST_RETRIES: Final = 3
 """How often an archive is asked for again before others no longer wait for it."""
 
-_RANK: Final = {ACTION_IDS[Action.ADD]: 0, ACTION_IDS[Action.EDIT]: 1, ACTION_IDS[Action.DELETE]: 2}
 _AT_ONCE: Final = 50
 
 _Moment = tuple[date, int, int]
@@ -118,7 +116,7 @@ def _on_the_way(connection: Connection, candidates: Sequence[_Open]) -> Iterator
 
 
 def _moment(row: Any) -> _Moment:
-    return row.created, row.inc, _RANK[row.todo_id]
+    return row.created, row.inc, row.todo_id
 
 
 _COLUMNS: Final = (
@@ -171,19 +169,6 @@ _OPEN: Final = (
         *_NAMED,
     )
 )
-_BEING_UPLOADED: Final = (
-    select(ZipAction.id)
-    .join(ZipFile, ZipFile.id == ZipAction.zip_id)
-    .join(FileSourceHasZip, FileSourceHasZip.za_id == ZipAction.id)
-    .join(FileSource, FileSource.id == FileSourceHasZip.file_source_id)
-    .join(ResourceStateRow, ResourceStateRow.id == FileSource.state_id)
-    .join(Centre, Centre.id == FileSource.centre_id)
-    .where(
-        ZipAction.id.in_(IDS),
-        FileSourceHasZip.uploading_since.is_not(None),
-        FileSourceHasZip.gone_since.is_(None),
-        ResourceStateRow.short_name == SourceState.AVAILABLE,
-        Centre.is_active.is_(True),
-        may_be_taken(),
-    )
+_BEING_UPLOADED: Final = at_sources_in_use(select(ZipAction.id)).where(
+    ZipAction.id.in_(IDS), FileSourceHasZip.uploading_since.is_not(None), may_be_taken()
 )

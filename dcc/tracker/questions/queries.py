@@ -30,7 +30,7 @@ from dcc.tracker.models import (
     ZipDownload,
     ZipFile,
 )
-from dcc.tracker.register.connections import SourceState
+from dcc.tracker.register.connections import in_use
 
 _AnySelect = Select[*tuple[Any, ...]]
 
@@ -224,8 +224,7 @@ def _obtainable() -> ColumnElement[bool]:
         .where(
             FileSourceHasZip.za_id == ZipAction.id,
             FileSourceHasZip.gone_since.is_(None),
-            ResourceStateRow.short_name == SourceState.AVAILABLE,
-            Centre.is_active.is_(True),
+            in_use(),
             may_be_taken(),
         )
         .correlate(ZipAction, ZipFile)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
+from typing import Any
 
 from pydantic import SecretStr
-from sqlalchemy import Connection, select
+from sqlalchemy import ColumnElement, Connection, and_, select
 
 from dcc.sources.base import SourceAddress, SourceProtocol
 from dcc.tracker.models import Centre, FileSource, HostKey, ProtocolRow, ResourceStateRow
@@ -19,6 +20,11 @@ class SourceState(StrEnum):
     AVAILABLE = "available"
     MAINTENANCE = "maintenance"
     REMOVED = "removed"
+
+
+def in_use(centre: Any = Centre) -> ColumnElement[bool]:
+    """Whether a file source is crawled: of a query with its state and its centre, as `centre` if that is an alias."""
+    return and_(ResourceStateRow.short_name == SourceState.AVAILABLE, centre.is_active.is_(True))
 
 
 def load_addresses(
@@ -45,7 +51,7 @@ def load_addresses(
         .order_by(FileSource.id)
     )
     if only_crawlable:
-        query = query.where(ResourceStateRow.short_name == SourceState.AVAILABLE, Centre.is_active.is_(True))
+        query = query.where(in_use())
     if ids is not None:
         query = query.where(FileSource.id.in_(ids))
     keys: dict[int, list[str]] = {}
