@@ -133,7 +133,7 @@ def test_a_held_archive_is_told_by_the_session_and_shown_until_its_centre_delega
 
 
 def test_a_held_archive_is_turned_down_listed_and_held_again(dcc: Dcc) -> None:
-    """issue 24, item 1: who, when and why are on record."""
+    """The tracker records who turned it down, when and why."""
     folder, planted = dcc.add_folder(), "add/J.2013-10-31.1.impc.zip"
     folder.put(planted, specimens("J"))
     dcc("crawl", exit_code=1)

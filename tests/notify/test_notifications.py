@@ -573,7 +573,7 @@ def test_an_owner_is_told_once_of_what_others_do_in_its_name_or_try(
 def test_a_message_tells_an_owner_what_holds_and_what_was_done(
     installation: Installation, folder: Folder, mail_server: Starter, action: Action, wants: str, did: str
 ) -> None:
-    """issue 24, item 1: what was confirmed is not asked for, what was deleted is not called changed."""
+    """It does not ask for what the owner has confirmed, and calls deleted data deleted."""
     server = mail_server()
     told = notified(installation, server)
     folder.put(f"{action}/H.2013-10-31.1.impc.zip", specimens("H"))

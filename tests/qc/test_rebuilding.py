@@ -29,7 +29,7 @@ from tests.support.strategies_documents import (
     valid_procedures,
 )
 
-SAMPLES = Path(__file__).parents[3] / "shared" / "samples"
+SAMPLES = Path(__file__).parents[1] / "documents" / "samples"
 SCHEMAS = SchemaSet.load(None)
 SLOW_TO_DRAW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
 XML_TEXT = st.text(
@@ -72,7 +72,6 @@ def assert_equivalent(content: bytes, kind: DocumentKind, place: Path) -> None:
     assert validate_document(place, kind, SCHEMAS, max_errors=1, max_tree_bytes=10**9) == []
 
 
-@pytest.mark.skipif(not SAMPLES.is_dir(), reason="the samples of ../shared are not here")
 def test_every_sample_is_rebuilt(place: Path) -> None:
     folders = {"procedures": DocumentKind.EXPERIMENT, "specimens": DocumentKind.SPECIMEN}
     samples = [(path, kind) for folder, kind in folders.items() for path in sorted((SAMPLES / folder).glob("*.xml"))]

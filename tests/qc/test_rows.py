@@ -22,7 +22,7 @@ from tests.support.databases import only_mariadb, only_sqlite
 from tests.support.qc_documents import apply, experiment, to_apply
 from tests.support.strategies_documents import Document, full_document, valid_documents, valid_procedures
 
-SAMPLES = Path(__file__).parents[3] / "shared" / "samples"
+SAMPLES = Path(__file__).parents[1] / "documents" / "samples"
 LENIENT = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
 
 
@@ -36,7 +36,6 @@ def assert_kept(engine: Engine, content: bytes, kind: DocumentKind, folder: Path
     assert without_lines(loaded) == without_lines(tuple(read_document(path, kind)))
 
 
-@pytest.mark.skipif(not SAMPLES.is_dir(), reason="the samples of ../shared are not here")
 def test_every_sample_is_kept(qc_database: Engine, tmp_path: Path) -> None:
     folders = {"procedures": DocumentKind.EXPERIMENT, "specimens": DocumentKind.SPECIMEN}
     samples = [(path, kind) for name, kind in folders.items() for path in sorted((SAMPLES / name).glob("*.xml"))]

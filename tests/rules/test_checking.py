@@ -46,7 +46,7 @@ from tests.support.integrity_cases import (
     with_parameters,
 )
 
-SAMPLES = Path(__file__).parents[3] / "shared" / "samples"
+SAMPLES = Path(__file__).parents[1] / "documents" / "samples"
 MANY = 1_200
 
 
@@ -214,7 +214,6 @@ def test_the_demos_submissions_are_without_a_flaw_by_the_shipped_reference_data(
     assert shipped_findings(results, DocumentKind.EXPERIMENT, centre, uploaded) == []
 
 
-@pytest.mark.skipif(not SAMPLES.is_dir(), reason="the samples of the exchange format are not here")
 @pytest.mark.parametrize("path", sorted(SAMPLES.glob("procedures/IMPC_*.xml")), ids=lambda path: path.stem)
 def test_the_samples_are_without_a_flaw_by_the_shipped_reference_data(path: Path) -> None:
     block_of_h = specimens(mutant())[0]

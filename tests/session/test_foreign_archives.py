@@ -1,4 +1,4 @@
-"""What is told of an archive that another centre's source holds, and how it is turned down (issue 24, item 1)."""
+"""What is told of an archive that another centre's source holds, and how it is turned down."""
 
 from __future__ import annotations
 

@@ -153,7 +153,6 @@ def test_nothing_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert {path.name for path in tmp_path.iterdir()} == {"J.2013-10-31.1.impc.zip", "bad.zip"}
 
 
-@pytest.mark.skipif(not SAMPLES.is_dir(), reason="the samples of ../shared are not here")
 def test_samples_get_the_verdict_in_their_name() -> None:
     verdicts = check(SAMPLES)
     assert len(verdicts) > 10
