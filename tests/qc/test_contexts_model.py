@@ -25,7 +25,7 @@ from dcc.qc.database import open_qc_database, writing
 from dcc.settings import Settings
 from tests.qc.test_model import _empty_database
 from tests.qc.test_overviews import forget_overviews, overviews_of, under
-from tests.qc.test_overviews_ahead import build_both
+from tests.qc.test_overviews_in_parts import build_both
 from tests.support.qc_contexts import assert_contexts_are_right, judge, know_colonies, know_important_metadata, submit
 from tests.support.qc_documents import housing, line, specimen
 
@@ -127,7 +127,7 @@ class Contexts(RuleBasedStateMachine):
         build_overviews(self.engine, patience_seconds=1)
 
     @rule()
-    def build_beside_each_other(self) -> None:
+    def build_contexts_and_overviews(self) -> None:
         build_both(self.engine)
         assert_contexts_are_right(self.engine)
 

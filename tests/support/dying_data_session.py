@@ -10,7 +10,6 @@ from collections.abc import Callable
 
 from dcc.operations.sessions import open_session
 from dcc.qc.apply import many_documents, reading_ahead
-from dcc.qc.contexts.overviews_ahead import OverviewsAhead
 from dcc.qc.database import open_qc_database
 from dcc.session.data import checking, session_data, settling, upload_groups, upload_turns, uploader
 from dcc.session.data.data_session import DataSession, Recorder
@@ -38,7 +37,6 @@ POINTS: dict[str, Callable[[], None]] = {
     "when documents are set back": lambda: _after(DataSession, "reopen"),
     "within the transaction of a judgement": lambda: _after(checking, "judge_document", 2),
     "when a document is judged": lambda: _after(checking, "_judge", 2),
-    "when overviews are built beside contexts": lambda: _after(OverviewsAhead, "go_on"),
     "when the contexts are built": lambda: _after(settling, "build_contexts"),
     "before the overviews are built": lambda: _before(settling, "build_overviews"),
     "before documents are handed over": lambda: _before(settling, "open_documents"),

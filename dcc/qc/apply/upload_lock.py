@@ -1,18 +1,13 @@
-"""Who may change the QC database at a time: uploads, withdrawals and decisions alone, the two builds together.
+"""Who may change the QC database at a time: one upload, withdrawal, decision or build of contexts or overviews.
 
 What is written is committed under the lock. A server may take the rows of documents before (`let_rows_come`), and gives
 the lock to nobody else until these are committed or gone: who has the lock meets no rows of others with the next ids.
-
-Contexts and overviews are built from what changes only under the upload lock taken alone. Each build writes to tables
-of its own, and locks the documents whose flags it writes, so that the two may share the lock; of either there is one at
-a time. SQLite has one writer at a time, so that nothing is shared there.
 """
 
 from __future__ import annotations
 
 import os
 import socket
-from enum import IntEnum
 from typing import Any, Final
 
 from sqlalchemy import Connection, bindparam, insert, select, update
@@ -28,25 +23,16 @@ _TAKE: Final = (
     .where(_LOCK.c.id == _ALONE)
     .values({name: bindparam(f"new_{name}") for name in ("host", "pid", "acquired")})
 )
-_SHARE: Final = select(_LOCK.c.id).where(_LOCK.c.id == _ALONE).with_for_update(read=True)
 _ROWS: Final = 4
 _AWAIT_ROWS: Final = select(_LOCK.c.id).where(_LOCK.c.id == _ROWS).with_for_update()
 _SHARE_ROWS: Final = select(_LOCK.c.id).where(_LOCK.c.id == _ROWS).with_for_update(read=True)
 _HOST: Final = socket.gethostname()[:128]
 
 
-class Builder(IntEnum):
-    """What may share the upload lock, with the row of `upload_lock` that keeps another of its kind from it."""
-
-    CONTEXTS = 2
-    OVERVIEWS = 3
-
-
 def take_upload_lock(connection: Connection, *, rows_have_come: bool = False) -> None:
     """Wait until nobody else applies documents or builds, and keep others from it until the transaction ends.
 
-    `rows_have_come`: by `let_rows_come`, so that the rows of others, who have to be known, are not waited for. Not for
-    a transaction that shares the lock: two of them would wait for each other.
+    `rows_have_come`: by `let_rows_come`, so that the rows of others, who have to be known, are not waited for.
     """
     if not rows_have_come and connection.dialect.name in MYSQL_FAMILY:
         connection.scalar(_AWAIT_ROWS)
@@ -65,17 +51,6 @@ def let_rows_come(connection: Connection) -> None:
         with connection.engine.begin() as another:
             _write_holder(another, _ROWS)
         connection.scalar(_SHARE_ROWS)
-
-
-def share_upload_lock(connection: Connection, builder: Builder) -> None:
-    """As `take_upload_lock`, but another kind of builder may go on meanwhile, where the database is a server."""
-    if connection.dialect.name not in MYSQL_FAMILY:
-        take_upload_lock(connection)
-        return
-    # A build that waits for one of its kind does not hold up uploads yet.
-    _write_holder(connection, builder.value)
-    if connection.scalar(_SHARE) is None:
-        take_upload_lock(connection)
 
 
 def _write_holder(connection: Connection, row: int) -> None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import closing
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from sqlalchemy import (
     ColumnElement,
@@ -25,7 +24,6 @@ from sqlalchemy import (
     union_all,
 )
 
-from dcc.databases.asking_ahead import answers_ahead
 from dcc.databases.listed_rows import as_text, rows_in
 from dcc.databases.number_lists import as_json, numbers_in, only_compared, portions
 from dcc.qc.apply.versions import in_chunks
@@ -66,36 +64,30 @@ def renew_animals(
     """Have the overview show these runs as they are at present; the centres that it concerns."""
     centres: set[str] = set()
     left: set[str] = set()
-    look = partial(_look_at, colonies=basis[COLONIES], important=important)
     # New runs have higher ids than all that are shown, and are not asked for.
     newest = connection.scalar(_NEWEST) or 0
-    with closing(answers_ahead(connection, look, portions(run_ids))) as present:
-        for portion, rows, groups in present:
-            older = [run_id for run_id in portion if run_id <= newest]
-            shown = connection.execute(_SHOWN, {"runs": as_json(older)}).all() if older else ()
-            for chunk in in_chunks(older if shown else ()):
-                connection.execute(_FORGET, {"runs": chunk})
-            keep_groups(connection, groups)
-            if rows:
-                insert_bulk(connection, _ANIMAL, rows)
-            centres |= {row[0] for row in shown} | {row[_CENTRE] for row in rows}
-            left |= {row[1] for row in shown}
+    for portion in portions(run_ids):
+        rows, groups = _look_at(connection, portion, basis[COLONIES], important)
+        older = [run_id for run_id in portion if run_id <= newest]
+        shown = connection.execute(_SHOWN, {"runs": as_json(older)}).all() if older else ()
+        for chunk in in_chunks(older if shown else ()):
+            connection.execute(_FORGET, {"runs": chunk})
+        keep_groups(connection, groups)
+        if rows:
+            insert_bulk(connection, _ANIMAL, rows)
+        centres |= {row[0] for row in shown} | {row[_CENTRE] for row in rows}
+        left |= {row[1] for row in shown}
     remove_unused_groups(connection, left)
     return centres
 
 
-class _Present(NamedTuple):
-    """Some runs, the rows of the overview that show them, and the metadata groups that these name."""
-
-    run_ids: list[int]
-    rows: list[tuple[Any, ...]]
-    groups: list[Group]
-
-
-def _look_at(connection: Connection, run_ids: list[int], colonies: int, important: ImportantMetadata) -> _Present:
+def _look_at(
+    connection: Connection, run_ids: list[int], colonies: int, important: ImportantMetadata
+) -> tuple[list[tuple[Any, ...]], list[Group]]:
+    """The rows of the overview that show runs as they are at present, and the metadata groups that these name."""
     found = _read(connection, run_ids, colonies)
     groups = groups_of(connection, important, [(row[0], row[3], row[5], row[-2], row[-1]) for row in found])
-    return _Present(run_ids, [_values(*pair) for pair in zip(found, groups, strict=True)], groups)
+    return [_values(*pair) for pair in zip(found, groups, strict=True)], groups
 
 
 def _read(connection: Connection, run_ids: list[int], colonies: int) -> Sequence[Sequence[Any]]:

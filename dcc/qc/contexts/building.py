@@ -9,21 +9,18 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, Engine, func, select
 
 from dcc.data_outcomes import ContextCounts, ContextsBuilt
-from dcc.databases.asking_ahead import answers_ahead
 from dcc.databases.columns import utc_now
 from dcc.databases.number_lists import portions
 from dcc.databases.transactions import run_reading, run_writing
 from dcc.qc.apply.documents import PATIENCE_SECONDS
-from dcc.qc.apply.upload_lock import Builder, share_upload_lock, take_upload_lock
+from dcc.qc.apply.upload_lock import take_upload_lock
 from dcc.qc.apply.versions import in_chunks
 from dcc.qc.contexts.basis import COLONIES, Basis, Build, active_basis, record_basis, recorded_basis
 from dcc.qc.contexts.changed_runs import due_for_contexts, mark_built, runs_by_colony, runs_for_contexts
@@ -47,8 +44,6 @@ from dcc.qc.models import DataContext
 from dcc.vocabulary import ContextEvent, ContextState
 
 _CONTEXT: Final = DataContext.__table__
-_FOLLOWED: Final = 1_000
-"""How many documents a transaction takes account of, at most, when somebody waits for each to be through."""
 
 
 @dataclass(slots=True)
@@ -67,17 +62,14 @@ class _Step:
         self.happened.update((key.centre, event) for key, event in happened.items())
 
 
-def build_contexts(
-    qc: Engine, *, patience_seconds: float = PATIENCE_SECONDS, on_step: Callable[[], None] | None = None
-) -> ContextsBuilt:
+def build_contexts(qc: Engine, *, patience_seconds: float = PATIENCE_SECONDS) -> ContextsBuilt:
     """Have the data contexts take account of all documents of which they do not yet.
 
     Those are documents with `contexts_built` false that were judged, withdrew others, or changed nothing. They are
     taken oldest first, as many at once as fit into a transaction, each of which leaves the contexts consistent; one
     that is killed is done anew by the next build. Nothing else applies documents or builds contexts meanwhile.
-    Experiments follow the validity of their animals first. Where
-    the reference data of colonies have changed, strains that follow from them change first. `on_step` is called behind
-    each transaction that took documents, which then takes fewer.
+    Experiments follow the validity of their animals first. Where the reference data of colonies have changed, strains
+    that follow from them change first.
 
     Raises the database's `unreachable` error when others were in the way, or the database away, for `patience_seconds`.
     """
@@ -85,7 +77,7 @@ def build_contexts(
     followed = 0
 
     def take(connection: Connection) -> _Step:
-        return _take_documents(connection, followed, None if on_step is None else _FOLLOWED)
+        return _take_documents(connection, followed)
 
     total = run_writing(qc, _follow_reference_data, patience_seconds=patience_seconds)
     while True:
@@ -97,8 +89,6 @@ def build_contexts(
         total.happened.update(step.happened)
         if not step.more:
             break
-        if on_step is not None:
-            on_step()
 
     def count(connection: Connection) -> tuple[tuple[ContextCounts, ...], int]:
         return _counts(connection, total.happened), newest_history(connection)
@@ -110,7 +100,7 @@ def build_contexts(
 
 def _follow_reference_data(connection: Connection) -> _Step:
     step = _Step()
-    share_upload_lock(connection, Builder.CONTEXTS)
+    take_upload_lock(connection)
     basis = active_basis(connection, [COLONIES])
     recorded = recorded_basis(connection, Build.CONTEXTS)
     if basis != recorded:
@@ -122,16 +112,15 @@ def _follow_reference_data(connection: Connection) -> _Step:
 
 
 def _follow_animals(connection: Connection) -> int:
-    # Alone: the build of overviews reads what this writes.
     take_upload_lock(connection)
     return follow_animals(connection)
 
 
-def _take_documents(connection: Connection, followed: int, at_once: int | None = None) -> _Step:
+def _take_documents(connection: Connection, followed: int) -> _Step:
     """`followed` is the newest document that the validity of experiments follows."""
     step = _Step()
-    share_upload_lock(connection, Builder.CONTEXTS)
-    documents = due_for_contexts(connection, at_once)
+    take_upload_lock(connection)
+    documents = due_for_contexts(connection)
     if documents and documents[-1] > followed:
         return _Step(unfollowed=True)
     if documents:
@@ -148,13 +137,12 @@ def _recount(
 ) -> dict[ContextKey, ContextEvent]:
     """Count runs under what they belong to at present; `runs` tells which document is the cause, if one is."""
     changes = Changes()
-    compare = partial(_compare, causes=runs, colonies=basis[COLONIES], newest=newest_member(connection))
-    # What is compared is not written before all of it was: each run is in one portion.
-    with closing(answers_ahead(connection, compare, portions(runs))) as differences:
-        for difference in differences:
-            for share in difference.shares:
-                changes.add(*share)
-            replace_members(connection, difference.before, difference.now)
+    newest = newest_member(connection)
+    for run_ids in portions(runs):
+        difference = _compare(connection, run_ids, runs, basis[COLONIES], newest)
+        for share in difference.shares:
+            changes.add(*share)
+        replace_members(connection, difference.before, difference.now)
     return write_changes(connection, changes, reason)
 
 

@@ -8,13 +8,10 @@ have got another genotype or strain.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from contextlib import closing
-from functools import partial
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, exists, func, select, union_all, update
 
-from dcc.databases.asking_ahead import answers_ahead
 from dcc.databases.listed_rows import rows_of
 from dcc.databases.number_lists import AT_ONCE, as_json, listed, numbers_in, numbers_of, only_compared
 from dcc.naming import DocumentKind
@@ -42,13 +39,13 @@ MEASUREMENTS_AT_ONCE: Final = 500_000
 """How many documents, and measurements of them, are taken into account in one transaction."""
 
 
-def due_for_contexts(connection: Connection, at_once: int | None = None) -> list[int]:
+def due_for_contexts(connection: Connection) -> list[int]:
     """The next documents that contexts do not take account of, oldest first; locked until the transaction ends.
 
     A document that was applied waits until it has been judged, so that its data are not taken for gone meanwhile; one
-    that is held has done nothing. No more than `at_once` of them, and `DOCUMENTS_AT_ONCE`.
+    that is held has done nothing.
     """
-    return _next_documents(connection, documents_due_for_contexts(), at_once)
+    return _next_documents(connection, documents_due_for_contexts())
 
 
 def due_for_overviews(connection: Connection) -> list[int]:
@@ -80,12 +77,12 @@ def _due_for_overviews() -> ColumnElement[bool]:
     return _DOCUMENT.c.contexts_built.is_(True) & _DOCUMENT.c.overviews_built.is_(False)
 
 
-def _next_documents(connection: Connection, condition: ColumnElement[bool], at_once: int | None = None) -> list[int]:
+def _next_documents(connection: Connection, condition: ColumnElement[bool]) -> list[int]:
     """The first that fit into one transaction, one at least."""
-    while taken := _first_documents(connection, condition, min(at_once or DOCUMENTS_AT_ONCE, DOCUMENTS_AT_ONCE)):
+    while taken := _first_documents(connection, condition):
         if connection.dialect.name == "sqlite":
             return taken
-        # Locked by their ids: a search would wait for all that it meets, such as those that the other build holds.
+        # Locked by their ids: a search would wait for all that it meets, such as those that others judge.
         given = numbers_in("documents").subquery()
         these = select(_DOCUMENT.c.id).prefix_with("STRAIGHT_JOIN").select_from(given)
         these = these.join(_DOCUMENT, _DOCUMENT.c.id == given.c.value).where(condition).with_for_update()
@@ -96,9 +93,9 @@ def _next_documents(connection: Connection, condition: ColumnElement[bool], at_o
     return []
 
 
-def _first_documents(connection: Connection, condition: ColumnElement[bool], at_once: int) -> list[int]:
+def _first_documents(connection: Connection, condition: ColumnElement[bool]) -> list[int]:
     table = _DOCUMENT.c
-    statement = select(table.id, table.measurements).where(condition).order_by(table.id).limit(at_once)
+    statement = select(table.id, table.measurements).where(condition).order_by(table.id).limit(DOCUMENTS_AT_ONCE)
     taken: list[int] = []
     measurements = 0
     for document_id, measured in connection.execute(statement).all():
@@ -143,14 +140,11 @@ class _Touching(NamedTuple):
 
 
 def _touched(connection: Connection, document_ids: Collection[int], touching: _Touching) -> dict[int, int]:
-    """By a statement of `_touching`; the transaction of `connection` has not written anything that it looks at."""
+    """By a statement of `_touching`."""
     found: dict[int, int] = {}
-    ordered = sorted(document_ids)
-    look = partial(_touched_by, touching=touching)
-    with closing(answers_ahead(connection, look, in_chunks(ordered))) as answers:
-        # Documents are asked for oldest first: those of a later chunk are newer.
-        for touched in answers:
-            found.update(touched)
+    # Documents are asked for oldest first: those of a later chunk are newer.
+    for chunk in in_chunks(sorted(document_ids)):
+        found.update(_touched_by(connection, chunk, touching))
     return found
 
 

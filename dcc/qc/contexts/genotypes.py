@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from contextlib import closing
 from typing import Any, Final
 
 from sqlalchemy import (
@@ -22,7 +21,6 @@ from sqlalchemy import (
     union,
 )
 
-from dcc.databases.asking_ahead import answers_ahead
 from dcc.databases.number_lists import as_json, numbers_in, only_compared, texts_in
 from dcc.qc.apply.versions import in_chunks
 from dcc.qc.contexts.basis import COLONIES, STRAINS, Basis
@@ -53,8 +51,8 @@ _KEY: Final = (_SPECIMEN.c.centre, genotype_of(_SPECIMEN).label("genotype"))
 
 def touched_genotypes(connection: Connection, document_ids: Collection[int]) -> set[GenotypeKey]:
     """The genotypes of the specimens that documents brought, or of which they opened or ended a version."""
-    with closing(answers_ahead(connection, _touched_by, in_chunks(sorted(document_ids)))) as answers:
-        return set[GenotypeKey]().union(*answers)
+    answers = (_touched_by(connection, chunk) for chunk in in_chunks(sorted(document_ids)))
+    return set[GenotypeKey]().union(*answers)
 
 
 def _touched_by(connection: Connection, ordered: Sequence[int]) -> set[GenotypeKey]:

@@ -18,7 +18,7 @@ from dcc.data_outcomes import OverviewsBuilt
 from dcc.databases.columns import utc_now
 from dcc.databases.transactions import run_reading, run_writing
 from dcc.qc.apply.documents import PATIENCE_SECONDS
-from dcc.qc.apply.upload_lock import Builder, share_upload_lock, take_upload_lock
+from dcc.qc.apply.upload_lock import take_upload_lock
 from dcc.qc.contexts.animals import renew_animals
 from dcc.qc.contexts.basis import (
     COLONIES,
@@ -55,28 +55,16 @@ class _Step:
     more: bool = True
 
 
-@dataclass(slots=True)
-class BuiltAhead:
-    """What was built of the overviews before the build itself: the centres that it concerned, and how long it took."""
-
-    centres: set[str] = field(default_factory=set)
-    seconds: float = 0.0
-
-
-def build_overviews(
-    qc: Engine, *, patience_seconds: float = PATIENCE_SECONDS, ahead: BuiltAhead | None = None
-) -> OverviewsBuilt:
+def build_overviews(qc: Engine, *, patience_seconds: float = PATIENCE_SECONDS) -> OverviewsBuilt:
     """Have the overviews show what the data contexts take account of; documents with `overviews_built` false.
 
     As many documents at once as fit into a transaction, which leaves the overviews consistent; a build that is killed
     is gone on with by the next. Everything is rebuilt, in one transaction, where the reference data have changed
-    (IMPReSS, colonies or strains). What was built `ahead` is told of too. Raises the database's `unreachable` error
-    when others were in the way, or the database away, for `patience_seconds`.
+    (IMPReSS, colonies or strains). Raises the database's `unreachable` error when others were in the way, or the
+    database away, for `patience_seconds`.
     """
-    ahead = ahead or BuiltAhead()
-    started = time.monotonic() - ahead.seconds
+    started = time.monotonic()
     total = run_writing(qc, _follow_reference_data, patience_seconds=patience_seconds)
-    total.centres |= ahead.centres
     while True:
         step = run_writing(qc, _take_documents, patience_seconds=patience_seconds)
         total.centres |= step.centres
@@ -84,19 +72,6 @@ def build_overviews(
             break
     counts = run_reading(qc, lambda connection: _counts(connection, total.centres), patience_seconds=patience_seconds)
     return OverviewsBuilt(counts, time.monotonic() - started, utc_now())
-
-
-def build_ahead(qc: Engine, built: BuiltAhead, *, patience_seconds: float) -> bool:
-    """One transaction of a build, told of in `built`; False where there is nothing to do for it.
-
-    Where the reference data have changed, there is not: everything is to be rebuilt, by the build itself. Raises as
-    `build_overviews`.
-    """
-    started = time.monotonic()
-    step = run_writing(qc, _take_documents_ahead, patience_seconds=patience_seconds)
-    built.centres |= step.centres
-    built.seconds += time.monotonic() - started
-    return step.more
 
 
 def rebuild_overviews(qc: Engine, *, patience_seconds: float = PATIENCE_SECONDS) -> None:
@@ -115,7 +90,7 @@ def rebuild_overviews(qc: Engine, *, patience_seconds: float = PATIENCE_SECONDS)
 
 def _follow_reference_data(connection: Connection) -> _Step:
     step = _Step()
-    share_upload_lock(connection, Builder.OVERVIEWS)
+    take_upload_lock(connection)
     basis = active_basis(connection, _FOLLOWED)
     recorded = recorded_basis(connection, Build.OVERVIEWS)
     if basis != recorded:
@@ -125,22 +100,8 @@ def _follow_reference_data(connection: Connection) -> _Step:
     return step
 
 
-def _take_documents_ahead(connection: Connection) -> _Step:
-    share_upload_lock(connection, Builder.OVERVIEWS)
-    basis, recorded = active_basis(connection, _FOLLOWED), recorded_basis(connection, Build.OVERVIEWS)
-    if not recorded:
-        record_basis(connection, Build.OVERVIEWS, basis)
-    elif basis != recorded:
-        return _Step(more=False)
-    return _renew_due(connection)
-
-
 def _take_documents(connection: Connection) -> _Step:
-    share_upload_lock(connection, Builder.OVERVIEWS)
-    return _renew_due(connection)
-
-
-def _renew_due(connection: Connection) -> _Step:
+    take_upload_lock(connection)
     step = _Step()
     documents = due_for_overviews(connection)
     if documents:

@@ -6,14 +6,12 @@ A document too many may be named, never one too few: whether a rule objects is f
 from __future__ import annotations
 
 from collections.abc import Collection
-from contextlib import closing
 from datetime import date
 from typing import Final
 
 from sqlalchemy import Select, and_, bindparam, case, or_, select
 from sqlalchemy.engine import Connection
 
-from dcc.databases.asking_ahead import answers_ahead
 from dcc.databases.number_lists import as_json, numbers_in, portions
 from dcc.qc.apply.versions import same_text
 from dcc.qc.models import Experiment, ExperimentSpecimen, RelatedSpecimen, Specimen
@@ -80,13 +78,11 @@ def questionable(connection: Connection, document_ids: Collection[int], latest_d
     """Those of the documents that the rules `ABOUT_SPECIMENS` may find something in, as the database is at present.
 
     For documents all of whose entities have rows; `latest_day` is the last that is not in the future. Two statements
-    for every 250 documents, of which a server works on two at once.
+    for every 250 documents.
     """
-    questions = ((asked, as_json(some)) for some in portions(document_ids, _AT_ONCE) for asked in _QUESTIONABLE)
-
-    def ask(connection: Connection, question: tuple[Select[tuple[int]], str]) -> list[int]:
-        asked, documents = question
-        return list(connection.scalars(asked, {"documents": documents, "latest_day": latest_day}))
-
-    with closing(answers_ahead(connection, ask, questions)) as answers:
-        return {document_id for answer in answers for document_id in answer}
+    found: set[int] = set()
+    for some in portions(document_ids, _AT_ONCE):
+        given = {"documents": as_json(some), "latest_day": latest_day}
+        for asked in _QUESTIONABLE:
+            found.update(connection.scalars(asked, given))
+    return found

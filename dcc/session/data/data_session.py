@@ -20,7 +20,6 @@ from dcc.databases.transactions import run_reading, run_writing
 from dcc.errors import InternalFaultError
 from dcc.outcomes import Problem, ZipKey
 from dcc.phases import Phase, Status
-from dcc.qc.contexts.overviews_ahead import OverviewsAhead
 from dcc.qc.judging.checked_at_upload import CheckedAtUpload
 from dcc.runtime.background_work import Beside
 from dcc.session.data.document_log import rewrite_log
@@ -52,9 +51,8 @@ _ACTION_STATES: Final = select(ZipAction.id, ZipAction.phase_id, ZipAction.statu
 class DataSession:
     """One session's work on both databases. `keys` are the zip actions that it is about, None for all.
 
-    `checked` holds what was found in documents while they were read; `has_reference`: reference data were seen to;
-    `overviews_ahead` builds overviews while contexts are built, if anything does. `delegations` are those in force
-    since the upload began.
+    `checked` holds what was found in documents while they were read; `has_reference`: reference data were seen to.
+    `delegations` are those in force since the upload began.
     """
 
     tracker: Engine
@@ -66,7 +64,6 @@ class DataSession:
     faults: list[InternalFaultError] = field(default_factory=list)
     has_reference: bool = False
     checked: CheckedAtUpload | None = None
-    overviews_ahead: OverviewsAhead | None = None
     delegations: Delegations = field(default_factory=Delegations)
 
     @property

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterator
-from contextlib import nullcontext
 from typing import Final
 
 from sqlalchemy import Engine
@@ -19,7 +18,6 @@ from dcc.session.data.data_session import DataSession
 from dcc.session.data.settling import (
     build_contexts_of,
     build_overviews_of,
-    overviews_beside_contexts,
     settle_documents,
 )
 from dcc.session.data.uploading import upload_documents
@@ -61,10 +59,9 @@ def take_up_data(
     staging = Staging(settings.staging_directory)
     work = DataSession(tracker, qc, settings, session, None if keys is None else set(keys), staging)
     catch_up_with_withdrawals(work)
-    with overviews_beside_contexts(work) if until >= Phase.OVERVIEW else nullcontext():
-        for phase in _PHASES:
-            if phase <= until:
-                yield from take_up_phase(work, phase)
+    for phase in _PHASES:
+        if phase <= until:
+            yield from take_up_phase(work, phase)
     for fault in work.faults:
         raise fault
 

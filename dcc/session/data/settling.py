@@ -6,8 +6,7 @@ logged, when one of them is opened again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,7 +19,6 @@ from dcc.qc.contexts.building import build_contexts
 from dcc.qc.contexts.changed_runs import left_out
 from dcc.qc.contexts.document_states import open_documents
 from dcc.qc.contexts.overviews import build_overviews
-from dcc.qc.contexts.overviews_ahead import OverviewsAhead
 from dcc.session.data.checking import GONE, NOT_UPLOADED
 from dcc.session.data.data_session import DataSession, Fact, Recorder
 from dcc.session.data.documents import DueDocument, load_documents, load_qc_states, load_unsettled
@@ -47,49 +45,21 @@ class QcSettled:
 
 def build_contexts_of(work: DataSession) -> Iterator[DataOutcome]:
     """Bring the data contexts up to what was uploaded and judged; then the documents that waited are through."""
-    yield from _build(work, Phase.CONTEXT, "Build of data contexts", _contexts)
+    yield from _build(work, Phase.CONTEXT, "Build of data contexts", build_contexts)
 
 
 def build_overviews_of(work: DataSession) -> Iterator[DataOutcome]:
     """Bring the overviews up to date; then the documents that waited are through."""
-    yield from _build(work, Phase.OVERVIEW, "Build of overviews", _overviews)
-
-
-@contextmanager
-def overviews_beside_contexts(work: DataSession) -> Generator[None]:
-    """Within the block, where a server works: the phase context has overviews follow it, overview does the rest.
-
-    When the block is left, nothing is being built any more.
-    """
-    if work.qc.dialect.name == "sqlite":
-        yield
-        return
-    with closing(OverviewsAhead(work.qc)) as work.overviews_ahead:
-        try:
-            yield
-        finally:
-            work.overviews_ahead = None
-
-
-def _contexts(work: DataSession) -> ContextsBuilt:
-    if work.overviews_ahead is None:
-        return build_contexts(work.qc)
-    return build_contexts(work.qc, on_step=work.overviews_ahead.go_on)
-
-
-def _overviews(work: DataSession) -> OverviewsBuilt:
-    if work.overviews_ahead is None:
-        return build_overviews(work.qc)
-    return build_overviews(work.qc, ahead=work.overviews_ahead.finish())
+    yield from _build(work, Phase.OVERVIEW, "Build of overviews", build_overviews)
 
 
 def _build(
-    work: DataSession, phase: Phase, comment: str, build: Callable[[DataSession], ContextsBuilt | OverviewsBuilt]
+    work: DataSession, phase: Phase, comment: str, build: Callable[[Engine], ContextsBuilt | OverviewsBuilt]
 ) -> Iterator[DataOutcome]:
     # Listed before the build, which then has taken account of all of them.
     due = work.due(phase)
     task = work.session.start_task(phase, f"{comment}, for {len(due):,} documents") if due else None
-    built = build(work)
+    built = build(work.qc)
     if built.centres:
         yield built
     done = State(phase, Status.DONE)
